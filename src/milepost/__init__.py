@@ -1,0 +1,1 @@
+"""Milepost: publish/subscribe for things that move."""

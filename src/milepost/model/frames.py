@@ -1,0 +1,32 @@
+"""Frames: when. A start and an end, both inclusive, each of which may be open."""
+
+from dataclasses import dataclass
+
+from milepost.model.instants import BEGINNING, FOREVER, Instant, check_instant
+from milepost.model.reasons import Malformed, Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """From `start` to `end`: into the past, into the future, or across the present (T3)."""
+
+    start: Instant = BEGINNING
+    end: Instant = FOREVER
+
+    def __post_init__(self) -> None:
+        if self.start != BEGINNING:
+            check_instant("start", self.start)
+        check_instant("end", self.end)
+        if self.end < self.start:
+            raise Malformed(Reason.FRAME_BACKWARDS, f"it ends {self.start - self.end} ns before it starts")
+
+    def holds(self, instant: Instant) -> bool:
+        """Whether something seen at `instant` falls into the frame."""
+        return self.start <= instant <= self.end
+
+    def is_over(self, now: Instant) -> bool:
+        """Whether nothing that is still to come can fall into the frame (T7)."""
+        return now > self.end
+
+
+ALWAYS = Frame()

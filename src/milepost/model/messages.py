@@ -1,0 +1,99 @@
+"""Messages: what (topic, tags), where (place, address), when (seen, valid until), and what for the application (fields, body)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import isfinite
+from types import MappingProxyType
+from typing import Final, NewType
+
+from milepost.model.addresses import Address, ToContent
+from milepost.model.endpoints import EndpointId, endpoint_id
+from milepost.model.instants import FOREVER, Instant, check_instant
+from milepost.model.places import Place
+from milepost.model.priorities import DEADLINE_NS, Priority
+from milepost.model.reasons import Malformed, Reason
+from milepost.model.tags import TAGS_MAX, Tag, tag
+from milepost.model.topics import check_topic
+
+MessageId = NewType("MessageId", int)
+"""Chosen by the source, unsigned 64 bits; (source, id) names a message for good, so names never clash (T2)."""
+
+Scalar = str | int | float | bool | bytes
+"""What a key of the payload may hold (M6)."""
+
+MESSAGE_BYTES_MAX: Final = 64_000
+"""The most a message may take when encoded for one datagram: 64 KB less room for seal and headers (M6)."""
+
+BODY_BYTES_MAX: Final = 2_000_000
+"""The most a body may take where the door is not a datagram."""
+
+FIELDS_MAX: Final = 64
+FIELD_NAME_CHARACTERS_MAX: Final = 64
+
+_NO_FIELDS: Final[Mapping[str, Scalar]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One thing said. Applications interpret `fields` and `body`; the system never does unless a rule asks."""
+
+    id: MessageId
+    source: EndpointId
+    topic: str
+    seen_at: Instant
+    tags: frozenset[Tag] = frozenset()
+    address: Address = field(default_factory=ToContent)
+    place: Place | None = None
+    valid_until: Instant = FOREVER
+    priority: Priority = Priority.CONVENIENCE
+    reliable: bool = False
+    fields: Mapping[str, Scalar] = _NO_FIELDS
+    body: bytes = b""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.id, bool) or not isinstance(self.id, int) or not 0 <= self.id < 2**64:
+            raise Malformed(Reason.FIELD_RANGE, f"id is {self.id!r}, not an unsigned 64-bit integer")
+        endpoint_id(self.source)
+        check_topic(self.topic)
+        _check_tags(self.tags)
+        check_instant("seen_at", self.seen_at)
+        check_instant("valid_until", self.valid_until)
+        if self.valid_until < self.seen_at:
+            raise Malformed(Reason.VALIDITY_BACKWARDS, f"it ends {self.seen_at - self.valid_until} ns before it was seen")
+        _check_fields(self.fields)
+        if len(self.body) > BODY_BYTES_MAX:
+            raise Malformed(Reason.MESSAGE_TOO_LARGE, f"the body has {len(self.body)} bytes, {BODY_BYTES_MAX} are allowed")
+
+    @property
+    def key(self) -> tuple[EndpointId, MessageId]:
+        """The name by which a second copy is known."""
+        return self.source, self.id
+
+    @property
+    def deadline(self) -> Instant:
+        """When it should have arrived: orders messages of one class."""
+        return min(self.valid_until, Instant(self.seen_at + DEADLINE_NS[self.priority]))
+
+    def is_expired(self, now: Instant) -> bool:
+        """Whether it may no longer be delivered."""
+        return now > self.valid_until
+
+
+def _check_tags(tags: frozenset[Tag]) -> None:
+    if len(tags) > TAGS_MAX:
+        raise Malformed(Reason.TOO_MANY_TAGS, f"{len(tags)} tags, {TAGS_MAX} are allowed")
+    for text in tags:
+        tag(text)
+
+
+def _check_fields(fields: Mapping[str, Scalar]) -> None:
+    if len(fields) > FIELDS_MAX:
+        raise Malformed(Reason.TOO_MANY_FIELDS, f"{len(fields)} fields, {FIELDS_MAX} are allowed")
+    for name, value in fields.items():
+        if not isinstance(name, str) or not 0 < len(name) <= FIELD_NAME_CHARACTERS_MAX or not name.isprintable():
+            raise Malformed(Reason.FIELD_RANGE, f"a field is named {str(name)[:20]!r}: 1 to {FIELD_NAME_CHARACTERS_MAX} printable characters")
+        if not isinstance(value, str | int | float | bool | bytes):
+            raise Malformed(Reason.FIELD_TYPE, f"field {name!r} holds a {type(value).__name__}, not text, number, truth or bytes")
+        is_too_big = isinstance(value, int) and not -(2**63) <= value < 2**63
+        if is_too_big or (isinstance(value, float) and not isfinite(value)):
+            raise Malformed(Reason.FIELD_RANGE, f"field {name!r} is {value!r}")

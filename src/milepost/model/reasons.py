@@ -1,0 +1,151 @@
+"""Why something was not let in: one numbered list, the value that reports it and the error that carries it.
+
+Rules of this file:
+- a number, once released, is never given to anything else and never changes;
+- every reason has advice: one sentence that says what the sender should change;
+- `docs/reference/reasons.md` is written from this file.
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+
+class Reason(IntEnum):
+    """A refusal's number and name; `advice` says what to change."""
+
+    # Bytes and messages
+    MALFORMED = 100
+    MESSAGE_TOO_LARGE = 101
+    VERSION_UNKNOWN = 102
+    FIELD_MISSING = 103
+    FIELD_UNKNOWN = 104
+    FIELD_TYPE = 105
+    FIELD_RANGE = 106
+    TOO_MANY_FIELDS = 107
+    # Tags, topics, endpoints
+    TAG_EMPTY = 110
+    TAG_TOO_LONG = 111
+    TAG_CHARACTER = 112
+    TOO_MANY_TAGS = 113
+    TOPIC_EMPTY = 120
+    TOPIC_TOO_LONG = 121
+    TOPIC_CHARACTER = 122
+    TOPIC_WILDCARD = 123
+    TOPIC_TOO_DEEP = 124
+    SHARE_NAME = 125
+    ENDPOINT_ID = 130
+    # Queries
+    QUERY_SYNTAX = 140
+    QUERY_TOO_LONG = 141
+    QUERY_TOO_DEEP = 142
+    QUERY_TOO_COMPLEX = 143
+    QUERY_NEVER_TRUE = 144
+    # Places and areas
+    COORDINATE_RANGE = 150
+    AREA_EMPTY = 151
+    AREA_RADIUS = 152
+    AREA_RING = 153
+    AREA_SELF_CROSSING = 154
+    AREA_HOLE = 155
+    AREA_TOO_LARGE = 156
+    AREA_TOO_COMPLEX = 157
+    AREA_UNREADABLE = 158
+    # Times
+    FRAME_BACKWARDS = 160
+    TIME_UNREADABLE = 161
+    TIME_RANGE = 162
+    VALIDITY_BACKWARDS = 163
+    # Reports
+    HEADING_RANGE = 170
+    SPEED_RANGE = 171
+    # Limits of a table
+    SUBSCRIPTIONS_FULL = 180
+    ENDPOINTS_FULL = 181
+    NEGATED_ONLY_FULL = 182
+    VOCABULARY_FULL = 183
+    # Sessions
+    SESSION_UNKNOWN = 190
+
+    @property
+    def advice(self) -> str:
+        """One sentence: what the sender should change."""
+        return _ADVICE[self]
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The verdict on something not let in: a numbered reason and what exactly was wrong."""
+
+    reason: Reason
+    detail: str = ""
+
+    def __str__(self) -> str:
+        what = f"{self.reason.value} {self.reason.name}"
+        return f"{what}: {self.detail}. {self.reason.advice}" if self.detail else f"{what}: {self.reason.advice}"
+
+
+class Malformed(ValueError):
+    """The one error that constructors, parsers and decoders raise about what they were given."""
+
+    def __init__(self, reason: Reason, detail: str = "", *, at: int | None = None) -> None:
+        super().__init__(reason, detail, at)
+        self.reason = reason
+        self.detail = detail
+        self.at = at
+        """The character (counted from 0) the error points at, where there is a text."""
+
+    @property
+    def refused(self) -> Refused:
+        """The same as a value, for the corridor."""
+        return Refused(self.reason, self.detail)
+
+    def __str__(self) -> str:
+        return str(self.refused)
+
+
+_ADVICE: dict[Reason, str] = {
+    Reason.MALFORMED: "Send one whole message in a format of the wire document.",
+    Reason.MESSAGE_TOO_LARGE: "Keep the encoded message under the stated size, or send a link to the content.",
+    Reason.VERSION_UNKNOWN: "Use a protocol version that this release speaks.",
+    Reason.FIELD_MISSING: "Add the named field.",
+    Reason.FIELD_UNKNOWN: "Remove the named field or correct its spelling.",
+    Reason.FIELD_TYPE: "Give the named field a value of the type in the schema.",
+    Reason.FIELD_RANGE: "Give the named field a value inside the stated range.",
+    Reason.TOO_MANY_FIELDS: "Send fewer key/value pairs, or put them into the body.",
+    Reason.TAG_EMPTY: "Give the tag at least one character.",
+    Reason.TAG_TOO_LONG: "Shorten the tag.",
+    Reason.TAG_CHARACTER: "Use letters, digits and the marks _ - . : / @ in tags.",
+    Reason.TOO_MANY_TAGS: "Send fewer tags with one message.",
+    Reason.TOPIC_EMPTY: "Give a topic with at least one character.",
+    Reason.TOPIC_TOO_LONG: "Shorten the topic.",
+    Reason.TOPIC_CHARACTER: "Remove control characters, lone surrogates and, from a topic that is published to, + and #.",
+    Reason.TOPIC_WILDCARD: "Let + stand for a whole level and # for the last level alone.",
+    Reason.TOPIC_TOO_DEEP: "Use fewer levels in the topic.",
+    Reason.SHARE_NAME: "Write a shared subscription as $share/NAME/FILTER, NAME without / + #.",
+    Reason.ENDPOINT_ID: "Use an id of 1 to 128 bytes of UTF-8 without control characters.",
+    Reason.QUERY_SYNTAX: "Write a formula such as: collision & (i80 | i15) & !cleared.",
+    Reason.QUERY_TOO_LONG: "Shorten the query, or split it into several subscriptions.",
+    Reason.QUERY_TOO_DEEP: "Use fewer nested parentheses and negations.",
+    Reason.QUERY_TOO_COMPLEX: "Split the query into several subscriptions, one for each alternative.",
+    Reason.QUERY_NEVER_TRUE: "Remove the contradiction: no message can have a tag and not have it.",
+    Reason.COORDINATE_RANGE: "Give latitude in -90..90 and longitude in -180..180, in degrees.",
+    Reason.AREA_EMPTY: "Give an area that holds something.",
+    Reason.AREA_RADIUS: "Give a distance above 0 and below half the Earth's circumference, in metres.",
+    Reason.AREA_RING: "Close each ring (first point = last point) around at least three different points.",
+    Reason.AREA_SELF_CROSSING: "Draw rings that neither cross nor touch themselves.",
+    Reason.AREA_HOLE: "Draw holes inside the outer ring, apart from each other.",
+    Reason.AREA_TOO_LARGE: "Draw a polygon that fits into half the globe, or take the union of several.",
+    Reason.AREA_TOO_COMPLEX: "Draw the area with fewer points or parts.",
+    Reason.AREA_UNREADABLE: "Write the area as GeoJSON or WKT, longitude before latitude.",
+    Reason.FRAME_BACKWARDS: "Let the frame end after it starts.",
+    Reason.TIME_UNREADABLE: "Write an ISO 8601 instant such as 2030-05-01T18:00:00Z, or a phrase such as: last 10 minutes.",
+    Reason.TIME_RANGE: "Give an instant between the years 1970 and 2262.",
+    Reason.VALIDITY_BACKWARDS: "Let the message be valid until after it was seen.",
+    Reason.HEADING_RANGE: "Give the heading in degrees clockwise from north, 0 up to but not 360.",
+    Reason.SPEED_RANGE: "Give the speed in metres per second, from 0 up to the stated limit.",
+    Reason.SUBSCRIPTIONS_FULL: "Remove subscriptions that are no longer needed, or raise the limit.",
+    Reason.ENDPOINTS_FULL: "Connect to another edge, or raise the limit.",
+    Reason.NEGATED_ONLY_FULL: "Add a tag that must be present to queries made of negations alone.",
+    Reason.VOCABULARY_FULL: "Use fewer different tags and topic filters, or raise the limit.",
+    Reason.SESSION_UNKNOWN: "Start a new session with INIT.",
+}

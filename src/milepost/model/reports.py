@@ -1,0 +1,33 @@
+"""Reports: where an endpoint is, where it is heading and how fast (M7)."""
+
+from dataclasses import dataclass
+from math import isfinite
+from typing import Final
+
+from milepost.model.endpoints import EndpointId, endpoint_id
+from milepost.model.instants import Instant, check_instant
+from milepost.model.places import Place
+from milepost.model.reasons import Malformed, Reason
+
+SPEED_MPS_MAX: Final = 500.0
+"""Faster than anything that reports, slower than a mistake in units."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What an endpoint says of itself: `heading_deg` clockwise from north, both it and the speed may be unknown."""
+
+    endpoint: EndpointId
+    place: Place
+    seen_at: Instant
+    heading_deg: float | None = None
+    speed_mps: float | None = None
+
+    def __post_init__(self) -> None:
+        endpoint_id(self.endpoint)
+        check_instant("seen_at", self.seen_at)
+        heading, speed = self.heading_deg, self.speed_mps
+        if heading is not None and not (isfinite(heading) and 0 <= heading < 360):
+            raise Malformed(Reason.HEADING_RANGE, f"the heading is {heading!r}")
+        if speed is not None and not (isfinite(speed) and 0 <= speed <= SPEED_MPS_MAX):
+            raise Malformed(Reason.SPEED_RANGE, f"the speed is {speed!r}, the limit {SPEED_MPS_MAX}")

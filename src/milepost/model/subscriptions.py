@@ -1,0 +1,67 @@
+"""Subscriptions: a query, an area and a frame at once; and the notice that tells of a match."""
+
+from dataclasses import dataclass, field
+from typing import Final, NewType
+
+from milepost.model.areas import Area, Around
+from milepost.model.endpoints import EndpointId, endpoint_id
+from milepost.model.frames import ALWAYS, Frame
+from milepost.model.instants import Instant
+from milepost.model.messages import Message, MessageId
+from milepost.model.places import Place
+from milepost.model.queries import Query
+from milepost.model.reasons import Malformed, Reason
+from milepost.model.tags import Tag
+
+SubscriptionId = NewType("SubscriptionId", int)
+"""Chosen by the owner, unsigned 32 bits, 0 for one that has none; comes back with every match."""
+
+SUBSCRIPTION_ID_MAX: Final = 2**32 - 1
+SHARE_NAME_CHARACTERS_MAX: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """What `owner` asks for: what (query), where (area, fixed or around the owner) and when (frame) (T3).
+
+    With `share`, all subscriptions of that share name and query form a group: each message goes to one of them.
+    """
+
+    owner: EndpointId
+    query: Query
+    area: Area | Around | None = None
+    frame: Frame = field(default=ALWAYS)
+    id: SubscriptionId = SubscriptionId(0)
+    qos: int = 1
+    share: str | None = None
+
+    def __post_init__(self) -> None:
+        endpoint_id(self.owner)
+        if not 0 <= self.id <= SUBSCRIPTION_ID_MAX:
+            raise Malformed(Reason.FIELD_RANGE, f"id is {self.id}, not in 0..{SUBSCRIPTION_ID_MAX}")
+        if self.qos not in (0, 1, 2):
+            raise Malformed(Reason.FIELD_RANGE, f"qos is {self.qos!r}, not 0, 1 or 2")
+        if self.share is not None and (not 0 < len(self.share) <= SHARE_NAME_CHARACTERS_MAX or set(self.share) & set("/+#")):
+            raise Malformed(Reason.SHARE_NAME, f"the share is named {self.share[:20]!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Metadata of a match: enough to decide whether to download, never the content itself (T5)."""
+
+    subscription: SubscriptionId
+    message: MessageId
+    source: EndpointId
+    topic: str
+    tags: frozenset[Tag]
+    place: Place | None
+    seen_at: Instant
+    summary: bytes = b""
+    """A thumbnail or a first line, chosen by the publisher (T2)."""
+
+
+def notice_of(message: Message, subscription: SubscriptionId, summary: bytes = b"") -> Notice:
+    """The notice that a message causes."""
+    return Notice(
+        subscription, message.id, message.source, message.topic, message.tags, message.place, message.seen_at, summary
+    )

@@ -1,0 +1,37 @@
+"""Tags: the short words a message is found by."""
+
+import re
+from collections.abc import Iterable
+from typing import Final, NewType
+
+from milepost.model.reasons import Malformed, Reason
+
+Tag = NewType("Tag", str)
+
+TAG_CHARACTERS_MAX: Final = 64
+TAGS_MAX: Final = 32
+"""The most tags one message may carry."""
+
+TAG_PATTERN: Final = re.compile(r"[\w.:/@-]+")
+"""Letters and digits of any script, and _ - . : / @"""
+
+
+def tag(text: str) -> Tag:
+    """The tag spelled by `text`; tags are compared letter by letter, capitals count."""
+    if not isinstance(text, str) or not text:
+        raise Malformed(Reason.TAG_EMPTY)
+    if len(text) > TAG_CHARACTERS_MAX:
+        raise Malformed(Reason.TAG_TOO_LONG, f"{text[:20]!r}... has {len(text)} characters, {TAG_CHARACTERS_MAX} are allowed")
+    good = TAG_PATTERN.match(text)
+    if good is None or good.end() != len(text):
+        at = good.end() if good else 0
+        raise Malformed(Reason.TAG_CHARACTER, f"{text!r} has {text[at]!r} at {at}", at=at)
+    return Tag(text)
+
+
+def tags(texts: Iterable[str]) -> frozenset[Tag]:
+    """The tag set of one message."""
+    found = frozenset(tag(text) for text in texts)
+    if len(found) > TAGS_MAX:
+        raise Malformed(Reason.TOO_MANY_TAGS, f"{len(found)} tags, {TAGS_MAX} are allowed")
+    return found
