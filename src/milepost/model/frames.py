@@ -14,7 +14,7 @@ class Frame:
     end: Instant = FOREVER
 
     def __post_init__(self) -> None:
-        if self.start != BEGINNING:
+        if self.start != BEGINNING or not isinstance(self.start, int):
             check_instant("start", self.start)
         check_instant("end", self.end)
         if self.end < self.start:

@@ -47,7 +47,7 @@ class Message:
     valid_until: Instant = FOREVER
     priority: Priority = Priority.CONVENIENCE
     reliable: bool = False
-    fields: Mapping[str, Scalar] = _NO_FIELDS
+    fields: Mapping[str, Scalar] = field(default_factory=lambda: _NO_FIELDS)
     body: bytes = b""
 
     def __post_init__(self) -> None:

@@ -114,7 +114,7 @@ _ADVICE: dict[Reason, str] = {
     Reason.TOO_MANY_FIELDS: "Send fewer key/value pairs, or put them into the body.",
     Reason.TAG_EMPTY: "Give the tag at least one character.",
     Reason.TAG_TOO_LONG: "Shorten the tag.",
-    Reason.TAG_CHARACTER: "Use letters, digits and the marks _ - . : / @ in tags.",
+    Reason.TAG_CHARACTER: "Write tags with letters, digits and the marks _ - . : / @.",
     Reason.TOO_MANY_TAGS: "Send fewer tags with one message.",
     Reason.TOPIC_EMPTY: "Give a topic with at least one character.",
     Reason.TOPIC_TOO_LONG: "Shorten the topic.",

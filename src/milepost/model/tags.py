@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable
 from typing import Final, NewType
+from unicodedata import category
 
 from milepost.model.reasons import Malformed, Reason
 
@@ -12,8 +13,8 @@ TAG_CHARACTERS_MAX: Final = 64
 TAGS_MAX: Final = 32
 """The most tags one message may carry."""
 
-TAG_PATTERN: Final = re.compile(r"[\w.:/@-]+")
-"""Letters and digits of any script, and _ - . : / @"""
+TAG_PATTERN: Final = re.compile(r"(?:[\w.:/@-]|[^\x00-\xff\s])+")
+"""Where a tag in a longer text ends: ASCII letters, digits and _ - . : / @, and whatever other scripts write with."""
 
 
 def tag(text: str) -> Tag:
@@ -22,9 +23,10 @@ def tag(text: str) -> Tag:
         raise Malformed(Reason.TAG_EMPTY)
     if len(text) > TAG_CHARACTERS_MAX:
         raise Malformed(Reason.TAG_TOO_LONG, f"{text[:20]!r}... has {len(text)} characters, {TAG_CHARACTERS_MAX} are allowed")
-    good = TAG_PATTERN.match(text)
-    if good is None or good.end() != len(text):
-        at = good.end() if good else 0
+    at = 0 if (good := TAG_PATTERN.match(text)) is None else good.end()
+    if not text.isascii():
+        at = next((i for i, character in enumerate(text) if not _is_written(character)), len(text))
+    if at < len(text):
         raise Malformed(Reason.TAG_CHARACTER, f"{text!r} has {text[at]!r} at {at}", at=at)
     return Tag(text)
 
@@ -35,3 +37,8 @@ def tags(texts: Iterable[str]) -> frozenset[Tag]:
     if len(found) > TAGS_MAX:
         raise Malformed(Reason.TOO_MANY_TAGS, f"{len(found)} tags, {TAGS_MAX} are allowed")
     return found
+
+
+def _is_written(character: str) -> bool:
+    """Whether it is a letter, digit or combining mark of any script, or one of the marks that tags may have."""
+    return character.isalnum() or character in "_-.:/@" or category(character).startswith("M")

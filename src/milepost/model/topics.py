@@ -48,7 +48,11 @@ def maybe_shared(topic_filter: str) -> SharedFilter | None:
     group, slash, inner = topic_filter.removeprefix(SHARE_PREFIX).partition("/")
     if not group or not slash or "+" in group or "#" in group:  # [MQTT-4.8.2-1], [MQTT-4.8.2-2]
         raise Malformed(Reason.SHARE_NAME, f"in {_short(topic_filter)}", at=len(SHARE_PREFIX))
-    check_filter(inner)
+    try:
+        check_filter(inner)
+    except Malformed as fault:
+        at = None if fault.at is None else fault.at + len(topic_filter) - len(inner)
+        raise Malformed(fault.reason, fault.detail, at=at) from None
     return SharedFilter(group, inner)
 
 

@@ -1,10 +1,8 @@
 """What an index needs to know of an area: a cap around it, boxes over it."""
 
 from dataclasses import dataclass
-from math import asin, cos, degrees, pi, sin
+from math import asin, atan2, cos, degrees, hypot, pi, sin
 from typing import Final, NamedTuple
-
-import numpy as np
 
 from milepost.model.places import EARTH_RADIUS_M, Vectors
 
@@ -40,8 +38,8 @@ class Cap:
 def bounds_of_cap(cap: Cap) -> Bounds:
     """The box around a cap; all longitudes where it holds a pole."""
     angle = cap.angle_rad + SLACK_RAD
-    x, y, z = (float(value) for value in cap.centre)
-    latitude, longitude = float(np.arctan2(z, np.hypot(x, y))), float(np.arctan2(y, x))
+    x, y, z = cap.centre.tolist()
+    latitude, longitude = atan2(z, hypot(x, y)), atan2(y, x)
     south, north = latitude - angle, latitude + angle
     if south <= -pi / 2 or north >= pi / 2:
         return Bounds(max(-90.0, degrees(south)), -180.0, min(90.0, degrees(north)), 180.0)

@@ -1,0 +1,59 @@
+# Milepost: `make help` says what there is.
+SHELL := bash
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+UV_VERSION := 0.13.7
+PY := .venv/bin/python
+
+.PHONY: help
+help:  ## Say what there is
+	@echo "Milepost: publish/subscribe for things that move."
+	@echo
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */\1|/' | \
+	    while IFS='|' read -r target what; do printf '  make %-16s %s\n' "$$target" "$$what"; done
+	@echo
+	@echo "The first of them to run makes .venv (Python 3.11 or newer: PYTHON=python3.12 picks one) and installs what the lock names."
+
+.PHONY: demo
+demo: .venv/synced  ## Show a first match: who wants this message, who is inside this area
+	@$(PY) examples/first_match.py
+
+.PHONY: test
+test: .venv/synced  ## Run the checks and every test (CI=true: nothing may be skipped)
+	@scripts/get_debian_parts tests
+	@$(PY) scripts/check.py
+
+.PHONY: test-fast
+test-fast: .venv/synced  ## The inner loop, under a minute: checks, unit, house and property tests with few examples
+	@$(PY) scripts/check.py --fast
+
+.PHONY: bench-matching
+bench-matching: .venv/synced  ## Measure matching beside Redis GEO, Tile38 and others (QUICK=1: within 60 s)
+	@scripts/get_debian_parts bench
+	@scripts/get_tile38 || echo "The benchmark runs without Tile38."
+	@QUICK=$(QUICK) $(PY) -m bench.matching
+
+.PHONY: reasons
+reasons: .venv/synced  ## Write the page of refusal reasons again after the list changed
+	@$(PY) scripts/write_reasons.py
+
+.PHONY: environment
+environment: .venv/synced  ## Only make .venv
+
+.PHONY: clean
+clean:  ## Remove .venv, caches and built files
+	rm -rf .venv .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.venv/bin/uv:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	    { echo "Milepost needs Python 3.11 or newer; say which: make PYTHON=python3.12 ..."; exit 1; }
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || scripts/get_debian_parts environment
+	$(PYTHON) -m venv .venv
+	.venv/bin/pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+
+.venv/synced: .venv/bin/uv pyproject.toml uv.lock
+	.venv/bin/uv sync --frozen --all-groups --quiet
+	@touch $@

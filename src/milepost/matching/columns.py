@@ -1,0 +1,20 @@
+"""Columns: arrays that are given their full room at once and take memory only as they are used.
+
+Every table here has a stated limit. Its columns reserve address space for that limit when they are made; the system commits
+a page when it is first written. So nothing ever grows, nothing is ever copied to grow, and no reader ever waits for it.
+"""
+
+import mmap
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+
+def column(limit: int, dtype: DTypeLike, *width: int) -> NDArray[Any]:
+    """An array of `limit` rows of zeros that costs address space only."""
+    shape = (limit, *width)
+    size = max(1, prod(shape) * np.dtype(dtype).itemsize)
+    memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    return np.frombuffer(memory, dtype, prod(shape)).reshape(shape)

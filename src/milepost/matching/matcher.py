@@ -1,0 +1,250 @@
+"""The engine: who wants this message, who is inside this area.
+
+    message -> true queries (`formulas`) -> their rows, those with an area by place (`reaches`) -> frame -> one of each share
+            -> within the message's own area -> takers
+
+What must hold:
+- a row is a subscription; rows, endpoints and queries are numbers, given out again after they were given up;
+- the row of a query stands in the list `_open` of that query if it has no area, else in `_located`;
+- nothing here asks the clock, and no operation walks over all rows.
+Who an endpoint is and what its session does is known elsewhere: here it is a number below `endpoints_max`.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from milepost.matching.columns import column
+from milepost.matching.endings import Endings
+from milepost.matching.formulas import Formulas
+from milepost.matching.lists import NO_LIST, Lists
+from milepost.matching.points import Numbers, PointIndex
+from milepost.matching.reaches import Reaches, Rows
+from milepost.matching.shares import Shares
+from milepost.matching.takers import NOBODY, Takers, group
+from milepost.model.addresses import ToContent
+from milepost.model.areas import Area, Around
+from milepost.model.frames import ALWAYS
+from milepost.model.instants import Instant
+from milepost.model.messages import Message
+from milepost.model.places import Place
+from milepost.model.reasons import Malformed, Reason
+from milepost.model.subscriptions import Subscription
+
+NEGATED_ONLY_MAX: Final = 16
+"""The most subscriptions of one endpoint that every message must be checked against."""
+
+EXPIRE_A_TURN: Final = 256
+"""So many subscriptions are ended in one call: under ten milliseconds of work."""
+
+_LIVE, _LOCATED, _FRAMED, _SHARED, _KEYLESS = 1, 2, 4, 8, 16
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much the engine may hold; memory is taken only as it fills."""
+
+    subscriptions_max: int = 1 << 20
+    endpoints_max: int = 1 << 20
+    atoms_max: int = 1 << 20
+    """Different tags and topic filters in all subscriptions together."""
+
+
+class Matcher:
+    """Subscriptions and the places of endpoints, up to a million of each, changed one by one and asked at any time."""
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        self.limits = limits or Limits()
+        rows_max, endpoints_max = self.limits.subscriptions_max, self.limits.endpoints_max
+        self._formulas = Formulas(rows_max, self.limits.atoms_max)
+        self._endpoints = PointIndex(endpoints_max)
+        self._reaches = Reaches(rows_max, endpoints_max, self._endpoints)
+        self._endings = Endings(rows_max)
+        self._shares = Shares(rows_max)
+        self._lists = Lists(2 * rows_max, rows_max)
+        # by query
+        self._open = column(rows_max, np.int32)
+        self._open_of = memoryview(self._open)
+        self._located = column(rows_max, np.int32)
+        self._is_true = column(rows_max, np.bool_)  # while a message is matched
+        # by row
+        self._query = column(rows_max, np.int32)
+        self._owner = column(rows_max, np.int32)
+        self._start = column(rows_max, np.int64)
+        self._label = column(rows_max, np.uint32)
+        self._qos = column(rows_max, np.uint8)
+        self._traits = memoryview(column(rows_max, np.uint8))
+        self._position = memoryview(column(rows_max, np.int32))
+        # by endpoint
+        self._keyless = memoryview(column(endpoints_max, np.uint8))
+        self._scratch = column(endpoints_max, np.int32)
+        self._free: list[int] = []
+        self._made = 0
+        self._framed = 0
+        self._with_area = 0
+        self.epoch = 0
+        """Grows with every change of subscriptions: what was found out before may no longer hold."""
+
+    def __len__(self) -> int:
+        return self._made - len(self._free)
+
+    def add(self, owner: int, subscription: Subscription) -> int:
+        """Let an endpoint take part in what a subscription asks for; gives the row by which it is changed and removed."""
+        self._check_room(owner)
+        query = self._formulas.ask(subscription.query)
+        traits = _LIVE
+        if self._formulas.is_keyless(query):
+            if self._keyless[owner] >= NEGATED_ONLY_MAX:
+                self._formulas.drop(query)
+                raise Malformed(Reason.NEGATED_ONLY_FULL, f"{NEGATED_ONLY_MAX} queries of negations alone are in use")
+            self._keyless[owner] += 1
+            traits |= _KEYLESS
+        row = self._free.pop() if self._free else self._made
+        self._made = max(self._made, row + 1)
+        self._query[row], self._owner[row] = query, owner
+        self._label[row], self._qos[row] = subscription.id, subscription.qos
+        self._start[row] = subscription.frame.start
+        self._endings.put(row, subscription.frame.end)
+        if subscription.frame != ALWAYS:
+            self._framed += 1
+            traits |= _FRAMED
+        if subscription.share is not None:
+            self._shares.join(row, subscription.share, query)
+            traits |= _SHARED
+        self._traits[row] = traits
+        self._enlist(row, subscription.area)
+        self.epoch += 1
+        return row
+
+    def remove(self, row: int) -> None:
+        """End a subscription."""
+        self._check_live(row)
+        traits = self._traits[row]
+        self._unlist(row)
+        self._endings.take_away(row)
+        if traits & _FRAMED:
+            self._framed -= 1
+        if traits & _KEYLESS:
+            self._keyless[int(self._owner[row])] -= 1
+        if traits & _SHARED:
+            self._shares.leave(row)
+        self._formulas.drop(int(self._query[row]))
+        self._traits[row] = 0
+        self._free.append(row)
+        self.epoch += 1
+
+    def relocate(self, row: int, area: Area | Around | None) -> None:
+        """Give a subscription another area, or none."""
+        self._check_live(row)
+        self._unlist(row)
+        self._enlist(row, area)
+        self.epoch += 1
+
+    def expire(self, now: Instant) -> list[int]:
+        """End subscriptions whose frame is over, a limited number at a time; gives their rows, none when all are done."""
+        over = self._endings.over(now, EXPIRE_A_TURN)
+        for row in over:
+            self.remove(row)
+        return over
+
+    def move(self, endpoints: ArrayLike, latitudes: ArrayLike, longitudes: ArrayLike) -> None:
+        """Take note of where endpoints are, from a batch of reports in the order they came."""
+        self._endpoints.move(endpoints, latitudes, longitudes)
+
+    def forget(self, endpoints: ArrayLike) -> None:
+        """Take note that nobody knows where endpoints are."""
+        self._endpoints.remove(endpoints)
+
+    def who_is_in(self, area: Area) -> Numbers:
+        """The endpoints whose last report lies inside an area, each once, in no order."""
+        return self._endpoints.inside(area)
+
+    def who_wants(self, message: Message, now: Instant) -> Takers:
+        """The endpoints with a subscription that matches, each once, with all its subscriptions that do.
+
+        A subscription matches if its query is true for topic and tags, its area (if it has one) holds the message's place,
+        its frame holds the instant at which the message was seen, and the frame is not over. A message that has expired
+        matches nothing. If the message is addressed to content within an area, takers outside are left out.
+        """
+        if message.is_expired(now):
+            return NOBODY
+        rows = self._rows_for(message)
+        if self._framed and rows.size:
+            rows = rows[(self._start[rows] <= message.seen_at) & (self._endings.end[rows] >= max(now, message.seen_at))]
+        if isinstance(message.address, ToContent) and message.address.within is not None:
+            is_known, places = self._endpoints.where(self._owner[rows])
+            rows = rows[is_known & message.address.within.contains(places)]
+        if len(self._shares):
+            rows = self._shares.one_of_each(rows)
+        return group(rows, self._owner[rows], self._scratch) if rows.size else NOBODY
+
+    def qos_of(self, takers: Takers) -> NDArray[np.uint8]:
+        """The highest quality of service that each taker asked for."""
+        return takers.most(self._qos[takers.rows])
+
+    def labels_of(self, rows: Rows) -> NDArray[np.uint32]:
+        """The ids that owners gave their subscriptions, 0 for none."""
+        labels: NDArray[np.uint32] = self._label[rows]
+        return labels
+
+    def _rows_for(self, message: Message) -> Rows:
+        """The rows whose query is true and whose area, if any, holds the message's place."""
+        plain, others = self._formulas.true_for(message.topic, message.tags)
+        pieces = [self._lists.view(which) for query in plain if (which := self._open_of[query])]
+        if others.size:
+            pieces.append(self._lists.gather(self._open[others]))
+        if self._with_area and message.place is not None:
+            queries = np.concatenate((np.array(plain, np.int32), others))
+            pieces.append(self._rows_around(queries, message.place))
+        if len(pieces) == 1:
+            return pieces[0].copy()  # a view would change with the next subscription
+        return np.concatenate(pieces) if pieces else NOBODY.rows
+
+    def _rows_around(self, queries: NDArray[np.int32], place: Place) -> Rows:
+        """The rows with an area that holds a place, of some queries: by query or by place, whichever is less work."""
+        which = self._located[queries]
+        if self._lists.total(which) <= self._reaches.direct_max:
+            rows = self._lists.gather(which)
+        else:
+            rows = self._reaches.rows_over(place)
+            self._is_true[queries] = True
+            rows = rows[self._is_true[self._query[rows]]]
+            self._is_true[queries] = False
+        return rows[self._reaches.holds(rows, place)] if rows.size else rows
+
+    def _enlist(self, row: int, area: Area | Around | None) -> None:
+        query = int(self._query[row])
+        lists = self._open if area is None else self._located
+        which = lists[query] = int(lists[query]) or self._lists.new()
+        self._position[row] = self._lists.append(which, row)
+        if area is not None:
+            self._reaches.put(row, int(self._owner[row]), area)
+            self._with_area += 1
+            self._traits[row] |= _LOCATED
+
+    def _unlist(self, row: int) -> None:
+        query = int(self._query[row])
+        is_located = self._traits[row] & _LOCATED
+        lists = self._located if is_located else self._open
+        which = int(lists[query])
+        moved = self._lists.remove(which, self._position[row])
+        if moved >= 0:
+            self._position[moved] = self._position[row]
+        if not self._lists.length(which):
+            self._lists.drop(which)
+            lists[query] = NO_LIST
+        if is_located:
+            self._reaches.take_away(row)
+            self._with_area -= 1
+            self._traits[row] &= ~_LOCATED
+
+    def _check_room(self, owner: int) -> None:
+        if not 0 <= owner < self.limits.endpoints_max:
+            raise Malformed(Reason.ENDPOINTS_FULL, f"endpoints are numbered 0 to {self.limits.endpoints_max - 1}")
+        if len(self) >= self.limits.subscriptions_max:
+            raise Malformed(Reason.SUBSCRIPTIONS_FULL, f"all {self.limits.subscriptions_max} subscriptions are taken")
+
+    def _check_live(self, row: int) -> None:
+        assert 0 <= row < self._made and self._traits[row] & _LIVE, f"row {row} is not a subscription"

@@ -1,0 +1,288 @@
+"""Points that move: who is inside this area?
+
+Points lie along a space-filling curve (`curve`), cut into leaves of at most 64, each leaf owning a stretch of the curve:
+
+    directory   low key  |  0 ... | 41 ... | 77 ... |      sorted; one entry a leaf
+                leaf     |    3   |   0    |   7    |
+    leaf 0      [p p . p p . . . ]                         64 places: number (-1: hole), unit vector, key
+
+A point that leaves its leaf first waits in the porch: a few leaves outside the directory that every search looks into. When
+the porch is full, all that wait there are put into their leaves at once.
+
+What must hold:
+- the stretches of the directory's leaves together are the whole curve, without gap or overlap;
+- a point is in the leaf whose stretch holds its key, or in the porch; `_slot_of` names its place;
+- `_fill[leaf]` places have been used since the leaf was last packed, `_live[leaf]` of them are points.
+
+A full leaf is packed or cut in two, a sparse one joined to its neighbour: work on a few leaves, never on all of them.
+This file must not know what a point stands for (an endpoint, or the middle of a subscription's area).
+"""
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from milepost.matching.columns import column
+from milepost.matching.curve import KEY_MAX, Keys, key_ranges, keys_of
+from milepost.model.areas import Area
+from milepost.model.places import Vectors, vectors
+from milepost.model.reasons import Malformed, Reason
+
+LEAF: Final = 64
+_LEAF_BITS: Final = 6
+_PACKED_MAX: Final = 48
+"""A leaf with more points than this is cut rather than packed."""
+_CUT_TO: Final = 46
+_JOINED_MAX: Final = 40
+"""Neighbours with no more points than this together are joined."""
+_SPARSE: Final = 16
+_TIDY_A_TURN: Final = 8
+_PORCH: Final = 8
+"""The first leaves are the porch."""
+_PORCH_SLOTS: Final = _PORCH * LEAF
+
+Numbers = NDArray[np.int32]
+
+
+class PointIndex:
+    """Points by number, 0 up to `limit`; moved in batches, found by area."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        leaves = limit // _SPARSE + 64 + _PORCH
+        self._numbers = column(leaves, np.int32, LEAF)
+        self._vectors = column(3, np.float64, leaves, LEAF)  # x, y and z, each in one piece
+        self._keys = column(leaves, np.uint64, LEAF)
+        self._fill = column(leaves, np.int16)
+        self._live = column(leaves, np.int16)
+        self._low = column(leaves, np.uint64)
+        self._high = column(leaves, np.uint64)
+        self._directory_low = column(leaves, np.uint64)
+        self._directory_leaf = column(leaves, np.int32)
+        self._slot_of = column(limit, np.int32)  # slot + 1, so that fresh memory says: unknown
+        self._free: list[int] = []
+        self._leaves_made = _PORCH + 1
+        self._leaves = 1
+        self._porch_fill = 0
+        self._sparse: set[int] = set()
+        self._count = 0
+        self._numbers[: _PORCH + 1] = -1
+        self._low[:_PORCH] = KEY_MAX  # no key stays in the porch
+        self._high[_PORCH] = KEY_MAX
+        self._directory_leaf[0] = _PORCH
+
+    def __len__(self) -> int:
+        return self._count
+
+    def move(self, numbers: ArrayLike, latitudes: ArrayLike, longitudes: ArrayLike) -> None:
+        """Put each point where it now is, new or known; of several moves of one point the last counts."""
+        who = self._checked(numbers)
+        keys = keys_of(latitudes, longitudes, who)
+        where = vectors(latitudes, longitudes)
+        if _has_twins(who):
+            _, last = np.unique(who[::-1], return_index=True)
+            last = who.size - 1 - last
+            who, keys, where = who[last], keys[last], where[last]
+        slots = self._slot_of.take(who) - np.intp(1)
+        leaves = slots >> _LEAF_BITS
+        goes = np.flatnonzero((slots < 0) | (self._low[leaves] > keys) | (keys > self._high[leaves]))
+        if goes.size < who.size:
+            self._place(slots, keys, where)  # of those that go, too: it does no harm where they were
+        if goes.size:
+            self._leave(slots[goes])
+            self._enter(who[goes], keys[goes], where[goes])
+            self._tidy(_TIDY_A_TURN)
+
+    def remove(self, numbers: ArrayLike) -> None:
+        """Forget points; unknown ones are ignored."""
+        who = np.unique(self._checked(numbers))
+        slots = self._slot_of.take(who) - np.intp(1)
+        self._leave(slots)
+        self._slot_of[who] = 0
+        self._tidy(_TIDY_A_TURN)
+
+    def inside(self, area: Area) -> Numbers:
+        """The numbers of all points inside an area, in no order."""
+        leaves = self._leaves_over(area)
+        numbers = self._numbers.take(leaves, axis=0).reshape(-1)
+        points = self._vectors.take(leaves, axis=1).reshape(3, -1).T
+        is_inside = area.contains(points)
+        is_inside &= numbers >= 0
+        found: Numbers = numbers[is_inside]
+        return found
+
+    def where(self, numbers: Numbers) -> tuple[NDArray[np.bool_], Vectors]:
+        """For each number whether its place is known, and the place (meaningless where it is not)."""
+        slots = self._slot_of[numbers] - 1
+        return slots >= 0, self._vectors.reshape(3, -1)[:, slots].T
+
+    def _checked(self, numbers: ArrayLike) -> Numbers:
+        who = np.asarray(numbers, np.int32)
+        if who.size and not 0 <= int(who.min()) <= int(who.max()) < self._limit:
+            raise Malformed(Reason.ENDPOINTS_FULL, f"numbers run from 0 to {self._limit - 1}")
+        return who
+
+    def _leaves_over(self, area: Area) -> NDArray[np.int32]:
+        """The leaves that may hold points of an area, the used ones of the porch first."""
+        boxes = area.boxes
+        directory = self._directory_low[: self._leaves]
+        found = [_stretches(directory, *key_ranges(box, squares_a_side=8 if len(boxes) == 1 else 4)) for box in boxes]
+        positions = found[0] if len(found) == 1 else np.unique(np.concatenate(found))
+        porch = np.arange(-(-self._porch_fill // LEAF), dtype=np.int32)
+        return np.concatenate((porch, self._directory_leaf.take(positions)))
+
+    def _write(self, slots: NDArray[np.int32], who: Numbers, keys: Keys, where: Vectors) -> None:
+        self._numbers.reshape(-1)[slots] = who
+        self._place(slots, keys, where)
+
+    def _place(self, slots: NDArray[np.int32], keys: Keys, where: Vectors) -> None:
+        self._keys.reshape(-1)[slots] = keys
+        for ours, theirs in zip(self._vectors, where.T, strict=True):
+            ours.reshape(-1)[slots] = theirs
+
+    def _leave(self, slots: NDArray[np.int32]) -> None:
+        """Make holes where points were; a slot below 0 is that of a point not known yet."""
+        slots = slots[slots >= 0]
+        self._numbers.reshape(-1)[slots] = -1
+        self._count -= slots.size
+        leaves = slots[slots >= _PORCH_SLOTS] >> _LEAF_BITS
+        np.subtract.at(self._live, leaves, np.int16(1))
+        self._sparse.update(leaves[self._live[leaves] < _SPARSE].tolist())
+
+    def _enter(self, who: Numbers, keys: Keys, where: Vectors) -> None:
+        """Let points wait in the porch; when it is full, put all that wait and the new ones into their leaves."""
+        self._count += who.size
+        first = self._porch_fill
+        if first + who.size <= _PORCH_SLOTS:
+            slots = np.arange(first, first + who.size, dtype=np.int32)
+            self._write(slots, who, keys, where)
+            self._slot_of[who] = slots + 1
+            self._porch_fill += who.size
+            return
+        waiting = np.flatnonzero(self._numbers[:_PORCH].reshape(-1) >= 0)
+        who = np.concatenate((self._numbers[:_PORCH].reshape(-1)[waiting], who))
+        keys = np.concatenate((self._keys[:_PORCH].reshape(-1)[waiting], keys))
+        where = np.concatenate((self._vectors[:, :_PORCH].reshape(3, -1)[:, waiting].T, where))
+        self._numbers[:_PORCH] = -1
+        self._porch_fill = 0
+        self._insert(who, keys, where)
+
+    def _insert(self, who: Numbers, keys: Keys, where: Vectors) -> None:
+        """Append to leaves with room; the others are packed or cut one by one."""
+        at = np.searchsorted(self._directory_low[: self._leaves], keys, side="right") - 1
+        leaf_of = self._directory_leaf[at]
+        order = np.argsort(leaf_of, kind="stable")
+        leaf_of, who, keys, where = leaf_of[order], who[order], keys[order], where[order]
+        starts = np.flatnonzero(np.concatenate(([True], leaf_of[1:] != leaf_of[:-1])))
+        counts = np.diff(np.append(starts, leaf_of.size))
+        leaves = leaf_of[starts]
+        has_room = self._fill[leaves] + counts <= LEAF
+
+        easy = np.repeat(has_room, counts)
+        rank = np.arange(leaf_of.size, dtype=np.int32) - np.repeat(starts, counts).astype(np.int32)
+        slots = (leaf_of * LEAF + self._fill[leaf_of] + rank)[easy]
+        self._write(slots, who[easy], keys[easy], where[easy])
+        self._slot_of[who[easy]] = slots + 1
+        self._fill[leaves[has_room]] += counts[has_room].astype(np.int16)
+        self._live[leaves[has_room]] += counts[has_room].astype(np.int16)
+
+        for index in np.flatnonzero(~has_room):
+            new = slice(starts[index], starts[index] + counts[index])
+            self._rewrite(int(leaves[index]), who[new], keys[new], where[new])
+
+    def _rewrite(self, leaf: int, who: Numbers, keys: Keys, where: Vectors) -> None:
+        """Pack a leaf together with new points, cut into as many leaves as that takes."""
+        is_live = self._numbers[leaf] >= 0
+        is_live[self._fill[leaf] :] = False
+        who = np.concatenate((self._numbers[leaf][is_live], who))
+        keys = np.concatenate((self._keys[leaf][is_live], keys))
+        where = np.concatenate((self._vectors[:, leaf, is_live].T, where))
+        order = np.argsort(keys)
+        who, keys, where = who[order], keys[order], where[order]
+        parts = 1 if who.size <= _PACKED_MAX else -(-who.size // _CUT_TO)
+        cuts = [who.size * part // parts for part in range(parts + 1)]
+        leaves = [leaf, *self._new_leaves(leaf, keys[cuts[1:-1]])]
+        for part, target in enumerate(leaves):
+            piece = slice(cuts[part], cuts[part + 1])
+            size = cuts[part + 1] - cuts[part]
+            slots = target * LEAF + np.arange(size, dtype=np.int32)
+            self._numbers[target] = -1
+            self._write(slots, who[piece], keys[piece], where[piece])
+            self._slot_of[who[piece]] = slots + 1
+            self._fill[target] = self._live[target] = size
+
+    def _new_leaves(self, leaf: int, lows: Keys) -> list[int]:
+        """Cut the stretch of a leaf at `lows`; the new leaves own what follows each cut."""
+        if not lows.size:
+            return []
+        made = [self._take_leaf() for _ in range(lows.size)]
+        at = self._position(leaf) + 1
+        n, more = self._leaves, lows.size
+        self._directory_low[at + more : n + more] = self._directory_low[at:n].copy()
+        self._directory_leaf[at + more : n + more] = self._directory_leaf[at:n].copy()
+        self._directory_low[at : at + more] = lows
+        self._directory_leaf[at : at + more] = made
+        self._leaves += more
+        self._low[made] = lows
+        highs = np.append(lows - np.uint64(1), self._high[leaf])
+        self._high[[leaf, *made]] = highs
+        return made
+
+    def _take_leaf(self) -> int:
+        if self._free:
+            return self._free.pop()
+        if self._leaves_made == len(self._fill):
+            raise Malformed(Reason.ENDPOINTS_FULL, f"all {self._leaves_made} leaves of the index are taken")
+        self._leaves_made += 1
+        return self._leaves_made - 1
+
+    def _position(self, leaf: int) -> int:
+        """Where a leaf stands in the directory."""
+        return int(np.searchsorted(self._directory_low[: self._leaves], self._low[leaf]))
+
+    def _tidy(self, limit: int) -> None:
+        """Join a few sparse leaves to the neighbour before or after."""
+        for _ in range(min(limit, len(self._sparse))):
+            leaf = self._sparse.pop()
+            at = self._position(leaf)
+            is_in_use = at < self._leaves and self._directory_leaf[at] == leaf
+            if not is_in_use or self._live[leaf] >= _SPARSE:
+                continue
+            for left in (at, at - 1):
+                if 0 <= left < self._leaves - 1 and self._join(left):
+                    break
+
+    def _join(self, at: int) -> bool:
+        """Join the leaf at a directory position with the one after it, if the two are few enough."""
+        left, right = int(self._directory_leaf[at]), int(self._directory_leaf[at + 1])
+        if self._live[left] + self._live[right] > _JOINED_MAX:
+            return False
+        n = self._leaves
+        self._directory_low[at + 1 : n - 1] = self._directory_low[at + 2 : n].copy()
+        self._directory_leaf[at + 1 : n - 1] = self._directory_leaf[at + 2 : n].copy()
+        self._leaves -= 1
+        self._high[left] = self._high[right]
+        is_live = self._numbers[right] >= 0
+        who, keys, where = self._numbers[right][is_live], self._keys[right][is_live], self._vectors[:, right, is_live].T
+        self._live[right] = self._fill[right] = 0
+        self._numbers[right] = -1
+        self._free.append(right)
+        self._rewrite(left, who, keys, where)
+        return True
+
+
+def _has_twins(numbers: Numbers) -> bool:
+    ordered = np.sort(numbers)
+    return bool((ordered[1:] == ordered[:-1]).any())
+
+
+def _stretches(directory: Keys, first: Keys, last: Keys) -> NDArray[np.int64]:
+    """The directory positions of all leaves that own a part of sorted, disjoint key ranges; each once."""
+    starts = np.searchsorted(directory, first, side="right") - 1
+    ends = np.searchsorted(directory, last, side="right") - 1
+    starts[1:] = np.maximum(starts[1:], ends[:-1] + 1)
+    counts = np.maximum(ends - starts + 1, 0)
+    before = np.cumsum(counts) - counts
+    positions: NDArray[np.int64] = np.repeat(starts - before, counts) + np.arange(int(counts.sum()))
+    return positions

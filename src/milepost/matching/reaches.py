@@ -1,0 +1,149 @@
+"""Reaches: the areas of subscriptions, fixed or around their owners. Whose area holds this place?
+
+Areas are sorted by size into classes, each four times as wide as the one before. In a class of radius R every area that holds
+a place has its middle within R of it: so the middles within R are looked up in a point index (the class's own for fixed areas,
+that of the endpoints for areas around their owners), and only these areas are asked.
+
+A circle is kept in columns and asked together with all others; any other shape is an object and asked by itself.
+"""
+
+from math import cos, log2, nextafter, pi
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from milepost.matching.columns import column
+from milepost.matching.lists import NO_LIST, Lists
+from milepost.matching.points import PointIndex
+from milepost.model.areas import Area, Around, Circle
+from milepost.model.areas.circle import RADIUS_M_MAX
+from milepost.model.places import EARTH_RADIUS_M, Flags, Place
+
+SMALLEST_M: Final = 64.0
+CLASSES: Final = 11
+"""From 64 m, in steps of four, up to the whole Earth."""
+
+DIRECT_MAX: Final = 2_000
+"""Asking so many areas one after the other costs less than looking up the middles of one class."""
+
+Rows = NDArray[np.int32]
+
+
+class _Class:
+    """Areas of about one size."""
+
+    def __init__(self, radius_m: float, rows_max: int, owners_max: int) -> None:
+        self.radius_m = radius_m
+        self.fixed = PointIndex(rows_max)
+        self.rows_around = column(owners_max, np.int32)
+        self.around = 0
+
+
+class Reaches:
+    """The areas of at most `rows_max` subscriptions, by row, of at most `owners_max` endpoints whose places are in `endpoints`."""
+
+    def __init__(self, rows_max: int, owners_max: int, endpoints: PointIndex) -> None:
+        self._rows_max, self._owners_max = rows_max, owners_max
+        self._endpoints = endpoints
+        self._lists = Lists(rows_max, rows_max)
+        self._classes: dict[int, _Class] = {}
+        self._middle = column(3, np.float64, rows_max)
+        self._cosine = column(rows_max, np.float64)
+        self._owner = column(rows_max, np.int32)
+        self._class_of = memoryview(column(rows_max, np.int8))
+        self._is_around = column(rows_max, np.bool_)
+        self._shapes: dict[int, Area] = {}
+
+    @property
+    def direct_max(self) -> int:
+        """With no more areas than this, ask each rather than look them up."""
+        return DIRECT_MAX * (len(self._classes) + 1)
+
+    def put(self, row: int, owner: int, area: Area | Around) -> None:
+        """Keep the area of a subscription that had none."""
+        angle = area.radius_m / EARTH_RADIUS_M if isinstance(area, Around) else area.cap.angle_rad
+        number = _class_number(angle * EARTH_RADIUS_M)
+        size = self._classes.get(number)
+        if size is None:
+            radius_m = SMALLEST_M * 4.0**number
+            size = self._classes[number] = _Class(radius_m, self._rows_max, self._owners_max)
+        self._class_of[row] = number
+        self._cosine[row] = cos(min(angle, pi))
+        self._owner[row] = owner
+        self._is_around[row] = isinstance(area, Around)
+        if isinstance(area, Around):
+            size.around += 1
+            which = size.rows_around[owner] = int(size.rows_around[owner]) or self._lists.new()
+            self._lists.append(which, row)
+            return
+        self._middle[:, row] = area.cap.centre
+        latitude, longitude = _degrees(area.cap.centre)
+        size.fixed.move([row], [latitude], [longitude])
+        if not isinstance(area, Circle):
+            self._shapes[row] = area
+
+    def take_away(self, row: int) -> None:
+        """Forget the area of a subscription."""
+        number = self._class_of[row]
+        size = self._classes[number]
+        if self._is_around[row]:
+            self._take_away_around(row, size)
+        else:
+            size.fixed.remove([row])
+            self._shapes.pop(row, None)
+        if not size.around and not len(size.fixed):
+            del self._classes[number]
+
+    def rows_over(self, place: Place) -> Rows:
+        """The subscriptions whose area may hold a place; `holds` says which do."""
+        found = [np.empty(0, np.int32)]
+        for size in self._classes.values():
+            circle = Circle(place, min(size.radius_m, _HALF_EARTH_M))
+            if len(size.fixed):
+                found.append(size.fixed.inside(circle))
+            if size.around:
+                owners = self._endpoints.inside(circle)
+                found.append(self._lists.gather(size.rows_around[owners[owners < self._owners_max]]))
+        return np.concatenate(found)
+
+    def holds(self, rows: Rows, place: Place) -> Flags:
+        """Which of these subscriptions have an area that holds a place."""
+        middles = self._middle[:, rows]
+        is_around = self._is_around[rows]
+        is_known = np.ones(rows.size, np.bool_)
+        if is_around.any():
+            known, places = self._endpoints.where(self._owner[rows[is_around]])
+            middles[:, is_around] = places.T
+            is_known[is_around] = known
+        vector = place.vector
+        is_near: Flags = (vector @ middles >= self._cosine[rows]) & is_known
+        if self._shapes:
+            point = vector.reshape(1, 3)
+            for at in np.flatnonzero(is_near & ~is_around).tolist():
+                shape = self._shapes.get(int(rows[at]))
+                if shape is not None:
+                    is_near[at] = bool(shape.contains(point)[0])
+        return is_near
+
+    def _take_away_around(self, row: int, size: _Class) -> None:
+        size.around -= 1
+        owner = self._owner[row]
+        which = int(size.rows_around[owner])
+        self._lists.remove(which, int(np.flatnonzero(self._lists.view(which) == row)[0]))
+        if not self._lists.length(which):
+            self._lists.drop(which)
+            size.rows_around[owner] = NO_LIST
+
+
+_HALF_EARTH_M: Final = nextafter(RADIUS_M_MAX, 0.0)
+
+
+def _class_number(radius_m: float) -> int:
+    steps = log2(max(radius_m * (1 + 1e-6), SMALLEST_M) / SMALLEST_M) / 2
+    return min(CLASSES - 1, -int(-steps // 1))
+
+
+def _degrees(vector: NDArray[np.float64]) -> tuple[float, float]:
+    x, y, z = vector.tolist()
+    return float(np.degrees(np.arctan2(z, np.hypot(x, y)))), float(np.degrees(np.arctan2(y, x)))

@@ -1,0 +1,60 @@
+"""The vocabulary: message, address, area, query, frame, subscription, report, notice, and the reasons for saying no."""
+
+from milepost.model.addresses import Address, ToArea, ToContent, ToEndpoint, ToEveryone
+from milepost.model.areas import Area, Around, Box, Circle, Corridor, Polygon, Union
+from milepost.model.endpoints import EndpointId, endpoint_id
+from milepost.model.frames import ALWAYS, Frame
+from milepost.model.instants import BEGINNING, FOREVER, SECOND_NS, Instant
+from milepost.model.kinds import Kind, KindRule
+from milepost.model.messages import Message, MessageId, Scalar
+from milepost.model.places import Place, distance_m
+from milepost.model.priorities import Priority
+from milepost.model.queries import Query, parse_query
+from milepost.model.reasons import Malformed, Reason, Refused
+from milepost.model.reports import Report
+from milepost.model.subscriptions import Notice, Subscription, SubscriptionId, notice_of
+from milepost.model.tags import Tag, tag, tags
+
+__all__ = [
+    "ALWAYS",
+    "BEGINNING",
+    "FOREVER",
+    "SECOND_NS",
+    "Address",
+    "Area",
+    "Around",
+    "Box",
+    "Circle",
+    "Corridor",
+    "EndpointId",
+    "Frame",
+    "Instant",
+    "Kind",
+    "KindRule",
+    "Malformed",
+    "Message",
+    "MessageId",
+    "Notice",
+    "Place",
+    "Polygon",
+    "Priority",
+    "Query",
+    "Reason",
+    "Refused",
+    "Report",
+    "Scalar",
+    "Subscription",
+    "SubscriptionId",
+    "Tag",
+    "ToArea",
+    "ToContent",
+    "ToEndpoint",
+    "ToEveryone",
+    "Union",
+    "distance_m",
+    "endpoint_id",
+    "notice_of",
+    "parse_query",
+    "tag",
+    "tags",
+]

@@ -1,0 +1,124 @@
+"""Corridors: all that is near a route.
+
+Rules of this file:
+- a path is looked at in stretches of some segments, each with a cap that most points are outside of;
+- a scalar product settles what is near or far for certain; what it leaves open is measured.
+"""
+
+from dataclasses import dataclass, field
+from math import cos, pi
+from typing import Final
+
+import numpy as np
+
+from milepost.model.areas.arcs import Arcs, arcs_along, blocks, bounds_around, check_steps, cut, distances_rad, vectors_of
+from milepost.model.areas.bounds import SLACK_RAD, Bounds, Cap
+from milepost.model.areas.caps import blurred, cap_around, cap_around_middle
+from milepost.model.areas.circle import check_distance
+from milepost.model.places import EARTH_RADIUS_M, Flags, Place, Vectors
+from milepost.model.reasons import Malformed, Reason
+
+CORRIDOR_POINTS_MAX: Final = 1000
+CORRIDOR_CUTS_MAX: Final = 256
+CORRIDOR_BOXES_MAX: Final = CORRIDOR_POINTS_MAX - 1 + CORRIDOR_CUTS_MAX
+"""One box for each segment, and as many more as long segments are cut into."""
+
+_STRETCH_SEGMENTS: Final = 32
+_BLUR: Final = 4e-15
+"""Rounding of a scalar product, with room to spare."""
+
+
+@dataclass(frozen=True, slots=True)
+class Corridor:
+    """All places within `half_width_m` of a path of great-circle arcs, along the ground; its ends are round."""
+
+    path: tuple[Place, ...]
+    half_width_m: float
+    cap: Cap = field(init=False, repr=False, compare=False)
+    _arcs: Arcs = field(init=False, repr=False, compare=False)
+    _stretches: "tuple[_Stretch, ...]" = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if len(self.path) < 2:
+            raise Malformed(Reason.AREA_EMPTY, f"the path has {len(self.path)} points, fewer than 2")
+        if len(self.path) > CORRIDOR_POINTS_MAX:
+            raise Malformed(Reason.AREA_TOO_COMPLEX, f"the path has {len(self.path)} points, more than {CORRIDOR_POINTS_MAX}")
+        check_distance("half_width_m", self.half_width_m)
+        points = vectors_of(self.path)
+        check_steps(points, Reason.AREA_EMPTY, "the path")
+        arcs, half_width_rad = arcs_along(points), self.half_width_rad
+        stretches = (arcs.take(slice(first, first + _STRETCH_SEGMENTS)) for first in range(0, len(arcs), _STRETCH_SEGMENTS))
+        object.__setattr__(self, "_arcs", arcs)
+        object.__setattr__(self, "_stretches", tuple(_stretch(some, half_width_rad) for some in stretches))
+        object.__setattr__(self, "cap", _grown(cap_around(points), half_width_rad))
+
+    @property
+    def half_width_rad(self) -> float:
+        """The half width as an angle."""
+        return self.half_width_m / EARTH_RADIUS_M
+
+    @property
+    def boxes(self) -> tuple[Bounds, ...]:
+        """A box for each segment, more for long ones: no piece is longer than twice the width, or 1/256 of the path."""
+        piece_rad = max(4 * self.half_width_rad, float(self._arcs.lengths_rad.sum()) / CORRIDOR_CUTS_MAX)
+        return bounds_around(cut(self._arcs, piece_rad), self.half_width_rad + SLACK_RAD)
+
+    def contains(self, points: Vectors) -> Flags:
+        """Which points lie inside, the rim included."""
+        inside = np.zeros(len(points), np.bool_)
+        near = np.flatnonzero(points @ self.cap.centre >= cos(self.cap.angle_rad))
+        for stretch in self._stretches:
+            found = stretch.are_near(points[near])
+            inside[near[found]] = True
+            near = near[~found]
+        return inside
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Stretch:
+    """Some segments of a path, and all that is within an angle of them."""
+
+    arcs: Arcs
+    half_width_rad: float
+    cap: Cap
+    middles: Vectors
+    reaches: Vectors
+    """Cosines of how far from the middle of a segment a point can be and yet near enough."""
+
+    def are_near(self, points: Vectors) -> Flags:
+        """Which points are near enough to one of the segments."""
+        found = np.zeros(len(points), np.bool_)
+        near = np.flatnonzero(points @ self.cap.centre >= cos(self.cap.angle_rad))
+        for block in blocks(len(near), len(self.arcs)):
+            rows = near[block]
+            is_near = self._are_near_a_point(points[rows])
+            is_near[~is_near] = self._are_near_a_segment(points[rows[~is_near]])
+            found[rows] = is_near
+        return found
+
+    def _are_near_a_point(self, points: Vectors) -> Flags:
+        """Which points are near enough for certain, as they are to an end of a segment."""
+        enough = cos(self.half_width_rad) + _BLUR
+        near: Flags = (points @ self.arcs.starts.T).max(axis=1) > enough
+        near |= points @ self.arcs.ends[-1] > enough
+        return near
+
+    def _are_near_a_segment(self, points: Vectors) -> Flags:
+        """Which points are near enough as measured, from those segments that they may be near to."""
+        rows, segments = np.nonzero(points @ self.middles.T >= self.reaches)
+        is_near = distances_rad(points[rows], self.arcs.take(segments)) <= self.half_width_rad
+        near: Flags = np.bincount(rows[is_near], minlength=len(points)) > 0
+        return near
+
+
+def _stretch(arcs: Arcs, half_width_rad: float) -> _Stretch:
+    middles = arcs.starts + arcs.ends
+    middles /= np.linalg.norm(middles, axis=1, keepdims=True)
+    reaches = np.cos(np.minimum(pi, arcs.lengths_rad / 2 + half_width_rad)) - _BLUR
+    cap = _grown(cap_around_middle(np.vstack([arcs.starts, arcs.ends[-1]])), half_width_rad)
+    return _Stretch(arcs, half_width_rad, cap, middles, reaches)
+
+
+def _grown(cap: Cap | None, half_width_rad: float) -> Cap:
+    """A cap around what is near the cap; the whole Earth where the path has none, as it does not fit into half the globe."""
+    return Cap(np.array([0.0, 0.0, 1.0]), pi) if cap is None else Cap(cap.centre, blurred(cap.angle_rad + half_width_rad))

@@ -1,0 +1,114 @@
+"""Unions: several areas as one."""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from milepost.model.areas.bounds import Bounds, Cap
+from milepost.model.areas.box import Box
+from milepost.model.areas.caps import cap_around_caps
+from milepost.model.areas.circle import Circle
+from milepost.model.areas.corridor import Corridor
+from milepost.model.areas.polygon import Polygon
+from milepost.model.places import Flags, Vectors
+from milepost.model.reasons import Malformed, Reason
+
+UNION_PARTS_MAX: Final = 64
+"""Parts that are not unions themselves, counted through all levels."""
+
+UNION_POINTS_MAX: Final = 5000
+"""Points of all parts together: a circle has 1, a box 2, a polygon and a corridor as many as were given."""
+
+UNION_DEPTH_MAX: Final = 4
+"""Levels of unions within unions; one of shapes alone has 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Union:
+    """All places inside any of the parts, which may overlap and may be unions."""
+
+    parts: "tuple[Circle | Box | Polygon | Corridor | Union, ...]"
+    cap: Cap = field(init=False, repr=False, compare=False)
+    size: "Size" = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if not self.parts:
+            raise Malformed(Reason.AREA_EMPTY, "the union has no parts")
+        # Before the parts are added up: the sum of a few thousand is quick, that of a few million is not.
+        check_size(Size(parts=len(self.parts), points=0, depth=1))
+        sizes = [size_of(part) for part in self.parts]
+        size = Size(
+            parts=sum(each.parts for each in sizes),
+            points=sum(each.points for each in sizes),
+            depth=1 + max(each.depth for each in sizes),
+        )
+        check_size(size)
+        object.__setattr__(self, "size", size)
+        object.__setattr__(self, "cap", cap_around_caps(tuple(part.cap for part in self.parts)))
+
+    @property
+    def boxes(self) -> tuple[Bounds, ...]:
+        """The boxes of all parts."""
+        return tuple(box for part in self.parts for box in part.boxes)
+
+    def contains(self, points: Vectors) -> Flags:
+        """Which points lie inside one of the parts or more."""
+        inside = np.zeros(len(points), np.bool_)
+        for part in self.parts:
+            rest = np.flatnonzero(~inside)
+            inside[rest] = part.contains(points[rest])
+        return inside
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """How much an area is made of: shapes, points, and levels of unions."""
+
+    parts: int
+    points: int
+    depth: int
+
+
+def size_of(area: Circle | Box | Polygon | Corridor | Union) -> Size:
+    """How much the area is made of."""
+    match area:
+        case Union():
+            return area.size
+        case Polygon():
+            return Size(parts=1, points=area.points, depth=0)
+        case Corridor():
+            return Size(parts=1, points=len(area.path), depth=0)
+        case Box():
+            return Size(parts=1, points=2, depth=0)
+        case Circle():
+            return Size(parts=1, points=1, depth=0)
+
+
+def check_size(size: Size) -> None:
+    """Refuse a union of too many parts, points or levels."""
+    for count, limit, name in (
+        (size.parts, UNION_PARTS_MAX, "parts"),
+        (size.points, UNION_POINTS_MAX, "points"),
+        (size.depth, UNION_DEPTH_MAX, "levels"),
+    ):
+        if count > limit:
+            raise Malformed(Reason.AREA_TOO_COMPLEX, f"the union has {count} {name}, more than {limit}")
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a text has asked for so far: its reader counts before it builds, so that a refusal costs little."""
+
+    parts: int = 0
+    points: int = 0
+
+    def add(self, *, points: int) -> None:
+        """Count one more shape, or refuse it."""
+        self.parts += 1
+        self.points += points
+        check_size(Size(parts=self.parts, points=self.points, depth=0))
+
+    def check_depth(self, depth: int) -> None:
+        """Refuse a union inside too many others."""
+        check_size(Size(parts=0, points=0, depth=depth))

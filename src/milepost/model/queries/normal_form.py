@@ -1,0 +1,158 @@
+"""The disjunctive normal form: alternatives, each a set of atoms that must be true and a set that must be false (T13).
+
+Rules of this file:
+- clauses are ints while they are worked on: bit i = atom i is wanted, bit i + n = atom i is unwanted, n = number of atoms;
+- after every step the clauses are minimal: no contradiction, no duplicate, none that follows from a smaller one;
+- no step keeps more than `CLAUSES_MAX` clauses and all steps together try at most `COMBINATIONS_MAX`, so a refusal is quick.
+  The limit thus holds for every part of a formula, not only for the whole;
+- neither the clauses nor a refusal depend on the order in which parts were written.
+
+Only `a & !a` counts as a contradiction; that no topic passes both `topic:x` and `topic:y` is left to matching.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias, assert_never
+
+from milepost.model.queries.formula import And, Atom, HasTag, Not, OnTopic, Or, Query
+from milepost.model.reasons import Malformed, Reason
+
+CLAUSES_MAX: Final = 64
+LITERALS_MAX: Final = 256
+"""The most atoms, wanted and unwanted, in all clauses together."""
+
+COMBINATIONS_MAX: Final = 16_384
+"""The most pairs of clauses tried while multiplying out one formula."""
+
+_COUNT_MAX: Final = 10**12
+"""Where the counting of alternatives for a refusal's detail stops."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """One alternative: true where every wanted atom is true and every unwanted one false."""
+
+    wanted: frozenset[Atom] = frozenset()
+    unwanted: frozenset[Atom] = frozenset()
+
+    def __str__(self) -> str:
+        return " & ".join([*sorted(map(str, self.wanted)), *sorted(f"!{atom}" for atom in self.unwanted)])
+
+
+NormalForm: TypeAlias = tuple[Clause, ...]
+"""Clauses of which at least one must be true, sorted by their printed form; never empty."""
+
+
+def normal_form(query: Query) -> NormalForm:
+    """The query's alternatives, minimal and in one order; refuses what has too many or what no message can meet."""
+    atoms = sorted(set(atoms_of(query)), key=str)
+    try:
+        masks = Expansion({atom: number for number, atom in enumerate(atoms)}).clauses(query, True)
+    except TooManyAlternatives:
+        raise Malformed(Reason.QUERY_TOO_COMPLEX, _too_many(query)) from None
+    if not masks:
+        raise Malformed(Reason.QUERY_NEVER_TRUE, "every alternative asks for something and its opposite")
+    literals = sum(mask.bit_count() for mask in masks)
+    if literals > LITERALS_MAX:
+        detail = f"its {len(masks)} alternatives name {literals} tags and filters, {LITERALS_MAX} are allowed"
+        raise Malformed(Reason.QUERY_TOO_COMPLEX, detail)
+    return tuple(sorted((_clause(mask, atoms) for mask in masks), key=str))
+
+
+def is_negated_only(clause: Clause) -> bool:
+    """Whether the clause wants nothing, so that nothing in a message leads to it (T13)."""
+    return not clause.wanted
+
+
+def atoms_of(query: Query) -> Iterator[Atom]:
+    """The tags and filters of a formula, from left to right, as often as they occur."""
+    match query:
+        case HasTag() | OnTopic():
+            yield query
+        case Not(part):
+            yield from atoms_of(part)
+        case And(parts) | Or(parts):
+            for part in parts:
+                yield from atoms_of(part)
+        case _:
+            assert_never(query)
+
+
+class TooManyAlternatives(Exception):
+    """A part of the formula has too many alternatives."""
+
+
+@dataclass(slots=True)
+class Expansion:
+    """One formula being multiplied out; `combinations` counts the pairs of clauses tried."""
+
+    numbers: dict[Atom, int]
+    combinations: int = field(default=0)
+
+    def clauses(self, query: Query, is_asserted: bool) -> list[int]:
+        """The minimal clauses of the formula, or of its negation."""
+        match query:
+            case HasTag() | OnTopic():
+                return [1 << self.numbers[query] + (0 if is_asserted else len(self.numbers))]
+            case Not(part):
+                return self.clauses(part, not is_asserted)
+            case And(parts) | Or(parts):
+                each = [self.clauses(part, is_asserted) for part in parts]
+                return self._any_of(each) if isinstance(query, Or) is is_asserted else self._all_of(each)
+            case _:
+                assert_never(query)
+
+    def _any_of(self, each: list[list[int]]) -> list[int]:
+        return self._minimal({mask for masks in each for mask in masks})
+
+    def _all_of(self, each: list[list[int]]) -> list[int]:
+        product = [0]
+        for masks in sorted(each, key=lambda masks: (len(masks), masks)):  # the small ones first: they absorb most
+            self.combinations += len(product) * len(masks)
+            if self.combinations > COMBINATIONS_MAX:
+                raise TooManyAlternatives
+            product = self._minimal({one | other for one in product for other in masks})
+        return product
+
+    def _minimal(self, masks: Iterable[int]) -> list[int]:
+        kept: list[int] = []
+        # A clause can only follow from a smaller one; so in order of size what is kept once stays, and its number only grows.
+        for mask in sorted(masks, key=lambda mask: (mask.bit_count(), mask)):
+            if self._is_contradiction(mask) or any(small & mask == small for small in kept):
+                continue
+            kept.append(mask)
+            if len(kept) > CLAUSES_MAX:
+                raise TooManyAlternatives
+        return kept
+
+    def _is_contradiction(self, mask: int) -> bool:
+        return bool(mask & mask >> len(self.numbers))  # the unwanted half lies above every wanted bit
+
+
+def _clause(mask: int, atoms: list[Atom]) -> Clause:
+    count = len(atoms)
+    wanted = frozenset(atom for number, atom in enumerate(atoms) if mask >> number & 1)
+    return Clause(wanted, frozenset(atom for number, atom in enumerate(atoms) if mask >> number + count & 1))
+
+
+def _too_many(query: Query) -> str:
+    count = _written_out(query, True)
+    many = f"{count:,}" if count < _COUNT_MAX else f"over {_COUNT_MAX:,}"
+    return f"multiplied out it has {many} alternatives, {CLAUSES_MAX} are allowed in it and in each of its parts"
+
+
+def _written_out(query: Query, is_asserted: bool) -> int:
+    """How many alternatives the formula has before any is found needless, counted up to `_COUNT_MAX`."""
+    match query:
+        case HasTag() | OnTopic():
+            return 1
+        case Not(part):
+            return _written_out(part, not is_asserted)
+        case And(parts) | Or(parts):
+            count = 0 if (is_sum := isinstance(query, Or) is is_asserted) else 1
+            for part in parts:
+                more = _written_out(part, is_asserted)
+                count = min(count + more if is_sum else count * more, _COUNT_MAX)
+            return count
+        case _:
+            assert_never(query)

@@ -1,0 +1,241 @@
+"""What travels between an endpoint and its edge: session messages, and pub/sub messages with the session they belong to (M3, M10).
+
+Rules of this file:
+- a session is INIT, answered by ACKNOWLEDGE with a token; the token is on every later message until CLOSE;
+- session messages always carry the token (but INIT, and a refusal of what had none); pub/sub messages carry it between an
+  endpoint and its edge, and have none between parts that share a log;
+- values only: who may send what when is decided by `edge.sessions`.
+"""
+
+import re
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final, NewType
+
+from milepost.model.endpoints import EndpointId, endpoint_id
+from milepost.model.instants import SECOND_NS
+from milepost.model.messages import Message, MessageId
+from milepost.model.reasons import Malformed, Reason, Refused
+from milepost.model.reports import Report
+from milepost.model.subscriptions import SUBSCRIPTION_ID_MAX, Notice, Subscription, SubscriptionId
+
+SessionToken = NewType("SessionToken", int)
+"""Drawn at random by the edge, unsigned 64 bits, never 0: whoever shows it speaks for the session."""
+
+REPORTING_INTERVAL_NS_MAX: Final = 86_400 * SECOND_NS
+DETAIL_CHARACTERS_MAX: Final = 1024
+MATCHES_MAX: Final = 64
+"""The most subscription ids that come with one delivered message."""
+
+_REASON_NAME: Final = re.compile(r"[A-Z][A-Z0-9_]{0,63}")
+_REASON_NUMBER_MAX: Final = 65_535
+_REASON_NAMES: Final[dict[int, str]] = {reason.value: reason.name for reason in Reason}
+
+
+class CloseCause(IntEnum):
+    """Why a session ends."""
+
+    DONE = 1
+    """The endpoint leaves."""
+    SILENT = 2
+    """Three reporting intervals without a report (M12)."""
+    REPLACED = 3
+    """The same endpoint opened a newer session."""
+    MOVED = 4
+    """Another edge serves the endpoint from now on."""
+    STOPPING = 5
+    """The edge shuts down."""
+    EXPELLED = 6
+    """The endpoint broke the rules too often."""
+
+
+@dataclass(frozen=True, slots=True)
+class MessageName:
+    """The name by which a message is known for good."""
+
+    source: EndpointId
+    id: MessageId
+
+    def __post_init__(self) -> None:
+        endpoint_id(self.source)
+        _check_range("id", self.id, 0, 2**64 - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionName:
+    """The name by which its owner knows a subscription."""
+
+    owner: EndpointId
+    id: SubscriptionId
+
+    def __post_init__(self) -> None:
+        endpoint_id(self.owner)
+        _check_range("id", self.id, 0, SUBSCRIPTION_ID_MAX)
+
+
+Name = MessageName | SubscriptionName
+"""What an answer is about."""
+
+
+@dataclass(frozen=True, slots=True)
+class Init:
+    """An endpoint asks for a session; with its first report, so that the edge knows at once where it is."""
+
+    report: Report
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledge:
+    """The edge `edge` opens the session and asks for a report at least every so often."""
+
+    session: SessionToken
+    reporting_interval_ns: int
+    edge: EndpointId
+
+    def __post_init__(self) -> None:
+        check_session(self.session)
+        _check_range("reporting_interval_ns", self.reporting_interval_ns, 1, REPORTING_INTERVAL_NS_MAX)
+        endpoint_id(self.edge)
+
+
+@dataclass(frozen=True, slots=True)
+class ReportSent:
+    """A report inside a session; it also says that the endpoint is alive (M11)."""
+
+    session: SessionToken
+    report: Report
+
+    def __post_init__(self) -> None:
+        check_session(self.session)
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """The edge says that it is alive (M11)."""
+
+    session: SessionToken
+
+    def __post_init__(self) -> None:
+        check_session(self.session)
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """Either side ends the session."""
+
+    session: SessionToken
+    cause: CloseCause = CloseCause.DONE
+
+    def __post_init__(self) -> None:
+        check_session(self.session)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Something was not let in: number and name of the reason, so that a peer too old to know the reason can still show it."""
+
+    reason: int
+    name: str
+    detail: str = ""
+    about: Name | None = None
+    session: SessionToken | None = None
+
+    def __post_init__(self) -> None:
+        _check_range("reason", self.reason, 1, _REASON_NUMBER_MAX)
+        known = _REASON_NAMES.get(self.reason)
+        if _REASON_NAME.fullmatch(self.name) is None or (known is not None and known != self.name):
+            raise Malformed(Reason.FIELD_RANGE, f"name is {self.name[:64]!r} for reason {self.reason}")
+        if len(self.detail) > DETAIL_CHARACTERS_MAX:
+            raise Malformed(Reason.FIELD_RANGE, f"detail has {len(self.detail)} characters, {DETAIL_CHARACTERS_MAX} are allowed")
+        check_maybe_session(self.session)
+
+
+def refusal_of(refused: Refused, about: Name | None = None, session: SessionToken | None = None) -> Refusal:
+    """The answer that tells a peer of a verdict; a very long detail is cut, and says so."""
+    detail = refused.detail
+    if len(detail) > DETAIL_CHARACTERS_MAX:
+        detail = detail[: DETAIL_CHARACTERS_MAX - 3] + "..."
+    return Refusal(refused.reason.value, refused.reason.name, detail, about, session)
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """A message on its way in; on its way out with the ids of the receiver's subscriptions that it matched."""
+
+    message: Message
+    session: SessionToken | None = None
+    matches: tuple[SubscriptionId, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_maybe_session(self.session)
+        if len(self.matches) > MATCHES_MAX:
+            raise Malformed(Reason.FIELD_RANGE, f"matches has {len(self.matches)} ids, {MATCHES_MAX} are allowed")
+        for number in self.matches:
+            _check_range("matches", number, 0, SUBSCRIPTION_ID_MAX)
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribe:
+    """The owner asks for what a subscription describes; one with the same owner and id is replaced."""
+
+    subscription: Subscription
+    session: SessionToken | None = None
+
+    def __post_init__(self) -> None:
+        check_maybe_session(self.session)
+
+
+@dataclass(frozen=True, slots=True)
+class Unsubscribe:
+    """The owner no longer asks."""
+
+    subscription: SubscriptionName
+    session: SessionToken | None = None
+
+    def __post_init__(self) -> None:
+        check_maybe_session(self.session)
+
+
+@dataclass(frozen=True, slots=True)
+class Notify:
+    """A subscription found something: metadata only, the content is fetched separately (T5)."""
+
+    notice: Notice
+    session: SessionToken | None = None
+
+    def __post_init__(self) -> None:
+        check_maybe_session(self.session)
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A reliable message, or a subscription, has arrived and need not be repeated."""
+
+    name: Name
+    session: SessionToken | None = None
+
+    def __post_init__(self) -> None:
+        check_maybe_session(self.session)
+
+
+SessionMessage = Init | Acknowledge | ReportSent | Heartbeat | Close | Refusal
+PubSubMessage = Publish | Subscribe | Unsubscribe | Notify | Received
+Datagram = SessionMessage | PubSubMessage
+"""All that one datagram may hold: the two flavours of M3."""
+
+
+def check_session(token: int) -> None:
+    """Refuse what is not a session token."""
+    if isinstance(token, bool) or not isinstance(token, int) or not 0 < token < 2**64:
+        raise Malformed(Reason.FIELD_RANGE, f"session is {token!r}, not in 1..2^64-1")
+
+
+def check_maybe_session(token: int | None) -> None:
+    """Refuse what is neither a session token nor the absence of one."""
+    if token is not None:
+        check_session(token)
+
+
+def _check_range(name: str, value: int, lowest: int, highest: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not lowest <= value <= highest:
+        raise Malformed(Reason.FIELD_RANGE, f"{name} is {value!r}, not in {lowest}..{highest}")

@@ -1,0 +1,1 @@
+"""Written by `scripts/generate_wire.py`; never edited by hand."""

@@ -1,0 +1,143 @@
+"""Datagrams: one value in, the bytes of one UDP datagram out, and back (M3, M6). `docs/reference/wire.md` has the layout.
+
+Rules of this room:
+- equal values give equal bytes: tags and fields are sorted, what has its default is absent;
+- nothing is repaired: a datagram gives exactly the value that was meant, or `Malformed` with a reason, whatever bytes arrive;
+- fields that this version does not know are passed over, so that a newer peer can say more; all else unknown is refused.
+"""
+
+from collections.abc import Callable
+from typing import Final, assert_never
+
+from google.protobuf.message import DecodeError, EncodeError
+
+from milepost.model.messages import MESSAGE_BYTES_MAX
+from milepost.model.reasons import Malformed, Reason
+from milepost.model.sessions import (
+    Acknowledge,
+    Close,
+    Datagram,
+    Heartbeat,
+    Init,
+    Notify,
+    Publish,
+    Received,
+    Refusal,
+    ReportSent,
+    SessionToken,
+    Subscribe,
+    Unsubscribe,
+)
+from milepost.model.subscriptions import SubscriptionId
+from milepost.wire._generated import datagram_pb2 as pb
+from milepost.wire.datagrams import messages, sessions, subscriptions
+from milepost.wire.datagrams.presence import missing, require
+
+VERSION: Final = 1
+
+__all__ = ["VERSION", "decode", "encode"]
+
+
+def encode(value: Datagram) -> bytes:
+    """The datagram that says `value`."""
+    part = pb.Datagram()
+    part.version = VERSION
+    try:
+        _write(value, part)
+        data: bytes = part.SerializeToString(deterministic=True)
+    except UnicodeEncodeError as fault:
+        raise Malformed(Reason.FIELD_RANGE, f"a lone surrogate in {fault.object[:20]!r}", at=fault.start) from None
+    except EncodeError as fault:
+        raise Malformed(Reason.MALFORMED, f"protobuf cannot write it: {fault}") from None
+    _check_size(len(data))
+    return data
+
+
+def decode(data: bytes | memoryview) -> Datagram:
+    """The value that a datagram says; raises nothing but `Malformed`."""
+    _check_size(len(data))
+    try:
+        part = pb.Datagram.FromString(data)
+    except DecodeError:
+        raise Malformed(Reason.MALFORMED, f"{len(data)} bytes that are no protobuf message Datagram") from None
+    if part.version != VERSION:
+        raise Malformed(Reason.VERSION_UNKNOWN, f"version is {part.version}, this release speaks {VERSION}")
+    kind = part.WhichOneof("content")
+    if kind is None:
+        raise missing(part, "content")
+    return _READERS[kind](part)
+
+
+def _check_size(size: int) -> None:
+    if size > MESSAGE_BYTES_MAX:
+        raise Malformed(Reason.MESSAGE_TOO_LARGE, f"{size} bytes, {MESSAGE_BYTES_MAX} are allowed")
+
+
+def _write(value: Datagram, part: pb.Datagram) -> None:
+    if not isinstance(value, Init) and value.session is not None:
+        part.session = value.session
+    match value:
+        case ReportSent():
+            sessions.write_report(value.report, part.report)
+        case Publish():
+            messages.write_message(value.message, part.publish.message)
+            part.publish.matches.extend(value.matches)
+        case Received():
+            sessions.write_name(value.name, part.received)
+        case Heartbeat():
+            part.heartbeat.SetInParent()
+        case Init():
+            sessions.write_report(value.report, part.init.report)
+        case Acknowledge():
+            sessions.write_acknowledge(value, part.acknowledge)
+        case Close():
+            part.close.cause = value.cause
+        case Refusal():
+            sessions.write_refusal(value, part.refusal)
+        case Subscribe():
+            subscriptions.write_subscription(value.subscription, part.subscribe)
+        case Unsubscribe():
+            sessions.write_subscription_name(value.subscription, part.unsubscribe)
+        case Notify():
+            subscriptions.write_notice(value.notice, part.notice)
+        case _:
+            assert_never(value)
+
+
+def _session(part: pb.Datagram) -> SessionToken:
+    if not part.session:
+        raise missing(part, "session")
+    return SessionToken(part.session)
+
+
+def _maybe_session(part: pb.Datagram) -> SessionToken | None:
+    return SessionToken(part.session) if part.session else None
+
+
+def _read_init(part: pb.Datagram) -> Init:
+    if part.session:
+        raise Malformed(Reason.FIELD_UNKNOWN, "Datagram.session is there before a session was opened")
+    require(part.init, "report")
+    return Init(sessions.read_report(part.init.report))
+
+
+def _read_publish(part: pb.Datagram) -> Publish:
+    publish = part.publish
+    require(publish, "message")
+    matches = tuple(map(SubscriptionId, publish.matches))
+    return Publish(messages.read_message(publish.message), _maybe_session(part), matches)
+
+
+_READERS: Final[dict[str, Callable[[pb.Datagram], Datagram]]] = {
+    "init": _read_init,
+    "acknowledge": lambda part: sessions.read_acknowledge(part.acknowledge, _session(part)),
+    "report": lambda part: ReportSent(_session(part), sessions.read_report(part.report)),
+    "heartbeat": lambda part: Heartbeat(_session(part)),
+    "close": lambda part: sessions.read_close(part.close, _session(part)),
+    "refusal": lambda part: sessions.read_refusal(part.refusal, _maybe_session(part)),
+    "publish": _read_publish,
+    "subscribe": lambda part: Subscribe(subscriptions.read_subscription(part.subscribe), _maybe_session(part)),
+    "unsubscribe": lambda part: Unsubscribe(sessions.read_subscription_name(part.unsubscribe), _maybe_session(part)),
+    "notice": lambda part: Notify(subscriptions.read_notice(part.notice), _maybe_session(part)),
+    "received": lambda part: Received(sessions.read_name(part.received), _maybe_session(part)),
+}

@@ -1,0 +1,122 @@
+"""Session messages, and the names that answers refer to, as parts of a datagram."""
+
+from typing import assert_never
+
+from milepost.model.endpoints import EndpointId
+from milepost.model.messages import MessageId
+from milepost.model.places import Place
+from milepost.model.reasons import Malformed, Reason
+from milepost.model.reports import Report
+from milepost.model.sessions import (
+    Acknowledge,
+    Close,
+    CloseCause,
+    MessageName,
+    Name,
+    Refusal,
+    SessionToken,
+    SubscriptionName,
+)
+from milepost.model.subscriptions import SubscriptionId
+from milepost.wire._generated import datagram_pb2 as pb
+from milepost.wire.checks import sayable
+from milepost.wire.datagrams.presence import missing, require
+
+
+def write_report(report: Report, part: pb.Report) -> None:
+    """Fill in a report."""
+    part.endpoint = report.endpoint
+    part.latitude = report.place.latitude
+    part.longitude = report.place.longitude
+    part.seen_at = sayable("seen_at", report.seen_at)
+    if report.heading_deg is not None:
+        part.heading_deg = report.heading_deg
+    if report.speed_mps is not None:
+        part.speed_mps = report.speed_mps
+
+
+def read_report(part: pb.Report) -> Report:
+    """The report that a part holds. Presence is asked only of zeros: this is the busiest reader of all."""
+    endpoint, latitude, longitude, seen_at = part.endpoint, part.latitude, part.longitude, part.seen_at
+    if not (endpoint and latitude and longitude and seen_at):
+        require(part, "endpoint", "latitude", "longitude", "seen_at")
+    heading, speed = part.heading_deg, part.speed_mps
+    return Report(
+        EndpointId(endpoint),
+        Place(latitude, longitude),
+        sayable("seen_at", seen_at),
+        heading if heading or part.HasField("heading_deg") else None,
+        speed if speed or part.HasField("speed_mps") else None,
+    )
+
+
+def write_acknowledge(value: Acknowledge, part: pb.Acknowledge) -> None:
+    """Fill in what an edge answers to INIT."""
+    part.reporting_interval_ns = value.reporting_interval_ns
+    part.edge = value.edge
+
+
+def read_acknowledge(part: pb.Acknowledge, session: SessionToken) -> Acknowledge:
+    """What an edge answered to INIT."""
+    require(part, "reporting_interval_ns", "edge")
+    return Acknowledge(session, part.reporting_interval_ns, EndpointId(part.edge))
+
+
+def read_close(part: pb.Close, session: SessionToken) -> Close:
+    """The end of a session."""
+    require(part, "cause")
+    try:
+        return Close(session, CloseCause(part.cause))
+    except ValueError as fault:
+        if isinstance(fault, Malformed):
+            raise
+        raise Malformed(Reason.FIELD_RANGE, f"cause is {part.cause}, not one of {[cause.value for cause in CloseCause]}") from None
+
+
+def write_refusal(value: Refusal, part: pb.Refusal) -> None:
+    """Fill in a refusal."""
+    part.reason = value.reason
+    part.name = value.name
+    part.detail = value.detail
+    if value.about is not None:
+        write_name(value.about, part.about)
+
+
+def read_refusal(part: pb.Refusal, session: SessionToken | None) -> Refusal:
+    """A refusal, whether or not its reason is known here."""
+    require(part, "reason", "name")
+    about = read_name(part.about) if part.HasField("about") else None
+    return Refusal(part.reason, part.name, part.detail, about, session)
+
+
+def write_name(name: Name, part: pb.Name) -> None:
+    """Fill in what an answer is about."""
+    match name:
+        case MessageName():
+            part.message.source, part.message.id = name.source, name.id
+        case SubscriptionName():
+            write_subscription_name(name, part.subscription)
+        case _:
+            assert_never(name)
+
+
+def read_name(part: pb.Name) -> Name:
+    """What an answer is about."""
+    thing = part.WhichOneof("thing")
+    if thing == "message":
+        require(part.message, "source", "id")
+        return MessageName(EndpointId(part.message.source), MessageId(part.message.id))
+    if thing == "subscription":
+        return read_subscription_name(part.subscription)
+    raise missing(part, "thing")
+
+
+def write_subscription_name(name: SubscriptionName, part: pb.SubscriptionName) -> None:
+    """Fill in a subscription's name."""
+    part.owner, part.id = name.owner, name.id
+
+
+def read_subscription_name(part: pb.SubscriptionName) -> SubscriptionName:
+    """A subscription's name."""
+    require(part, "owner", "id")
+    return SubscriptionName(EndpointId(part.owner), SubscriptionId(part.id))

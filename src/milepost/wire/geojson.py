@@ -1,0 +1,235 @@
+"""Areas as GeoJSON (RFC 7946), as parsed: dicts, lists, numbers.
+
+Rules of this file:
+- longitude before latitude, as RFC 7946 has it; edges are great-circle arcs, the shorter way, where RFC 7946 draws straight
+  lines on a map: give long edges more points. A ring across the antimeridian may be drawn as it is or cut in two;
+- shapes that GeoJSON lacks are written as
+    circle    {"type": "Point", "coordinates": [longitude, latitude], "radius_m": 500.0}
+    corridor  {"type": "LineString", "coordinates": [[longitude, latitude], ...], "half_width_m": 50.0}
+    box       {"type": "Box", "bbox": [west, south, east, north]}
+  (a box between parallels is no polygon of arcs); a union is a MultiPolygon or a GeometryCollection;
+- a Feature may wrap any of them and have the distance among its properties; its other properties are not about the area;
+- nothing is dropped in silence: altitudes, unknown members and distances where there is no use for them are refused. What
+  RFC 7946 lets one leave out without loss ("bbox" and "id") is passed over;
+- whatever the value, the one error is `Malformed`; limits are asked about before the work is done.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, assert_never
+
+from milepost.model.areas import (
+    CORRIDOR_POINTS_MAX,
+    POLYGON_POINTS_MAX,
+    UNION_PARTS_MAX,
+    Area,
+    Box,
+    Circle,
+    Corridor,
+    Polygon,
+    Ring,
+    Union,
+)
+from milepost.model.areas.union import Tally
+from milepost.model.places import Place
+from milepost.model.reasons import Malformed, Reason
+
+_DISTANCES: Final = {"Point": "radius_m", "LineString": "half_width_m"}
+_FEATURE_MEMBERS: Final = frozenset({"type", "geometry", "properties", "id", "bbox"})
+_SHOWN_CHARACTERS_MAX: Final = 40
+
+Members = Mapping[object, object]
+"""A JSON object; its keys are looked at before they are believed to be strings."""
+
+
+def area_from_geojson(value: object) -> Area:
+    """The area that a parsed GeoJSON geometry, or a Feature with one, describes."""
+    members = _members(value, "the area")
+    kind = members.get("type")
+    if not isinstance(kind, str) or kind != "Feature":
+        return _Reader(Tally()).area(members, depth=0)
+    _check_known(members, _FEATURE_MEMBERS, "the Feature")
+    geometry = dict(_members(_member(members, "geometry", "the Feature"), "the geometry"))
+    properties = members.get("properties")
+    for name, distance in _distances(_members({} if properties is None else properties, "properties")).items():
+        if name in geometry:
+            raise _unreadable(f"{name} is given twice, in the geometry and in the properties")
+        geometry[name] = distance
+    return _Reader(Tally()).area(geometry, depth=0)
+
+
+def area_to_geojson(area: Area) -> dict[str, object]:
+    """The area as a GeoJSON geometry, from which the same area is read."""
+    match area:
+        case Circle():
+            return {"type": "Point", "coordinates": _pair(area.centre), "radius_m": float(area.radius_m)}
+        case Corridor():
+            return {"type": "LineString", "coordinates": _pairs(area.path), "half_width_m": float(area.half_width_m)}
+        case Box():
+            return {"type": "Box", "bbox": [float(edge) for edge in (area.west, area.south, area.east, area.north)]}
+        case Polygon():
+            return {"type": "Polygon", "coordinates": _rings(area)}
+        case Union():
+            polygons = [part for part in area.parts if isinstance(part, Polygon)]
+            if len(polygons) == len(area.parts):
+                return {"type": "MultiPolygon", "coordinates": [_rings(polygon) for polygon in polygons]}
+            return {"type": "GeometryCollection", "geometries": [area_to_geojson(part) for part in area.parts]}
+        case _:
+            assert_never(area)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Reads one area, and keeps count of what it is made of."""
+
+    tally: Tally
+
+    def area(self, members: Members, depth: int) -> Area:
+        """The area of a geometry that is inside `depth` collections."""
+        kind = members.get("type")
+        readers: dict[object, tuple[str, Callable[[Members, int], Area]]] = {
+            "Point": ("coordinates", self._circle),
+            "LineString": ("coordinates", self._corridor),
+            "Polygon": ("coordinates", self._polygon),
+            "MultiPolygon": ("coordinates", self._polygons),
+            "GeometryCollection": ("geometries", self._collection),
+            "Box": ("bbox", self._box),
+        }
+        if not isinstance(kind, str) or kind not in readers:
+            raise _unreadable(f"the type is {_shown(kind)}, not one of {', '.join(map(str, readers))}")
+        name, read = readers[kind]
+        _member(members, name, f"the {kind}")
+        _check_known(members, {"type", "bbox", name, _DISTANCES.get(kind)}, f"the {kind}")
+        return read(members, depth)
+
+    def _circle(self, members: Members, _depth: int) -> Circle:
+        radius_m = _number(_member(members, "radius_m", "the Point, which is an area only as a circle,"), "radius_m")
+        self.tally.add(points=1)
+        return Circle(_place(members["coordinates"]), radius_m)
+
+    def _corridor(self, members: Members, _depth: int) -> Corridor:
+        half_width_m = _member(members, "half_width_m", "the LineString, which is an area only as a corridor,")
+        path = _list(members["coordinates"], "the coordinates of a LineString", "points", CORRIDOR_POINTS_MAX)
+        self.tally.add(points=len(path))
+        return Corridor(tuple(_place(point) for point in path), _number(half_width_m, "half_width_m"))
+
+    def _box(self, members: Members, _depth: int) -> Box:
+        edges = _list(members["bbox"], "bbox", "numbers", 6)
+        if len(edges) != 4:
+            raise _unreadable(f"bbox has {len(edges)} numbers, not the four of [west, south, east, north]")
+        west, south, east, north = (_number(edge, "a number of bbox") for edge in edges)
+        self.tally.add(points=2)
+        return Box(south, west, north, east)
+
+    def _polygon(self, members: Members, _depth: int) -> Polygon:
+        return self._polygon_of(members["coordinates"])
+
+    def _polygons(self, members: Members, depth: int) -> Union:
+        self.tally.check_depth(depth + 1)
+        polygons = _list(members["coordinates"], "the coordinates of a MultiPolygon", "polygons", UNION_PARTS_MAX)
+        return Union(tuple(self._polygon_of(polygon) for polygon in polygons))
+
+    def _collection(self, members: Members, depth: int) -> Union:
+        self.tally.check_depth(depth + 1)
+        parts = _list(members["geometries"], "geometries", "parts", UNION_PARTS_MAX)
+        return Union(tuple(self.area(_members(part, "each of the geometries"), depth + 1) for part in parts))
+
+    def _polygon_of(self, coordinates: object) -> Polygon:
+        rings = _list(coordinates, "the coordinates of a polygon", "rings", POLYGON_POINTS_MAX)
+        if not rings:
+            raise Malformed(Reason.AREA_EMPTY, "the polygon has no rings")
+        counts = [len(_list(ring, "each ring", "points", POLYGON_POINTS_MAX)) for ring in rings]
+        if sum(counts) > POLYGON_POINTS_MAX:
+            raise Malformed(Reason.AREA_TOO_COMPLEX, f"the polygon has {sum(counts)} points, more than {POLYGON_POINTS_MAX}")
+        self.tally.add(points=sum(counts))
+        outer, *holes = (_ring(ring) for ring in rings)
+        return Polygon(outer, tuple(holes))
+
+
+def _members(value: object, name: str) -> Members:
+    if not isinstance(value, dict):
+        raise _unreadable(f"{name} is {_shown(value)}, not a JSON object")
+    return value
+
+
+def _member(members: Members, name: str, owner: str) -> object:
+    if name not in members:
+        raise _unreadable(f"{owner} has no {name}")
+    return members[name]
+
+
+def _check_known(members: Members, known: frozenset[str] | set[str | None], owner: str) -> None:
+    for name in members:
+        if name is None or name not in known:
+            raise _unreadable(f"{owner} has a member {_shown(name)} of no known meaning")
+
+
+def _distances(properties: Members) -> dict[str, object]:
+    return {name: properties[name] for name in _DISTANCES.values() if name in properties}
+
+
+def _list(value: object, name: str, what: str, limit: int) -> list[object] | tuple[object, ...]:
+    if not isinstance(value, list | tuple):
+        raise _unreadable(f"{name} is {_shown(value)}, not a list of {what}")
+    if len(value) > limit:
+        raise Malformed(Reason.AREA_TOO_COMPLEX, f"{name} has {len(value)} {what}, more than {limit}")
+    return value
+
+
+def _ring(points: object) -> Ring:
+    return tuple(_place(point) for point in _list(points, "each ring", "points", POLYGON_POINTS_MAX))
+
+
+def _place(value: object) -> Place:
+    if not isinstance(value, list | tuple):
+        raise _unreadable(f"a point is {_shown(value)}, not a list [longitude, latitude]")
+    if len(value) == 3:
+        raise _unreadable("a point has three numbers; areas are on the ground, so leave out the altitude")
+    if len(value) != 2:
+        raise _unreadable(f"a point has {len(value)} members, not the two of [longitude, latitude]")
+    longitude, latitude = value
+    return Place(_number(latitude, "a latitude"), _number(longitude, "a longitude"))
+
+
+def _number(value: object, name: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise _unreadable(f"{name} is {_shown(value)}, not a number")
+    try:
+        return float(value)
+    except OverflowError:
+        raise _unreadable(f"{name} is an integer of more than 300 digits") from None
+
+
+def _shown(value: object) -> str:
+    """A value in a few characters, whatever it is."""
+    match value:
+        case None | True | False:
+            return {None: "null", True: "true", False: "false"}[value]
+        case float():
+            return repr(value)
+        case str():
+            return repr(value) if len(value) <= _SHOWN_CHARACTERS_MAX else f"{value[:_SHOWN_CHARACTERS_MAX]!r}..."
+        case int():
+            return repr(value) if abs(value) < 10**_SHOWN_CHARACTERS_MAX else "an integer of many digits"
+        case dict():
+            return "an object"
+        case list() | tuple():
+            return "a list"
+        case _:
+            return f"a {type(value).__name__}"
+
+
+def _unreadable(detail: str) -> Malformed:
+    return Malformed(Reason.AREA_UNREADABLE, detail)
+
+
+def _pair(place: Place) -> list[float]:
+    return [float(place.longitude), float(place.latitude)]
+
+
+def _pairs(places: tuple[Place, ...]) -> list[list[float]]:
+    return [_pair(place) for place in places]
+
+
+def _rings(polygon: Polygon) -> list[list[list[float]]]:
+    return [_pairs(ring) for ring in (polygon.outer, *polygon.holes)]

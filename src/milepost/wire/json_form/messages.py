@@ -1,0 +1,158 @@
+"""Messages in JSON: their addresses, places and payload."""
+
+from types import MappingProxyType
+from typing import Final, assert_never
+
+from milepost.model.addresses import Address, ToArea, ToContent, ToEndpoint, ToEveryone
+from milepost.model.areas import Area
+from milepost.model.endpoints import EndpointId
+from milepost.model.instants import FOREVER
+from milepost.model.messages import Message, MessageId, Scalar
+from milepost.model.places import Place
+from milepost.model.priorities import Priority
+from milepost.model.tags import Tag
+from milepost.wire.checks import tags_once
+from milepost.wire.geojson import area_from_geojson, area_to_geojson
+from milepost.wire.json_form import reading
+from milepost.wire.json_form.reading import INTEGER_MAX, JsonObject, Members
+
+MESSAGE_MEMBERS: Final = (
+    "type", "id", "source", "topic", "seen_at", "tags", "address", "place", "valid_until", "priority", "reliable", "fields", "body",
+)  # fmt: skip
+ADDRESS_MEMBERS: Final = {
+    "content": ("to", "within"),
+    "endpoint": ("to", "endpoint"),
+    "area": ("to", "area"),
+    "everyone": ("to",),
+}
+PLACE_MEMBERS: Final = ("latitude", "longitude")
+ANYWHERE: Final[Address] = ToContent()
+PRIORITIES: Final = {priority.name.lower(): priority for priority in Priority}
+
+
+def write_message(message: Message) -> JsonObject:
+    """The message's members; what has its default value stays absent."""
+    found: JsonObject = {
+        "type": "message",
+        "id": str(message.id),
+        "source": message.source,
+        "topic": message.topic,
+        "seen_at": reading.spell_instant("seen_at", message.seen_at),
+    }
+    if message.tags:
+        found["tags"] = sorted(message.tags)
+    if message.address != ANYWHERE:
+        found["address"] = _write_address(message.address)
+    if message.place is not None:
+        found["place"] = write_place(message.place)
+    if message.valid_until != FOREVER:
+        found["valid_until"] = reading.spell_instant("valid_until", message.valid_until)
+    if message.priority is not Priority.CONVENIENCE:
+        found["priority"] = message.priority.name.lower()
+    if message.reliable:
+        found["reliable"] = True
+    if message.fields:
+        found["fields"] = {name: _write_scalar(message.fields[name]) for name in sorted(message.fields)}
+    if message.body:
+        found["body"] = reading.spell_octets(message.body)
+    return found
+
+
+def read_message(value: object, where: str) -> Message:
+    """The message that an object describes."""
+    members = Members(value, where, MESSAGE_MEMBERS, kind="message")
+    return Message(
+        id=MessageId(members.need("id", reading.digits)),
+        source=EndpointId(members.need("source", reading.text)),
+        topic=members.need("topic", reading.text),
+        seen_at=members.need("seen_at", reading.instant),
+        tags=members.maybe("tags", read_tags, frozenset()),
+        address=members.maybe("address", _read_address, ANYWHERE),
+        place=members.maybe("place", read_place, None),
+        valid_until=members.maybe("valid_until", reading.instant, FOREVER),
+        priority=members.maybe("priority", _read_priority, Priority.CONVENIENCE),
+        reliable=members.maybe("reliable", reading.truth, False),
+        fields=members.maybe("fields", _read_fields, MappingProxyType({})),
+        body=members.maybe("body", reading.octets, b""),
+    )
+
+
+def write_place(place: Place) -> JsonObject:
+    """The place, with its coordinates by name."""
+    return {"latitude": place.latitude, "longitude": place.longitude}
+
+
+def read_place(value: object, where: str) -> Place:
+    """The place that an object describes."""
+    members = Members(value, where, PLACE_MEMBERS)
+    return Place(members.need("latitude", reading.number), members.need("longitude", reading.number))
+
+
+def read_tags(value: object, where: str) -> frozenset[Tag]:
+    """A set of tags."""
+    return tags_once(reading.texts(value, where))
+
+
+def read_area(value: object, where: str) -> Area:
+    """An area, as GeoJSON has it."""
+    return area_from_geojson(value)
+
+
+def _read_priority(value: object, where: str) -> Priority:
+    return PRIORITIES[reading.choice(reading.text(value, where), where, PRIORITIES)]
+
+
+def _write_address(address: Address) -> JsonObject:
+    match address:
+        case ToContent():
+            return {"to": "content"} if address.within is None else {"to": "content", "within": area_to_geojson(address.within)}
+        case ToEndpoint():
+            return {"to": "endpoint", "endpoint": address.endpoint}
+        case ToArea():
+            return {"to": "area", "area": area_to_geojson(address.area)}
+        case ToEveryone():
+            return {"to": "everyone"}
+        case _:
+            assert_never(address)
+
+
+def _read_address(value: object, where: str) -> Address:
+    to = reading.kind_of(value, where, ADDRESS_MEMBERS, member="to")
+    members = Members(value, where, ADDRESS_MEMBERS[to])
+    if to == "endpoint":
+        return ToEndpoint(EndpointId(members.need("endpoint", reading.text)))
+    if to == "area":
+        return ToArea(members.need("area", read_area))
+    if to == "everyone":
+        return ToEveryone()
+    return ToContent(members.maybe("within", read_area, None))
+
+
+def _write_scalar(value: Scalar) -> object:
+    match value:
+        case bytes():
+            return {"base64": reading.spell_octets(value)}
+        case int() if not isinstance(value, bool) and abs(value) > INTEGER_MAX:
+            return {"integer": str(value)}
+        case _:
+            return value
+
+
+def _read_fields(value: object, where: str) -> MappingProxyType[str, Scalar]:
+    if not isinstance(value, dict):
+        raise reading.wrong_type(value, where, "an object")
+    return MappingProxyType({name: _read_scalar(held, f"{where}.{name[:64]}") for name, held in value.items()})
+
+
+def _read_scalar(value: object, where: str) -> Scalar:
+    match value:
+        case bool() | str() | float():
+            return value
+        case int():
+            return reading.integer(value, where)
+        case {"integer": spelled, **others} if not others:
+            return reading.signed_digits(spelled, f"{where}.integer")
+        case {"base64": spelled, **others} if not others:
+            return reading.octets(spelled, f"{where}.base64")
+        case _:
+            raise reading.wrong_type(value, where, 'text, a number, true, false, {"integer": "..."} or {"base64": "..."}')

@@ -1,0 +1,234 @@
+"""Areas as well-known text: POLYGON ((10.0 50.0, 10.1 50.0, 10.1 50.1, 10.0 50.0)).
+
+Rules of this file:
+- longitude before latitude, in degrees; edges are great-circle arcs; words in capitals or not; altitudes are refused;
+- besides POLYGON, MULTIPOLYGON and GEOMETRYCOLLECTION there are
+    CIRCLE (longitude latitude, radius_m)
+    CORRIDOR (longitude latitude, longitude latitude, ...; half_width_m)
+    BOX (west south, east north)
+- the one error is `Malformed`, and `at` is the character of the word, number or mark that is wrong.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, TypeVar, assert_never
+
+from milepost.model.areas import (
+    CORRIDOR_POINTS_MAX,
+    POLYGON_POINTS_MAX,
+    UNION_PARTS_MAX,
+    Area,
+    Box,
+    Circle,
+    Corridor,
+    Polygon,
+    Ring,
+    Union,
+)
+from milepost.model.areas.union import Tally
+from milepost.model.places import Place
+from milepost.model.reasons import Malformed, Reason
+
+WKT_CHARACTERS_MAX: Final = 200_000
+
+_TOKEN: Final = re.compile(
+    r"(?P<space>[ \t\r\n]+)|(?P<number>[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)(?![A-Za-z0-9_.])"
+    r"|(?P<word>[A-Za-z]+)|(?P<mark>[(),;])"
+)
+_DIMENSIONS: Final = ("Z", "M", "ZM")
+
+T = TypeVar("T")
+
+
+class _Token(NamedTuple):
+    kind: str
+    text: str
+    at: int
+
+    @property
+    def shown(self) -> str:
+        """The token as an error names it."""
+        return "the end of the text" if self.kind == "end" else repr(self.text[:40])
+
+
+def area_from_wkt(text: str) -> Area:
+    """The area that a well-known text describes."""
+    if len(text) > WKT_CHARACTERS_MAX:
+        detail = f"the text has {len(text)} characters, more than {WKT_CHARACTERS_MAX}"
+        raise Malformed(Reason.AREA_TOO_COMPLEX, detail, at=WKT_CHARACTERS_MAX)
+    parser = _Parser(text)
+    area = parser.area(depth=0)
+    parser.expect_end()
+    return area
+
+
+def area_to_wkt(area: Area) -> str:
+    """The area as well-known text, from which the same area is read."""
+    match area:
+        case Circle():
+            return f"CIRCLE ({_pair(area.centre)}, {float(area.radius_m)!r})"
+        case Corridor():
+            return f"CORRIDOR ({_pairs(area.path)}; {float(area.half_width_m)!r})"
+        case Box():
+            west, south, east, north = (repr(float(edge)) for edge in (area.west, area.south, area.east, area.north))
+            return f"BOX ({west} {south}, {east} {north})"
+        case Polygon():
+            return f"POLYGON {_rings(area)}"
+        case Union():
+            polygons = [part for part in area.parts if isinstance(part, Polygon)]
+            if len(polygons) == len(area.parts):
+                return f"MULTIPOLYGON ({', '.join(_rings(polygon) for polygon in polygons)})"
+            return f"GEOMETRYCOLLECTION ({', '.join(area_to_wkt(part) for part in area.parts)})"
+        case _:
+            assert_never(area)
+
+
+def _pair(place: Place) -> str:
+    return f"{float(place.longitude)!r} {float(place.latitude)!r}"
+
+
+def _pairs(places: tuple[Place, ...]) -> str:
+    return ", ".join(_pair(place) for place in places)
+
+
+def _rings(polygon: Polygon) -> str:
+    return f"({', '.join(f'({_pairs(ring)})' for ring in (polygon.outer, *polygon.holes))})"
+
+
+@dataclass(slots=True)
+class _Parser:
+    """One token of lookahead; a method for each thing that can come next."""
+
+    text: str
+    tally: Tally = field(default_factory=Tally)
+    token: _Token = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.token = self._token_at(0)
+
+    def area(self, depth: int) -> Area:
+        """A shape by its word, inside `depth` collections."""
+        shapes: dict[str, Callable[[int], Area]] = {
+            "CIRCLE": self._circle,
+            "BOX": self._box,
+            "CORRIDOR": self._corridor,
+            "POLYGON": lambda _depth: self._polygon(),
+            "MULTIPOLYGON": lambda depth: self._union(lambda: self._polygon(), depth),
+            "GEOMETRYCOLLECTION": lambda depth: self._union(lambda: self.area(depth + 1), depth),
+        }
+        word = self.token
+        if word.kind != "word" or word.text.upper() not in shapes:
+            raise self._unexpected(f"one of {', '.join(shapes)}")
+        self._advance()
+        if self.token.text.upper() in _DIMENSIONS:
+            raise self._wrong("areas are on the ground; leave out the altitude or measure")
+        if self.token.text.upper() == "EMPTY":
+            raise Malformed(Reason.AREA_EMPTY, f"the {word.text.upper()} is empty", at=self.token.at)
+        return _pointing_at(word.at, lambda: shapes[word.text.upper()](depth))
+
+    def expect_end(self) -> None:
+        """Refuse anything after the area."""
+        if self.token.kind != "end":
+            raise self._unexpected("the end of the text")
+
+    def _circle(self, _depth: int) -> Circle:
+        self._expect("(")
+        centre = self._place()
+        self._expect(",")
+        radius_m = self._number("a radius in metres")
+        self._expect(")")
+        self.tally.add(points=1)
+        return Circle(centre, radius_m)
+
+    def _box(self, _depth: int) -> Box:
+        self._expect("(")
+        southwest = self._place()
+        self._expect(",")
+        northeast = self._place()
+        self._expect(")")
+        self.tally.add(points=2)
+        return Box(southwest.latitude, southwest.longitude, northeast.latitude, northeast.longitude)
+
+    def _corridor(self, _depth: int) -> Corridor:
+        self._expect("(")
+        path = self._listed(self._place, CORRIDOR_POINTS_MAX, "points", end=";")
+        half_width_m = self._number("a half width in metres")
+        self._expect(")")
+        self.tally.add(points=len(path))
+        return Corridor(path, half_width_m)
+
+    def _polygon(self) -> Polygon:
+        self._expect("(")
+        outer, *holes = self._listed(self._ring, POLYGON_POINTS_MAX, "rings")
+        self.tally.add(points=sum(len(ring) for ring in (outer, *holes)))
+        return Polygon(outer, tuple(holes))
+
+    def _ring(self) -> Ring:
+        self._expect("(")
+        return self._listed(self._place, POLYGON_POINTS_MAX, "points")
+
+    def _union(self, part: Callable[[], Area], depth: int) -> Union:
+        self.tally.check_depth(depth + 1)
+        self._expect("(")
+        return Union(self._listed(lambda: _pointing_at(self.token.at, part), UNION_PARTS_MAX, "parts"))
+
+    def _listed(self, item: Callable[[], T], limit: int, what: str, *, end: str = ")") -> tuple[T, ...]:
+        """Items between commas, up to and with the mark that ends them."""
+        items = [item()]
+        while self.token.text == ",":
+            if len(items) == limit:
+                raise Malformed(Reason.AREA_TOO_COMPLEX, f"there are more than {limit} {what} here", at=self.token.at)
+            self._advance()
+            items.append(item())
+        self._expect(end, instead=",")
+        return tuple(items)
+
+    def _place(self) -> Place:
+        at = self.token.at
+        longitude, latitude = self._number("a longitude"), self._number("a latitude")
+        if self.token.kind == "number":
+            raise self._wrong("a point has more than two numbers; areas are on the ground, so leave out the altitude")
+        return _pointing_at(at, lambda: Place(latitude, longitude))
+
+    def _number(self, what: str) -> float:
+        if self.token.kind != "number":
+            raise self._unexpected(what)
+        number = float(self.token.text)
+        self._advance()
+        return number
+
+    def _expect(self, mark: str, *, instead: str = "") -> None:
+        if self.token.text != mark:
+            raise self._unexpected(f"{instead!r} or {mark!r}" if instead else repr(mark))
+        self._advance()
+
+    def _advance(self) -> None:
+        self.token = self._token_at(self.token.at + len(self.token.text))
+
+    def _token_at(self, at: int) -> _Token:
+        """The token that begins here, or after the space that does."""
+        while at < len(self.text):
+            found = _TOKEN.match(self.text, at)
+            if found is None or found.lastgroup is None:
+                raise Malformed(Reason.AREA_UNREADABLE, f"{self.text[at]!r} begins no word, number or mark", at=at)
+            if found.lastgroup != "space":
+                return _Token(found.lastgroup, found.group(), at)
+            at = found.end()
+        return _Token("end", "", at)
+
+    def _unexpected(self, wanted: str) -> Malformed:
+        return self._wrong(f"here should be {wanted}, not {self.token.shown}")
+
+    def _wrong(self, detail: str) -> Malformed:
+        return Malformed(Reason.AREA_UNREADABLE, f"{detail} (character {self.token.at})", at=self.token.at)
+
+
+def _pointing_at(at: int, build: Callable[[], T]) -> T:
+    """What is built; an error that points nowhere yet points at its text."""
+    try:
+        return build()
+    except Malformed as error:
+        if error.at is not None:
+            raise
+        raise Malformed(error.reason, error.detail, at=at) from error

@@ -1,0 +1,13 @@
+"""What every test shares: how hard Hypothesis tries, and what a skip means."""
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+pytest_plugins = ["pytester", "plugins.no_skips", "plugins.results"]
+
+# MILEPOST_TEST_PROFILE: `fast` for the inner loop, `full` for `make test`.
+_SLOW_IS_FINE = [HealthCheck.too_slow]
+settings.register_profile("fast", max_examples=50, deadline=None, suppress_health_check=_SLOW_IS_FINE)
+settings.register_profile("full", max_examples=500, deadline=None, suppress_health_check=_SLOW_IS_FINE, print_blob=True)
+settings.load_profile(os.environ.get("MILEPOST_TEST_PROFILE", "fast"))

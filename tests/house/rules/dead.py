@@ -1,0 +1,69 @@
+"""Dead files: every module is imported, every script, benchmark and test part is used by something."""
+
+import ast
+import re
+import tomllib
+from pathlib import Path
+
+from house.rules.tree import CODE, GENERATED, files, module_of, name_of, parsed, python_files, text_of
+
+ENTRY_NAMES = {"__init__", "__main__", "conftest"}
+OUTPUT_FOLDERS = ("bench/results/",)
+
+
+def dead_modules(root: Path) -> list[str]:
+    """Modules of src that nothing in src imports and pyproject.toml does not declare as public or as a command."""
+    wanted = _declared(root)
+    for path in python_files(root, "src"):
+        wanted |= _imported(parsed(path)) - {module_of(root, path)}
+    known = {module_of(root, path): path for path in python_files(root, "src")}
+    dead = [path for name, path in known.items() if path.stem not in ENTRY_NAMES and name not in wanted]
+    gone = [name for name in _public(root) if name not in known]
+    return [f"{name_of(root, path)} is imported by nothing in src" for path in dead] + [
+        f"pyproject.toml declares {name} as public, there is no such module" for name in gone
+    ]
+
+
+def dead_parts(root: Path) -> list[str]:
+    """Scripts, benchmarks, examples and parts of tests that no other file uses or mentions."""
+    faults = []
+    for path in files(root):
+        name = name_of(root, path)
+        is_part = name.startswith(("scripts/", "bench/", "examples/", "tests/")) and not name.startswith(OUTPUT_FOLDERS)
+        is_test = path.name.startswith("test_") and name.startswith("tests/")
+        if is_part and not is_test and path.stem not in ENTRY_NAMES and not _is_used(root, path):
+            faults.append(f"{name} is used by nothing")
+    return faults
+
+
+def _public(root: Path) -> list[str]:
+    tool = tomllib.loads((root / "pyproject.toml").read_text()).get("tool", {})
+    names: list[str] = tool.get("milepost", {}).get("house", {}).get("public", [])
+    return names
+
+
+def _declared(root: Path) -> set[str]:
+    project = tomllib.loads((root / "pyproject.toml").read_text()).get("project", {})
+    return set(_public(root)) | {target.partition(":")[0] for target in project.get("scripts", {}).values()}
+
+
+def _imported(tree: ast.Module) -> set[str]:
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {name.name for name in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names |= {node.module} | {f"{node.module}.{name.name}" for name in node.names}
+    return names
+
+
+def _is_used(root: Path, path: Path) -> bool:
+    if path.suffix == ".py":
+        module = module_of(root, path)
+        users = [other for other in python_files(root, *CODE) if other != path]
+        if any(module in _imported(parsed(other)) for other in users):
+            return True
+        pattern = re.compile(rf"(?<![\w.]){re.escape(module)}(?![\w.])|(?<!\w){re.escape(name_of(root, path))}\b")
+    else:
+        pattern = re.compile(rf"(?<![\w-]){re.escape(path.name)}(?![\w-])|(?<!\w){re.escape(name_of(root, path.parent))}/\*")
+    return any(pattern.search(text_of(other)) for other in files(root) if other != path and GENERATED not in other.parts)

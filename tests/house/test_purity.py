@@ -1,0 +1,51 @@
+import pytest
+
+from house.rules.purity import contract_faults, purity_faults
+from house.rules.tree import ROOT, Plant
+
+
+def test_nothing_from_the_roles_down_reaches_outside() -> None:
+    assert purity_faults(ROOT) == []
+
+
+def test_the_import_contract_covers_every_inner_room() -> None:
+    assert contract_faults(ROOT) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import asyncio",
+        "import time as clock",
+        "from random import random",
+        "from secrets import token_bytes",
+        "from kazoo.client import KazooClient",
+        "import pyspark.sql",
+        "from os import urandom",
+        "from numpy import random",
+        "import datetime; now = datetime.datetime.now()",
+        "from datetime import datetime; now = datetime.utcnow()",
+        "import numpy as np; draw = np.random.default_rng()",
+        "import numpy as np; now = np.datetime64('now')",
+        "import os; noise = os.urandom(8)",
+        "clock = __import__('time')",
+        "rows = open('rows.csv')",
+        "def later():\n    import uuid",
+    ],
+)
+def test_reaching_outside_is_found(plant: Plant, line: str) -> None:
+    root = plant({"src/milepost/vetting/limits.py": line, "src/milepost/doors/udp.py": line})
+    assert [fault.partition(":")[0] for fault in purity_faults(root)] == ["src/milepost/vetting/limits.py"]
+
+
+def test_a_room_missing_from_the_contract_is_found(plant: Plant) -> None:
+    contract = (
+        '[[tool.importlinter.contracts]]\ntype = "forbidden"\nsource_modules = ["milepost.model"]\nforbidden_modules = ["time"]\n'
+    )
+    root = plant(
+        {"pyproject.toml": contract, "src/milepost/model/x.py": "", "src/milepost/edge/x.py": "", "src/milepost/doors/x.py": ""}
+    )
+    faults = contract_faults(root)
+    assert "pyproject.toml: the forbidden contract does not name milepost.edge" in faults
+    assert "pyproject.toml: the forbidden contract does not name asyncio" in faults
+    assert not any("doors" in fault or "milepost.model" in fault for fault in faults)

@@ -1,0 +1,78 @@
+"""The table that ends `make test`, and the shell around it."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from house.rules.tree import ROOT, Plant
+from scripts import check
+from scripts.check import Outcome, Row, table
+
+
+def test_the_table_adds_up_and_ends_in_a_line_for_machines() -> None:
+    skips = [
+        ("tests/live/test_x.py::test_y", "no Java; fix: apt-get install java"),
+        ("tests/live/test_z.py", "no reason to speak of"),
+    ]
+    rows = [Row("mypy", passed=1, seconds=2.0), Row("tests/unit", passed=5, failed=1, skipped=2, seconds=0.5)]
+    lines = table(Outcome(rows, skips)).splitlines()
+    assert lines[-1] == "6 passed, 1 failed, 2 skipped"
+    assert any(line.split() == ["all", "6", "1", "2", "2.5"] for line in lines)
+    assert "skipped tests/live/test_x.py::test_y: no Java" in lines
+    assert "        to run it: apt-get install java" in lines
+    assert "        to run it: the test names no command" in lines
+
+
+def test_a_check_that_complains_counts_as_failed_and_says_how_to_mend_it() -> None:
+    advice: list[str] = []
+    row = check.run_check("ruff format", ["sh", "-c", "exit 3"], advice)
+    assert (row.passed, row.failed) == (0, 1)
+    assert advice == ["ruff format: .venv/bin/ruff format"]
+    assert check.run_check("mypy", ["true"], advice).failed == 0
+
+
+def test_pytest_failing_without_a_failed_test_counts_as_failed(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = plant({"pyproject.toml": "[tool.pytest.ini_options]\naddopts = '--no-such-option'\n", "tests/unit/test_x.py": ""})
+    monkeypatch.setattr(check, "ROOT", root)
+    monkeypatch.setattr(check, "RESULTS", root / "results.json")
+    outcome = Outcome()
+    check.run_tests(True, outcome)
+    assert outcome.total().failed == 1
+
+
+def test_parts_that_are_installed_or_not_asked_for_need_nothing(plant: Plant) -> None:
+    listed = plant({"list.txt": "# a comment\nhere: base-files\n"}) / "list.txt"
+    for group in ("here", "nobody"):
+        done = subprocess.run([ROOT / "scripts" / "get_debian_parts", group, listed], capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout) == (0, "")
+
+
+def stub_debian(plant: Plant, user: int) -> dict[str, str]:
+    """A Debian on which nothing is installed and apt-get only writes down what it was asked."""
+    log = plant({"asked": ""}) / "asked"
+    commands = {"id": f"echo {user}", "dpkg-query": "exit 1", "apt-get": f'echo "$DEBIAN_FRONTEND $*" >> {log}'}
+    root = plant(
+        {f"bin/{name}": f"#!/bin/bash\n{line}\n" for name, line in commands.items()} | {"list.txt": "live: one\nlive: two\n"}
+    )
+    for name in commands:
+        (root / "bin" / name).chmod(0o755)
+    return {"PATH": f"{root}/bin:{os.environ['PATH']}"}
+
+
+@pytest.mark.parametrize(("user", "asked"), [(0, ["update", "install --yes --no-install-recommends one two"]), (1000, [])])
+def test_missing_parts_are_installed_by_root_and_named_to_others(
+    plant: Plant, tmp_path: Path, user: int, asked: list[str]
+) -> None:
+    command = [str(ROOT / "scripts" / "get_debian_parts"), "live", str(tmp_path / "list.txt")]
+    done = subprocess.run(command, env=stub_debian(plant, user), capture_output=True, text=True, check=True)
+    assert (tmp_path / "asked").read_text().splitlines() == [f"noninteractive {line}" for line in asked]
+    assert ("sudo apt-get install --yes --no-install-recommends one two" in done.stdout) == (user != 0)
+
+
+def test_every_make_target_says_what_it_does() -> None:
+    lines = (ROOT / "Makefile").read_text().splitlines()
+    targets = [line.removeprefix(".PHONY: ") for line in lines if line.startswith(".PHONY: ")]
+    shown = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert [target for target in targets if f"make {target} " not in shown] == []

@@ -1,0 +1,67 @@
+"""What ran, as a file: `--results FILE` writes for each folder of tests what passed, failed and was skipped, and why.
+
+`scripts/check.py` reads it for the table that ends `make test`.
+"""
+
+import json
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plugins.no_skips import reason_of
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--results", type=Path, help="write what ran, folder by folder, to this file")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    path: Path | None = config.getoption("--results")
+    if path:
+        config.pluginmanager.register(ResultsFile(path), "results-file")
+
+
+class ResultsFile:
+    """Counts tests by the folder below `tests/` they live in. A test counts once: a failed teardown fails it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._outcome: dict[str, str] = {}
+        self._seconds: defaultdict[str, float] = defaultdict(float)
+        self._skips: dict[str, str] = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._seconds[folder_of(report.nodeid)] += report.duration
+        self._note(report.nodeid, report, counts=report.when == "call")
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        self._note(report.nodeid, report, counts=False)
+
+    def _note(self, node: str, report: pytest.TestReport | pytest.CollectReport, *, counts: bool) -> None:
+        if report.failed:
+            self._outcome[node] = "failed"
+        elif report.skipped and hasattr(report, "wasxfail"):
+            self._outcome[node] = "xfailed"
+        elif report.skipped:
+            self._outcome[node] = "skipped"
+            self._skips[node] = reason_of(report)
+        elif counts:
+            self._outcome[node] = "passed"
+
+    def pytest_sessionfinish(self) -> None:
+        folders: dict[str, dict[str, Any]] = {}
+        for node, outcome in self._outcome.items():
+            counts = folders.setdefault(folder_of(node), {"passed": 0, "failed": 0, "skipped": 0, "xfailed": 0})
+            counts[outcome] += 1
+        for folder, counts in folders.items():
+            counts["seconds"] = self._seconds[folder]
+        skips = [{"test": node, "reason": reason} for node, reason in self._skips.items()]
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._path.write_text(json.dumps({"folders": folders, "skips": skips}, indent=1))
+
+
+def folder_of(node: str) -> str:
+    """`tests/unit` for tests/unit/model/test_areas.py::test_circle."""
+    return "/".join(Path(node.partition("::")[0]).parts[:2])

@@ -1,0 +1,86 @@
+"""Datagrams: every value comes back as it went in, equal values give equal bytes, and no bytes do harm (M3, M6, M10)."""
+
+from dataclasses import replace
+
+from hypothesis import event, given
+from hypothesis import strategies as st
+from strategies import datagrams, messages
+
+from milepost.model.messages import Message
+from milepost.model.reasons import Malformed
+from milepost.model.sessions import Datagram, Publish
+from milepost.wire.datagrams import decode, encode
+
+
+def field_types(value: Datagram) -> dict[str, type]:
+    return {name: type(held) for name, held in value.message.fields.items()} if isinstance(value, Publish) else {}
+
+
+def decode_and_encode_again(data: bytes) -> None:
+    """Only `Malformed`, or a value which says the same when it is sent on."""
+    try:
+        value = decode(data)
+    except Malformed as fault:
+        event(fault.reason.name)
+        return
+    event("accepted")
+    assert decode(encode(value)) == value
+
+
+@given(datagrams)
+def test_every_value_comes_back_as_it_went_in(value: Datagram) -> None:
+    back = decode(encode(value))
+    assert back == value
+    assert type(back) is type(value)
+    assert field_types(back) == field_types(value)  # True == 1 == 1.0, but they are not the same
+
+
+@given(datagrams)
+def test_decoding_and_encoding_gives_the_same_bytes(value: Datagram) -> None:
+    data = encode(value)
+    assert encode(decode(data)) == data
+
+
+@given(messages(), st.data())
+def test_equal_messages_give_equal_bytes_whatever_the_order_of_their_fields(message: Message, data: st.DataObject) -> None:
+    shuffled = dict(data.draw(st.permutations(list(message.fields.items()))))
+    assert encode(Publish(replace(message, fields=shuffled))) == encode(Publish(message))
+
+
+@given(datagrams)
+def test_a_memoryview_decodes_like_its_bytes(value: Datagram) -> None:
+    data = encode(value)
+    assert decode(memoryview(b"xx" + data)[2:]) == value
+
+
+@given(st.binary(max_size=200))
+def test_random_bytes_are_refused_or_mean_something(data: bytes) -> None:
+    decode_and_encode_again(data)
+
+
+@given(datagrams, st.data())
+def test_a_flipped_bit_is_refused_or_means_something(value: Datagram, data: st.DataObject) -> None:
+    found = bytearray(encode(value))
+    bit = data.draw(st.integers(0, 8 * len(found) - 1))
+    found[bit // 8] ^= 1 << bit % 8
+    decode_and_encode_again(bytes(found))
+
+
+@given(datagrams, st.data())
+def test_a_truncated_datagram_is_refused_or_means_something(value: Datagram, data: st.DataObject) -> None:
+    whole = encode(value)
+    decode_and_encode_again(whole[: data.draw(st.integers(0, len(whole) - 1))])
+
+
+@given(datagrams, datagrams, st.data())
+def test_two_spliced_datagrams_are_refused_or_mean_something(one: Datagram, other: Datagram, data: st.DataObject) -> None:
+    head, tail = encode(one), encode(other)
+    cut, joint = data.draw(st.integers(0, len(head))), data.draw(st.integers(0, len(tail)))
+    decode_and_encode_again(head[:cut] + tail[joint:])
+
+
+@given(datagrams, st.integers(100, 1000), st.binary(max_size=50))
+def test_fields_of_a_newer_version_are_passed_over(value: Datagram, number: int, content: bytes) -> None:
+    tag = number << 3 | 2
+    unknown = bytes([tag & 0x7F | 0x80, tag >> 7, len(content)]) + content
+    assert decode(encode(value) + unknown) == value

@@ -1,0 +1,122 @@
+"""The JSON form: every value comes back, its schema and its decoder agree on structure, and no text does harm."""
+
+from collections.abc import Callable
+from copy import deepcopy
+
+import jsonschema_rs
+import orjson
+from hypothesis import event, given
+from hypothesis import strategies as st
+from strategies import json_values, messages, notices, refusals, reports, subscriptions
+
+from milepost.model.messages import Message
+from milepost.model.reasons import Malformed, Reason
+from milepost.model.reports import Report
+from milepost.model.sessions import Publish, Refusal
+from milepost.model.subscriptions import Notice, Subscription
+from milepost.wire import json_form
+from milepost.wire.json_form import SCHEMA_PATH, Value, from_json, to_json
+
+SCHEMA = jsonschema_rs.Draft202012Validator(orjson.loads(SCHEMA_PATH.read_bytes()))
+STRUCTURAL = {Reason.MALFORMED, Reason.FIELD_MISSING, Reason.FIELD_UNKNOWN, Reason.FIELD_TYPE, Reason.AREA_UNREADABLE}
+"""What the schema must see too; all other reasons are about values, where the decoder may be stricter."""
+
+ODD = [None, True, 1.5, -1, 2**40, "", "1", "x", "a b", [], {}, ["x"], [[1, 2]], {"type": "Point"}, "2030-01-01T00:00:00Z", "heartbeat"]
+
+
+def nodes(value: object) -> list[dict[str, object] | list[object]]:
+    """Every object and array inside a value, itself included."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else []
+    here = [value] if isinstance(value, dict | list) else []
+    return [*here, *(node for part in inner for node in nodes(part))]
+
+
+def mutate(value: object, draw: Callable[..., object]) -> None:
+    """Change one member of one object or array inside the value: gone, twice, renamed, or something odd in its place."""
+    node = draw(st.sampled_from([node for node in nodes(value) if node]))
+    odd = deepcopy(draw(st.sampled_from(ODD)))
+    if isinstance(node, list):
+        at = draw(st.integers(0, len(node) - 1))
+        assert isinstance(at, int)
+        node[at : at + 1] = draw(st.sampled_from([[], [odd], [node[at], deepcopy(node[at])], [node[at], odd]]))  # type: ignore[call-overload]
+        return
+    assert isinstance(node, dict)
+    name = draw(st.sampled_from(sorted(node)))
+    what = draw(st.sampled_from(["remove", "replace", "rename", "add"]))
+    if what in ("remove", "rename"):
+        held = node.pop(name)
+        odd = held if what == "rename" else odd
+    if what != "remove":
+        other = draw(st.sampled_from(["id", "place", "area", "extra", "", "type", "radius_m", "bbox"]))
+        node[str(name if what == "replace" else other)] = odd
+
+
+@given(json_values)
+def test_every_value_comes_back_as_it_went_in(value: Value) -> None:
+    back = from_json(to_json(value))
+    assert back == value
+    assert type(back) is type(value)
+    message, again = (found.message if isinstance(found, Publish) else found for found in (value, back))
+    if isinstance(message, Message) and isinstance(again, Message):
+        assert {name: type(held) for name, held in again.fields.items()} == {k: type(v) for k, v in message.fields.items()}
+
+
+@given(json_values)
+def test_what_is_written_obeys_the_schema(value: Value) -> None:
+    SCHEMA.validate(orjson.loads(to_json(value)))
+
+
+@given(json_values)
+def test_equal_values_give_equal_text(value: Value) -> None:
+    data = to_json(value)
+    assert to_json(from_json(data)) == data
+
+
+@given(messages(), reports, subscriptions, notices, refusals)
+def test_each_kind_has_a_reader_of_its_own(
+    message: Message, report: Report, subscription: Subscription, notice: Notice, refusal: Refusal
+) -> None:
+    assert json_form.message_from_json(json_form.message_to_json(message)) == message
+    assert json_form.report_from_json(json_form.report_to_json(report)) == report
+    assert json_form.subscription_from_json(json_form.subscription_to_json(subscription)) == subscription
+    assert json_form.notice_from_json(json_form.notice_to_json(notice)) == notice
+    assert json_form.refusal_from_json(json_form.refusal_to_json(refusal)) == refusal
+
+
+@given(json_values, st.data())
+def test_schema_and_decoder_agree_on_structure(value: Value, data: st.DataObject) -> None:
+    changed = orjson.loads(to_json(value))
+    for _ in range(data.draw(st.integers(1, 2))):
+        mutate(changed, data.draw)
+    is_valid = SCHEMA.is_valid(changed)
+    try:
+        back = from_json(orjson.dumps(changed))
+    except Malformed as fault:
+        event(f"schema {'accepts' if is_valid else 'refuses'}, decoder refuses")
+        assert not (is_valid and fault.reason in STRUCTURAL), fault
+        return
+    event("decoder accepts")
+    assert is_valid
+    assert from_json(to_json(back)) == back
+
+
+@given(st.binary(max_size=100))
+def test_random_bytes_are_refused(data: bytes) -> None:
+    try:
+        from_json(data)
+    except Malformed as fault:
+        event(fault.reason.name)
+
+
+@given(json_values, st.data())
+def test_a_flipped_bit_or_a_cut_is_refused_or_means_something(value: Value, data: st.DataObject) -> None:
+    text = bytearray(to_json(value))
+    bit = data.draw(st.integers(0, 8 * len(text) - 1))
+    text[bit // 8] ^= 1 << bit % 8
+    for found in (bytes(text), bytes(text[: bit // 8])):
+        try:
+            back = from_json(found)
+        except Malformed as fault:
+            event(fault.reason.name)
+        else:
+            assert from_json(to_json(back)) == back

@@ -1,0 +1,186 @@
+"""Datagrams: what is required, what is refused and with which reason (M3, M6, M10)."""
+
+from collections.abc import Callable
+
+import pytest
+
+from milepost.model.addresses import ToArea
+from milepost.model.areas import UNION_PARTS_MAX, Circle
+from milepost.model.endpoints import EndpointId
+from milepost.model.instants import FOREVER, SECOND_NS, Instant
+from milepost.model.messages import MESSAGE_BYTES_MAX, Message, MessageId
+from milepost.model.places import Place
+from milepost.model.queries import parse_query
+from milepost.model.reasons import Malformed, Reason
+from milepost.model.reports import Report
+from milepost.model.sessions import Datagram, Heartbeat, Init, Notify, Publish, Refusal, ReportSent, SessionToken, Subscribe
+from milepost.model.subscriptions import Notice, Subscription, SubscriptionId
+from milepost.model.tags import Tag
+from milepost.wire._generated import datagram_pb2 as pb
+from milepost.wire.datagrams import decode, encode
+
+NOON = Instant(1_893_499_200 * SECOND_NS)
+TRUCK = EndpointId("truck-7")
+TOKEN = SessionToken(77)
+REPORT = Report(TRUCK, Place(40.0, -111.0), NOON, 90.0, 10.0)
+MESSAGE = Message(MessageId(1), TRUCK, "Collision", NOON)
+
+
+def refused(data: bytes) -> tuple[Reason, str]:
+    with pytest.raises(Malformed) as found:
+        decode(data)
+    return found.value.reason, found.value.detail
+
+
+def refused_writing(value: Datagram) -> Reason:
+    with pytest.raises(Malformed) as found:
+        encode(value)
+    return found.value.reason
+
+
+def parsed(value: Datagram) -> pb.Datagram:
+    return pb.Datagram.FromString(encode(value))
+
+
+def nested_unions(levels: int) -> bytes:
+    part = pb.Datagram.FromString(encode(Publish(MESSAGE)))
+    area = part.publish.message.address.area
+    for _ in range(levels):
+        area = area.union.parts.add()
+    area.circle.centre.latitude = area.circle.centre.longitude = area.circle.radius_m = 1.0
+    return part.SerializeToString()
+
+
+@pytest.mark.parametrize("field", ["endpoint", "latitude", "longitude", "seen_at"])
+def test_a_report_without_a_required_field_is_refused_by_its_name(field: str) -> None:
+    part = parsed(ReportSent(TOKEN, REPORT))
+    part.report.ClearField(field)
+    assert refused(part.SerializeToString()) == (Reason.FIELD_MISSING, f"Report.{field} is missing")
+
+
+@pytest.mark.parametrize("field", ["id", "source", "topic", "seen_at"])
+def test_a_message_without_a_required_field_is_refused_by_its_name(field: str) -> None:
+    part = parsed(Publish(MESSAGE))
+    part.publish.message.ClearField(field)
+    assert refused(part.SerializeToString()) == (Reason.FIELD_MISSING, f"Message.{field} is missing")
+
+
+def test_zeros_that_were_sent_are_not_taken_for_missing() -> None:
+    zeros = ReportSent(TOKEN, Report(TRUCK, Place(0.0, 0.0), Instant(0), 0.0, 0.0))
+    assert decode(encode(zeros)) == zeros
+
+
+def test_an_unknown_heading_is_not_a_heading_of_zero() -> None:
+    assert decode(encode(ReportSent(TOKEN, Report(TRUCK, Place(0.0, 0.0), NOON)))) != ReportSent(
+        TOKEN, Report(TRUCK, Place(0.0, 0.0), NOON, 0.0, 0.0)
+    )
+
+
+def test_a_later_session_message_without_token_is_refused() -> None:
+    part = parsed(Heartbeat(TOKEN))
+    part.ClearField("session")
+    assert refused(part.SerializeToString()) == (Reason.FIELD_MISSING, "Datagram.session is missing")
+
+
+def test_a_pubsub_message_between_parts_of_the_system_needs_no_token() -> None:
+    assert decode(encode(Publish(MESSAGE))) == Publish(MESSAGE, None)
+
+
+@pytest.mark.parametrize("version", [0, 2, 2**32 - 1])
+def test_another_version_is_refused_whatever_it_holds(version: int) -> None:
+    part = parsed(Heartbeat(TOKEN))
+    part.version = version
+    assert refused(part.SerializeToString())[0] is Reason.VERSION_UNKNOWN
+
+
+def test_too_long_a_datagram_is_refused_before_it_is_parsed() -> None:
+    assert refused(b"\xff" * (MESSAGE_BYTES_MAX + 1))[0] is Reason.MESSAGE_TOO_LARGE
+    assert refused(b"\xff" * MESSAGE_BYTES_MAX)[0] is Reason.MALFORMED
+
+
+def test_a_message_fits_up_to_the_last_byte_and_not_one_further() -> None:
+    def with_body(size: int) -> Publish:
+        return Publish(Message(MessageId(1), TRUCK, "Collision", NOON, body=bytes(size)))
+
+    overhead = len(encode(with_body(60_000))) - 60_000
+    largest = with_body(MESSAGE_BYTES_MAX - overhead)
+    assert len(encode(largest)) == MESSAGE_BYTES_MAX
+    assert decode(encode(largest)) == largest
+    assert refused_writing(with_body(MESSAGE_BYTES_MAX - overhead + 1)) is Reason.MESSAGE_TOO_LARGE
+
+
+@pytest.mark.parametrize("levels", [5, 40, 60, 2000])
+def test_nested_unions_are_refused_at_any_depth(levels: int) -> None:
+    assert refused(nested_unions(levels))[0] in (Reason.AREA_TOO_COMPLEX, Reason.MALFORMED)
+
+
+def test_nested_unions_within_the_limit_are_accepted() -> None:
+    value = decode(nested_unions(3))
+    assert isinstance(value, Publish)
+    assert isinstance(value.message.address, ToArea)
+
+
+def test_a_union_of_too_many_parts_is_refused_at_the_first_one_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    part = pb.Datagram.FromString(nested_unions(1))
+    union = part.publish.message.address.area.union
+    union.parts.extend([union.parts[0]] * 1000)
+    built: list[object] = []
+    monkeypatch.setattr(Circle, "__post_init__", lambda circle: built.append(circle))
+    assert refused(part.SerializeToString())[0] is Reason.AREA_TOO_COMPLEX
+    assert len(built) == UNION_PARTS_MAX
+
+
+def test_for_ever_is_an_absent_field() -> None:
+    assert not parsed(Publish(MESSAGE)).publish.message.HasField("valid_until")
+    subscription = parsed(Subscribe(Subscription(TRUCK, parse_query("a")))).subscribe
+    assert not subscription.HasField("start")
+    assert not subscription.HasField("end")
+
+
+def seen_for_ever(part: pb.Datagram) -> None:
+    part.publish.message.seen_at = FOREVER
+
+
+def valid_for_ever(part: pb.Datagram) -> None:
+    part.publish.message.valid_until = FOREVER
+
+
+def valid_beyond(part: pb.Datagram) -> None:
+    part.publish.message.valid_until = 2**64 - 1
+
+
+@pytest.mark.parametrize("change", [seen_for_ever, valid_for_ever, valid_beyond])
+def test_a_number_that_would_mean_for_ever_is_refused(change: Callable[[pb.Datagram], None]) -> None:
+    part = parsed(Publish(MESSAGE))
+    change(part)
+    assert refused(part.SerializeToString())[0] is Reason.TIME_RANGE
+
+
+def test_what_was_seen_at_no_instant_is_not_sent() -> None:
+    assert refused_writing(Init(Report(TRUCK, Place(0.0, 0.0), FOREVER))) is Reason.TIME_RANGE
+
+
+def test_a_lone_surrogate_is_not_sent() -> None:
+    assert refused_writing(Publish(Message(MessageId(1), TRUCK, "a", NOON, fields={"x": "\ud800"}))) is Reason.FIELD_RANGE
+
+
+@pytest.mark.parametrize(
+    ("notice", "reason"),
+    [
+        (Notice(SubscriptionId(-1), MessageId(1), TRUCK, "a", frozenset(), None, NOON), Reason.FIELD_RANGE),
+        (Notice(SubscriptionId(1), MessageId(2**64), TRUCK, "a", frozenset(), None, NOON), Reason.FIELD_RANGE),
+        (Notice(SubscriptionId(1), MessageId(1), TRUCK, "a/#", frozenset(), None, NOON), Reason.TOPIC_CHARACTER),
+        (Notice(SubscriptionId(1), MessageId(1), TRUCK, "a", frozenset([Tag(" ")]), None, NOON), Reason.TAG_CHARACTER),
+    ],
+)
+def test_a_notice_of_no_possible_message_is_not_sent(notice: Notice, reason: Reason) -> None:
+    assert refused_writing(Notify(notice)) is reason
+
+
+def test_a_refusal_for_a_reason_unknown_here_can_still_be_shown() -> None:
+    later = Refusal(65_000, "NOT_YET_KNOWN", "of a later version", None, TOKEN)
+    assert decode(encode(later)) == later
+
+
+def test_a_report_takes_seventy_bytes() -> None:
+    assert len(encode(ReportSent(TOKEN, REPORT))) <= 70

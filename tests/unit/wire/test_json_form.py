@@ -1,0 +1,185 @@
+"""The JSON form: refusals name the member, and the published schema lists the same members as the decoder."""
+
+import orjson
+import pytest
+
+from milepost.model.areas.circle import RADIUS_M_MAX
+from milepost.model.endpoints import EndpointId
+from milepost.model.instants import FOREVER, SECOND_NS, Instant
+from milepost.model.messages import BODY_BYTES_MAX, Message, MessageId
+from milepost.model.reasons import Malformed, Reason
+from milepost.model.subscriptions import Subscription
+from milepost.wire.json_form import JSON_BYTES_MAX, SCHEMA_PATH, from_json, message_from_json, report_from_json, to_json
+from milepost.wire.json_form.messages import ADDRESS_MEMBERS, MESSAGE_MEMBERS, PLACE_MEMBERS, PRIORITIES
+from milepost.wire.json_form.sessions import CAUSES, NAME_MEMBERS, REPORT_MEMBERS, SESSION_MEMBERS
+from milepost.wire.json_form.subscriptions import AROUND_MEMBERS, FRAME_MEMBERS, NOTICE_MEMBERS, SUBSCRIPTION_MEMBERS
+
+SCHEMA = orjson.loads(SCHEMA_PATH.read_bytes())
+NOON = Instant(1_893_499_200 * SECOND_NS)
+MESSAGE = Message(MessageId(2**64 - 1), EndpointId("truck-7"), "Collision", NOON)
+REPORT = {
+    "type": "report",
+    "endpoint": "truck-7",
+    "place": {"latitude": 40.5, "longitude": -111.5},
+    "seen_at": "2030-01-01T12:00:00Z",
+}
+SUBSCRIPTION = {"type": "subscription", "owner": "truck-7", "query": "a"}
+
+
+def refused(value: object) -> tuple[Reason, str]:
+    with pytest.raises(Malformed) as found:
+        from_json(value if isinstance(value, bytes) else orjson.dumps(value))
+    return found.value.reason, found.value.detail
+
+
+def message(**members: object) -> dict[str, object]:
+    return orjson.loads(to_json(MESSAGE)) | members  # type: ignore[no-any-return]
+
+
+def test_a_message_reads_like_this() -> None:
+    assert to_json(MESSAGE) == (
+        b'{"type":"message","id":"18446744073709551615","source":"truck-7","topic":"Collision","seen_at":"2030-01-01T12:00:00Z"}'
+    )
+
+
+def test_an_unknown_member_is_refused_with_the_nearest_known_one() -> None:
+    assert refused(REPORT | {"spede_mps": 3}) == (Reason.FIELD_UNKNOWN, "report has a member 'spede_mps'; did you mean 'speed_mps'?")
+    reason, detail = refused(REPORT | {"qqq": 3})
+    assert (reason, "known are endpoint, heading_deg" in detail) == (Reason.FIELD_UNKNOWN, True)
+
+
+def test_a_missing_member_is_named_with_the_way_to_it() -> None:
+    assert refused(REPORT | {"place": {"latitude": 1}}) == (Reason.FIELD_MISSING, "report.place.longitude is missing")
+
+
+@pytest.mark.parametrize(
+    ("members", "detail"),
+    [
+        ({"place": {"latitude": "1", "longitude": 2}}, "report.place.latitude is text, not a number"),
+        ({"place": None}, "report.place is null, not an object"),
+        ({"endpoint": 7}, "report.endpoint is a number, not text"),
+        ({"heading_deg": True}, "report.heading_deg is true or false, not a number"),
+    ],
+)
+def test_a_wrong_type_is_named_and_so_is_the_right_one(members: dict[str, object], detail: str) -> None:
+    assert refused(REPORT | members) == (Reason.FIELD_TYPE, detail)
+
+
+def test_an_unknown_type_is_refused_with_the_nearest_known_one() -> None:
+    reason, detail = refused({"type": "mesage"})
+    assert (reason, detail.endswith("did you mean 'message'?")) == (Reason.FIELD_RANGE, True)
+
+
+def test_a_reader_of_one_kind_refuses_another() -> None:
+    with pytest.raises(Malformed) as found:
+        message_from_json(orjson.dumps(REPORT))
+    assert found.value.reason is Reason.FIELD_UNKNOWN
+    with pytest.raises(Malformed) as found:
+        report_from_json(orjson.dumps(REPORT | {"type": "message"}))
+    assert found.value.detail == "report.type is 'message', not report"
+
+
+@pytest.mark.parametrize(
+    "instant", ["now", "10 minutes ago", "12:00Z", "2030-01-01", "2030-01-01T12:00:00", "2030-01-01 12:00:00Z", "2030-01-01T12:00:00.Z"]
+)
+def test_instants_for_people_are_not_taken_from_the_wire(instant: str) -> None:
+    assert refused(REPORT | {"seen_at": instant})[0] is Reason.TIME_UNREADABLE
+
+
+def test_instants_are_exact_to_the_nanosecond_in_any_zone() -> None:
+    found = report_from_json(orjson.dumps(REPORT | {"seen_at": "2030-01-01T14:00:00.000000001+02:00"}))
+    assert found.seen_at == NOON + 1
+
+
+def test_for_ever_is_an_absent_member_and_its_number_is_refused() -> None:
+    assert b"valid_until" not in to_json(MESSAGE)
+    assert refused(message(valid_until="2262-04-11T23:47:16.854775807Z"))[0] is Reason.TIME_RANGE
+    with pytest.raises(Malformed):
+        to_json(Message(MessageId(1), EndpointId("a"), "a", FOREVER))
+
+
+@pytest.mark.parametrize("number", [2**53, -(2**53), 2**63])
+def test_integers_that_not_every_reader_keeps_exact_are_written_as_text(number: int) -> None:
+    assert refused(message(fields={"x": number}))[0] is Reason.FIELD_RANGE
+    if number < 2**63:
+        assert message_from_json(orjson.dumps(message(fields={"x": {"integer": str(number)}}))).fields == {"x": number}
+
+
+@pytest.mark.parametrize("digits", ["", "01", "+1", "-1", " 1", "1.0", "1e3", "١"])
+def test_ids_have_one_spelling(digits: str) -> None:
+    assert refused(message(id=digits))[0] is Reason.FIELD_TYPE
+
+
+@pytest.mark.parametrize("spelled", ["YQ", "YR==", "YQ==\n", "Y Q==", "_-8=", "YQ==YQ=="])
+def test_bytes_have_one_spelling(spelled: str) -> None:
+    assert refused(message(body=spelled))[0] is Reason.FIELD_TYPE
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b"NaN", b'"\xff"', b'{"type":"\\ud800"}', b"[" * 5000, b'{"type": "message"} {}'])
+def test_what_is_no_json_is_refused(text: bytes) -> None:
+    assert refused(text)[0] is Reason.MALFORMED
+
+
+def test_a_text_too_long_is_refused_before_it_is_parsed() -> None:
+    assert refused(b"[" * (JSON_BYTES_MAX + 1))[0] is Reason.MESSAGE_TOO_LARGE
+
+
+def test_the_largest_body_fits() -> None:
+    largest = Message(MessageId(1), EndpointId("a"), "a", NOON, body=bytes(BODY_BYTES_MAX))
+    assert message_from_json(to_json(largest)) == largest
+
+
+def test_what_is_too_long_is_not_written() -> None:
+    with pytest.raises(Malformed) as found:
+        to_json(Message(MessageId(1), EndpointId("a"), "a", NOON, fields={"x": "y" * JSON_BYTES_MAX}))
+    assert found.value.reason is Reason.MESSAGE_TOO_LARGE
+
+
+def test_a_lone_surrogate_is_not_written() -> None:
+    with pytest.raises(Malformed) as found:
+        to_json(Message(MessageId(1), EndpointId("a"), "a", NOON, fields={"x": "\ud800"}))
+    assert found.value.reason is Reason.FIELD_RANGE
+
+
+def test_a_feature_is_an_area_too() -> None:
+    feature = {
+        "type": "Feature",
+        "id": 3,
+        "properties": {"radius_m": 5, "colour": "red"},
+        "geometry": {"type": "Point", "coordinates": [1, 2]},
+    }
+    found = from_json(orjson.dumps(SUBSCRIPTION | {"area": feature}))
+    assert isinstance(found, Subscription)
+    assert str(found.area).startswith("Circle(")
+
+
+def members_in_schema(name: str) -> set[str]:
+    return set(SCHEMA["$defs"][name]["properties"])
+
+
+@pytest.mark.parametrize(
+    ("name", "members"),
+    [
+        ("message", MESSAGE_MEMBERS),
+        ("report", REPORT_MEMBERS),
+        ("subscription", SUBSCRIPTION_MEMBERS),
+        ("notice", NOTICE_MEMBERS),
+        ("frame", FRAME_MEMBERS),
+        ("around", AROUND_MEMBERS),
+        ("place", PLACE_MEMBERS),
+        *SESSION_MEMBERS.items(),
+        *NAME_MEMBERS.items(),
+    ],
+)
+def test_the_schema_lists_the_members_of_the_decoder(name: str, members: tuple[str, ...]) -> None:
+    assert members_in_schema(name) == set(members)
+
+
+def test_the_schema_lists_the_words_and_limits_of_the_decoder() -> None:
+    defs = SCHEMA["$defs"]
+    assert set(defs["priority"]["enum"]) == set(PRIORITIES)
+    assert set(defs["close"]["properties"]["cause"]["enum"]) == set(CAUSES)
+    assert {one["properties"]["to"]["const"]: set(one["properties"]) for one in defs["address"]["oneOf"]} == {
+        to: set(members) for to, members in ADDRESS_MEMBERS.items()
+    }
+    assert defs["distance_m"]["exclusiveMaximum"] == RADIUS_M_MAX

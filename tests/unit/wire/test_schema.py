@@ -1,0 +1,59 @@
+"""The published schema and the decoder agree on structure: over every single change to every published test vector."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+import jsonschema_rs
+import orjson
+import pytest
+from scripts.make_vectors import VECTORS
+
+from milepost.model.reasons import Malformed, Reason
+from milepost.wire.json_form import SCHEMA_PATH, from_json
+
+SCHEMA = jsonschema_rs.Draft202012Validator(orjson.loads(SCHEMA_PATH.read_bytes()))
+VALUES = {vector["name"]: vector["value"] for vector in orjson.loads(VECTORS.read_bytes())["accepted"]}
+STRUCTURAL = {Reason.MALFORMED, Reason.FIELD_MISSING, Reason.FIELD_UNKNOWN, Reason.FIELD_TYPE, Reason.AREA_UNREADABLE}
+"""What the schema must see too; all other reasons are about values, where the decoder may be stricter."""
+
+ODD = [None, True, False, 1.5, -1, 400, 2**40, "", "1", "x", "a b", [], {}, ["x"], [1, 2], [[1, 2]], {"x": 1}, {"type": "Point"}]
+
+
+def changed(value: object) -> Iterator[object]:
+    """The value with one thing changed, somewhere inside: gone, doubled, unknown, or odd."""
+    yield from ODD
+    if isinstance(value, dict):
+        yield value | {"extra": 1}
+        for name, held in value.items():
+            others = {key: other for key, other in value.items() if key != name}
+            yield others
+            yield others | {name + "_": held}
+            yield from ({**value, name: inner} for inner in changed(held))
+    if isinstance(value, list):
+        yield [*value, *value]
+        yield value[1:]
+        for at, held in enumerate(value):
+            yield from ([*value[:at], inner, *value[at + 1 :]] for inner in changed(held))
+
+
+def verdict(value: object) -> str:
+    is_valid = SCHEMA.is_valid(value)
+    try:
+        from_json(orjson.dumps(value))
+    except Malformed as fault:
+        assert not (is_valid and fault.reason in STRUCTURAL), f"the schema accepts {value}, the decoder says {fault}"
+        return "value refused" if is_valid else "structure refused"
+    assert is_valid, f"the decoder accepts {value}, the schema does not"
+    return "accepted"
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_schema_and_decoder_agree_on_every_change_to(name: str) -> None:
+    assert verdict(VALUES[name]) == "accepted"
+    counts = Counter(verdict(value) for value in changed(VALUES[name]))
+    assert counts["structure refused"] > len(ODD)
+
+
+def test_changes_reach_all_three_outcomes() -> None:
+    counts = Counter(verdict(value) for value in changed(VALUES["publish, nothing left at its default"]))
+    assert set(counts) == {"structure refused", "value refused", "accepted"}
