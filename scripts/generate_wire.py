@@ -1,4 +1,4 @@
-"""Write the protobuf code of the datagram from its .proto: `python scripts/generate_wire.py [FOLDER]`, by default where it is committed."""
+"""Write the protobuf code of the datagram where it is committed, or into a folder: `python scripts/generate_wire.py [FOLDER]`."""
 
 import sys
 from pathlib import Path

@@ -1,8 +1,8 @@
 """Write the test vectors of the wire, for clients in any language: `python scripts/make_vectors.py`.
 
-`tests/vectors/datagrams.json` has three lists: datagrams with the value they say in JSON, datagrams that are refused and why (where
-`times` is given, the bytes are to be repeated so often), JSON texts that are refused and why. A client that agrees with all of them
-speaks the protocol of docs/reference/wire.md.
+`tests/vectors/datagrams.json` has three lists: datagrams with the value they say in JSON, datagrams that are refused and why,
+JSON texts that are refused and why. Where `times` is given, the bytes are to be repeated so often. A client that agrees with all
+of them speaks the protocol of `docs/reference/wire.md`.
 """
 
 from collections.abc import Callable
@@ -11,8 +11,8 @@ from typing import Final
 
 import orjson
 
-from milepost.model.addresses import ToArea, ToContent, ToEndpoint, ToEveryone
-from milepost.model.areas import Around, Box, Circle, Corridor, Polygon, Union
+from milepost.model.addresses import Address, ToArea, ToContent, ToEndpoint, ToEveryone
+from milepost.model.areas import Area, Around, Box, Circle, Corridor, Polygon, Union
 from milepost.model.endpoints import EndpointId
 from milepost.model.frames import Frame
 from milepost.model.instants import SECOND_NS, Instant
@@ -106,13 +106,17 @@ def sessions() -> dict[str, Datagram]:
 
 def publications() -> dict[str, Datagram]:
     """Messages, their acknowledgement and notices of them."""
-    shapes = {"circle": CIRCLE, "box across the antimeridian": Box(-20.0, 170.0, -10.0, -170.0), "polygon": Polygon(RING)}
-    more_shapes = {
+    shapes: dict[str, Area] = {
+        "circle": CIRCLE,
+        "box across the antimeridian": Box(-20.0, 170.0, -10.0, -170.0),
+        "polygon": Polygon(RING),
+    }
+    more_shapes: dict[str, Area] = {
         "polygon with a hole": Polygon(RING, (HOLE,)),
         "corridor": ROUTE,
         "union": Union((CIRCLE, Union((ROUTE, Box(40.0, -112.0, 41.0, -111.0))))),
     }
-    addresses = {
+    addresses: dict[str, Address] = {
         "an endpoint": ToEndpoint(EndpointId("edge-west")),
         "everyone": ToEveryone(),
         "content within an area": ToContent(CIRCLE),
@@ -126,7 +130,9 @@ def publications() -> dict[str, Datagram]:
             for name, address in addresses.items()
         },
         **{
-            f"publish to the area of a {name}": Publish(Message(MessageId(1), TRUCK, "Collision", NOON, address=ToArea(area)), TOKEN)
+            f"publish to the area of a {name}": Publish(
+                Message(MessageId(1), TRUCK, "Collision", NOON, address=ToArea(area)), TOKEN
+            )
             for name, area in (shapes | more_shapes).items()
         },
         "received, a message": Received(MessageName(TRUCK, MessageId(1)), TOKEN),
@@ -144,7 +150,8 @@ def subscriptions() -> dict[str, Datagram]:
     return {
         "subscribe, all defaults": Subscribe(Subscription(TRUCK, parse_query("collision")), TOKEN),
         "subscribe, nothing left at its default": Subscribe(
-            Subscription(TRUCK, query, CIRCLE, Frame(NOON, Instant(NOON + SECOND_NS)), SubscriptionId(2**32 - 1), 2, "group"), TOKEN
+            Subscription(TRUCK, query, CIRCLE, Frame(NOON, Instant(NOON + SECOND_NS)), SubscriptionId(2**32 - 1), 2, "group"),
+            TOKEN,
         ),
         "subscribe around the owner, open into the past": Subscribe(
             Subscription(TRUCK, parse_query("collision"), Around(250.0), Frame(end=NOON), qos=0), TOKEN
@@ -209,9 +216,7 @@ def refused_messages() -> dict[str, bytes]:
         "union without parts": _changed(full, lambda part: part.publish.message.address.area.union.SetInParent()),
         "query that is no formula": _changed(subscribe, lambda part: setattr(part.subscribe, "query", "a & ")),
         "subscription of quality 3": _changed(subscribe, lambda part: setattr(part.subscribe, "qos", 3)),
-        "subscription that ends before it starts": _changed(
-            subscribe, lambda part: (setattr(part.subscribe, "start", 2), setattr(part.subscribe, "end", 1))
-        ),
+        "subscription that ends before it starts": _changed(subscribe, _turned_round),
         "share with a slash": _changed(subscribe, lambda part: setattr(part.subscribe, "share", "a/b")),
     }
 
@@ -250,6 +255,10 @@ def _opened(part: pb.Datagram) -> None:
     del ring.latitudes[-1], ring.longitudes[-1]
 
 
+def _turned_round(part: pb.Datagram) -> None:
+    part.subscribe.start, part.subscribe.end = 2, 1
+
+
 def why_refused(read: Callable[[bytes], object], data: bytes) -> dict[str, object]:
     """Number and name of the reason for which a reader refuses the bytes."""
     try:
@@ -261,7 +270,9 @@ def why_refused(read: Callable[[bytes], object], data: bytes) -> dict[str, objec
 
 def vectors() -> dict[str, object]:
     """The whole file."""
-    good = [{"name": name, "hex": encode(value).hex(), "value": orjson.loads(to_json(value))} for name, value in accepted().items()]
+    good = [
+        {"name": name, "hex": encode(value).hex(), "value": orjson.loads(to_json(value))} for name, value in accepted().items()
+    ]
     bad = [{"name": name, "hex": data.hex(), **why_refused(decode, data)} for name, data in refused_datagrams().items()]
     too_long = b"\0" * (MESSAGE_BYTES_MAX + 1)
     bad.append({"name": "one byte too long", "hex": "00", "times": len(too_long), **why_refused(decode, too_long)})

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for values of the model: any value that its constructor accepts, the odd ones more often than life would."""
+"""Hypothesis strategies for values of the model: what its constructors accept, the odd more often than in life."""
 
 from math import cos, pi, radians, sin
 
@@ -47,7 +47,9 @@ instants = (st.integers(0, LAST) | st.sampled_from([0, 1, 1_900_000_000_000_000_
 plain = st.characters(exclude_categories=["Cc", "Cs"])
 endpoint_ids = (st.text(plain, min_size=1, max_size=32) | st.sampled_from(["truck-7", "ü" * 64])).map(EndpointId)
 levels = st.text(st.characters(exclude_categories=["Cc", "Cs"], exclude_characters="+#/"), max_size=12)
-topics = st.lists(levels, min_size=1, max_size=6).map("/".join).filter(bool) | st.sampled_from(["Collision", "$reserved/cross-hub"])
+topics = st.lists(levels, min_size=1, max_size=6).map("/".join).filter(bool) | st.sampled_from(
+    ["Collision", "$reserved/cross-hub"]
+)
 tags = st.text(st.sampled_from("aé7_-.:/@Ω語"), min_size=1, max_size=12).map(Tag)
 tag_sets = st.frozensets(tags, max_size=6)
 message_ids = (st.integers(0, 2**64 - 1) | st.sampled_from([0, 2**53, 2**64 - 1])).map(MessageId)
@@ -93,19 +95,26 @@ def corridors(draw: st.DrawFn) -> Corridor:
 
 @st.composite
 def boxes(draw: st.DrawFn) -> Box:
-    south, north = sorted(draw(st.lists(st.floats(-90, 90), min_size=2, max_size=2).filter(lambda two: abs(two[0] - two[1]) > 1e-3)))
+    south, north = sorted(
+        draw(st.lists(st.floats(-90, 90), min_size=2, max_size=2).filter(lambda two: abs(two[0] - two[1]) > 1e-3))
+    )
     west, east = draw(st.lists(longitudes, min_size=2, max_size=2).filter(lambda two: abs(two[0] - two[1]) > 1e-3))
     return Box(south, west, north, east if (west, east) != (180.0, -180.0) else 0.0)
 
 
 circles = st.builds(Circle, places, st.floats(0.01, 2e7))
 shapes: st.SearchStrategy[Area] = circles | boxes() | polygons() | corridors()
-unions = st.lists(shapes | st.lists(shapes, min_size=1, max_size=2).map(lambda parts: Union(tuple(parts))), min_size=1, max_size=3)
+unions = st.lists(
+    shapes | st.lists(shapes, min_size=1, max_size=2).map(lambda parts: Union(tuple(parts))), min_size=1, max_size=3
+)
 areas: st.SearchStrategy[Area] = shapes | unions.map(lambda parts: Union(tuple(parts)))
 arounds = st.builds(Around, st.floats(0.01, 2e7))
 
 addresses: st.SearchStrategy[Address] = (
-    st.builds(ToContent, st.none() | areas) | st.builds(ToEndpoint, endpoint_ids) | st.builds(ToArea, areas) | st.just(ToEveryone())
+    st.builds(ToContent, st.none() | areas)
+    | st.builds(ToEndpoint, endpoint_ids)
+    | st.builds(ToArea, areas)
+    | st.just(ToEveryone())
 )
 
 filters = st.lists(levels | st.just("+"), min_size=1, max_size=4).map("/".join).filter(lambda text: bool(text) and text[0] != "$")

@@ -10,10 +10,9 @@ from typing import Final
 
 import orjson
 import pytest
-from scripts.make_vectors import VECTORS
 
 from fuzz.mutations import mutated_bytes, mutated_text, tokens
-from milepost.model.areas import Box, Circle, Corridor, Polygon, Union
+from milepost.model.areas import Area, Box, Circle, Corridor, Polygon, Union
 from milepost.model.instants import Instant
 from milepost.model.places import Place
 from milepost.model.queries import parse_query
@@ -23,6 +22,7 @@ from milepost.wire.geojson import area_from_geojson, area_to_geojson
 from milepost.wire.json_form import from_json
 from milepost.wire.times import duration_from_text, frame_from_text, instant_from_text
 from milepost.wire.wkt import area_from_wkt, area_to_wkt
+from scripts.make_vectors import VECTORS
 
 IS_FULL: Final = os.environ.get("MILEPOST_TEST_PROFILE") == "full"
 INPUTS: Final = int(os.environ.get("FUZZ_INPUTS", "1000000" if IS_FULL else "20000"))
@@ -32,7 +32,7 @@ NOW: Final = Instant(1_893_499_200_000_000_000)
 ACCEPTED: Final = orjson.loads(VECTORS.read_bytes())["accepted"]
 DATAGRAMS: Final = [bytes.fromhex(vector["hex"]) for vector in ACCEPTED]
 RING: Final = (Place(0.0, 0.0), Place(0.0, 1.0), Place(1.0, 1.0), Place(0.0, 0.0))
-AREAS: Final = [
+AREAS: Final[list[Area]] = [
     Circle(Place(1.0, 2.0), 500.0),
     Box(-1.0, 170.0, 1.0, -170.0),
     Corridor((Place(0.0, 0.0), Place(0.5, 0.5), Place(1.0, 0.0)), 20.0),
@@ -40,7 +40,12 @@ AREAS: Final = [
     Union((Circle(Place(1.0, 2.0), 500.0), Box(0.0, 0.0, 1.0, 1.0))),
     Union((Polygon(RING),)),
 ]
-QUERIES: Final = ["collision & (i80 | i15) & !cleared", 'topic:city/+/parking/# & !topic:"old town/#"', '!(a | b & !"topic:c")', "a|b"]
+QUERIES: Final = [
+    "collision & (i80 | i15) & !cleared",
+    'topic:city/+/parking/# & !topic:"old town/#"',
+    '!(a | b & !"topic:c")',
+    "a|b",
+]
 INSTANTS: Final = ["2030-05-01T18:00:00Z", "2030-05-01 20:00:00.123456789+02:00", "18:00Z", "10 minutes ago", "in 2 hours", "now"]
 DURATIONS: Final = ["10 minutes", "1h30m", "90s", "1.5 hours", "PT10M", "P1DT12H"]
 FRAMES: Final = ["last 10 minutes", "until 18:00Z", "from last 10 minutes on", "2030-05-01T18:00:00Z/PT2H", "../now", "always"]

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+
 from scripts.generate_wire import WIRE, generate
 
 # Three lines name the release of the compiler; a newer one writes the same code under another number.

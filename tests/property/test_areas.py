@@ -13,8 +13,6 @@ from milepost.model.areas import Area, Box, Circle, Corridor, Polygon, Ring, Uni
 from milepost.model.places import EARTH_RADIUS_M, Place, Vectors, vectors
 from milepost.model.reasons import Malformed, Reason
 
-MILLIMETRE_RAD = 0.001 / EARTH_RADIUS_M
-
 latitudes = st.floats(-90, 90) | st.sampled_from([-90.0, -89.9999, 0.0, 89.9999, 90.0])
 longitudes = st.floats(-180, 180) | st.sampled_from([-180.0, -90.0, 0.0, 90.0, 180.0])
 places = st.builds(Place, latitudes, longitudes)
@@ -41,11 +39,10 @@ def bearing(one: Place, other: Place) -> float:
 
 def onward(start: Place, direction: float, angle: float) -> Place:
     """The place reached from another by a direction and an angle."""
-    a = radians(start.latitude)
-    latitude = asin(max(-1.0, min(1.0, sin(a) * cos(angle) + cos(a) * sin(angle) * cos(direction))))
-    turn = atan2(sin(direction) * sin(angle) * cos(a), cos(angle) - sin(a) * sin(latitude))
-    longitude = (start.longitude + degrees(turn) + 180) % 360 - 180
-    return Place(degrees(latitude), longitude)
+    a, east, north = radians(start.latitude), sin(direction) * sin(angle), cos(direction) * sin(angle)
+    towards, up = cos(a) * cos(angle) - sin(a) * north, sin(a) * cos(angle) + cos(a) * north
+    longitude = (start.longitude + degrees(atan2(east, towards)) + 180) % 360 - 180
+    return Place(degrees(atan2(up, hypot(towards, east))), longitude)
 
 
 def to_arc(place: Place, start: Place, end: Place) -> float:
@@ -61,6 +58,11 @@ def to_arc(place: Place, start: Place, end: Place) -> float:
         third = (high - low) / 3
         low, high = (low, high - third) if distance(low + third) < distance(high - third) else (low + third, high)
     return min(distance((low + high) / 2), haversine(place, start), haversine(place, end))
+
+
+def off_track(place: Place, start: Place, end: Place) -> float:
+    """The distance to the great circle through two places."""
+    return abs(asin(sin(haversine(start, place)) * sin(bearing(start, place) - bearing(start, end))))
 
 
 def winds_around(place: Place, ring: Ring) -> bool:
@@ -151,7 +153,7 @@ def test_box_holds_what_its_degrees_say(box: Box, others: list[tuple[float, floa
 
 @given(polygons(), seeds)
 def test_polygon_holds_what_it_winds_around(polygon: Polygon, seed: int) -> None:
-    points = some_points(polygon, seed, 40)
+    points = some_points(polygon, seed, 30)
     found = polygon.contains(points)
     event("some inside" if found.any() else "none inside")
     for point, is_inside in zip(points, found, strict=True):
@@ -159,7 +161,7 @@ def test_polygon_holds_what_it_winds_around(polygon: Polygon, seed: int) -> None
         edges = [edge for ring in (polygon.outer, *polygon.holes) for edge in pairwise(ring)]
         if point @ polygon.cap.centre <= 0:
             assert not is_inside, "the far side of the globe"
-        elif min(to_arc(place, start, end) for start, end in edges) > 1e-7:
+        elif min(off_track(place, start, end) for start, end in edges) > 1e-7:
             expected = winds_around(place, polygon.outer) and not any(winds_around(place, hole) for hole in polygon.holes)
             assert is_inside == expected, place
 
@@ -197,7 +199,9 @@ def test_cap_and_boxes_hold_every_contained_point(area: Area, seed: int) -> None
     longitude = np.degrees(np.arctan2(points[:, 1], points[:, 0]))
     held = np.zeros(len(points), bool)
     for box in area.boxes:
-        assert -90 <= box.south < box.north <= 90 and abs(box.west) <= 180 and abs(box.east) <= 180
+        assert -90 <= box.south < box.north <= 90
+        assert abs(box.west) <= 180
+        assert abs(box.east) <= 180
         past_west, before_east = longitude >= box.west, longitude <= box.east
         between = past_west & before_east if box.west <= box.east else past_west | before_east
         held |= between & (latitude >= box.south) & (latitude <= box.north)
@@ -211,7 +215,9 @@ def rings_of(area: Area) -> list[Ring]:
         case Corridor():
             return [area.path]
         case Box():
-            return [tuple(Place(latitude, longitude) for latitude in (area.south, area.north) for longitude in (area.west, area.east))]
+            return [
+                tuple(Place(latitude, longitude) for latitude in (area.south, area.north) for longitude in (area.west, area.east))
+            ]
         case Circle():
             return [(area.centre,)]
         case Union():
@@ -227,7 +233,7 @@ def test_slices_of_a_star_share_its_points_without_loss_or_overlap(polygon: Poly
     except Malformed:
         assume(False)
     assume(all(winds_around_once(middle, star)))
-    points = some_points(star, seed, 1000)
+    points = some_points(star, seed, 1000)[:-3]  # without the poles and the middle, which may be on an edge
     claims = np.sum([part.contains(points) for part in slices], axis=0)
     assert (claims == star.contains(points)).all()
 

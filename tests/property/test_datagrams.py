@@ -4,12 +4,12 @@ from dataclasses import replace
 
 from hypothesis import event, given
 from hypothesis import strategies as st
-from strategies import datagrams, messages
 
 from milepost.model.messages import Message
 from milepost.model.reasons import Malformed
 from milepost.model.sessions import Datagram, Publish
 from milepost.wire.datagrams import decode, encode
+from strategies import datagrams, messages
 
 
 def field_types(value: Datagram) -> dict[str, type]:

@@ -236,7 +236,7 @@ def test_removing_everything_leaves_nothing_behind() -> None:
     for row in list(pair.oracle.rows):
         pair.engine.remove(row)
     assert len(pair.engine) == len(pair.engine._formulas) == len(pair.engine._formulas._vocabulary) == 0
-    assert not any(pair.engine._formulas._vocabulary._counters)
+    assert not any(pair.engine._formulas._vocabulary._cells)
     assert not pair.engine._reaches._classes and not pair.engine._formulas._pairs
 
 

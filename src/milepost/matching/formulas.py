@@ -35,6 +35,7 @@ CLAUSES_A_QUERY: Final = 4
 _SHARDS: Final = 128
 _MARK_MASK: Final = (1 << 60) - 1
 _NO_CLAUSE: Final = 0
+_REST: Final = 3
 
 Words = tuple[int, ...]
 """A clause as words: twice an atom's number, plus one where the atom must not be true."""
@@ -58,14 +59,11 @@ class Formulas:
         self._free: list[int] = []
         self._made = 0
         # by clause
-        self._query = column(clauses_max + 1, np.int32)
+        self._facts = column(clauses_max + 1, np.int32, 4)  # query, one word, another, the list of the rest: side by side in memory
         self._next = memoryview(column(clauses_max + 1, np.int32))
         self._position = memoryview(column(clauses_max + 1, np.int32))
         self._key = memoryview(column(clauses_max + 1, np.int32))
         self._second_key = memoryview(column(clauses_max + 1, np.int32))
-        self._one = column(clauses_max + 1, np.int32)
-        self._other = column(clauses_max + 1, np.int32)
-        self._rest = column(clauses_max + 1, np.int32)
         self._free_clauses: list[int] = []
         self._clauses_made = 1
         # by atom
@@ -75,6 +73,7 @@ class Formulas:
         self._always = self._lists.new()
         self._truth = column(2 * atoms_max + 2, np.bool_)
         self._truth[2 * ALWAYS_TRUE] = True
+        self._truth_of = memoryview(self._truth)
 
     def __len__(self) -> int:
         return self._made - len(self._free)
@@ -130,20 +129,18 @@ class Formulas:
     def _check(self, filed: list[int], atoms: list[int]) -> QueryNumbers:
         """The queries of those filed clauses that the atoms make true."""
         clauses = np.concatenate([self._lists.view(which) for which in filed])
-        words = np.array(atoms, np.intp) * 2
-        truth = self._truth
-        truth[words] = True
-        truth[words + 1] = False
-        is_true = truth[self._one[clauses]]
-        is_true &= truth[self._other[clauses]]
-        clauses = clauses[is_true]
-        rest = self._rest[clauses]
+        truth, truth_of = self._truth, self._truth_of
+        for atom in atoms:
+            truth_of[2 * atom], truth_of[2 * atom + 1] = True, False
+        queries, one, other, rest = self._facts.take(clauses, axis=0).T
+        is_true = truth.take(one)
+        is_true &= truth.take(other)
         if rest.any():
-            more = [not which or bool(truth[self._lists.view(which)].all()) for which in rest.tolist()]
-            clauses = clauses[np.array(more)]
-        truth[words] = False
-        truth[words + 1] = True
-        return self._each_once(self._query[clauses])
+            for at in np.flatnonzero(is_true & (rest != NO_LIST)).tolist():
+                is_true[at] = truth[self._lists.view(int(rest[at]))].all()
+        for atom in atoms:
+            truth_of[2 * atom], truth_of[2 * atom + 1] = False, True
+        return self._each_once(queries[is_true])
 
     def _each_once(self, queries: QueryNumbers) -> QueryNumbers:
         if queries.size < 2:
@@ -163,8 +160,8 @@ class Formulas:
         return query
 
     def _ask_form(self, form: NormalForm) -> int:
-        if self._clauses_made - len(self._free_clauses) + len(form) > self._query.size:
-            raise Malformed(Reason.SUBSCRIPTIONS_FULL, f"all {self._query.size - 1} clauses are taken")
+        if self._clauses_made - len(self._free_clauses) + len(form) > len(self._facts):
+            raise Malformed(Reason.SUBSCRIPTIONS_FULL, f"all {len(self._facts) - 1} clauses are taken")
         clauses = sorted(self._words_of(clause) for clause in form)
         mark, known = self._find_mark(clauses)
         if known is not None:
@@ -217,27 +214,25 @@ class Formulas:
 
     def _words(self, clause: int) -> Words:
         """A clause put together again from its key, its columns and its rest."""
-        words = [2 * self._key[clause], 2 * self._second_key[clause], int(self._one[clause]), int(self._other[clause])]
-        if self._rest[clause]:
-            words += self._lists.view(int(self._rest[clause])).tolist()
+        _, one, other, rest = self._facts[clause].tolist()
+        words = [2 * self._key[clause], 2 * self._second_key[clause], one, other]
+        if rest:
+            words += self._lists.view(rest).tolist()
         return tuple(sorted(word for word in words if word != 2 * ALWAYS_TRUE))
 
     def _file(self, words: Words, query: int) -> None:
         clause = self._free_clauses.pop() if self._free_clauses else self._clauses_made
         self._clauses_made = max(self._clauses_made, clause + 1)
-        self._query[clause] = query
         self._next[clause], self._first[query] = self._first[query], clause
         key, second_key = self._keys_for(words)
         self._key[clause], self._second_key[clause] = key, second_key
         more = [word for word in words if word not in (2 * key, 2 * second_key)]
         self._truth[[word for word in more if word & 1]] = True
-        one, other, *rest = [*more, 2 * ALWAYS_TRUE, 2 * ALWAYS_TRUE]
-        self._one[clause], self._other[clause] = one, other
-        self._rest[clause] = NO_LIST
-        if len(more) > 2:
-            self._rest[clause] = which = self._lists.new()
-            for word in rest[:-2]:
-                self._lists.append(which, word)
+        one, other = (*more, 2 * ALWAYS_TRUE, 2 * ALWAYS_TRUE)[:2]
+        rest = self._lists.new() if len(more) > 2 else NO_LIST
+        for word in more[2:]:
+            self._lists.append(rest, word)
+        self._facts[clause] = query, one, other, rest
         self._position[clause] = self._lists.append(self._list_for(key, second_key), clause)
 
     def _keys_for(self, words: Words) -> tuple[int, int]:
@@ -276,7 +271,7 @@ class Formulas:
                 del self._pairs[key][second_key]
                 if not self._pairs[key]:
                     del self._pairs[key]
-        if rest := int(self._rest[clause]):
+        if rest := int(self._facts[clause, _REST]):
             while self._lists.length(rest):
                 self._lists.remove(rest, 0)
             self._lists.drop(rest)

@@ -26,9 +26,8 @@ class Lists:
 
     def __init__(self, lists_max: int, numbers_max: int) -> None:
         self._pool = column(4 * numbers_max, np.int32)  # rooms up to twice too large, and as much again between two sizes
-        self._starts = column(lists_max + 1, np.int32)
-        self._lengths = column(lists_max + 1, np.int32)
-        self._start, self._length = memoryview(self._starts), memoryview(self._lengths)
+        self._heads = column(lists_max + 1, np.int32, 2)  # start and length, side by side in memory
+        self._start, self._length = memoryview(self._heads[:, 0]), memoryview(self._heads[:, 1])
         self._room = memoryview(column(lists_max + 1, np.uint8))
         self._free_lists: list[int] = []
         self._free_rooms: list[list[int]] = [[] for _ in range(_ROOMS)]
@@ -82,15 +81,15 @@ class Lists:
 
     def gather(self, which: NDArray[np.int32]) -> NDArray[np.int32]:
         """The numbers of many lists, one after the other; `NO_LIST` has none."""
-        lengths = self._lengths[which]
+        starts, lengths = self._heads.take(which, axis=0).T
         ends = np.cumsum(lengths)
         total = int(ends[-1]) if ends.size else 0
-        found: NDArray[np.int32] = self._pool[np.repeat(self._starts[which] - ends + lengths, lengths) + np.arange(total)]
+        found: NDArray[np.int32] = self._pool.take(np.repeat(starts - ends + lengths, lengths) + np.arange(total))
         return found
 
     def total(self, which: NDArray[np.int32]) -> int:
         """How many numbers many lists hold together."""
-        return int(self._lengths[which].sum())
+        return int(self._heads[which, 1].sum())
 
     def _move(self, which: int, length: int) -> None:
         old_room, old_start = self._room[which], self._start[which]

@@ -171,14 +171,15 @@ class Matcher:
         if message.is_expired(now):
             return NOBODY
         rows = self._rows_for(message)
-        if self._framed and rows.size:
+        if self._framed:
             rows = rows[(self._start[rows] <= message.seen_at) & (self._endings.end[rows] >= max(now, message.seen_at))]
-        if isinstance(message.address, ToContent) and message.address.within is not None:
+        address = message.address
+        if isinstance(address, ToContent) and address.within is not None:
             is_known, places = self._endpoints.where(self._owner[rows])
-            rows = rows[is_known & message.address.within.contains(places)]
-        if len(self._shares):
+            rows = rows[is_known & address.within.contains(places)]
+        if self._shares.count:
             rows = self._shares.one_of_each(rows)
-        return group(rows, self._owner[rows], self._scratch) if rows.size else NOBODY
+        return group(rows, self._owner.take(rows), self._scratch)
 
     def qos_of(self, takers: Takers) -> NDArray[np.uint8]:
         """The highest quality of service that each taker asked for."""

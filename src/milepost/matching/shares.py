@@ -16,18 +16,18 @@ class Shares:
         self._named: dict[tuple[str, int], int] = {}
         self._names: dict[int, tuple[str, int]] = {}
         self._free: list[int] = []
-
-    def __len__(self) -> int:
-        return len(self._named)
+        self.count = 0
+        """How many shares there are."""
 
     def join(self, row: int, name: str, query: int) -> None:
         """Let a row take turns with all others that share this name and query."""
         share = self._named.get((name, query))
         if share is None:
-            share = self._free.pop() if self._free else len(self._named) + 1
+            share = self._free.pop() if self._free else self.count + 1
             self._named[name, query] = share
             self._names[share] = (name, query)
             self._turn[share] = 0
+            self.count += 1
         self._members[share] = self._members.get(share, 0) + 1
         self._share[row] = share
 
@@ -39,6 +39,7 @@ class Shares:
         if not self._members[share]:
             del self._members[share], self._named[self._names.pop(share)]
             self._free.append(share)
+            self.count -= 1
 
     def one_of_each(self, rows: NDArray[np.int32]) -> NDArray[np.int32]:
         """All rows that belong to no share, and of each share the one whose turn it is."""

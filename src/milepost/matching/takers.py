@@ -39,11 +39,11 @@ NOBODY = Takers(np.empty(0, np.int32), np.empty(0, np.int32), None)
 
 def group(rows: NDArray[np.int32], owners: NDArray[np.int32], scratch: NDArray[np.int32]) -> Takers:
     """Matched rows and the owner of each, put together by owner; `scratch` has a place for every owner."""
-    if owners.size == 1:
+    if owners.size < 2:
         return Takers(owners, rows, None)
     turn = np.arange(owners.size, dtype=np.int32)
     scratch[owners] = turn
-    if bool((scratch[owners] == turn).all()):
+    if (scratch[owners] == turn).all():
         return Takers(owners, rows, None)
     order = np.argsort(owners, kind="stable")
     rows, owners = rows[order], owners[order]

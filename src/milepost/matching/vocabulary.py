@@ -116,21 +116,18 @@ class Vocabulary:
         else:
             return self._numbers_of([topic, topic + "/#"])
         for level in levels:
-            longer = []
-            for beginning, cell in beginnings:
+            shorter, beginnings = beginnings, []
+            for beginning, cell in shorter:
                 if cell > 0xFFFF:
                     names.append(beginning + "#")
                 if cell & 0xFF:
-                    one = beginning + level + "/"
+                    one = f"{beginning}{level}/"
                     if cell_after := cells[hash(one) & mask]:
-                        longer.append((one, cell_after))
+                        beginnings.append((one, cell_after))
                 if cell & 0xFF00:
                     one = beginning + "+/"
                     if cell_after := cells[hash(one) & mask]:
-                        longer.append((one, cell_after))
-            if not longer:
-                return self._numbers_of(names)
-            beginnings = longer
+                        beginnings.append((one, cell_after))
         for beginning, cell in beginnings:  # a filter may end with the last level, with + or # in its place, or with # after it
             if cell > 0xFFFF:
                 names.append(beginning + "#")

@@ -1,4 +1,4 @@
-"""What travels between an endpoint and its edge: session messages, and pub/sub messages with the session they belong to (M3, M10).
+"""What travels between an endpoint and its edge: session messages, and pub/sub messages with their session (M3, M10).
 
 Rules of this file:
 - a session is INIT, answered by ACKNOWLEDGE with a token; the token is on every later message until CLOSE;

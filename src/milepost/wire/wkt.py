@@ -114,7 +114,7 @@ class _Parser:
             "BOX": self._box,
             "CORRIDOR": self._corridor,
             "POLYGON": lambda _depth: self._polygon(),
-            "MULTIPOLYGON": lambda depth: self._union(lambda: self._polygon(), depth),
+            "MULTIPOLYGON": lambda depth: self._union(self._polygon, depth),
             "GEOMETRYCOLLECTION": lambda depth: self._union(lambda: self.area(depth + 1), depth),
         }
         word = self.token

@@ -124,8 +124,12 @@ def test_a_union_of_too_many_parts_is_refused_at_the_first_one_too_many(monkeypa
     part = pb.Datagram.FromString(nested_unions(1))
     union = part.publish.message.address.area.union
     union.parts.extend([union.parts[0]] * 1000)
-    built: list[object] = []
-    monkeypatch.setattr(Circle, "__post_init__", lambda circle: built.append(circle))
+    built: list[Circle] = []
+
+    def count(circle: Circle) -> None:
+        built.append(circle)
+
+    monkeypatch.setattr(Circle, "__post_init__", count)
     assert refused(part.SerializeToString())[0] is Reason.AREA_TOO_COMPLEX
     assert len(built) == UNION_PARTS_MAX
 

@@ -43,7 +43,10 @@ def test_a_message_reads_like_this() -> None:
 
 
 def test_an_unknown_member_is_refused_with_the_nearest_known_one() -> None:
-    assert refused(REPORT | {"spede_mps": 3}) == (Reason.FIELD_UNKNOWN, "report has a member 'spede_mps'; did you mean 'speed_mps'?")
+    assert refused(REPORT | {"spede_mps": 3}) == (
+        Reason.FIELD_UNKNOWN,
+        "report has a member 'spede_mps'; did you mean 'speed_mps'?",
+    )
     reason, detail = refused(REPORT | {"qqq": 3})
     assert (reason, "known are endpoint, heading_deg" in detail) == (Reason.FIELD_UNKNOWN, True)
 
@@ -80,7 +83,8 @@ def test_a_reader_of_one_kind_refuses_another() -> None:
 
 
 @pytest.mark.parametrize(
-    "instant", ["now", "10 minutes ago", "12:00Z", "2030-01-01", "2030-01-01T12:00:00", "2030-01-01 12:00:00Z", "2030-01-01T12:00:00.Z"]
+    "instant",
+    ["now", "10 minutes ago", "12:00Z", "2030-01-01", "2030-01-01T12:00:00", "2030-01-01 12:00:00Z", "2030-01-01T12:00:00.Z"],
 )
 def test_instants_for_people_are_not_taken_from_the_wire(instant: str) -> None:
     assert refused(REPORT | {"seen_at": instant})[0] is Reason.TIME_UNREADABLE

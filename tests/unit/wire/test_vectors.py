@@ -4,13 +4,14 @@ import re
 
 import orjson
 import pytest
-from scripts.make_vectors import VECTORS, written
 
 from milepost.model.reasons import Malformed, Reason
 from milepost.wire.datagrams import decode, encode
 from milepost.wire.json_form import Value, from_json, to_json
 from milepost.wire.json_form.sessions import SESSION_MEMBERS
+from scripts.make_vectors import VECTORS, written
 
+PAGE = (VECTORS.parents[2] / "docs" / "reference" / "wire.md").read_text()
 FILE = orjson.loads(VECTORS.read_bytes())
 
 
@@ -65,6 +66,11 @@ def test_the_vectors_hold_every_type_of_datagram_and_every_structural_reason() -
 
 
 def test_the_wire_document_gives_the_bytes_of_a_vector() -> None:
-    page = (VECTORS.parents[2] / "docs" / "reference" / "wire.md").read_text()
-    shown = re.sub(r"\s", "", "".join(re.findall(r"^    ((?:[0-9a-f]{2} ?)+)", page, re.MULTILINE)))
+    shown = re.sub(r"\s", "", "".join(re.findall(r"^    ((?:[0-9a-f]{2} ?)+)", PAGE, re.MULTILINE)))
     assert shown in [vector["hex"] for vector in FILE["accepted"]]
+
+
+def test_the_json_of_the_wire_document_can_be_sent() -> None:
+    (shown,) = re.findall(r"^```json\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    value = from_json(shown.encode())
+    assert orjson.loads(to_json(value)) == orjson.loads(shown)

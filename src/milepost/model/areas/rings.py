@@ -83,10 +83,9 @@ def _meet(arcs: Arcs, following: Rows, firsts: Rows, seconds: Rows) -> Flags:
     """Which of these pairs of edges meet elsewhere than at a corner they share."""
     one, other = arcs.take(firsts), arcs.take(seconds)
     is_before, is_after = following[firsts] == seconds, following[seconds] == firsts
+    # Each corner is the start of one edge, so the ends need no look of their own.
     touch = (distances_rad(one.starts, other) <= TOUCH_RAD) & ~is_after
-    touch |= (distances_rad(one.ends, other) <= TOUCH_RAD) & ~is_before
     touch |= (distances_rad(other.starts, one) <= TOUCH_RAD) & ~is_before
-    touch |= (distances_rad(other.ends, one) <= TOUCH_RAD) & ~is_after
     cross = _on_both_sides(one, other) & _on_both_sides(other, one) & ~is_before & ~is_after
     meet: Flags = touch | cross
     return meet

@@ -57,7 +57,7 @@ def decode(data: bytes | memoryview) -> Datagram:
     """The value that a datagram says; raises nothing but `Malformed`."""
     _check_size(len(data))
     try:
-        part = pb.Datagram.FromString(data)
+        part = pb.Datagram.FromString(bytes(data))
     except DecodeError:
         raise Malformed(Reason.MALFORMED, f"{len(data)} bytes that are no protobuf message Datagram") from None
     if part.version != VERSION:

@@ -1,7 +1,7 @@
 """Messages and their addresses as parts of a datagram."""
 
 from types import MappingProxyType
-from typing import assert_never
+from typing import Final, assert_never
 
 from milepost.model.addresses import Address, ToArea, ToContent, ToEndpoint, ToEveryone
 from milepost.model.endpoints import EndpointId
@@ -13,6 +13,13 @@ from milepost.wire._generated import datagram_pb2 as pb
 from milepost.wire.checks import sayable, tags_once
 from milepost.wire.datagrams.areas import read_area, read_place, write_area, write_place
 from milepost.wire.datagrams.presence import missing, require
+
+_PRIORITIES: Final = {
+    Priority.EMERGENCY: pb.EMERGENCY,
+    Priority.SAFETY: pb.SAFETY,
+    Priority.TRAFFIC: pb.TRAFFIC,
+    Priority.CONVENIENCE: pb.CONVENIENCE,
+}
 
 
 def write_message(message: Message, part: pb.Message) -> None:
@@ -28,7 +35,7 @@ def write_message(message: Message, part: pb.Message) -> None:
     if message.valid_until != FOREVER:
         part.valid_until = message.valid_until
     if message.priority is not Priority.CONVENIENCE:
-        part.priority = pb.Priority.ValueType(message.priority)
+        part.priority = _PRIORITIES[message.priority]
     part.reliable = message.reliable
     for name, value in message.fields.items():
         _write_scalar(value, part.fields[name])

@@ -4,6 +4,7 @@ from google.protobuf.message import Message as Part
 
 from milepost.model.reasons import Malformed, Reason
 
+
 def require(part: Part, *names: str) -> None:
     """Refuse a part in which one of these fields did not arrive."""
     for name in names:

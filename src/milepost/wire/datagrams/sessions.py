@@ -70,7 +70,9 @@ def read_close(part: pb.Close, session: SessionToken) -> Close:
     except ValueError as fault:
         if isinstance(fault, Malformed):
             raise
-        raise Malformed(Reason.FIELD_RANGE, f"cause is {part.cause}, not one of {[cause.value for cause in CloseCause]}") from None
+        raise Malformed(
+            Reason.FIELD_RANGE, f"cause is {part.cause}, not one of {[cause.value for cause in CloseCause]}"
+        ) from None
 
 
 def write_refusal(value: Refusal, part: pb.Refusal) -> None:

@@ -1,4 +1,4 @@
-"""The JSON form: the same values as in a datagram, for doors, tools and people that speak JSON. `schema/milepost.schema.json` describes it.
+"""The JSON form of the values that datagrams carry; `schema/milepost.schema.json` describes it.
 
 Rules of this room:
 - every value is an object whose `type` says what it is; what has its default value is absent; null is nothing's value;

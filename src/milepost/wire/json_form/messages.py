@@ -10,6 +10,7 @@ from milepost.model.instants import FOREVER
 from milepost.model.messages import Message, MessageId, Scalar
 from milepost.model.places import Place
 from milepost.model.priorities import Priority
+from milepost.model.reasons import Malformed
 from milepost.model.tags import Tag
 from milepost.wire.checks import tags_once
 from milepost.wire.geojson import area_from_geojson, area_to_geojson
@@ -17,7 +18,8 @@ from milepost.wire.json_form import reading
 from milepost.wire.json_form.reading import INTEGER_MAX, JsonObject, Members
 
 MESSAGE_MEMBERS: Final = (
-    "type", "id", "source", "topic", "seen_at", "tags", "address", "place", "valid_until", "priority", "reliable", "fields", "body",
+    "type", "id", "source", "topic", "seen_at",
+    "tags", "address", "place", "valid_until", "priority", "reliable", "fields", "body",
 )  # fmt: skip
 ADDRESS_MEMBERS: Final = {
     "content": ("to", "within"),
@@ -95,7 +97,10 @@ def read_tags(value: object, where: str) -> frozenset[Tag]:
 
 def read_area(value: object, where: str) -> Area:
     """An area, as GeoJSON has it."""
-    return area_from_geojson(value)
+    try:
+        return area_from_geojson(value)
+    except Malformed as fault:
+        raise Malformed(fault.reason, f"{where}: {fault.detail}") from None
 
 
 def _read_priority(value: object, where: str) -> Priority:

@@ -152,7 +152,7 @@ def signed_digits(value: object, where: str) -> int:
 
 def _spelled(value: object, where: str, pattern: re.Pattern[str], span: str, lowest: int, highest: int) -> int:
     if not isinstance(value, str) or pattern.fullmatch(value) is None:
-        raise Malformed(Reason.FIELD_TYPE, f"{where} is not a text of decimal digits such as \"17\"")
+        raise Malformed(Reason.FIELD_TYPE, f'{where} is not a text of decimal digits such as "17"')
     found = int(value)
     if not lowest <= found <= highest:
         raise Malformed(Reason.FIELD_RANGE, f"{where} is {found}, not in {span}")

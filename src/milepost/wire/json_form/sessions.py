@@ -46,6 +46,7 @@ SESSION_MEMBERS: Final[dict[str, tuple[str, ...]]] = {
     "received": ("type", "session", "name"),
 }
 NAME_MEMBERS: Final = {"message_name": ("type", "source", "id"), "subscription_name": ("type", "owner", "id")}
+_NO_MATCHES: Final[tuple[SubscriptionId, ...]] = ()
 CAUSES: Final = {cause.name.lower(): cause for cause in CloseCause}
 
 
@@ -190,7 +191,7 @@ def read_refusal(value: object, where: str) -> Refusal:
 
 def _read_publish(value: object, where: str) -> Publish:
     members = _members(value, where, "publish")
-    matches = members.maybe("matches", _read_matches, ())
+    matches = members.maybe("matches", _read_matches, _NO_MATCHES)
     return Publish(members.need("message", read_message), _maybe_session(members), matches)
 
 

@@ -56,8 +56,11 @@ def test_pole_is_inside_by_its_latitude_alone(longitude: float) -> None:
 
 def test_boxes_hold_a_pole_whatever_its_longitude_without_growing_around_the_parallel() -> None:
     body, lid = Box(80.0, 0.0, 90.0, 10.0).boxes
-    assert lid.north == 90 and (lid.west, lid.east) == (-180, 180) and lid.south > 89.999
-    assert body.west == pytest.approx(0, abs=1e-6) and body.east == pytest.approx(10)
+    assert lid.north == 90
+    assert (lid.west, lid.east) == (-180, 180)
+    assert lid.south > 89.999
+    assert body.west == pytest.approx(0, abs=1e-6)
+    assert body.east == pytest.approx(10)
 
 
 def test_narrow_box_does_not_hold_the_meridian_behind_the_pole() -> None:
@@ -69,7 +72,10 @@ def test_narrow_box_does_not_hold_the_meridian_behind_the_pole() -> None:
 def test_box_of_one_thousandth_degree_has_one_box_hardly_larger() -> None:
     (bounds,) = Box(50.0, 179.9995, 50.001, -179.9995).boxes
     assert bounds == pytest.approx((50.0, 179.9995, 50.001, -179.9995), abs=1e-6)
-    assert bounds.south < 50 and bounds.west < 179.9995 and bounds.north > 50.001 and bounds.east > -179.9995
+    assert bounds.south < 50
+    assert bounds.west < 179.9995
+    assert bounds.north > 50.001
+    assert bounds.east > -179.9995
 
 
 @pytest.mark.parametrize(

@@ -34,12 +34,15 @@ def test_corridor_is_as_wide_on_both_sides_as_it_says() -> None:
 
 
 def test_ends_are_round() -> None:
-    assert holds(EQUATOR, 0.0, -0.999) and not holds(EQUATOR, 0.0, -1.001)
-    assert holds(EQUATOR, 0.7, 10.7) and not holds(EQUATOR, 0.72, 10.72)
+    assert holds(EQUATOR, 0.0, -0.999)
+    assert not holds(EQUATOR, 0.0, -1.001)
+    assert holds(EQUATOR, 0.7, 10.7)
+    assert not holds(EQUATOR, 0.72, 10.72)
 
 
 def test_far_side_of_the_great_circle_is_outside() -> None:
-    assert not holds(EQUATOR, 0.0, -170.0) and not holds(EQUATOR, 0.0, 90.0)
+    assert not holds(EQUATOR, 0.0, -170.0)
+    assert not holds(EQUATOR, 0.0, 90.0)
 
 
 def test_bend_is_inside_on_both_of_its_sides() -> None:
@@ -112,12 +115,14 @@ def test_path_without_a_way_is_refused_as_empty() -> None:
     assert refusal(()).reason is Reason.AREA_EMPTY
     assert refusal(along((0.0, 0.0))).reason is Reason.AREA_EMPTY
     error = refusal(along((0.0, 0.0), (1.0, 1.0), (1.0, 1.0)))
-    assert error.reason is Reason.AREA_EMPTY and "points 1 and 2" in error.detail
+    assert error.reason is Reason.AREA_EMPTY
+    assert "points 1 and 2" in error.detail
 
 
 def test_antipodal_neighbours_are_refused() -> None:
     error = refusal(along((10.0, 20.0), (-10.0, -160.0)))
-    assert error.reason is Reason.AREA_EMPTY and "antipodes" in error.detail
+    assert error.reason is Reason.AREA_EMPTY
+    assert "antipodes" in error.detail
 
 
 @pytest.mark.parametrize("half_width_m", [0.0, -1.0, float("nan"), float("inf"), 3e7, True])
