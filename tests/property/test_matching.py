@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracle import Oracle
 
 from milepost.matching import Limits, Matcher
 from milepost.model import (
@@ -32,6 +31,7 @@ from milepost.model import (
     Union,
 )
 from milepost.model.queries import And, HasTag, Not, OnTopic, Or, Query
+from oracle import Oracle
 
 CENTRES = ((50.0, 7.0), (0.0, 180.0), (-17.0, -179.999), (89.9, 30.0), (-90.0, 0.0), (0.0, 0.0))
 TAGS = [Tag(text) for text in "abcdefgh"]
@@ -124,7 +124,7 @@ class Chance:
 class Pair:
     """The engine and the definition, told the same."""
 
-    def __init__(self, seed: int, direct_max: int | None = None) -> None:
+    def __init__(self, seed: int) -> None:
         self.chance = Chance(seed)
         self.engine = Matcher(Limits(subscriptions_max=4096, endpoints_max=ENDPOINTS, atoms_max=4096))
         self.oracle = Oracle()
@@ -237,7 +237,8 @@ def test_removing_everything_leaves_nothing_behind() -> None:
         pair.engine.remove(row)
     assert len(pair.engine) == len(pair.engine._formulas) == len(pair.engine._formulas._vocabulary) == 0
     assert not any(pair.engine._formulas._vocabulary._cells)
-    assert not pair.engine._reaches._classes and not pair.engine._formulas._pairs
+    assert not pair.engine._reaches._classes
+    assert not pair.engine._formulas._pairs
 
 
 @given(seed=st.integers(0, 2**32), count=st.integers(1, 3000))

@@ -9,12 +9,13 @@ A key names a square of about 5 x 10 m; the low bits of the point's own number k
 The rows of squares at the poles, 5 m high, count as one square each: there, longitude says nothing.
 """
 
+from math import acos, asin, atan2, cos, hypot, pi, sin
 from typing import Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from milepost.model.areas import Bounds
+from milepost.model.areas import Bounds, Cap
 
 BITS: Final = 22
 SIDE: Final = 1 << BITS
@@ -38,6 +39,8 @@ def _spread_table() -> Keys:
 
 _LOW: Final = _spread_table()
 _HIGH: Final = _LOW << np.uint64(2 * _HALF)
+_LOW_LIST: Final[list[int]] = _LOW.tolist()
+_HIGH_LIST: Final[list[int]] = _HIGH.tolist()
 
 
 def squares(latitudes: ArrayLike, longitudes: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -60,20 +63,16 @@ def keys_of(latitudes: ArrayLike, longitudes: ArrayLike, numbers: NDArray[np.int
     return keys
 
 
-def key_ranges(box: Bounds, *, squares_a_side: int) -> tuple[Keys, Keys]:
-    """First and last key of stretches of the curve, sorted and apart, that together cover a box."""
+def stretches_over(box: Bounds, cap: Cap, *, squares_a_side: int) -> list[tuple[int, int]]:
+    """First and last key of stretches of the curve, sorted, that together cover what a box and a cap have in common."""
     spans = _spans(box)
     if len(spans) == 1:
-        return _cover(*spans[0], squares_a_side)
-    covers = [_cover(*span, squares_a_side) for span in spans]
-    first = np.concatenate([low for low, _ in covers])
-    order = np.argsort(first)
-    last = np.concatenate([high for _, high in covers])[order]
-    return first[order], np.maximum.accumulate(last)  # spans may overlap at a pole
+        return _cover(*spans[0], cap, squares_a_side)
+    return sorted(stretch for span in spans for stretch in _cover(*span, None, squares_a_side))
 
 
 def _spans(box: Bounds) -> list[tuple[int, int, int, int]]:
-    """The box as rectangles of squares (west, east, south, north), a square wider all around so that rounding cuts nothing off."""
+    """The box as rectangles of squares (west, east, south, north), one square wider all around: rounding cuts nothing off."""
     south = max(0, int((box.south + 90.0) * (SIDE / 180.0)) - 1)
     north = min(SIDE - 1, int((box.north + 90.0) * (SIDE / 180.0)) + 1)
     west = int((box.west + 180.0) * (SIDE / 360.0)) - 1
@@ -94,18 +93,58 @@ def _spans(box: Bounds) -> list[tuple[int, int, int, int]]:
     return spans
 
 
-def _cover(west: int, east: int, south: int, north: int, a_side: int) -> tuple[Keys, Keys]:
+def _cover(west: int, east: int, south: int, north: int, cap: Cap | None, a_side: int) -> list[tuple[int, int]]:
     """Squares of one size over a rectangle, those that follow each other on the curve taken together."""
     shift = (max(east - west, north - south) // a_side).bit_length()
-    columns = _spread(np.arange(west >> shift, (east >> shift) + 1))
-    rows = _spread(np.arange(south >> shift, (north >> shift) + 1)) << _ONE
-    first = (rows[:, None] | columns).reshape(-1) << np.uint64(2 * shift)
-    first.sort()
-    after = first + np.uint64(1 << (2 * shift + NUMBER_BITS))
-    is_cut = first[1:] != after[:-1]
-    starts = np.concatenate((first[:1], first[1:][is_cut]))
-    ends = np.concatenate((after[:-1][is_cut], after[-1:]))
-    return starts, ends - _ONE
+    low, high = _LOW_LIST, _HIGH_LIST
+    first_column, first_row = west >> shift, south >> shift
+    columns = [low[x & _TABLE - 1] | high[x >> _HALF] for x in range(first_column, (east >> shift) + 1)]
+    rows = [(low[y & _TABLE - 1] | high[y >> _HALF]) << 1 for y in range(first_row, (north >> shift) + 1)]
+    if cap is None or len(rows) < 3:
+        squares = [row | column for row in rows for column in columns]
+    else:
+        reaches = _reaches(cap, first_row << shift, 1 << shift, len(rows))
+        squares = [
+            row | column
+            for row, (left, right) in zip(rows, reaches, strict=True)
+            for column in columns[max(0, (left >> shift) - first_column) : max(0, (right >> shift) + 1 - first_column)]
+        ]
+    squares.sort()
+    return _run_together(squares, shift)
+
+
+def _run_together(squares: list[int], shift: int) -> list[tuple[int, int]]:
+    if not squares:
+        return []
+    stretches = []
+    step = 1 << NUMBER_BITS
+    first = before = squares[0]
+    for square in squares[1:]:
+        if square != before + step:
+            stretches.append((first << 2 * shift, (before + step << 2 * shift) - 1))
+            first = square
+        before = square
+    stretches.append((first << 2 * shift, (before + step << 2 * shift) - 1))
+    return stretches
+
+
+def _reaches(cap: Cap, first_row: int, height: int, count: int) -> list[tuple[int, int]]:
+    """How far west and east a cap reaches in each of some bands of rows, in columns; a square wider, as in `_spans`."""
+    x, y, z = cap.centre.tolist()
+    middle = (atan2(y, x) + pi) * (SIDE / (2 * pi))
+    across, cosine = hypot(x, y), cos(min(cap.angle_rad, pi))
+    widest = asin(z / cosine) if abs(z) < cosine else None  # the latitude at which the cap is widest, if it holds no pole
+    if widest is None:
+        return [(0, SIDE - 1)] * count
+    reaches = []
+    for band in range(count):
+        south = (first_row + band * height - 1) * (pi / SIDE) - pi / 2
+        latitude = min(max(widest, south), south + (height + 2) * (pi / SIDE))
+        room = across * cos(latitude)
+        half = acos(min(1.0, max(-1.0, (cosine - sin(latitude) * z) / room))) if room > 0 else pi
+        reach = half * (SIDE / (2 * pi)) + 2.0
+        reaches.append((int(middle - reach), int(middle + reach)))
+    return reaches
 
 
 def _spread(numbers: NDArray[np.int64]) -> Keys:

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from milepost.matching.columns import column
+from milepost.matching.columns import column, numbers_of
 from milepost.matching.lists import Lists
 from milepost.model.instants import FOREVER, Instant
 
@@ -24,7 +24,7 @@ class Endings:
         self.end: NDArray[np.int64] = column(limit, np.int64)
         """The end of each row."""
         self._lists = Lists(limit, limit)
-        self._position = memoryview(column(limit, np.int32))
+        self._position = numbers_of(column(limit, np.int32))
         self._stretches: dict[int, int] = {}
         self._order: list[int] = []
 

@@ -20,7 +20,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from milepost.matching.columns import column
+from milepost.matching.columns import column, numbers_of
 from milepost.matching.lists import NO_LIST, Lists
 from milepost.matching.vocabulary import ALWAYS_TRUE, Vocabulary
 from milepost.model.queries import LITERALS_MAX, Atom, Clause, HasTag, NormalForm, OnTopic, Query, normal_form
@@ -51,29 +51,30 @@ class Formulas:
         self._vocabulary = Vocabulary(atoms_max)
         self._lists = Lists(atoms_max + 2 * clauses_max, 2 * clauses_max)
         # by query
-        self._first = memoryview(column(limit, np.int32))  # its first clause; for a plain one, the atom's number below 0
-        self._mark = memoryview(column(limit, np.uint64))
-        self._askers = memoryview(column(limit, np.int32))
+        self._first = numbers_of(column(limit, np.int32))  # its first clause; for a plain one, the atom's number below 0
+        self._mark = numbers_of(column(limit, np.uint64))
+        self._askers = numbers_of(column(limit, np.int32))
         self._turn = column(limit, np.int32)
         self._marks: list[dict[int, int]] = [{} for _ in range(_SHARDS)]
         self._free: list[int] = []
         self._made = 0
         # by clause
-        self._facts = column(clauses_max + 1, np.int32, 4)  # query, one word, another, the list of the rest: side by side in memory
-        self._next = memoryview(column(clauses_max + 1, np.int32))
-        self._position = memoryview(column(clauses_max + 1, np.int32))
-        self._key = memoryview(column(clauses_max + 1, np.int32))
-        self._second_key = memoryview(column(clauses_max + 1, np.int32))
+        # side by side in memory: query, one word, another, list of the rest
+        self._facts = column(clauses_max + 1, np.int32, 4)
+        self._next = numbers_of(column(clauses_max + 1, np.int32))
+        self._position = numbers_of(column(clauses_max + 1, np.int32))
+        self._key = numbers_of(column(clauses_max + 1, np.int32))
+        self._second_key = numbers_of(column(clauses_max + 1, np.int32))
         self._free_clauses: list[int] = []
         self._clauses_made = 1
         # by atom
-        self._plain = memoryview(column(atoms_max + 1, np.int32))  # the query that is this atom alone, plus one
-        self._single = memoryview(column(atoms_max + 1, np.int32))
+        self._plain = numbers_of(column(atoms_max + 1, np.int32))  # the query that is this atom alone, plus one
+        self._single = numbers_of(column(atoms_max + 1, np.int32))
         self._pairs: dict[int, dict[int, int]] = {}
         self._always = self._lists.new()
         self._truth = column(2 * atoms_max + 2, np.bool_)
         self._truth[2 * ALWAYS_TRUE] = True
-        self._truth_of = memoryview(self._truth)
+        self._truth_of = numbers_of(self._truth)
 
     def __len__(self) -> int:
         return self._made - len(self._free)
@@ -147,7 +148,8 @@ class Formulas:
             return queries
         turn = np.arange(queries.size, dtype=np.int32)
         self._turn[queries] = turn
-        return queries[self._turn[queries] == turn]
+        once: QueryNumbers = queries[self._turn[queries] == turn]
+        return once
 
     def _ask_plain(self, atom: Atom) -> int:
         number = self._vocabulary.take(atom)

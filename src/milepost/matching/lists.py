@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from milepost.matching.columns import column
+from milepost.matching.columns import column, numbers_of
 from milepost.model.reasons import Malformed, Reason
 
 NO_LIST: Final = 0
@@ -27,8 +27,8 @@ class Lists:
     def __init__(self, lists_max: int, numbers_max: int) -> None:
         self._pool = column(4 * numbers_max, np.int32)  # rooms up to twice too large, and as much again between two sizes
         self._heads = column(lists_max + 1, np.int32, 2)  # start and length, side by side in memory
-        self._start, self._length = memoryview(self._heads[:, 0]), memoryview(self._heads[:, 1])
-        self._room = memoryview(column(lists_max + 1, np.uint8))
+        self._start, self._length = numbers_of(self._heads[:, 0]), numbers_of(self._heads[:, 1])
+        self._room = numbers_of(column(lists_max + 1, np.uint8))
         self._free_lists: list[int] = []
         self._free_rooms: list[list[int]] = [[] for _ in range(_ROOMS)]
         self._lists = 1

@@ -5,7 +5,7 @@
 
 What must hold:
 - a row is a subscription; rows, endpoints and queries are numbers, given out again after they were given up;
-- the row of a query stands in the list `_open` of that query if it has no area, else in `_located`;
+- a row stands under its query, in `_open` if it has no area, else in `_located`;
 - nothing here asks the clock, and no operation walks over all rows.
 Who an endpoint is and what its session does is known elsewhere: here it is a number below `endpoints_max`.
 """
@@ -16,12 +16,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from milepost.matching.columns import column
+from milepost.matching.columns import column, numbers_of
 from milepost.matching.endings import Endings
 from milepost.matching.formulas import Formulas
-from milepost.matching.lists import NO_LIST, Lists
 from milepost.matching.points import Numbers, PointIndex
-from milepost.matching.reaches import Reaches, Rows
+from milepost.matching.reaches import Reaches
+from milepost.matching.rows import Rows, RowsByQuery
 from milepost.matching.shares import Shares
 from milepost.matching.takers import NOBODY, Takers, group
 from milepost.model.addresses import ToContent
@@ -63,27 +63,22 @@ class Matcher:
         self._reaches = Reaches(rows_max, endpoints_max, self._endpoints)
         self._endings = Endings(rows_max)
         self._shares = Shares(rows_max)
-        self._lists = Lists(2 * rows_max, rows_max)
-        # by query
-        self._open = column(rows_max, np.int32)
-        self._open_of = memoryview(self._open)
-        self._located = column(rows_max, np.int32)
-        self._is_true = column(rows_max, np.bool_)  # while a message is matched
+        self._open = RowsByQuery(rows_max)
+        self._located = RowsByQuery(rows_max)
+        self._is_true = column(rows_max, np.bool_)  # by query, while a message is matched
         # by row
         self._query = column(rows_max, np.int32)
         self._owner = column(rows_max, np.int32)
         self._start = column(rows_max, np.int64)
         self._label = column(rows_max, np.uint32)
         self._qos = column(rows_max, np.uint8)
-        self._traits = memoryview(column(rows_max, np.uint8))
-        self._position = memoryview(column(rows_max, np.int32))
+        self._traits = numbers_of(column(rows_max, np.uint8))
         # by endpoint
-        self._keyless = memoryview(column(endpoints_max, np.uint8))
+        self._keyless = numbers_of(column(endpoints_max, np.uint8))
         self._scratch = column(endpoints_max, np.int32)
         self._free: list[int] = []
         self._made = 0
         self._framed = 0
-        self._with_area = 0
         self.epoch = 0
         """Grows with every change of subscriptions: what was found out before may no longer hold."""
 
@@ -193,21 +188,18 @@ class Matcher:
     def _rows_for(self, message: Message) -> Rows:
         """The rows whose query is true and whose area, if any, holds the message's place."""
         plain, others = self._formulas.true_for(message.topic, message.tags)
-        pieces = [self._lists.view(which) for query in plain if (which := self._open_of[query])]
+        rows = self._open.of(plain)
         if others.size:
-            pieces.append(self._lists.gather(self._open[others]))
-        if self._with_area and message.place is not None:
+            rows = np.concatenate((rows, self._open.of_many(others)))
+        if self._located.count and message.place is not None:
             queries = np.concatenate((np.array(plain, np.int32), others))
-            pieces.append(self._rows_around(queries, message.place))
-        if len(pieces) == 1:
-            return pieces[0].copy()  # a view would change with the next subscription
-        return np.concatenate(pieces) if pieces else NOBODY.rows
+            rows = np.concatenate((rows, self._rows_around(queries, message.place)))
+        return rows
 
     def _rows_around(self, queries: NDArray[np.int32], place: Place) -> Rows:
         """The rows with an area that holds a place, of some queries: by query or by place, whichever is less work."""
-        which = self._located[queries]
-        if self._lists.total(which) <= self._reaches.direct_max:
-            rows = self._lists.gather(which)
+        if self._located.total(queries) <= self._reaches.direct_max:
+            rows = self._located.of_many(queries)
         else:
             rows = self._reaches.rows_over(place)
             self._is_true[queries] = True
@@ -217,29 +209,21 @@ class Matcher:
 
     def _enlist(self, row: int, area: Area | Around | None) -> None:
         query = int(self._query[row])
-        lists = self._open if area is None else self._located
-        which = lists[query] = int(lists[query]) or self._lists.new()
-        self._position[row] = self._lists.append(which, row)
-        if area is not None:
-            self._reaches.put(row, int(self._owner[row]), area)
-            self._with_area += 1
-            self._traits[row] |= _LOCATED
+        if area is None:
+            self._open.put(query, row)
+            return
+        self._located.put(query, row)
+        self._reaches.put(row, int(self._owner[row]), area)
+        self._traits[row] |= _LOCATED
 
     def _unlist(self, row: int) -> None:
         query = int(self._query[row])
-        is_located = self._traits[row] & _LOCATED
-        lists = self._located if is_located else self._open
-        which = int(lists[query])
-        moved = self._lists.remove(which, self._position[row])
-        if moved >= 0:
-            self._position[moved] = self._position[row]
-        if not self._lists.length(which):
-            self._lists.drop(which)
-            lists[query] = NO_LIST
-        if is_located:
-            self._reaches.take_away(row)
-            self._with_area -= 1
-            self._traits[row] &= ~_LOCATED
+        if not self._traits[row] & _LOCATED:
+            self._open.take_away(query, row)
+            return
+        self._located.take_away(query, row)
+        self._reaches.take_away(row)
+        self._traits[row] &= ~_LOCATED
 
     def _check_room(self, owner: int) -> None:
         if not 0 <= owner < self.limits.endpoints_max:
@@ -248,4 +232,5 @@ class Matcher:
             raise Malformed(Reason.SUBSCRIPTIONS_FULL, f"all {self.limits.subscriptions_max} subscriptions are taken")
 
     def _check_live(self, row: int) -> None:
-        assert 0 <= row < self._made and self._traits[row] & _LIVE, f"row {row} is not a subscription"
+        is_live = 0 <= row < self._made and self._traits[row] & _LIVE
+        assert is_live, f"row {row} is not a subscription"

@@ -24,7 +24,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from milepost.matching.columns import column
-from milepost.matching.curve import KEY_MAX, Keys, key_ranges, keys_of
+from milepost.matching.curve import KEY_MAX, Keys, keys_of, stretches_over
+from milepost.matching.directory import Directory
 from milepost.model.areas import Area
 from milepost.model.places import Vectors, vectors
 from milepost.model.reasons import Malformed, Reason
@@ -41,8 +42,14 @@ _TIDY_A_TURN: Final = 8
 _PORCH: Final = 8
 """The first leaves are the porch."""
 _PORCH_SLOTS: Final = _PORCH * LEAF
+SQUARES_A_SIDE: Final = 5
+"""A search covers its box with about so many squares a side: more find fewer leaves in vain, but take longer to look up."""
+MANY_LEAVES: Final = 128
+SQUARES_A_SIDE_OF_MANY: Final = 10
+"""Where the first look finds many leaves, a closer one pays."""
 
 Numbers = NDArray[np.int32]
+Slots = NDArray[np.signedinteger]
 
 
 class PointIndex:
@@ -56,21 +63,16 @@ class PointIndex:
         self._keys = column(leaves, np.uint64, LEAF)
         self._fill = column(leaves, np.int16)
         self._live = column(leaves, np.int16)
-        self._low = column(leaves, np.uint64)
-        self._high = column(leaves, np.uint64)
-        self._directory_low = column(leaves, np.uint64)
-        self._directory_leaf = column(leaves, np.int32)
+        self._directory = Directory(leaves, _PORCH)
         self._slot_of = column(limit, np.int32)  # slot + 1, so that fresh memory says: unknown
         self._free: list[int] = []
         self._leaves_made = _PORCH + 1
-        self._leaves = 1
+        self._porch = np.arange(_PORCH, dtype=np.int32)
         self._porch_fill = 0
         self._sparse: set[int] = set()
         self._count = 0
         self._numbers[: _PORCH + 1] = -1
-        self._low[:_PORCH] = KEY_MAX  # no key stays in the porch
-        self._high[_PORCH] = KEY_MAX
-        self._directory_leaf[0] = _PORCH
+        self._directory.low[:_PORCH] = KEY_MAX  # no key stays in the porch
 
     def __len__(self) -> int:
         return self._count
@@ -86,7 +88,8 @@ class PointIndex:
             who, keys, where = who[last], keys[last], where[last]
         slots = self._slot_of.take(who) - np.intp(1)
         leaves = slots >> _LEAF_BITS
-        goes = np.flatnonzero((slots < 0) | (self._low[leaves] > keys) | (keys > self._high[leaves]))
+        low, high = self._directory.low, self._directory.high
+        goes = np.flatnonzero((slots < 0) | (low.take(leaves) > keys) | (keys > high.take(leaves)))
         if goes.size < who.size:
             self._place(slots, keys, where)  # of those that go, too: it does no harm where they were
         if goes.size:
@@ -125,23 +128,26 @@ class PointIndex:
 
     def _leaves_over(self, area: Area) -> NDArray[np.int32]:
         """The leaves that may hold points of an area, the used ones of the porch first."""
-        boxes = area.boxes
-        directory = self._directory_low[: self._leaves]
-        found = [_stretches(directory, *key_ranges(box, squares_a_side=8 if len(boxes) == 1 else 4)) for box in boxes]
-        positions = found[0] if len(found) == 1 else np.unique(np.concatenate(found))
-        porch = np.arange(-(-self._porch_fill // LEAF), dtype=np.int32)
-        return np.concatenate((porch, self._directory_leaf.take(positions)))
+        boxes, cap = area.boxes, area.cap
+        found = [self._porch[: -(-self._porch_fill // LEAF)]]
+        for box in boxes:
+            spans = self._directory.spans_over(stretches_over(box, cap, squares_a_side=SQUARES_A_SIDE))
+            if len(boxes) == 1 and sum(map(len, spans)) > MANY_LEAVES:
+                spans = self._directory.spans_over(stretches_over(box, cap, squares_a_side=SQUARES_A_SIDE_OF_MANY))
+            found += spans
+        leaves = np.concatenate(found)
+        return leaves if len(boxes) == 1 else np.unique(leaves)
 
-    def _write(self, slots: NDArray[np.int32], who: Numbers, keys: Keys, where: Vectors) -> None:
+    def _write(self, slots: Slots, who: Numbers, keys: Keys, where: Vectors) -> None:
         self._numbers.reshape(-1)[slots] = who
         self._place(slots, keys, where)
 
-    def _place(self, slots: NDArray[np.int32], keys: Keys, where: Vectors) -> None:
+    def _place(self, slots: Slots, keys: Keys, where: Vectors) -> None:
         self._keys.reshape(-1)[slots] = keys
         for ours, theirs in zip(self._vectors, where.T, strict=True):
             ours.reshape(-1)[slots] = theirs
 
-    def _leave(self, slots: NDArray[np.int32]) -> None:
+    def _leave(self, slots: Slots) -> None:
         """Make holes where points were; a slot below 0 is that of a point not known yet."""
         slots = slots[slots >= 0]
         self._numbers.reshape(-1)[slots] = -1
@@ -170,8 +176,7 @@ class PointIndex:
 
     def _insert(self, who: Numbers, keys: Keys, where: Vectors) -> None:
         """Append to leaves with room; the others are packed or cut one by one."""
-        at = np.searchsorted(self._directory_low[: self._leaves], keys, side="right") - 1
-        leaf_of = self._directory_leaf[at]
+        leaf_of = self._directory.leaves_of(keys)
         order = np.argsort(leaf_of, kind="stable")
         leaf_of, who, keys, where = leaf_of[order], who[order], keys[order], where[order]
         starts = np.flatnonzero(np.concatenate(([True], leaf_of[1:] != leaf_of[:-1])))
@@ -217,16 +222,7 @@ class PointIndex:
         if not lows.size:
             return []
         made = [self._take_leaf() for _ in range(lows.size)]
-        at = self._position(leaf) + 1
-        n, more = self._leaves, lows.size
-        self._directory_low[at + more : n + more] = self._directory_low[at:n].copy()
-        self._directory_leaf[at + more : n + more] = self._directory_leaf[at:n].copy()
-        self._directory_low[at : at + more] = lows
-        self._directory_leaf[at : at + more] = made
-        self._leaves += more
-        self._low[made] = lows
-        highs = np.append(lows - np.uint64(1), self._high[leaf])
-        self._high[[leaf, *made]] = highs
+        self._directory.cut(leaf, lows, made)
         return made
 
     def _take_leaf(self) -> int:
@@ -237,52 +233,28 @@ class PointIndex:
         self._leaves_made += 1
         return self._leaves_made - 1
 
-    def _position(self, leaf: int) -> int:
-        """Where a leaf stands in the directory."""
-        return int(np.searchsorted(self._directory_low[: self._leaves], self._low[leaf]))
-
     def _tidy(self, limit: int) -> None:
-        """Join a few sparse leaves to the neighbour before or after."""
+        """Join a few sparse leaves to the neighbour after or before."""
         for _ in range(min(limit, len(self._sparse))):
             leaf = self._sparse.pop()
-            at = self._position(leaf)
-            is_in_use = at < self._leaves and self._directory_leaf[at] == leaf
-            if not is_in_use or self._live[leaf] >= _SPARSE:
+            if not self._directory.owns(leaf) or self._live[leaf] >= _SPARSE:
                 continue
-            for left in (at, at - 1):
-                if 0 <= left < self._leaves - 1 and self._join(left):
+            for left, right in self._directory.neighbours(leaf):
+                if self._live[left] + self._live[right] <= _JOINED_MAX:
+                    self._join(left, right)
                     break
 
-    def _join(self, at: int) -> bool:
-        """Join the leaf at a directory position with the one after it, if the two are few enough."""
-        left, right = int(self._directory_leaf[at]), int(self._directory_leaf[at + 1])
-        if self._live[left] + self._live[right] > _JOINED_MAX:
-            return False
-        n = self._leaves
-        self._directory_low[at + 1 : n - 1] = self._directory_low[at + 2 : n].copy()
-        self._directory_leaf[at + 1 : n - 1] = self._directory_leaf[at + 2 : n].copy()
-        self._leaves -= 1
-        self._high[left] = self._high[right]
+    def _join(self, left: int, right: int) -> None:
+        """Put the points of a leaf into the one before it."""
+        self._directory.join(left, right)
         is_live = self._numbers[right] >= 0
         who, keys, where = self._numbers[right][is_live], self._keys[right][is_live], self._vectors[:, right, is_live].T
         self._live[right] = self._fill[right] = 0
         self._numbers[right] = -1
         self._free.append(right)
         self._rewrite(left, who, keys, where)
-        return True
 
 
 def _has_twins(numbers: Numbers) -> bool:
     ordered = np.sort(numbers)
     return bool((ordered[1:] == ordered[:-1]).any())
-
-
-def _stretches(directory: Keys, first: Keys, last: Keys) -> NDArray[np.int64]:
-    """The directory positions of all leaves that own a part of sorted, disjoint key ranges; each once."""
-    starts = np.searchsorted(directory, first, side="right") - 1
-    ends = np.searchsorted(directory, last, side="right") - 1
-    starts[1:] = np.maximum(starts[1:], ends[:-1] + 1)
-    counts = np.maximum(ends - starts + 1, 0)
-    before = np.cumsum(counts) - counts
-    positions: NDArray[np.int64] = np.repeat(starts - before, counts) + np.arange(int(counts.sum()))
-    return positions

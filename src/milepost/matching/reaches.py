@@ -7,17 +7,18 @@ that of the endpoints for areas around their owners), and only these areas are a
 A circle is kept in columns and asked together with all others; any other shape is an object and asked by itself.
 """
 
-from math import cos, log2, nextafter, pi
+from math import log2, nextafter
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from milepost.matching.columns import column
+from milepost.matching.columns import column, numbers_of
 from milepost.matching.lists import NO_LIST, Lists
 from milepost.matching.points import PointIndex
+from milepost.matching.rows import Rows
 from milepost.model.areas import Area, Around, Circle
-from milepost.model.areas.circle import RADIUS_M_MAX
+from milepost.model.areas.circle import RADIUS_M_MAX, chord_squared
 from milepost.model.places import EARTH_RADIUS_M, Flags, Place
 
 SMALLEST_M: Final = 64.0
@@ -26,8 +27,6 @@ CLASSES: Final = 11
 
 DIRECT_MAX: Final = 2_000
 """Asking so many areas one after the other costs less than looking up the middles of one class."""
-
-Rows = NDArray[np.int32]
 
 
 class _Class:
@@ -41,7 +40,7 @@ class _Class:
 
 
 class Reaches:
-    """The areas of at most `rows_max` subscriptions, by row, of at most `owners_max` endpoints whose places are in `endpoints`."""
+    """The areas of at most `rows_max` subscriptions, by row; `endpoints` knows where their owners are."""
 
     def __init__(self, rows_max: int, owners_max: int, endpoints: PointIndex) -> None:
         self._rows_max, self._owners_max = rows_max, owners_max
@@ -49,9 +48,9 @@ class Reaches:
         self._lists = Lists(rows_max, rows_max)
         self._classes: dict[int, _Class] = {}
         self._middle = column(3, np.float64, rows_max)
-        self._cosine = column(rows_max, np.float64)
+        self._chord = column(rows_max, np.float64)  # squared
         self._owner = column(rows_max, np.int32)
-        self._class_of = memoryview(column(rows_max, np.int8))
+        self._class_of = numbers_of(column(rows_max, np.int8))
         self._is_around = column(rows_max, np.bool_)
         self._shapes: dict[int, Area] = {}
 
@@ -69,7 +68,7 @@ class Reaches:
             radius_m = SMALLEST_M * 4.0**number
             size = self._classes[number] = _Class(radius_m, self._rows_max, self._owners_max)
         self._class_of[row] = number
-        self._cosine[row] = cos(min(angle, pi))
+        self._chord[row] = chord_squared(angle)
         self._owner[row] = owner
         self._is_around[row] = isinstance(area, Around)
         if isinstance(area, Around):
@@ -117,7 +116,8 @@ class Reaches:
             middles[:, is_around] = places.T
             is_known[is_around] = known
         vector = place.vector
-        is_near: Flags = (vector @ middles >= self._cosine[rows]) & is_known
+        middles -= vector[:, None]
+        is_near: Flags = (np.einsum("ij,ij->j", middles, middles) <= self._chord[rows]) & is_known
         if self._shapes:
             point = vector.reshape(1, 3)
             for at in np.flatnonzero(is_near & ~is_around).tolist():

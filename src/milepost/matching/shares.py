@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from milepost.matching.columns import column
+from milepost.matching.columns import column, numbers_of
 
 
 class Shares:
@@ -11,7 +11,7 @@ class Shares:
 
     def __init__(self, limit: int) -> None:
         self._share = column(limit, np.int32)  # by row; 0 is none
-        self._turn = memoryview(column(limit + 1, np.int64))  # by share
+        self._turn = numbers_of(column(limit + 1, np.int64))  # by share
         self._members: dict[int, int] = {}
         self._named: dict[tuple[str, int], int] = {}
         self._names: dict[int, tuple[str, int]] = {}

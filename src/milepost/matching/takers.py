@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 class Takers:
     """Each endpoint that wants a message once, with all its subscriptions that matched.
 
-        owners   7    3    9          one entry a taker
-        starts   0    1    3          where the taker's rows begin; None where each taker has exactly one
-        rows     12 | 4  8 | 5        subscriptions, those of one taker together
+    owners   7    3    9          one entry a taker
+    starts   0    1    3          where the taker's rows begin; None where each taker has exactly one
+    rows     12 | 4  8 | 5        subscriptions, those of one taker together
     """
 
     owners: NDArray[np.int32]

@@ -22,7 +22,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from milepost.matching.columns import column
+from milepost.matching.columns import column, numbers_of
 from milepost.model.queries import Atom, HasTag
 from milepost.model.reasons import Malformed, Reason
 
@@ -44,13 +44,13 @@ class Vocabulary:
         self._limit = limit
         self._tags: list[dict[str, int]] = [{} for _ in range(_SHARDS)]
         self._filters: list[dict[str, int]] = [{} for _ in range(_SHARDS)]
-        self._uses = memoryview(column(limit + 1, np.int32))
-        self._is_filter = memoryview(column(limit + 1, np.uint8))
+        self._uses = numbers_of(column(limit + 1, np.int32))
+        self._is_filter = numbers_of(column(limit + 1, np.uint8))
         self._names: list[NDArray[np.object_]] = []  # in pieces, which the garbage collector does not walk through
         self._free: list[int] = []
         self._made = 1
         self._wildcards = 0
-        self._cells = memoryview(column(1 << (2 * limit).bit_length(), np.uint32))
+        self._cells = numbers_of(column(1 << (2 * limit).bit_length(), np.uint32))
         self._cell_mask = len(self._cells) - 1
 
     def __len__(self) -> int:

@@ -19,7 +19,7 @@ def endpoint_id(text: str) -> EndpointId:
         raise Malformed(Reason.ENDPOINT_ID, f"a lone surrogate at {fault.start}", at=fault.start) from None
     if size > ENDPOINT_ID_BYTES_MAX:
         raise Malformed(Reason.ENDPOINT_ID, f"it has {size} bytes")
-    for at, character in enumerate(text):
+    for at, character in enumerate("" if text.isprintable() else text):
         if character < " " or "\x7f" <= character <= "\x9f":
             raise Malformed(Reason.ENDPOINT_ID, f"{character!r} at {at}", at=at)
     return EndpointId(text)

@@ -16,7 +16,7 @@ class Frame:
     def __post_init__(self) -> None:
         if self.start != BEGINNING or not isinstance(self.start, int):
             check_instant("start", self.start)
-        check_instant("end", self.end)
+        check_instant("end", self.end, may_be_forever=True)
         if self.end < self.start:
             raise Malformed(Reason.FRAME_BACKWARDS, f"it ends {self.start - self.end} ns before it starts")
 

@@ -12,7 +12,7 @@ from milepost.model.instants import FOREVER, Instant, check_instant
 from milepost.model.places import Place
 from milepost.model.priorities import DEADLINE_NS, Priority
 from milepost.model.reasons import Malformed, Reason
-from milepost.model.tags import TAGS_MAX, Tag, tag
+from milepost.model.tags import Tag, check_tags
 from milepost.model.topics import check_topic
 
 MessageId = NewType("MessageId", int)
@@ -51,13 +51,12 @@ class Message:
     body: bytes = b""
 
     def __post_init__(self) -> None:
-        if isinstance(self.id, bool) or not isinstance(self.id, int) or not 0 <= self.id < 2**64:
-            raise Malformed(Reason.FIELD_RANGE, f"id is {self.id!r}, not an unsigned 64-bit integer")
+        check_message_id(self.id)
         endpoint_id(self.source)
         check_topic(self.topic)
-        _check_tags(self.tags)
+        check_tags(self.tags)
         check_instant("seen_at", self.seen_at)
-        check_instant("valid_until", self.valid_until)
+        check_instant("valid_until", self.valid_until, may_be_forever=True)
         if self.valid_until < self.seen_at:
             raise Malformed(Reason.VALIDITY_BACKWARDS, f"it ends {self.seen_at - self.valid_until} ns before it was seen")
         _check_fields(self.fields)
@@ -79,11 +78,10 @@ class Message:
         return now > self.valid_until
 
 
-def _check_tags(tags: frozenset[Tag]) -> None:
-    if len(tags) > TAGS_MAX:
-        raise Malformed(Reason.TOO_MANY_TAGS, f"{len(tags)} tags, {TAGS_MAX} are allowed")
-    for text in tags:
-        tag(text)
+def check_message_id(number: int) -> None:
+    """Refuse what is not an unsigned 64-bit integer."""
+    if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < 2**64:
+        raise Malformed(Reason.FIELD_RANGE, f"the message's id is {number!r}, not an unsigned 64-bit integer")
 
 
 def _check_fields(fields: Mapping[str, Scalar]) -> None:
@@ -91,7 +89,9 @@ def _check_fields(fields: Mapping[str, Scalar]) -> None:
         raise Malformed(Reason.TOO_MANY_FIELDS, f"{len(fields)} fields, {FIELDS_MAX} are allowed")
     for name, value in fields.items():
         if not isinstance(name, str) or not 0 < len(name) <= FIELD_NAME_CHARACTERS_MAX or not name.isprintable():
-            raise Malformed(Reason.FIELD_RANGE, f"a field is named {str(name)[:20]!r}: 1 to {FIELD_NAME_CHARACTERS_MAX} printable characters")
+            raise Malformed(
+                Reason.FIELD_RANGE, f"a field is named {str(name)[:20]!r}: 1 to {FIELD_NAME_CHARACTERS_MAX} printable characters"
+            )
         if not isinstance(value, str | int | float | bool | bytes):
             raise Malformed(Reason.FIELD_TYPE, f"field {name!r} holds a {type(value).__name__}, not text, number, truth or bytes")
         is_too_big = isinstance(value, int) and not -(2**63) <= value < 2**63

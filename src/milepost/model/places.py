@@ -7,7 +7,7 @@ Rules of this file:
 """
 
 from dataclasses import dataclass
-from math import isfinite, pi
+from math import pi
 from typing import Final
 
 import numpy as np
@@ -48,7 +48,7 @@ def check_coordinates(latitude: float, longitude: float) -> None:
     """Refuse what is not a place: not a number, infinite, or out of range."""
     for name, value, limit in (("latitude", latitude, 90.0), ("longitude", longitude, 180.0)):
         is_number = isinstance(value, float | int) and not isinstance(value, bool)
-        if not is_number or not isfinite(value) or abs(value) > limit:
+        if not is_number or not abs(value) <= limit:
             raise Malformed(Reason.COORDINATE_RANGE, f"{name} is {value!r}")
 
 

@@ -1,7 +1,6 @@
 """Reports: where an endpoint is, where it is heading and how fast (M7)."""
 
 from dataclasses import dataclass
-from math import isfinite
 from typing import Final
 
 from milepost.model.endpoints import EndpointId, endpoint_id
@@ -27,7 +26,7 @@ class Report:
         endpoint_id(self.endpoint)
         check_instant("seen_at", self.seen_at)
         heading, speed = self.heading_deg, self.speed_mps
-        if heading is not None and not (isfinite(heading) and 0 <= heading < 360):
+        if heading is not None and not 0 <= heading < 360:
             raise Malformed(Reason.HEADING_RANGE, f"the heading is {heading!r}")
-        if speed is not None and not (isfinite(speed) and 0 <= speed <= SPEED_MPS_MAX):
+        if speed is not None and not 0 <= speed <= SPEED_MPS_MAX:
             raise Malformed(Reason.SPEED_RANGE, f"the speed is {speed!r}, the limit {SPEED_MPS_MAX}")

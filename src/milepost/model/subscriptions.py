@@ -6,12 +6,13 @@ from typing import Final, NewType
 from milepost.model.areas import Area, Around
 from milepost.model.endpoints import EndpointId, endpoint_id
 from milepost.model.frames import ALWAYS, Frame
-from milepost.model.instants import Instant
-from milepost.model.messages import Message, MessageId
+from milepost.model.instants import Instant, check_instant
+from milepost.model.messages import Message, MessageId, check_message_id
 from milepost.model.places import Place
 from milepost.model.queries import Query
 from milepost.model.reasons import Malformed, Reason
-from milepost.model.tags import Tag
+from milepost.model.tags import Tag, check_tags
+from milepost.model.topics import check_topic
 
 SubscriptionId = NewType("SubscriptionId", int)
 """Chosen by the owner, unsigned 32 bits, 0 for one that has none; comes back with every match."""
@@ -37,8 +38,7 @@ class Subscription:
 
     def __post_init__(self) -> None:
         endpoint_id(self.owner)
-        if not 0 <= self.id <= SUBSCRIPTION_ID_MAX:
-            raise Malformed(Reason.FIELD_RANGE, f"id is {self.id}, not in 0..{SUBSCRIPTION_ID_MAX}")
+        _check_id(self.id)
         if self.qos not in (0, 1, 2):
             raise Malformed(Reason.FIELD_RANGE, f"qos is {self.qos!r}, not 0, 1 or 2")
         if self.share is not None and (not 0 < len(self.share) <= SHARE_NAME_CHARACTERS_MAX or set(self.share) & set("/+#")):
@@ -59,9 +59,20 @@ class Notice:
     summary: bytes = b""
     """A thumbnail or a first line, chosen by the publisher (T2)."""
 
+    def __post_init__(self) -> None:
+        _check_id(self.subscription)
+        check_message_id(self.message)
+        endpoint_id(self.source)
+        check_topic(self.topic)
+        check_tags(self.tags)
+        check_instant("seen_at", self.seen_at)
+
 
 def notice_of(message: Message, subscription: SubscriptionId, summary: bytes = b"") -> Notice:
     """The notice that a message causes."""
-    return Notice(
-        subscription, message.id, message.source, message.topic, message.tags, message.place, message.seen_at, summary
-    )
+    return Notice(subscription, message.id, message.source, message.topic, message.tags, message.place, message.seen_at, summary)
+
+
+def _check_id(number: int) -> None:
+    if not 0 <= number <= SUBSCRIPTION_ID_MAX:
+        raise Malformed(Reason.FIELD_RANGE, f"the subscription's id is {number}, not in 0..{SUBSCRIPTION_ID_MAX}")

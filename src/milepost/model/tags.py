@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from typing import Final, NewType
 from unicodedata import category
 
@@ -33,10 +34,17 @@ def tag(text: str) -> Tag:
 
 def tags(texts: Iterable[str]) -> frozenset[Tag]:
     """The tag set of one message."""
-    found = frozenset(tag(text) for text in texts)
+    found = frozenset(map(Tag, texts))
+    check_tags(found)
+    return found
+
+
+def check_tags(found: AbstractSet[str]) -> None:
+    """Refuse a set of tags that has too many, or one that is none."""
     if len(found) > TAGS_MAX:
         raise Malformed(Reason.TOO_MANY_TAGS, f"{len(found)} tags, {TAGS_MAX} are allowed")
-    return found
+    for text in found:
+        tag(text)
 
 
 def _is_written(character: str) -> bool:

@@ -4,12 +4,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-from milepost.model.endpoints import endpoint_id
-from milepost.model.instants import FOREVER, Instant, check_instant
+from milepost.model.instants import FOREVER, Instant
 from milepost.model.reasons import Malformed, Reason
-from milepost.model.subscriptions import SUBSCRIPTION_ID_MAX, Notice
-from milepost.model.tags import Tag, tags
-from milepost.model.topics import check_topic
+from milepost.model.tags import Tag
 
 INSTANT_MAX: Final = FOREVER - 1
 """The last instant that can be said; "for ever" is an absent field, never a number."""
@@ -29,15 +26,3 @@ def tags_once(texts: Sequence[str]) -> frozenset[Tag]:
         twice = Counter(texts).most_common(1)[0][0]
         raise Malformed(Reason.FIELD_RANGE, f"tag {twice[:64]!r} is there twice")
     return found
-
-
-def check_notice(notice: Notice) -> None:
-    """Refuse a notice that tells of no possible message."""
-    if not 0 <= notice.subscription <= SUBSCRIPTION_ID_MAX:
-        raise Malformed(Reason.FIELD_RANGE, f"subscription is {notice.subscription}, not in 0..{SUBSCRIPTION_ID_MAX}")
-    if not 0 <= notice.message < 2**64:
-        raise Malformed(Reason.FIELD_RANGE, f"message is {notice.message}, not an unsigned 64-bit integer")
-    endpoint_id(notice.source)
-    check_topic(notice.topic)
-    tags(notice.tags)
-    check_instant("seen_at", notice.seen_at)

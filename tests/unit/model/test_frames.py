@@ -1,4 +1,4 @@
-"""Frames and instants: both ends inclusive, each may be open, and nothing before 1970 or after 2262."""
+"""Frames and instants: both ends inclusive, each may be open, and nothing before 1970 or after 2262 (T3, T7)."""
 
 from typing import Any
 
@@ -43,6 +43,8 @@ def test_a_frame_that_ends_before_it_starts_is_refused() -> None:
         (BEGINNING, BEGINNING),
         (BEGINNING - 1, 5),
         (0, FOREVER + 1),
+        (FOREVER, FOREVER),
+        (float(BEGINNING), 5),
         (1.0, 5),
         (0, 5.0),
         (True, 5),
@@ -56,13 +58,22 @@ def test_ends_that_are_no_instants_are_refused(start: Any, end: Any) -> None:
     assert caught.value.reason is Reason.TIME_RANGE
 
 
-@pytest.mark.parametrize("value", [0, 1, FOREVER])
-def test_integers_from_1970_to_2262_are_instants(value: int) -> None:
-    check_instant("seen_at", value)
+@pytest.mark.parametrize("value", [0, 1, FOREVER - 1])
+@pytest.mark.parametrize("may_be_forever", [False, True])
+def test_integers_from_1970_to_2262_are_instants(value: int, may_be_forever: bool) -> None:
+    check_instant("seen_at", value, may_be_forever=may_be_forever)
 
 
-@pytest.mark.parametrize("value", [-1, BEGINNING, FOREVER + 1, 1.0, True, None])
-def test_the_refusal_of_a_bad_instant_names_the_field(value: Any) -> None:
+def test_for_ever_is_an_instant_only_where_that_is_allowed() -> None:
+    check_instant("valid_until", FOREVER, may_be_forever=True)
+    with pytest.raises(Malformed, match="seen_at is 9223372036854775807 ns") as caught:
+        check_instant("seen_at", FOREVER)
+    assert caught.value.reason is Reason.TIME_RANGE
+
+
+@pytest.mark.parametrize("value", [-1, BEGINNING, FOREVER + 1, 10**400, 1.0, True, None])
+@pytest.mark.parametrize("may_be_forever", [False, True])
+def test_the_refusal_of_a_bad_instant_names_the_field(value: Any, may_be_forever: bool) -> None:
     with pytest.raises(Malformed, match="seen_at is") as caught:
-        check_instant("seen_at", value)
+        check_instant("seen_at", value, may_be_forever=may_be_forever)
     assert caught.value.reason is Reason.TIME_RANGE

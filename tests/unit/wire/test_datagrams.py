@@ -13,9 +13,8 @@ from milepost.model.places import Place
 from milepost.model.queries import parse_query
 from milepost.model.reasons import Malformed, Reason
 from milepost.model.reports import Report
-from milepost.model.sessions import Datagram, Heartbeat, Init, Notify, Publish, Refusal, ReportSent, SessionToken, Subscribe
+from milepost.model.sessions import Datagram, Heartbeat, Notify, Publish, Refusal, ReportSent, SessionToken, Subscribe
 from milepost.model.subscriptions import Notice, Subscription, SubscriptionId
-from milepost.model.tags import Tag
 from milepost.wire._generated import datagram_pb2 as pb
 from milepost.wire.datagrams import decode, encode
 
@@ -24,6 +23,7 @@ TRUCK = EndpointId("truck-7")
 TOKEN = SessionToken(77)
 REPORT = Report(TRUCK, Place(40.0, -111.0), NOON, 90.0, 10.0)
 MESSAGE = Message(MessageId(1), TRUCK, "Collision", NOON)
+NOTICE = Notice(SubscriptionId(1), MessageId(1), TRUCK, "Collision", frozenset(), None, NOON)
 
 
 def refused(data: bytes) -> tuple[Reason, str]:
@@ -160,25 +160,61 @@ def test_a_number_that_would_mean_for_ever_is_refused(change: Callable[[pb.Datag
     assert refused(part.SerializeToString())[0] is Reason.TIME_RANGE
 
 
-def test_what_was_seen_at_no_instant_is_not_sent() -> None:
-    assert refused_writing(Init(Report(TRUCK, Place(0.0, 0.0), FOREVER))) is Reason.TIME_RANGE
-
-
 def test_a_lone_surrogate_is_not_sent() -> None:
     assert refused_writing(Publish(Message(MessageId(1), TRUCK, "a", NOON, fields={"x": "\ud800"}))) is Reason.FIELD_RANGE
 
 
+def no_such_message(part: pb.Notice) -> None:
+    part.topic = "a/#"
+
+
+def no_such_tag(part: pb.Notice) -> None:
+    part.tags.append(" ")
+
+
+def the_same_tag_twice(part: pb.Notice) -> None:
+    part.tags.extend(["ice", "ice"])
+
+
+def no_such_place(part: pb.Notice) -> None:
+    part.place.latitude, part.place.longitude = 90.5, 0.0
+
+
+def seen_never(part: pb.Notice) -> None:
+    part.seen_at = FOREVER
+
+
 @pytest.mark.parametrize(
-    ("notice", "reason"),
+    ("change", "reason"),
     [
-        (Notice(SubscriptionId(-1), MessageId(1), TRUCK, "a", frozenset(), None, NOON), Reason.FIELD_RANGE),
-        (Notice(SubscriptionId(1), MessageId(2**64), TRUCK, "a", frozenset(), None, NOON), Reason.FIELD_RANGE),
-        (Notice(SubscriptionId(1), MessageId(1), TRUCK, "a/#", frozenset(), None, NOON), Reason.TOPIC_CHARACTER),
-        (Notice(SubscriptionId(1), MessageId(1), TRUCK, "a", frozenset([Tag(" ")]), None, NOON), Reason.TAG_CHARACTER),
+        (no_such_message, Reason.TOPIC_CHARACTER),
+        (no_such_tag, Reason.TAG_CHARACTER),
+        (the_same_tag_twice, Reason.FIELD_RANGE),
+        (no_such_place, Reason.COORDINATE_RANGE),
+        (seen_never, Reason.TIME_RANGE),
     ],
 )
-def test_a_notice_of_no_possible_message_is_not_sent(notice: Notice, reason: Reason) -> None:
-    assert refused_writing(Notify(notice)) is reason
+def test_a_notice_of_no_possible_message_is_refused(change: Callable[[pb.Notice], None], reason: Reason) -> None:
+    part = parsed(Notify(NOTICE))
+    assert decode(part.SerializeToString()) == Notify(NOTICE)
+    change(part.notice)
+    assert refused(part.SerializeToString())[0] is reason
+
+
+def test_a_report_seen_at_no_instant_is_refused() -> None:
+    part = parsed(ReportSent(TOKEN, REPORT))
+    part.report.seen_at = FOREVER
+    assert refused(part.SerializeToString())[0] is Reason.TIME_RANGE
+
+
+def test_a_frame_that_starts_when_time_ends_is_refused() -> None:
+    part = parsed(Subscribe(Subscription(TRUCK, parse_query("a"))))
+    part.subscribe.start = FOREVER
+    assert refused(part.SerializeToString())[0] is Reason.TIME_RANGE
+
+
+def test_a_lone_surrogate_in_a_share_is_not_sent() -> None:
+    assert refused_writing(Subscribe(Subscription(TRUCK, parse_query("a"), share="\ud800"))) is Reason.FIELD_RANGE
 
 
 def test_a_refusal_for_a_reason_unknown_here_can_still_be_shown() -> None:

@@ -5,7 +5,7 @@ from typing import Final, assert_never
 
 from milepost.model.addresses import Address, ToArea, ToContent, ToEndpoint, ToEveryone
 from milepost.model.endpoints import EndpointId
-from milepost.model.instants import FOREVER
+from milepost.model.instants import FOREVER, Instant
 from milepost.model.messages import Message, MessageId, Scalar
 from milepost.model.priorities import Priority
 from milepost.model.reasons import Malformed, Reason
@@ -27,7 +27,7 @@ def write_message(message: Message, part: pb.Message) -> None:
     part.id = message.id
     part.source = message.source
     part.topic = message.topic
-    part.seen_at = sayable("seen_at", message.seen_at)
+    part.seen_at = message.seen_at
     part.tags.extend(sorted(message.tags))
     _write_address(message.address, part)
     if message.place is not None:
@@ -49,7 +49,7 @@ def read_message(part: pb.Message) -> Message:
         id=MessageId(part.id),
         source=EndpointId(part.source),
         topic=part.topic,
-        seen_at=sayable("seen_at", part.seen_at),
+        seen_at=Instant(part.seen_at),
         tags=tags_once(part.tags),
         address=_read_address(part.address) if part.HasField("address") else ToContent(),
         place=read_place(part.place) if part.HasField("place") else None,

@@ -3,6 +3,7 @@
 from typing import assert_never
 
 from milepost.model.endpoints import EndpointId
+from milepost.model.instants import Instant
 from milepost.model.messages import MessageId
 from milepost.model.places import Place
 from milepost.model.reasons import Malformed, Reason
@@ -19,7 +20,6 @@ from milepost.model.sessions import (
 )
 from milepost.model.subscriptions import SubscriptionId
 from milepost.wire._generated import datagram_pb2 as pb
-from milepost.wire.checks import sayable
 from milepost.wire.datagrams.presence import missing, require
 
 
@@ -28,7 +28,7 @@ def write_report(report: Report, part: pb.Report) -> None:
     part.endpoint = report.endpoint
     part.latitude = report.place.latitude
     part.longitude = report.place.longitude
-    part.seen_at = sayable("seen_at", report.seen_at)
+    part.seen_at = report.seen_at
     if report.heading_deg is not None:
         part.heading_deg = report.heading_deg
     if report.speed_mps is not None:
@@ -44,7 +44,7 @@ def read_report(part: pb.Report) -> Report:
     return Report(
         EndpointId(endpoint),
         Place(latitude, longitude),
-        sayable("seen_at", seen_at),
+        Instant(seen_at),
         heading if heading or part.HasField("heading_deg") else None,
         speed if speed or part.HasField("speed_mps") else None,
     )

@@ -5,12 +5,12 @@ from typing import Final, assert_never
 from milepost.model.areas import Area, Around, Box, Circle, Corridor, Polygon, Union
 from milepost.model.endpoints import EndpointId
 from milepost.model.frames import Frame
-from milepost.model.instants import BEGINNING, FOREVER
+from milepost.model.instants import BEGINNING, FOREVER, Instant
 from milepost.model.messages import MessageId
 from milepost.model.queries import parse_query
 from milepost.model.subscriptions import Notice, Subscription, SubscriptionId
 from milepost.wire._generated import datagram_pb2 as pb
-from milepost.wire.checks import check_notice, sayable, tags_once
+from milepost.wire.checks import sayable, tags_once
 from milepost.wire.datagrams.areas import read_area, read_place, write_area, write_place
 from milepost.wire.datagrams.presence import require
 
@@ -23,7 +23,7 @@ def write_subscription(subscription: Subscription, part: pb.Subscription) -> Non
     part.query = str(subscription.query)
     _write_where(subscription.area, part)
     if subscription.frame.start != BEGINNING:
-        part.start = sayable("start", subscription.frame.start)
+        part.start = subscription.frame.start
     if subscription.frame.end != FOREVER:
         part.end = subscription.frame.end
     part.id = subscription.id
@@ -41,7 +41,7 @@ def read_subscription(part: pb.Subscription) -> Subscription:
         query=parse_query(part.query),
         area=_read_where(part),
         frame=Frame(
-            sayable("start", part.start) if part.HasField("start") else BEGINNING,
+            Instant(part.start) if part.HasField("start") else BEGINNING,
             sayable("end", part.end) if part.HasField("end") else FOREVER,
         ),
         id=SubscriptionId(part.id),
@@ -52,7 +52,6 @@ def read_subscription(part: pb.Subscription) -> Subscription:
 
 def write_notice(notice: Notice, part: pb.Notice) -> None:
     """Fill in a notice."""
-    check_notice(notice)
     part.subscription = notice.subscription
     part.message = notice.message
     part.source = notice.source
@@ -60,25 +59,23 @@ def write_notice(notice: Notice, part: pb.Notice) -> None:
     part.tags.extend(sorted(notice.tags))
     if notice.place is not None:
         write_place(notice.place, part.place)
-    part.seen_at = sayable("seen_at", notice.seen_at)
+    part.seen_at = notice.seen_at
     part.summary = notice.summary
 
 
 def read_notice(part: pb.Notice) -> Notice:
     """The notice that a part holds."""
     require(part, "message", "source", "topic", "seen_at")
-    notice = Notice(
+    return Notice(
         subscription=SubscriptionId(part.subscription),
         message=MessageId(part.message),
         source=EndpointId(part.source),
         topic=part.topic,
         tags=tags_once(part.tags),
         place=read_place(part.place) if part.HasField("place") else None,
-        seen_at=sayable("seen_at", part.seen_at),
+        seen_at=Instant(part.seen_at),
         summary=part.summary,
     )
-    check_notice(notice)
-    return notice
 
 
 def _write_where(area: Area | Around | None, part: pb.Subscription) -> None:

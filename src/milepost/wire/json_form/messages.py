@@ -16,6 +16,7 @@ from milepost.wire.checks import tags_once
 from milepost.wire.geojson import area_from_geojson, area_to_geojson
 from milepost.wire.json_form import reading
 from milepost.wire.json_form.reading import INTEGER_MAX, JsonObject, Members
+from milepost.wire.times import instant_to_text
 
 MESSAGE_MEMBERS: Final = (
     "type", "id", "source", "topic", "seen_at",
@@ -39,7 +40,7 @@ def write_message(message: Message) -> JsonObject:
         "id": str(message.id),
         "source": message.source,
         "topic": message.topic,
-        "seen_at": reading.spell_instant("seen_at", message.seen_at),
+        "seen_at": instant_to_text(message.seen_at),
     }
     if message.tags:
         found["tags"] = sorted(message.tags)
@@ -48,7 +49,7 @@ def write_message(message: Message) -> JsonObject:
     if message.place is not None:
         found["place"] = write_place(message.place)
     if message.valid_until != FOREVER:
-        found["valid_until"] = reading.spell_instant("valid_until", message.valid_until)
+        found["valid_until"] = instant_to_text(message.valid_until)
     if message.priority is not Priority.CONVENIENCE:
         found["priority"] = message.priority.name.lower()
     if message.reliable:

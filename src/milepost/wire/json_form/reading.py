@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 from milepost.model.instants import Instant
 from milepost.model.reasons import Malformed, Reason
 from milepost.wire.checks import sayable
-from milepost.wire.times import instant_from_text, instant_to_text
+from milepost.wire.times import instant_from_text
 
 Read = TypeVar("Read")
 Reader = Callable[[object, str], Read]
@@ -164,11 +164,6 @@ def instant(value: object, where: str) -> Instant:
     if _INSTANT.fullmatch(text(value, where)) is None:
         raise Malformed(Reason.TIME_UNREADABLE, f"{where} is {text(value, where)[:40]!r}")
     return sayable(where, instant_from_text(text(value, where), _NO_NOW))
-
-
-def spell_instant(name: str, value: Instant) -> str:
-    """The instant as ISO 8601 text in UTC, to the nanosecond."""
-    return instant_to_text(sayable(name, value))
 
 
 def octets(value: object, where: str) -> bytes:

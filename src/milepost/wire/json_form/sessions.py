@@ -30,6 +30,7 @@ from milepost.wire.json_form import reading
 from milepost.wire.json_form.messages import read_message, read_place, write_message, write_place
 from milepost.wire.json_form.reading import JsonObject, Members, Reader
 from milepost.wire.json_form.subscriptions import read_notice, read_subscription, write_notice, write_subscription
+from milepost.wire.times import instant_to_text
 
 REPORT_MEMBERS: Final = ("type", "endpoint", "place", "seen_at", "heading_deg", "speed_mps")
 SESSION_MEMBERS: Final[dict[str, tuple[str, ...]]] = {
@@ -56,7 +57,7 @@ def write_report(report: Report) -> JsonObject:
         "type": "report",
         "endpoint": report.endpoint,
         "place": write_place(report.place),
-        "seen_at": reading.spell_instant("seen_at", report.seen_at),
+        "seen_at": instant_to_text(report.seen_at),
     }
     if report.heading_deg is not None:
         found["heading_deg"] = report.heading_deg

@@ -9,11 +9,11 @@ from milepost.model.instants import BEGINNING, FOREVER
 from milepost.model.messages import MessageId
 from milepost.model.queries import Query, parse_query
 from milepost.model.subscriptions import Notice, Subscription, SubscriptionId
-from milepost.wire.checks import check_notice
 from milepost.wire.geojson import area_to_geojson
 from milepost.wire.json_form import reading
 from milepost.wire.json_form.messages import read_area, read_place, read_tags, write_place
 from milepost.wire.json_form.reading import JsonObject, Members
+from milepost.wire.times import instant_to_text
 
 SUBSCRIPTION_MEMBERS: Final = ("type", "owner", "query", "area", "frame", "id", "qos", "share")
 NOTICE_MEMBERS: Final = ("type", "subscription", "message", "source", "topic", "tags", "place", "seen_at", "summary")
@@ -54,14 +54,13 @@ def read_subscription(value: object, where: str) -> Subscription:
 
 def write_notice(notice: Notice) -> JsonObject:
     """The notice's members; what has its default value stays absent."""
-    check_notice(notice)
     found: JsonObject = {
         "type": "notice",
         "subscription": notice.subscription,
         "message": str(notice.message),
         "source": notice.source,
         "topic": notice.topic,
-        "seen_at": reading.spell_instant("seen_at", notice.seen_at),
+        "seen_at": instant_to_text(notice.seen_at),
     }
     if notice.tags:
         found["tags"] = sorted(notice.tags)
@@ -75,7 +74,7 @@ def write_notice(notice: Notice) -> JsonObject:
 def read_notice(value: object, where: str) -> Notice:
     """The notice that an object describes."""
     members = Members(value, where, NOTICE_MEMBERS, kind="notice")
-    notice = Notice(
+    return Notice(
         subscription=SubscriptionId(members.need("subscription", reading.integer)),
         message=MessageId(members.need("message", reading.digits)),
         source=EndpointId(members.need("source", reading.text)),
@@ -85,8 +84,6 @@ def read_notice(value: object, where: str) -> Notice:
         seen_at=members.need("seen_at", reading.instant),
         summary=members.maybe("summary", reading.octets, b""),
     )
-    check_notice(notice)
-    return notice
 
 
 def _read_query(value: object, where: str) -> Query:
@@ -112,9 +109,9 @@ def _read_where(value: object, where: str) -> Area | Around:
 def _write_frame(frame: Frame) -> JsonObject:
     found: JsonObject = {}
     if frame.start != BEGINNING:
-        found["start"] = reading.spell_instant("start", frame.start)
+        found["start"] = instant_to_text(frame.start)
     if frame.end != FOREVER:
-        found["end"] = reading.spell_instant("end", frame.end)
+        found["end"] = instant_to_text(frame.end)
     return found
 
 

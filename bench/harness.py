@@ -1,0 +1,130 @@
+"""What every benchmark shares: a row of the result, the clock, the table, the file and the picture."""
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from typing import TypeVar
+
+T = TypeVar("T")
+
+RESULTS = Path(__file__).parent / "results"
+
+QUICK = os.environ.get("QUICK", "") not in ("", "0")
+"""A smaller run that ends within a minute; goals are judged only where the work is the same as in the full one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One piece of work, ours beside a peer's. `ratio` says how many times better we are; `goal` is a bound on one of the figures."""
+
+    work: str
+    unit: str
+    ours: float
+    peer: str
+    peer_value: float | None
+    ratio: float | None
+    goal: str = ""
+    held: bool | None = None
+
+
+def row(
+    work: str,
+    unit: str,
+    ours: float,
+    peer: str = "",
+    peer_value: float | None = None,
+    *,
+    less_is_better: bool = False,
+    ratio_min: float | None = None,
+    ours_min: float | None = None,
+    ours_max: float | None = None,
+) -> Row:
+    """A row with its ratio and the verdict on its goal."""
+    ratio = None if peer_value is None else (peer_value / ours if less_is_better else ours / peer_value)
+    if ratio_min is not None and ratio is not None:
+        return Row(work, unit, ours, peer, peer_value, ratio, f"at least {ratio_min:g}x", ratio >= ratio_min)
+    if ours_min is not None:
+        return Row(work, unit, ours, peer, peer_value, ratio, f"at least {ours_min:,g}", ours >= ours_min)
+    if ours_max is not None:
+        return Row(work, unit, ours, peer, peer_value, ratio, f"at most {ours_max:,g}", ours <= ours_max)
+    return Row(work, unit, ours, peer, peer_value, ratio)
+
+
+def median_us(ask: Callable[[T], object], questions: Iterable[T]) -> float:
+    """Microseconds that one question takes, half of them more and half of them less."""
+    taken = []
+    for question in questions:
+        started = time.perf_counter()
+        ask(question)
+        taken.append(time.perf_counter() - started)
+    return median(taken) * 1e6
+
+
+def a_second(do: Callable[[T], object], things: list[T], *, rounds: int = 3) -> float:
+    """How many things are done in a second: the best of a few rounds, since others share the machine."""
+    best = 0.0
+    for _ in range(rounds):
+        started = time.perf_counter()
+        for thing in things:
+            do(thing)
+        best = max(best, len(things) / (time.perf_counter() - started))
+    return best
+
+
+def resident_bytes() -> int:
+    """The memory this process occupies."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def publish(name: str, rows: list[Row], notes: list[str]) -> None:
+    """Write the result, print it as a table, draw it."""
+    RESULTS.mkdir(exist_ok=True)
+    name = f"{name}-quick" if QUICK else name
+    (RESULTS / f"{name}.json").write_text(json.dumps([asdict(one) for one in rows], indent=1) + "\n")
+    _print_table(name, rows, notes)
+    _draw(RESULTS / f"{name}.png", name, rows)
+
+
+def _print_table(name: str, rows: list[Row], notes: list[str]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=f"bench {name}", caption="\n".join(notes), caption_justify="left")
+    for heading in ("work", "unit", "ours", "peer", "peer's", "ratio", "goal", "held"):
+        table.add_column(heading, justify="right" if heading in ("ours", "peer's", "ratio") else "left")
+    for one in rows:
+        verdict = {None: "", True: "[green]yes[/]", False: "[red]no[/]"}[one.held]
+        cells = [one.work, one.unit, _short(one.ours), one.peer, _short(one.peer_value), _short(one.ratio, "x"), one.goal, verdict]
+        table.add_row(*cells)
+    Console(width=None if os.isatty(1) else 150).print(table)
+
+
+def _short(value: float | None, mark: str = "") -> str:
+    if value is None:
+        return ""
+    return (f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}") + mark
+
+
+def _draw(path: Path, name: str, rows: list[Row]) -> None:
+    """Bars: how many times better than each peer, on a logarithmic scale."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    drawn = [one for one in rows if one.ratio is not None][::-1]
+    figure, axes = plt.subplots(figsize=(10, 0.42 * len(drawn) + 1.2), layout="constrained")
+    colours = ["#b23a48" if one.held is False else "#2a6f97" if one.held else "#8d99ae" for one in drawn]
+    bars = axes.barh([f"{one.work}\nbeside {one.peer}" for one in drawn], [one.ratio or 1.0 for one in drawn], color=colours)
+    axes.bar_label(bars, [_short(one.ratio, "x") for one in drawn], padding=3, fontsize=8)
+    axes.axvline(1.0, color="black", linewidth=0.8)
+    axes.set_xscale("log")
+    axes.tick_params(axis="y", labelsize=7)
+    axes.set_title(f"{name}: how many times better (blue: goal held, red: not held, grey: no goal)", fontsize=10)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(path, dpi=110)
+    plt.close(figure)

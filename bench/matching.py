@@ -1,0 +1,273 @@
+"""Matching beside its peers: `make bench-matching` (QUICK=1: smaller, within a minute).
+
+Each part runs in a process of its own, so that its memory can be told; peers answer the same questions in the same run.
+"""
+
+import time
+from collections.abc import Callable
+from itertools import islice
+from multiprocessing import get_context
+
+import numpy as np
+from numpy.typing import NDArray
+from paho.mqtt.matcher import MQTTMatcher
+
+from bench.harness import QUICK, Row, a_second, median_us, publish, resident_bytes, row
+from bench.peers import RedisGeo, Scan, StrTree, Tile38, running_redis, running_tile38
+from bench.workloads import (
+    NOW,
+    asking,
+    circles,
+    filtering,
+    formulas,
+    on_topic,
+    scattered,
+    tagged_messages,
+    topic_filters,
+    topics,
+)
+from milepost.matching import Matcher
+from milepost.model import Circle
+from milepost.model.queries import HasTag, Query, normal_form
+
+ENDPOINTS = 200_000 if QUICK else 1_000_000
+MANY = 100_000 if QUICK else 1_000_000
+FORMULAS = (10_000, 100_000) if QUICK else (10_000, 100_000, 1_000_000)
+FORMULAS_GOAL = {10_000: 25_000.0, 100_000: 5_000.0, 1_000_000: 800.0}
+BATCH = 1_000
+CHURN_S = 2.0 if QUICK else 10.0
+CHANGES_A_SECOND = 1_000
+
+Searcher = RedisGeo | Tile38 | StrTree | Scan
+
+
+def main() -> None:
+    rows: list[Row] = []
+    notes: list[str] = []
+    parts: list[tuple[str, Callable[[], tuple[list[Row], list[str]]]]] = [
+        ("who is in here", places),
+        ("topic filters", topic_part),
+        *((f"{count:,} tag formulas", _Formulas(count)) for count in FORMULAS),
+    ]
+    for name, part in parts:
+        started = time.monotonic()
+        print(f"{name} ...", end=" ", flush=True)
+        with get_context("spawn").Pool(1) as process:
+            found, remarks = process.apply(part)
+        rows += found
+        notes += remarks
+        print(f"{time.monotonic() - started:.0f} s", flush=True)
+    publish("matching", rows, notes)
+
+
+def full(**goal: float) -> dict[str, float]:
+    """A goal that is judged in the full run alone, because the quick one does less."""
+    return {} if QUICK else goal
+
+
+def places() -> tuple[list[Row], list[str]]:
+    """Endpoints that move: who is in a circle, how fast positions are taken in."""
+    latitudes, longitudes = scattered(ENDPOINTS)
+    before = resident_bytes()
+    engine = Matcher()
+    everyone = np.arange(ENDPOINTS, dtype=np.int32)
+    for first in range(0, ENDPOINTS, BATCH):
+        some = slice(first, first + BATCH)
+        engine.move(everyone[some], latitudes[some], longitudes[some])
+    each = (resident_bytes() - before) / ENDPOINTS
+    rows, notes = [], []
+    with running_redis() as redis_geo, running_tile38() as tile38:
+        peers: list[Searcher] = [peer for peer in (redis_geo, tile38, StrTree(), Scan()) if peer is not None]
+        notes += ["Redis is not installed: left out"] if redis_geo is None else []
+        notes += ["Tile38 could not be had or built here: left out"] if tile38 is None else []
+        empty = redis_geo.bytes_used() if redis_geo else 0
+        for peer in peers:
+            peer.load(latitudes, longitudes)
+        for share, ratio_min in ((0.001, 30.0), (0.01, 100.0)):
+            rows += search_rows(engine, peers, share, ratio_min)
+        redis_each = (redis_geo.bytes_used() - empty) / ENDPOINTS if redis_geo else None
+        rows += update_rows(engine, redis_geo, latitudes, longitudes)
+    rows.append(row("memory an endpoint", "bytes", each, "Redis GEO", redis_each, less_is_better=True, ours_max=100))
+    return rows, notes
+
+
+def search_rows(engine: Matcher, peers: list[Searcher], share: float, ratio_min: float) -> list[Row]:
+    work = f"who_is_in, {ENDPOINTS:,} endpoints, circle holding {share:.1%}"
+    asked = circles(share, 60)
+    rows = []
+    for peer in peers:
+        mine = sum(engine.who_is_in(circle).size for circle in asked[:5])
+        theirs = sum(peer.inside(circle) for circle in asked[:5])
+        assert abs(mine - theirs) <= peer.slack * mine, f"{peer.name} finds {theirs}, we find {mine}: not the same question"
+        some = asked if isinstance(peer, RedisGeo) else asked[:20]
+        ours = median_us(engine.who_is_in, [circle for circle in some for _ in range(3)])
+        if isinstance(peer, RedisGeo):
+            peer.server_us()
+        value = median_us(peer.inside, some)
+        goal = full(ratio_min=ratio_min) if isinstance(peer, RedisGeo) else {}
+        rows.append(row(work, "µs", ours, peer.name, value, less_is_better=True, **goal))
+        if isinstance(peer, RedisGeo):
+            rows.append(row(work, "µs", ours, "Redis, server's own count", peer.server_us(), less_is_better=True))
+    return rows
+
+
+def update_rows(
+    engine: Matcher, redis_geo: RedisGeo | None, latitudes: NDArray[np.float64], longitudes: NDArray[np.float64]
+) -> list[Row]:
+    """Reports of vehicles that go up to 30 m/s, in any order, a thousand at a time; and searches between two batches."""
+    random = np.random.default_rng(6)
+    latitudes = latitudes + random.uniform(-3e-4, 3e-4, latitudes.size)
+    order = random.permutation(ENDPOINTS).astype(np.int32)
+    batches = [order[first : first + BATCH] for first in range(0, ENDPOINTS, BATCH)]
+    reports = [(who, latitudes[who], longitudes[who]) for who in batches]
+    work = f"position updates, batches of {BATCH:,}"
+    ours = a_second(lambda report: engine.move(*report), reports) * BATCH
+    rows = []
+    if redis_geo is not None:
+        theirs = a_second(lambda report: redis_geo.move(*report), reports[:20], rounds=1) * BATCH
+        rows.append(row(work, "updates/s", ours, "Redis GEOADD", theirs, **full(ours_min=5e6)))
+    tree = a_second(lambda _: StrTree().load(latitudes, longitudes), [None], rounds=1) * ENDPOINTS
+    rows.append(row(work, "updates/s", ours, "shapely STRtree, built again", tree, **full(ours_min=5e6)))
+    asked = circles(0.001, 300, seed=7)
+    at_rest = median_us(engine.who_is_in, asked)
+    pairs = zip(asked, (reports * 3)[: len(asked)], strict=False)
+    taken = []
+    for circle, report in pairs:
+        engine.move(*report)
+        taken.append(median_us(engine.who_is_in, [circle]))
+    between = float(np.median(taken))
+    name = "who_is_in (0.1%) between two batches of updates"
+    rows.append(row(name, "µs", between, "ours, nothing moving", at_rest, less_is_better=True, ratio_min=0.5))
+    return rows
+
+
+def topic_part() -> tuple[list[Row], list[str]]:
+    """Topic filters with wildcards, one match a message, every topic a new one."""
+    before = resident_bytes()
+    engine = Matcher()
+    for number, topic_filter in enumerate(topic_filters(MANY)):
+        engine.add(number, filtering(topic_filter))
+    each = (resident_bytes() - before) / MANY
+    asked = [on_topic(topic) for topic in topics(20_000, MANY)]
+    assert all(len(engine.who_wants(message, NOW)) == 1 for message in asked[:1000]), "each topic passes one filter"
+    ours = a_second(lambda message: engine.who_wants(message, NOW), asked)
+    before = resident_bytes()
+    trie = MQTTMatcher()
+    for number, topic_filter in enumerate(topic_filters(MANY)):
+        trie[topic_filter] = number
+    trie_each = (resident_bytes() - before) / MANY
+    theirs = a_second(lambda message: list(trie.iter_match(message.topic)), asked[:5000])
+    work = f"topic filters with wildcards, {MANY:,}, one match each"
+    return [
+        row(work, "messages/s", ours, "paho's matcher", theirs, **full(ours_min=100_000)),
+        row("memory a subscription, topic filters", "bytes", each, "paho's matcher", trie_each, less_is_better=True, ours_max=300),
+    ], []
+
+
+class _Formulas:
+    """Subscriptions by formula: how fast messages are matched, at rest and while subscriptions come and go."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def __call__(self) -> tuple[list[Row], list[str]]:
+        rows, notes = [], []
+        for is_even in (True, False):
+            how = "words drawn evenly" if is_even else "words drawn by Zipf's law"
+            before = resident_bytes()
+            engine = Matcher()
+            for number, query in enumerate(formulas(self.count, is_even=is_even)):
+                engine.add(number, asking(query))
+            each = (resident_bytes() - before) / self.count
+            asked = tagged_messages(500, is_even=is_even)
+            takers = float(np.mean([len(engine.who_wants(message, NOW)) for message in asked]))
+            ours = a_second(lambda message, engine=engine: engine.who_wants(message, NOW), asked)  # type: ignore[misc]
+            scan = FormulaScan(list(formulas(self.count, is_even=is_even)))
+            assert takers == np.mean([scan.matching(message.tags).size for message in asked]), "the scan finds the same"
+            theirs = a_second(lambda message, scan=scan: scan.matching(message.tags), asked[:10])  # type: ignore[misc]
+            work = f"tag formulas, {self.count:,}, {how}, {takers:,.1f} takers a message"
+            rows.append(row(work, "messages/s", ours, "plain scan", theirs, ours_min=FORMULAS_GOAL[self.count]))
+            if self.count == max(FORMULAS):
+                name = f"memory a subscription, {self.count:,} formulas, {how}"
+                rows.append(row(name, "bytes", each, ours_max=300))
+                rows += churn_rows(engine, self.count, how, is_even=is_even)
+        return rows, notes
+
+
+def churn_rows(engine: Matcher, count: int, how: str, *, is_even: bool) -> list[Row]:
+    """Match without pause while a thousand times a second a subscription is removed or another one added."""
+    asked = tagged_messages(500, is_even=is_even, seed=8)
+    changes = round(CHURN_S * CHANGES_A_SECOND)
+    coming = [asking(query) for query in islice(formulas(changes, is_even=is_even, seed=9), changes)]
+    at_rest, _ = _match_for(engine, asked, CHURN_S, [], 0)
+    churning, longest_ms = _match_for(engine, asked, CHURN_S, coming, count)
+    idle_ms = _longest_idle_ms(CHURN_S)
+    work = f"{CHANGES_A_SECOND:,} changes/s at {count:,} formulas, {how}"
+    return [
+        row(f"rate, {work}", "messages/s", churning, "ours, without changes", at_rest, ratio_min=0.8),
+        row(f"longest wait, {work}", "ms", longest_ms, "an idle loop on this machine", idle_ms, less_is_better=True, ours_max=10),
+    ]
+
+
+def _match_for(engine: Matcher, asked: list, seconds: float, coming: list, rows: int) -> tuple[float, float]:  # type: ignore[type-arg]
+    """Messages matched a second, and the longest that one message waited for its answer, changes before it included."""
+    started = now = time.perf_counter()
+    matched = changed = 0
+    longest = 0.0
+    while now - started < seconds:
+        due = min(len(coming), int((now - started) * CHANGES_A_SECOND))
+        while changed < due:
+            if changed % 2:
+                engine.add(changed, coming[changed])
+            else:
+                engine.remove(changed * 7 % rows)
+            changed += 1
+        engine.who_wants(asked[matched % len(asked)], NOW)
+        matched += 1
+        after = time.perf_counter()
+        longest, now = max(longest, after - now), after
+    return matched / (now - started), longest * 1e3
+
+
+def _longest_idle_ms(seconds: float) -> float:
+    """How long the machine keeps a loop that does nothing waiting: no figure of ours can be better than that."""
+    started = now = time.perf_counter()
+    longest = 0.0
+    while now - started < seconds:
+        after = time.perf_counter()
+        longest, now = max(longest, after - now), after
+    return longest * 1e3
+
+
+class FormulaScan:
+    """Every clause of every formula asked, with numpy: the plain way, done well."""
+
+    def __init__(self, queries: list[Query]) -> None:
+        self._numbers: dict[str, int] = {}
+        clauses, owners = [], []
+        for owner, query in enumerate(queries):
+            for clause in normal_form(query):
+                words = [2 * self._number(atom) for atom in clause.wanted] + [2 * self._number(atom) + 1 for atom in clause.unwanted]
+                clauses.append((words + [0, 0, 0])[:3])
+                owners.append(owner)
+        self._words = np.array(clauses, np.int32).T.copy()
+        self._owners = np.array(owners, np.int32)
+        self._truth = np.tile([False, True], len(self._numbers) + 1)
+
+    def matching(self, tags: frozenset[str]) -> NDArray[np.int32]:
+        truth = self._truth.copy()
+        truth[0] = True
+        for tag in tags:
+            number = self._numbers.get(tag, 0)
+            if number:
+                truth[2 * number], truth[2 * number + 1] = True, False
+        is_true = truth[self._words[0]] & truth[self._words[1]] & truth[self._words[2]]
+        return np.unique(self._owners[is_true])
+
+    def _number(self, atom: object) -> int:
+        assert isinstance(atom, HasTag)
+        return self._numbers.setdefault(atom.tag, len(self._numbers) + 1)
+
+
+if __name__ == "__main__":
+    main()

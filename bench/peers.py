@@ -1,0 +1,161 @@
+"""The peers of the matching benchmark, each answering the same question in its own way."""
+
+import contextlib
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import redis
+import shapely
+from numpy.typing import NDArray
+
+from milepost.model import Circle
+from milepost.model.places import EARTH_RADIUS_M, vectors
+
+ROOT = Path(__file__).parent.parent
+REDIS_EARTH_M = 6_372_797.560856
+TILE38 = ROOT / ".cache" / "bin" / "tile38-server"
+START_S_MAX = 10.0
+
+Degrees = NDArray[np.float64]
+
+
+@dataclass
+class RedisGeo:
+    """Redis GEO over a Unix socket."""
+
+    client: Any
+    name: str = "Redis GEOSEARCH"
+    slack: float = 0.01
+
+    def load(self, latitudes: Degrees, longitudes: Degrees) -> None:
+        for first in range(0, latitudes.size, 5_000):
+            last = first + 5_000
+            self.move(np.arange(first, min(last, latitudes.size)), latitudes[first:last], longitudes[first:last])
+
+    def move(self, numbers: NDArray[np.int64], latitudes: Degrees, longitudes: Degrees) -> None:
+        words = [word for triple in zip(longitudes.tolist(), latitudes.tolist(), numbers.tolist(), strict=True) for word in triple]
+        self.client.execute_command("GEOADD", "points", *words)
+
+    def inside(self, circle: Circle) -> int:
+        radius = circle.radius_m * REDIS_EARTH_M / EARTH_RADIUS_M
+        place = circle.centre
+        words = ("FROMLONLAT", place.longitude, place.latitude, "BYRADIUS", radius, "m")
+        return len(self.client.execute_command("GEOSEARCH", "points", *words))
+
+    def server_us(self) -> float:
+        """What one search cost the server itself, by its own count, sending left out."""
+        found = self.client.info("commandstats")["cmdstat_geosearch"]
+        self.client.config_resetstat()
+        return float(found["usec_per_call"])
+
+    def bytes_used(self) -> int:
+        return int(self.client.info("memory")["used_memory"])
+
+
+@dataclass
+class Tile38:
+    """Tile38 over a loopback port, spoken to as the Redis protocol."""
+
+    client: Any
+    name: str = "Tile38 WITHIN"
+    slack: float = 0.01
+
+    def load(self, latitudes: Degrees, longitudes: Degrees) -> None:
+        for first in range(0, latitudes.size, 5_000):
+            pipe = self.client.pipeline(transaction=False)
+            for number in range(first, min(first + 5_000, latitudes.size)):
+                pipe.execute_command("SET", "points", number, "POINT", float(latitudes[number]), float(longitudes[number]))
+            pipe.execute()
+
+    def inside(self, circle: Circle) -> int:
+        words = ("LIMIT", 10_000_000, "IDS", "CIRCLE", circle.centre.latitude, circle.centre.longitude, circle.radius_m)
+        return len(self.client.execute_command("WITHIN", "points", *words)[1])
+
+
+class StrTree:
+    """shapely's STRtree over points on a flat map, which is near enough at this size."""
+
+    name = "shapely STRtree"
+    slack = 0.05  # the map is flat
+
+    def load(self, latitudes: Degrees, longitudes: Degrees) -> None:
+        self._middle = float(np.radians(latitudes.mean()))
+        self._tree = shapely.STRtree(shapely.points(longitudes * np.cos(self._middle), latitudes))
+
+    def inside(self, circle: Circle) -> int:
+        centre = shapely.Point(circle.centre.longitude * np.cos(self._middle), circle.centre.latitude)
+        return int(self._tree.query(centre, predicate="dwithin", distance=float(np.degrees(circle.cap.angle_rad))).size)
+
+
+class Scan:
+    """Every point asked, with numpy."""
+
+    name = "plain scan"
+    slack = 0.0
+
+    def load(self, latitudes: Degrees, longitudes: Degrees) -> None:
+        self._vectors = vectors(latitudes, longitudes)
+
+    def inside(self, circle: Circle) -> int:
+        return int(np.flatnonzero(circle.contains(self._vectors)).size)
+
+
+@contextlib.contextmanager
+def running_redis() -> Iterator[RedisGeo | None]:
+    """Redis, started for us and stopped after; nothing where it is not installed."""
+    program = shutil.which("redis-server")
+    if program is None:
+        yield None
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/redis.sock"
+        command = [program, "--port", "0", "--unixsocket", path, "--save", "", "--dir", folder]
+        with _running(command):
+            yield RedisGeo(_answering(redis.Redis(unix_socket_path=path)))
+
+
+@contextlib.contextmanager
+def running_tile38() -> Iterator[Tile38 | None]:
+    """Tile38, started for us and stopped after; nothing where it could not be built."""
+    if not TILE38.exists():
+        yield None
+        return
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with tempfile.TemporaryDirectory() as folder:
+        command = [str(TILE38), "-h", "127.0.0.1", "-p", str(port), "-d", folder, "--appendonly", "no", "-q"]
+        with _running(command):
+            yield Tile38(_answering(redis.Redis(host="127.0.0.1", port=port)))
+
+
+@contextlib.contextmanager
+def _running(command: list[str]) -> Iterator[None]:
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait(START_S_MAX)
+
+
+def _answering(client: Any) -> Any:
+    """The client, once its server answers."""
+    deadline = time.monotonic() + START_S_MAX
+    while True:
+        try:
+            client.ping()
+        except redis.exceptions.ConnectionError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+        else:
+            return client

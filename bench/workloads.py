@@ -1,0 +1,110 @@
+"""The work that the matching benchmark gives to everyone, from fixed seeds."""
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from milepost.model import Circle, EndpointId, Instant, Message, MessageId, Place, Query, Subscription, Tag
+from milepost.model.places import EARTH_RADIUS_M
+from milepost.model.queries import And, HasTag, Not, OnTopic, Or
+
+WORDS = 1_000
+"""Different tags in use; how often each is drawn falls off as Zipf found it for words (the k-th as 1/k)."""
+TAGS_A_MESSAGE = 5
+SOUTH, NORTH, WEST, EAST = 45.0, 55.0, 0.0, 15.0
+NOW = Instant(1_900_000_000_000_000_000)
+SOMEBODY = EndpointId("somebody")
+
+Degrees = NDArray[np.float64]
+
+
+def scattered(count: int, seed: int = 1) -> tuple[Degrees, Degrees]:
+    """Latitudes and longitudes of endpoints all over a country of about 1,100 x 1,000 km."""
+    random = np.random.default_rng(seed)
+    return random.uniform(SOUTH, NORTH, count), random.uniform(WEST, EAST, count)
+
+
+def circles(share: float, count: int, seed: int = 2) -> list[Circle]:
+    """Circles, well inside the country, that hold about a share of all endpoints."""
+    random = np.random.default_rng(seed)
+    land = (np.sin(np.radians(NORTH)) - np.sin(np.radians(SOUTH))) * np.radians(EAST - WEST) * EARTH_RADIUS_M**2
+    radius_m = float(np.sqrt(land * share / np.pi))
+    where = zip(random.uniform(48, 52, count).tolist(), random.uniform(4, 11, count).tolist(), strict=True)
+    return [Circle(Place(latitude, longitude), radius_m) for latitude, longitude in where]
+
+
+def drawn_words(random: np.random.Generator, rows: int, columns: int, *, is_even: bool) -> NDArray[np.int64]:
+    """Numbers of words: each as often as any other, or by Zipf's law."""
+    weight = np.ones(WORDS) if is_even else 1.0 / np.arange(1, WORDS + 1)
+    return random.choice(WORDS, (rows, columns), p=weight / weight.sum())
+
+
+def formulas(count: int, *, is_even: bool, seed: int = 3) -> Iterator[Query]:
+    """Formulas of two to four tags, of four forms in turn."""
+    random = np.random.default_rng(seed)
+    atoms = [HasTag(Tag(f"tag{number}")) for number in range(WORDS)]
+    made = 0
+    while made < count:
+        for numbers in drawn_words(random, min(10_000, count), 8, is_even=is_even).tolist():
+            picked = [atoms[number] for number in dict.fromkeys(numbers)]
+            if len(picked) < 4 or made == count:
+                continue
+            yield _form(made % 4, *picked[:4])
+            made += 1
+
+
+def _form(number: int, a: HasTag, b: HasTag, c: HasTag, d: HasTag) -> Query:
+    match number:
+        case 0:
+            return And((a, b))
+        case 1:
+            return And((a, Or((b, c))))
+        case 2:
+            return And((a, b, Not(c)))
+        case _:
+            return Or((And((a, b)), And((c, d))))
+
+
+def tagged_messages(count: int, *, is_even: bool, seed: int = 4) -> list[Message]:
+    """Messages with five different tags each."""
+    random = np.random.default_rng(seed)
+    found = []
+    while len(found) < count:
+        for numbers in drawn_words(random, count, 16, is_even=is_even).tolist():
+            picked = list(dict.fromkeys(numbers))[:TAGS_A_MESSAGE]
+            if len(picked) == TAGS_A_MESSAGE and len(found) < count:
+                found.append(Message(MessageId(1), SOMEBODY, "x", NOW, frozenset(Tag(f"tag{number}") for number in picked)))
+    return found
+
+
+def topic_filters(count: int) -> Iterator[str]:
+    """Filters, each of which lets one topic of `topics` pass: a quarter exact, a quarter ending in #, half with a +."""
+    for number in range(count):
+        match number % 4:
+            case 0:
+                yield f"city/{number}/parking/free"
+            case 1:
+                yield f"city/{number}/+/free"
+            case 2:
+                yield f"city/{number}/#"
+            case _:
+                yield f"+/{number}/parking/free"
+
+
+def topics(count: int, filters: int, seed: int = 5) -> list[str]:
+    """Topics, all different, each of which passes one filter."""
+    random = np.random.default_rng(seed)
+    return [f"city/{number}/parking/free" for number in random.permutation(filters)[:count].tolist()]
+
+
+def on_topic(topic: str) -> Message:
+    return Message(MessageId(1), SOMEBODY, topic, NOW)
+
+
+def asking(query: Query) -> Subscription:
+    return Subscription(SOMEBODY, query)
+
+
+def filtering(topic_filter: str) -> Subscription:
+    return Subscription(SOMEBODY, OnTopic(topic_filter))

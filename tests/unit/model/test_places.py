@@ -1,0 +1,86 @@
+"""Places: what is one, its unit vector, and distances between them."""
+
+from math import inf, nan, pi
+from typing import Any
+
+import numpy as np
+import pytest
+
+from milepost.model.places import EARTH_RADIUS_M, Place, check_coordinates, distance_m, vectors
+from milepost.model.reasons import Malformed, Reason
+
+NANOMETRES = 4e-9 / EARTH_RADIUS_M
+
+
+@pytest.mark.parametrize(("latitude", "longitude"), [(90.0, 180.0), (-90.0, -180.0), (0.0, 0.0), (-0.0, 7), (45, -45)])
+def test_every_latitude_and_longitude_up_to_the_ends_is_a_place(latitude: float, longitude: float) -> None:
+    place = Place(latitude, longitude)
+    assert (place.latitude, place.longitude) == (latitude, longitude)
+
+
+@pytest.mark.parametrize("bad", [nan, inf, -inf, 1e300, 10**400, -(10**400), True, "50", None, 1j, np.float32(50)])
+def test_what_is_no_number_of_degrees_is_refused_by_its_name(bad: Any) -> None:
+    with pytest.raises(Malformed, match="latitude is") as caught:
+        Place(bad, 0.0)
+    assert caught.value.reason is Reason.COORDINATE_RANGE
+    with pytest.raises(Malformed, match="longitude is") as caught:
+        Place(0.0, bad)
+    assert caught.value.reason is Reason.COORDINATE_RANGE
+
+
+@pytest.mark.parametrize(("latitude", "longitude"), [(90.00000000000001, 0.0), (-91, 0), (0.0, 180.00000000000003), (0, -181)])
+def test_beyond_the_ends_there_is_no_place(latitude: float, longitude: float) -> None:
+    with pytest.raises(Malformed):
+        check_coordinates(latitude, longitude)
+
+
+@pytest.mark.parametrize(
+    ("latitude", "longitude", "vector"),
+    [
+        (0.0, 0.0, (1, 0, 0)),
+        (0.0, 90.0, (0, 1, 0)),
+        (0.0, -90.0, (0, -1, 0)),
+        (0.0, 180.0, (-1, 0, 0)),
+        (0.0, -180.0, (-1, 0, 0)),
+        (90.0, 123.0, (0, 0, 1)),
+        (-90.0, -77.0, (0, 0, -1)),
+        (45.0, 0.0, (0.5**0.5, 0, 0.5**0.5)),
+        (30.0, 60.0, (0.75**0.5 / 2, 0.75, 0.5)),
+    ],
+)
+def test_axes_point_to_the_equator_and_the_north_pole(
+    latitude: float, longitude: float, vector: tuple[float, float, float]
+) -> None:
+    assert np.abs(Place(latitude, longitude).vector - np.array(vector)).max() < NANOMETRES
+
+
+def test_vectors_are_those_of_sine_and_cosine_and_have_length_one() -> None:
+    random = np.random.default_rng(3)
+    latitudes = np.append(random.uniform(-90, 90, 1000), [90.0, -90.0, 89.9999999, 0.0])
+    longitudes = np.append(random.uniform(-180, 180, 1000), [180.0, -180.0, 179.9999999, 1e-9])
+    up, along = np.radians(latitudes), np.radians(longitudes)
+    wanted = np.column_stack((np.cos(up) * np.cos(along), np.cos(up) * np.sin(along), np.sin(up)))
+    found = vectors(latitudes, longitudes)
+    assert np.abs(found - wanted).max() < NANOMETRES
+    assert np.abs(np.linalg.norm(found, axis=1) - 1).max() < NANOMETRES
+
+
+def test_both_names_of_the_antimeridian_and_all_names_of_a_pole_are_one_place() -> None:
+    assert distance_m(Place(12.0, 180.0), Place(12.0, -180.0)) < 1e-8
+    assert distance_m(Place(90.0, -180.0), Place(90.0, 33.0)) < 1e-8
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "metres"),
+    [
+        (Place(0.0, 0.0), Place(0.0, 90.0), pi / 2 * EARTH_RADIUS_M),
+        (Place(0.0, 0.0), Place(0.0, 180.0), pi * EARTH_RADIUS_M),
+        (Place(90.0, 0.0), Place(-90.0, 0.0), pi * EARTH_RADIUS_M),
+        (Place(10.0, 179.5), Place(10.0, 179.5), 0.0),
+        (Place(0.0, 179.5), Place(0.0, -179.5), pi / 180 * EARTH_RADIUS_M),
+        (Place(50.0, 7.0), Place(50.0 + 1e-7, 7.0), 1e-7 * pi / 180 * EARTH_RADIUS_M),
+    ],
+)
+def test_distances_are_along_the_sphere_from_centimetres_to_antipodes(one: Place, other: Place, metres: float) -> None:
+    assert distance_m(one, other) == pytest.approx(metres, rel=1e-6, abs=1e-8)
+    assert distance_m(other, one) == pytest.approx(metres, rel=1e-6, abs=1e-8)
