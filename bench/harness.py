@@ -7,7 +7,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
-from typing import TypeVar
+from typing import TypedDict, TypeVar, Unpack
+
+import matplotlib as mpl
+from matplotlib import pyplot as plt
+from rich.console import Console
+from rich.table import Table
+
+mpl.use("Agg")
 
 T = TypeVar("T")
 
@@ -19,7 +26,7 @@ QUICK = os.environ.get("QUICK", "") not in ("", "0")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One piece of work, ours beside a peer's. `ratio` says how many times better we are; `goal` is a bound on one of the figures."""
+    """One piece of work, ours beside a peer's: `ratio` says how many times better we are, `goal` bounds one of the figures."""
 
     work: str
     unit: str
@@ -31,6 +38,14 @@ class Row:
     held: bool | None = None
 
 
+class Goal(TypedDict, total=False):
+    """At most one bound: on the ratio or on our own figure."""
+
+    ratio_min: float
+    ours_min: float
+    ours_max: float
+
+
 def row(
     work: str,
     unit: str,
@@ -39,19 +54,18 @@ def row(
     peer_value: float | None = None,
     *,
     less_is_better: bool = False,
-    ratio_min: float | None = None,
-    ours_min: float | None = None,
-    ours_max: float | None = None,
+    **goal: Unpack[Goal],
 ) -> Row:
     """A row with its ratio and the verdict on its goal."""
     ratio = None if peer_value is None else (peer_value / ours if less_is_better else ours / peer_value)
-    if ratio_min is not None and ratio is not None:
-        return Row(work, unit, ours, peer, peer_value, ratio, f"at least {ratio_min:g}x", ratio >= ratio_min)
-    if ours_min is not None:
-        return Row(work, unit, ours, peer, peer_value, ratio, f"at least {ours_min:,g}", ours >= ours_min)
-    if ours_max is not None:
-        return Row(work, unit, ours, peer, peer_value, ratio, f"at most {ours_max:,g}", ours <= ours_max)
-    return Row(work, unit, ours, peer, peer_value, ratio)
+    words, is_held = "", None
+    if (least := goal.get("ratio_min")) is not None and ratio is not None:
+        words, is_held = f"at least {least:g}x", ratio >= least
+    elif (least := goal.get("ours_min")) is not None:
+        words, is_held = f"at least {least:,.0f}", ours >= least
+    elif (most := goal.get("ours_max")) is not None:
+        words, is_held = f"at most {most:,.0f}", ours <= most
+    return Row(work, unit, ours, peer, peer_value, ratio, words, is_held)
 
 
 def median_us(ask: Callable[[T], object], questions: Iterable[T]) -> float:
@@ -90,15 +104,21 @@ def publish(name: str, rows: list[Row], notes: list[str]) -> None:
 
 
 def _print_table(name: str, rows: list[Row], notes: list[str]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
     table = Table(title=f"bench {name}", caption="\n".join(notes), caption_justify="left")
     for heading in ("work", "unit", "ours", "peer", "peer's", "ratio", "goal", "held"):
         table.add_column(heading, justify="right" if heading in ("ours", "peer's", "ratio") else "left")
     for one in rows:
         verdict = {None: "", True: "[green]yes[/]", False: "[red]no[/]"}[one.held]
-        cells = [one.work, one.unit, _short(one.ours), one.peer, _short(one.peer_value), _short(one.ratio, "x"), one.goal, verdict]
+        cells = [
+            one.work,
+            one.unit,
+            _short(one.ours),
+            one.peer,
+            _short(one.peer_value),
+            _short(one.ratio, "x"),
+            one.goal,
+            verdict,
+        ]
         table.add_row(*cells)
     Console(width=None if os.isatty(1) else 150).print(table)
 
@@ -111,11 +131,6 @@ def _short(value: float | None, mark: str = "") -> str:
 
 def _draw(path: Path, name: str, rows: list[Row]) -> None:
     """Bars: how many times better than each peer, on a logarithmic scale."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt
-
     drawn = [one for one in rows if one.ratio is not None][::-1]
     figure, axes = plt.subplots(figsize=(10, 0.42 * len(drawn) + 1.2), layout="constrained")
     colours = ["#b23a48" if one.held is False else "#2a6f97" if one.held else "#8d99ae" for one in drawn]

@@ -6,7 +6,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,9 @@ import redis
 import shapely
 from numpy.typing import NDArray
 
-from milepost.model import Circle
+from milepost.model import Circle, Query
 from milepost.model.places import EARTH_RADIUS_M, vectors
+from milepost.model.queries import HasTag, normal_form
 
 ROOT = Path(__file__).parent.parent
 REDIS_EARTH_M = 6_372_797.560856
@@ -40,8 +41,10 @@ class RedisGeo:
             last = first + 5_000
             self.move(np.arange(first, min(last, latitudes.size)), latitudes[first:last], longitudes[first:last])
 
-    def move(self, numbers: NDArray[np.int64], latitudes: Degrees, longitudes: Degrees) -> None:
-        words = [word for triple in zip(longitudes.tolist(), latitudes.tolist(), numbers.tolist(), strict=True) for word in triple]
+    def move(self, numbers: NDArray[np.integer], latitudes: Degrees, longitudes: Degrees) -> None:
+        words = [
+            word for triple in zip(longitudes.tolist(), latitudes.tolist(), numbers.tolist(), strict=True) for word in triple
+        ]
         self.client.execute_command("GEOADD", "points", *words)
 
     def inside(self, circle: Circle) -> int:
@@ -106,6 +109,37 @@ class Scan:
 
     def inside(self, circle: Circle) -> int:
         return int(np.flatnonzero(circle.contains(self._vectors)).size)
+
+
+class FormulaScan:
+    """Every clause of every formula asked, with numpy: the plain way, done well."""
+
+    def __init__(self, queries: Iterable[Query]) -> None:
+        self._numbers: dict[str, int] = {}
+        clauses, owners = [], []
+        for owner, query in enumerate(queries):
+            for clause in normal_form(query):
+                wanted = [2 * self._number(atom) for atom in clause.wanted]
+                unwanted = [2 * self._number(atom) + 1 for atom in clause.unwanted]
+                clauses.append([*wanted, *unwanted, 0, 0, 0][:3])
+                owners.append(owner)
+        self._words = np.array(clauses, np.int32).T.copy()
+        self._owners = np.array(owners, np.int32)
+        self._truth = np.tile([False, True], len(self._numbers) + 1)
+
+    def matching(self, tags: frozenset[str]) -> NDArray[np.int32]:
+        truth = self._truth.copy()
+        truth[0] = True
+        for tag in tags:
+            number = self._numbers.get(tag, 0)
+            if number:
+                truth[2 * number], truth[2 * number + 1] = True, False
+        is_true = truth[self._words[0]] & truth[self._words[1]] & truth[self._words[2]]
+        return np.unique(self._owners[is_true])
+
+    def _number(self, atom: object) -> int:
+        assert isinstance(atom, HasTag)
+        return self._numbers.setdefault(atom.tag, len(self._numbers) + 1)
 
 
 @contextlib.contextmanager

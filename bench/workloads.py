@@ -69,7 +69,7 @@ def _form(number: int, a: HasTag, b: HasTag, c: HasTag, d: HasTag) -> Query:
 def tagged_messages(count: int, *, is_even: bool, seed: int = 4) -> list[Message]:
     """Messages with five different tags each."""
     random = np.random.default_rng(seed)
-    found = []
+    found: list[Message] = []
     while len(found) < count:
         for numbers in drawn_words(random, count, 16, is_even=is_even).tolist():
             picked = list(dict.fromkeys(numbers))[:TAGS_A_MESSAGE]

@@ -1,13 +1,28 @@
 """The definition of matching, without any index: every subscription and every endpoint is asked, one after the other."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from milepost.model import Area, Around, Instant, Message, Place, Subscription, ToContent
-from milepost.model.queries import holds
+from milepost.model.places import Vectors, vectors
+from milepost.model.queries import NormalForm, holds, normal_form
+
+Group = tuple[str, NormalForm]
+"""The name of a share and what its members ask, in whatever order they wrote it."""
+
+
+@lru_cache(maxsize=4096)
+def point_at(place: Place) -> Vectors:
+    return place.vector.reshape(1, 3)
 
 
 def is_inside(area: Area, place: Place) -> bool:
-    return bool(area.contains(place.vector.reshape(1, 3))[0])
+    return bool(area.contains(point_at(place))[0])
+
+
+def maybe_group(asked: Subscription) -> Group | None:
+    return None if asked.share is None else (asked.share, normal_form(asked.query))
 
 
 @dataclass
@@ -17,8 +32,16 @@ class Oracle:
     rows: dict[int, tuple[int, Subscription]] = field(default_factory=dict)
     places: dict[int, Place] = field(default_factory=dict)
 
+    def forget(self, endpoints: Iterable[int]) -> None:
+        for endpoint in endpoints:
+            self.places.pop(endpoint, None)
+
     def who_is_in(self, area: Area) -> set[int]:
-        return {endpoint for endpoint, place in self.places.items() if is_inside(area, place)}
+        if not self.places:
+            return set()
+        everywhere = self.places.values()
+        inside = area.contains(vectors([place.latitude for place in everywhere], [place.longitude for place in everywhere]))
+        return {endpoint for endpoint, is_in in zip(self.places, inside.tolist(), strict=True) if is_in}
 
     def matching_rows(self, message: Message, now: Instant) -> set[int]:
         """Every row that matches, of shared ones too."""
@@ -26,10 +49,26 @@ class Oracle:
             return set()
         return {row for row, (owner, asked) in self.rows.items() if self._matches(owner, asked, message, now)}
 
+    def check_taken(self, taken: set[int], matching: set[int]) -> int:
+        """All that match by themselves are taken, and of each share one; gives how many shares had a choice."""
+        groups: dict[Group, set[int]] = {}
+        alone = set()
+        for row in matching:
+            group = maybe_group(self.rows[row][1])
+            if group is None:
+                alone.add(row)
+            else:
+                groups.setdefault(group, set()).add(row)
+        assert alone <= taken
+        for members in groups.values():
+            assert len(members & taken) == 1
+        assert taken <= matching
+        return sum(len(members) > 1 for members in groups.values())
+
     def _matches(self, owner: int, asked: Subscription, message: Message, now: Instant) -> bool:
-        if not holds(asked.query, message.topic, message.tags):
-            return False
         if not asked.frame.holds(message.seen_at) or asked.frame.is_over(now):
+            return False
+        if not holds(asked.query, message.topic, message.tags):
             return False
         if asked.area is not None and not self._is_near(owner, asked.area, message.place):
             return False

@@ -9,6 +9,7 @@ A key names a square of about 5 x 10 m; the low bits of the point's own number k
 The rows of squares at the poles, 5 m high, count as one square each: there, longitude says nothing.
 """
 
+from collections.abc import Iterable
 from math import acos, asin, atan2, cos, hypot, pi, sin
 from typing import Final
 
@@ -69,6 +70,19 @@ def stretches_over(box: Bounds, cap: Cap, *, squares_a_side: int) -> list[tuple[
     if len(spans) == 1:
         return _cover(*spans[0], cap, squares_a_side)
     return sorted(stretch for span in spans for stretch in _cover(*span, None, squares_a_side))
+
+
+def stretches_over_all(boxes: Iterable[Bounds]) -> list[tuple[int, int]]:
+    """First and last key of stretches of the curve, sorted, that together cover many boxes, each by a few squares."""
+    each = sorted(stretch for box in boxes for span in _spans(box) for stretch in _cover(*span, None, 2))
+    stretches = each[:1]
+    for first, last in each[1:]:
+        before = stretches[-1]
+        if first > before[1] + 1:
+            stretches.append((first, last))
+        elif last > before[1]:
+            stretches[-1] = (before[0], last)
+    return stretches
 
 
 def _spans(box: Bounds) -> list[tuple[int, int, int, int]]:

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from milepost.matching.columns import column
-from milepost.matching.curve import KEY_MAX, Keys, keys_of, stretches_over
+from milepost.matching.curve import KEY_MAX, Keys, keys_of, stretches_over, stretches_over_all
 from milepost.matching.directory import Directory
 from milepost.model.areas import Area
 from milepost.model.places import Vectors, vectors
@@ -128,15 +128,14 @@ class PointIndex:
 
     def _leaves_over(self, area: Area) -> NDArray[np.int32]:
         """The leaves that may hold points of an area, the used ones of the porch first."""
-        boxes, cap = area.boxes, area.cap
-        found = [self._porch[: -(-self._porch_fill // LEAF)]]
-        for box in boxes:
+        if len(area.boxes) > 1:
+            spans = self._directory.spans_over(stretches_over_all(area.boxes))
+        else:
+            box, cap = area.boxes[0], area.cap
             spans = self._directory.spans_over(stretches_over(box, cap, squares_a_side=SQUARES_A_SIDE))
-            if len(boxes) == 1 and sum(map(len, spans)) > MANY_LEAVES:
+            if sum(map(len, spans)) > MANY_LEAVES:
                 spans = self._directory.spans_over(stretches_over(box, cap, squares_a_side=SQUARES_A_SIDE_OF_MANY))
-            found += spans
-        leaves = np.concatenate(found)
-        return leaves if len(boxes) == 1 else np.unique(leaves)
+        return np.concatenate([self._porch[: -(-self._porch_fill // LEAF)], *spans])
 
     def _write(self, slots: Slots, who: Numbers, keys: Keys, where: Vectors) -> None:
         self._numbers.reshape(-1)[slots] = who

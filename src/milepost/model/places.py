@@ -7,7 +7,7 @@ Rules of this file:
 """
 
 from dataclasses import dataclass
-from math import pi
+from math import cos, pi, radians, sin
 from typing import Final
 
 import numpy as np
@@ -40,8 +40,9 @@ class Place:
     @property
     def vector(self) -> Vectors:
         """The place as one unit vector, shape (3,)."""
-        vector: Vectors = vectors([self.latitude], [self.longitude])[0]
-        return vector
+        latitude, longitude = radians(self.latitude), radians(self.longitude)
+        across = cos(latitude)
+        return np.array((across * cos(longitude), across * sin(longitude), sin(latitude)))
 
 
 def check_coordinates(latitude: float, longitude: float) -> None:

@@ -93,9 +93,12 @@ def test_a_few_points_wait_in_the_porch_and_are_found_there() -> None:
 def test_a_full_porch_is_flushed_into_leaves_and_everything_is_found() -> None:
     index, known = PointIndex(2000), Known()
     random = np.random.default_rng(1)
+    waiting = []
     for start in range(0, 2000, 100):
         moved(index, known, np.arange(start, start + 100), *cloud(random, 100, 0.1))
         check_rules(index, known)
+        waiting.append(index._porch_fill)
+    assert waiting[:7] == [100, 200, 300, 400, 500, 0, 100], "with the sixth hundred all go in"
     assert len(index._directory) > 10, "leaves were cut"
     assert inside(index, 0.0, 0.0, 100_000.0) == list(range(2000))
 

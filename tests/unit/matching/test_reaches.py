@@ -105,6 +105,27 @@ def test_around_follows_its_owner_and_holds_nothing_while_nobody_knows_where_tha
     assert found(reaches, HERE) == []
 
 
+@pytest.mark.parametrize("radius_m", [500.0, 7e6, 1.2e7, RADIUS_M_MAX * (1 - 1e-9)])
+def test_however_far_it_reaches_around_nowhere_holds_nothing(radius_m: float) -> None:
+    reaches, _ = made()
+    reaches.put(5, 9, Around(radius_m))
+    for place in (HERE, Place(-50.0, -173.0), Place(0.0, 0.0)):
+        assert found(reaches, place) == []
+        assert reaches.holds(np.array([5], np.int32), place).tolist() == [False]
+
+
+def test_an_owner_that_gave_up_its_area_and_comes_again_does_not_mix_with_others() -> None:
+    reaches, endpoints = made()
+    endpoints.move([1, 2, 3], [50.0, -50.0, 20.0], [7.0, 7.0, 7.0])
+    reaches.put(0, 3, Around(100.0))
+    reaches.put(1, 1, Around(100.0))
+    reaches.take_away(1)
+    reaches.put(2, 2, Around(100.0))
+    reaches.put(4, 1, Around(100.0))
+    assert [found(reaches, Place(latitude, 7.0)) for latitude in (50.0, -50.0, 20.0)] == [[4], [2], [0]]
+    assert reaches.rows_over(Place(50.0, 7.0)).tolist() == [4]
+
+
 def test_an_owner_may_have_many_areas_around_it_of_one_size_and_of_several() -> None:
     reaches, endpoints = made()
     endpoints.move([9], [50.0], [7.0])
@@ -135,7 +156,7 @@ def test_a_row_that_had_a_shape_may_have_a_circle_or_an_owner_next() -> None:
     endpoints.move([1], [-50.0], [7.0])
     for area, place in (
         (SHAPES[1], Place(50.9, 7.5)),
-        (Circle(HERE, 100.0), HERE),
+        (Circle(Place(20.0, 7.0), 100.0), Place(20.0, 7.0)),
         (Around(100.0), Place(-50.0, 7.0)),
         (SHAPES[3], HERE),
     ):
@@ -143,6 +164,7 @@ def test_a_row_that_had_a_shape_may_have_a_circle_or_an_owner_next() -> None:
         assert found(reaches, place) == [0]
         reaches.take_away(0)
         assert found(reaches, place) == []
+    assert not reaches._shapes
 
 
 def test_a_class_of_size_goes_with_its_last_area() -> None:
@@ -160,4 +182,3 @@ def test_a_class_of_size_goes_with_its_last_area() -> None:
     for row in range(3):
         reaches.take_away(10 + row)
     assert reaches.direct_max == DIRECT_MAX
-    assert not reaches._shapes

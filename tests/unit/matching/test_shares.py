@@ -106,12 +106,22 @@ def test_a_share_dissolves_with_its_last_member_and_its_number_is_used_again() -
     for turn in range(10):
         shares.join(0, f"g{turn}", 0)
         shares.join(1, f"g{turn}", 0)
-        assert [chosen(shares, 0, 1) for _ in range(3)] == [[0], [1], [0]], "a new share begins with its first"
+        assert [chosen(shares, 0, 1) for _ in range(2)] == [[0], [1]], "a new share begins with its first"
         shares.leave(0)
         assert shares.count == 1
         assert chosen(shares, 0, 1) == [0, 1], "the one that left is served by itself"
         shares.leave(1)
         assert shares.count == 0
+
+
+def test_a_share_made_after_another_dissolved_does_not_mix_with_those_that_stayed() -> None:
+    shares = Shares(8)
+    for row, name in ((0, "g"), (1, "h"), (2, "h")):
+        shares.join(row, name, 0)
+    shares.leave(0)
+    shares.join(3, "i", 0)
+    shares.join(4, "j", 0)
+    assert [chosen(shares, 1, 2, 3, 4) for _ in range(2)] == [[1, 3, 4], [2, 3, 4]]
 
 
 def test_all_rows_may_be_in_shares_of_their_own() -> None:

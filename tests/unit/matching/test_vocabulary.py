@@ -82,6 +82,16 @@ def test_with_more_than_255_filters_of_one_beginning_those_left_are_found_howeve
     assert found(vocabulary, names, "city/x/298/name") == []
 
 
+@pytest.mark.parametrize("count", [254, 255, 256, 257, 512])
+@pytest.mark.parametrize("last", ["name", "+", "#"])
+def test_however_many_filters_share_a_beginning_each_is_found(count: int, last: str) -> None:
+    filters = [f"{number}/+/x" if last == "name" else f"{last}" if number == 0 else f"{number}/{last}" for number in range(count)]
+    vocabulary, names = with_filters(*filters)
+    assert len(names) == count
+    for topic in ("1/y/x", f"{count - 1}/y/x", "7/z", "q"):
+        assert found(vocabulary, names, topic) == sorted(one for one in filters if filter_matches(one, topic))
+
+
 def test_255_filters_come_and_go_without_a_trace_and_one_more_costs_only_looks_in_vain() -> None:
     vocabulary, names = with_filters(*(f"{number}/+" for number in range(254)))
     for number in names:

@@ -31,6 +31,7 @@ class Box:
     north: float
     east: float
     cap: Cap = field(init=False, repr=False, compare=False)
+    boxes: tuple[Bounds, ...] = field(init=False, repr=False, compare=False)
     _heights: tuple[float, float] = field(init=False, repr=False, compare=False)
     _meridians: Vectors = field(init=False, repr=False, compare=False)
 
@@ -45,14 +46,14 @@ class Box:
         object.__setattr__(self, "_heights", (float(low) - _RIM, float(high) + _RIM))
         object.__setattr__(self, "_meridians", vectors([0.0] * 3, [self.west, self.east, self.west + self.width_deg / 2]))
         object.__setattr__(self, "cap", _cap_around(self))
+        object.__setattr__(self, "boxes", self._boxes())
 
     @property
     def width_deg(self) -> float:
         """Degrees of longitude from west to east, above 0 and up to 360."""
         return self.east - self.west if self.east >= self.west else self.east - self.west + 360.0
 
-    @property
-    def boxes(self) -> tuple[Bounds, ...]:
+    def _boxes(self) -> tuple[Bounds, ...]:
         """The box itself with room for rounding, and a lid on each pole that it reaches."""
         low, high = np.arcsin(np.clip((self._heights[0] - _RIM, self._heights[1] + _RIM), -1, 1)).tolist()
         south, north = max(-90.0, degrees(low - SLACK_RAD)), min(90.0, degrees(high + SLACK_RAD))

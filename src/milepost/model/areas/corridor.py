@@ -35,6 +35,7 @@ class Corridor:
     path: tuple[Place, ...]
     half_width_m: float
     cap: Cap = field(init=False, repr=False, compare=False)
+    boxes: tuple[Bounds, ...] = field(init=False, repr=False, compare=False)
     _arcs: Arcs = field(init=False, repr=False, compare=False)
     _stretches: "tuple[_Stretch, ...]" = field(init=False, repr=False, compare=False)
 
@@ -51,14 +52,14 @@ class Corridor:
         object.__setattr__(self, "_arcs", arcs)
         object.__setattr__(self, "_stretches", tuple(_stretch(some, half_width_rad) for some in stretches))
         object.__setattr__(self, "cap", _grown(cap_around(points), half_width_rad))
+        object.__setattr__(self, "boxes", self._boxes())
 
     @property
     def half_width_rad(self) -> float:
         """The half width as an angle."""
         return self.half_width_m / EARTH_RADIUS_M
 
-    @property
-    def boxes(self) -> tuple[Bounds, ...]:
+    def _boxes(self) -> tuple[Bounds, ...]:
         """A box for each segment, more for long ones: no piece is longer than twice the width, or 1/256 of the path."""
         piece_rad = max(4 * self.half_width_rad, float(self._arcs.lengths_rad.sum()) / CORRIDOR_CUTS_MAX)
         return bounds_around(cut(self._arcs, piece_rad), self.half_width_rad + SLACK_RAD)

@@ -32,6 +32,7 @@ class Polygon:
     outer: Ring
     holes: tuple[Ring, ...] = ()
     cap: Cap = field(init=False, repr=False, compare=False)
+    boxes: tuple[Bounds, ...] = field(init=False, repr=False, compare=False)
     _plane: Plane = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -48,14 +49,14 @@ class Polygon:
         _check_holes_are_inside(rings, cap)
         object.__setattr__(self, "cap", cap)
         object.__setattr__(self, "_plane", plane_at(cap.centre, edges))
+        object.__setattr__(self, "boxes", self._boxes())
 
     @property
     def points(self) -> int:
         """Points of all rings together."""
         return sum(len(ring) for ring in (self.outer, *self.holes))
 
-    @property
-    def boxes(self) -> tuple[Bounds, ...]:
+    def _boxes(self) -> tuple[Bounds, ...]:
         """The box around the outer ring; all longitudes where it goes around a pole."""
         edges = self._plane.arcs.take(slice(len(self.outer) - 1))
         south, north = float(latitudes_rad(edges)[0].min()), float(latitudes_rad(edges)[1].max())

@@ -30,6 +30,7 @@ class Union:
 
     parts: "tuple[Circle | Box | Polygon | Corridor | Union, ...]"
     cap: Cap = field(init=False, repr=False, compare=False)
+    boxes: tuple[Bounds, ...] = field(init=False, repr=False, compare=False)
     size: "Size" = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -46,11 +47,7 @@ class Union:
         check_size(size)
         object.__setattr__(self, "size", size)
         object.__setattr__(self, "cap", cap_around_caps(tuple(part.cap for part in self.parts)))
-
-    @property
-    def boxes(self) -> tuple[Bounds, ...]:
-        """The boxes of all parts."""
-        return tuple(box for part in self.parts for box in part.boxes)
+        object.__setattr__(self, "boxes", tuple(box for part in self.parts for box in part.boxes))
 
     def contains(self, points: Vectors) -> Flags:
         """Which points lie inside one of the parts or more."""
