@@ -97,14 +97,13 @@ def resident_bytes() -> int:
 def publish(name: str, rows: list[Row], notes: list[str]) -> None:
     """Write the result, print it as a table, draw it."""
     RESULTS.mkdir(exist_ok=True)
-    name = f"{name}-quick" if QUICK else name
     (RESULTS / f"{name}.json").write_text(json.dumps([asdict(one) for one in rows], indent=1) + "\n")
     _print_table(name, rows, notes)
     _draw(RESULTS / f"{name}.png", name, rows)
 
 
 def _print_table(name: str, rows: list[Row], notes: list[str]) -> None:
-    table = Table(title=f"bench {name}", caption="\n".join(notes), caption_justify="left")
+    table = Table(title=f"bench {name}{', quick' if QUICK else ''}", caption="\n".join(notes), caption_justify="left")
     for heading in ("work", "unit", "ours", "peer", "peer's", "ratio", "goal", "held"):
         table.add_column(heading, justify="right" if heading in ("ours", "peer's", "ratio") else "left")
     for one in rows:

@@ -19,10 +19,13 @@ from bench.harness import QUICK, Goal, Row, a_second, median_us, publish, reside
 from bench.peers import FormulaScan, RedisGeo, Scan, StrTree, Tile38, running_redis, running_tile38
 from bench.workloads import (
     NOW,
+    NOWHERE,
+    around_me,
     asking,
     circles,
     filtering,
     formulas,
+    hazards_at,
     on_topic,
     scattered,
     tagged_messages,
@@ -30,7 +33,7 @@ from bench.workloads import (
     topics,
 )
 from milepost.matching import Matcher
-from milepost.model import Message, Subscription
+from milepost.model import Circle, Message, Subscription
 
 ENDPOINTS = 200_000 if QUICK else 1_000_000
 MANY = 100_000 if QUICK else 1_000_000
@@ -51,6 +54,7 @@ def main() -> None:
     parts: list[tuple[str, Callable[[], tuple[list[Row], list[str]]]]] = [
         ("who is in here", places),
         ("topic filters", topic_part),
+        ("around me", around_part),
         *(
             (f"{count:,} tag formulas, {WORDS_DRAWN[is_even]}", FormulaPart(count, is_even))
             for count in FORMULAS
@@ -171,6 +175,25 @@ def topic_part() -> tuple[list[Row], list[str]]:
         row(work, "messages/s", ours, "paho's matcher", theirs, **full(ours_min=100_000)),
         row(memory, "bytes", each, "paho's matcher", trie_each, less_is_better=True, **full(ours_max=300)),
     ], []
+
+
+def around_part() -> tuple[list[Row], list[str]]:
+    """Everyone asks for the same within some distance of themselves: only the place of the message tells them apart."""
+    engine, scan = Matcher(), Scan()
+    latitudes, longitudes = scattered(MANY)
+    engine.move(np.arange(MANY), latitudes, longitudes)
+    scan.load(latitudes, longitudes)
+    wish = around_me(800.0)
+    for number in range(MANY):
+        engine.add(number, wish)
+    asked = hazards_at(circles(0.0001, 300))
+    for message in asked[:20]:
+        assert message.place is not None
+        assert len(engine.who_wants(message, NOW)) == scan.inside(Circle(message.place, 800.0))
+    ours = a_second(lambda message: engine.who_wants(message, NOW), asked)
+    theirs = a_second(lambda message: scan.inside(Circle(message.place or NOWHERE, 800.0)), asked[:20])
+    work = f"one formula, {MANY:,} times, each within 800 m of its owner"
+    return [row(work, "messages/s", ours, "plain scan", theirs)], []
 
 
 @dataclass(frozen=True)

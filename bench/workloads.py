@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from milepost.model import Circle, EndpointId, Instant, Message, MessageId, Place, Query, Subscription, Tag
+from milepost.model import Around, Circle, EndpointId, Instant, Message, MessageId, Place, Query, Subscription, Tag
 from milepost.model.places import EARTH_RADIUS_M
 from milepost.model.queries import And, HasTag, Not, OnTopic, Or
 
@@ -15,6 +15,7 @@ TAGS_A_MESSAGE = 5
 SOUTH, NORTH, WEST, EAST = 45.0, 55.0, 0.0, 15.0
 NOW = Instant(1_900_000_000_000_000_000)
 SOMEBODY = EndpointId("somebody")
+NOWHERE = Place(0.0, 0.0)
 
 Degrees = NDArray[np.float64]
 
@@ -96,6 +97,16 @@ def topics(count: int, filters: int, seed: int = 5) -> list[str]:
     """Topics, all different, each of which passes one filter."""
     random = np.random.default_rng(seed)
     return [f"city/{number}/parking/free" for number in random.permutation(filters)[:count].tolist()]
+
+
+def around_me(radius_m: float) -> Subscription:
+    return Subscription(SOMEBODY, And((HasTag(Tag("hazard")), Not(HasTag(Tag("cleared"))))), Around(radius_m))
+
+
+def hazards_at(areas: list[Circle]) -> list[Message]:
+    """A hazard in the middle of each circle."""
+    hazard = frozenset([Tag("hazard")])
+    return [Message(MessageId(1), SOMEBODY, "x", NOW, hazard, place=area.centre) for area in areas]
 
 
 def on_topic(topic: str) -> Message:

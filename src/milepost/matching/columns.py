@@ -6,17 +6,19 @@ a page when it is first written. So nothing ever grows, nothing is ever copied t
 
 import mmap
 from math import prod
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
+
+_NO_RESERVE: Final = getattr(mmap, "MAP_NORESERVE", 0x4000)  # Linux; Python names it only since 3.14
 
 
 def column(limit: int, dtype: DTypeLike, *width: int) -> NDArray[Any]:
     """An array of `limit` rows of zeros that costs address space only."""
     shape = (limit, *width)
     size = max(1, prod(shape) * np.dtype(dtype).itemsize)
-    memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE)
     return np.frombuffer(memory, dtype, prod(shape)).reshape(shape)
 
 

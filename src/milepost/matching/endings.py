@@ -15,6 +15,8 @@ from milepost.matching.lists import Lists
 from milepost.model.instants import FOREVER, Instant
 
 _STRETCH_BITS: Final = 33
+_FORGOTTEN_MAX: Final = 64
+"""So many stretches, more than those in use, may stand in the order though they are empty."""
 
 
 class Endings:
@@ -45,18 +47,23 @@ class Endings:
         end = int(self.end[row])
         if end == FOREVER:
             return
-        moved = self._lists.remove(self._stretches[end >> _STRETCH_BITS], self._position[row])
+        stretch = end >> _STRETCH_BITS
+        which = self._stretches[stretch]
+        moved = self._lists.remove(which, self._position[row])
         if moved >= 0:
             self._position[moved] = self._position[row]
+        if not self._lists.length(which):
+            self._lists.drop(self._stretches.pop(stretch))
+            if len(self._order) > 2 * len(self._stretches) + _FORGOTTEN_MAX:
+                self._order = sorted(self._stretches)
 
     def over(self, now: Instant, limit: int) -> list[int]:
         """Up to `limit` rows of one stretch that have ended, the oldest stretch first; none only if none has."""
         while self._order and self._order[0] <= now >> _STRETCH_BITS:
-            stretch = self._order[0]
-            rows = self._lists.view(self._stretches[stretch])
-            if rows.size or stretch == now >> _STRETCH_BITS:
+            which = self._stretches.get(self._order[0])
+            if which is not None:
+                rows = self._lists.view(which)
                 over: list[int] = rows[self.end[rows] < now][:limit].tolist()
                 return over
-            self._lists.drop(self._stretches.pop(stretch))
             heappop(self._order)
         return []

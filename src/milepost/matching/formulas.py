@@ -29,7 +29,7 @@ from milepost.model.reasons import Malformed, Reason
 SINGLE_MAX: Final = 128
 """With so many clauses filed under an atom, further ones that have two atoms are filed under both."""
 
-CLAUSES_A_QUERY: Final = 4
+CLAUSES_A_QUERY: Final = 3
 """Room for clauses: so many to a query, on average."""
 
 _SHARDS: Final = 128
@@ -49,7 +49,7 @@ class Formulas:
     def __init__(self, limit: int, atoms_max: int) -> None:
         clauses_max = CLAUSES_A_QUERY * limit
         self._vocabulary = Vocabulary(atoms_max)
-        self._lists = Lists(atoms_max + 2 * clauses_max, 2 * clauses_max)
+        self._lists = Lists(atoms_max + 2 * clauses_max + 1, 2 * clauses_max)
         # by query
         self._first = numbers_of(column(limit, np.int32))  # its first clause; for a plain one, the atom's number below 0
         self._mark = numbers_of(column(limit, np.uint64))

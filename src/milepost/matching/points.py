@@ -37,8 +37,11 @@ _PACKED_MAX: Final = 48
 _CUT_TO: Final = 46
 _JOINED_MAX: Final = 40
 """Neighbours with no more points than this together are joined."""
-_SPARSE: Final = 16
-_TIDY_A_TURN: Final = 8
+_SPARSE: Final = 32
+"""A leaf that has lost points and has fewer than this is looked at again, a few of them in a turn."""
+_TIDY_A_TURN: Final = 4
+_POINTS_A_LEAF: Final = 16
+"""Where there are more leaves than one to so many points of the limit, all sparse ones are looked at before more are cut."""
 _PORCH: Final = 8
 """The first leaves are the porch."""
 _PORCH_SLOTS: Final = _PORCH * LEAF
@@ -57,7 +60,8 @@ class PointIndex:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        leaves = limit // _SPARSE + 64 + _PORCH
+        # What is joined leaves over 20 points to a leaf, what is cut has 24 at least: this many are never all taken.
+        leaves = limit // _POINTS_A_LEAF + limit // 24 + 64 + _PORCH
         self._numbers = column(leaves, np.int32, LEAF)
         self._vectors = column(3, np.float64, leaves, LEAF)  # x, y and z, each in one piece
         self._keys = column(leaves, np.uint64, LEAF)
@@ -175,6 +179,8 @@ class PointIndex:
 
     def _insert(self, who: Numbers, keys: Keys, where: Vectors) -> None:
         """Append to leaves with room; the others are packed or cut one by one."""
+        if len(self._directory) > self._limit // _POINTS_A_LEAF + 32:
+            self._tidy(len(self._sparse))
         leaf_of = self._directory.leaves_of(keys)
         order = np.argsort(leaf_of, kind="stable")
         leaf_of, who, keys, where = leaf_of[order], who[order], keys[order], where[order]
@@ -227,8 +233,7 @@ class PointIndex:
     def _take_leaf(self) -> int:
         if self._free:
             return self._free.pop()
-        if self._leaves_made == len(self._fill):
-            raise Malformed(Reason.ENDPOINTS_FULL, f"all {self._leaves_made} leaves of the index are taken")
+        assert self._leaves_made < len(self._fill), "there are always leaves left"
         self._leaves_made += 1
         return self._leaves_made - 1
 

@@ -1,6 +1,7 @@
 """The engine: what it refuses and that a refusal changes nothing, who takes what, and numbers that are used again."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -47,7 +48,7 @@ def asking(text: str = "ice", area: Area | Around | None = None, **more: Any) ->
 
 
 def message(**more: Any) -> Message:
-    return Message(**({"id": MessageId(1), "source": X, "topic": "road/7", "seen_at": NOW, "tags": ICE, "place": HERE} | more))
+    return replace(Message(MessageId(1), X, "road/7", NOW, ICE, place=HERE), **more)
 
 
 def owners(matcher: Matcher, now: int = NOW, **more: Any) -> list[int]:
@@ -350,9 +351,13 @@ def test_an_endpoint_beyond_the_limit_cannot_move_and_nobody_else_moves_with_it(
 def test_by_place_and_by_query_the_same_is_found(direct_max: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("milepost.matching.reaches.DIRECT_MAX", direct_max)
     matcher = engine()
-    for owner, (text, area) in enumerate(
-        [("ice", NEARBY), ("ice", FAR), ("snow", NEARBY), ("ice & !snow", Around(50.0)), ("ice", None)]
-    ):
+    asked: list[tuple[str, Area | Around | None]] = [
+        ("ice", NEARBY),
+        ("ice", FAR),
+        ("snow", NEARBY),
+        ("ice & !snow", Around(50.0)),
+    ]
+    for owner, (text, area) in enumerate([*asked, ("ice", None)]):
         matcher.add(owner, asking(text, area))
     matcher.move([3], [50.0], [7.0])
     assert owners(matcher) == [0, 3, 4]
