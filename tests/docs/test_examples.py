@@ -50,7 +50,7 @@ def test_every_language_has_an_example() -> None:
 
 
 def test_readme_shows_what_the_demo_prints() -> None:
-    demo = [sys.executable, ROOT / "examples" / "first_match.py"]
+    demo = [sys.executable, str(ROOT / "examples" / "first_match.py")]
     printed = subprocess.run(demo, capture_output=True, text=True, check=True).stdout
     shown = re.findall(r"^```text\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
     assert len(shown) == 1

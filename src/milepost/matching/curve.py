@@ -1,12 +1,12 @@
 """The curve through all places: nearby places mostly get nearby keys.
 
 ```
-   63                                  20 19          0
-   | latitude and longitude, 22 bits each | number, low |
-   | interleaved, longitude first         | 20 bits     |
+   63                                  24 23        0
+   | latitude and longitude, 20 bits each | the point's |
+   | interleaved, longitude first         | own number  |
 ```
-A key names a square of about 5 x 10 m; the low bits of the point's own number keep keys apart where many share a square.
-The rows of squares at the poles, 5 m high, count as one square each: there, longitude says nothing.
+A key names a square of about 20 x 40 m at the equator; the point's own number keeps keys apart where many share a square.
+The rows of squares at the poles, 20 m high, count as one square each: there, longitude says nothing.
 """
 
 from collections.abc import Iterable
@@ -18,14 +18,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from milepost.model.areas import Bounds, Cap
 
-BITS: Final = 22
+BITS: Final = 20
 SIDE: Final = 1 << BITS
-NUMBER_BITS: Final = 20
+NUMBER_BITS: Final = 24
 KEY_MAX: Final = (1 << 64) - 1
 
 Keys = NDArray[np.uint64]
 
-_HALF: Final = 11
+_HALF: Final = 10
 _TABLE: Final = 1 << _HALF
 _ONE: Final = np.uint64(1)
 
@@ -59,8 +59,8 @@ def square_keys(columns: NDArray[np.int64], rows: NDArray[np.int64]) -> Keys:
 
 
 def keys_of(latitudes: ArrayLike, longitudes: ArrayLike, numbers: NDArray[np.int32]) -> Keys:
-    """The key of each point: its square, then the low bits of its own number."""
-    keys: Keys = square_keys(*squares(latitudes, longitudes)) | (numbers & ((1 << NUMBER_BITS) - 1)).astype(np.uint64)
+    """The key of each point: its square, then its own number."""
+    keys: Keys = square_keys(*squares(latitudes, longitudes)) | numbers.astype(np.uint64)
     return keys
 
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from milepost.matching.columns import column, numbers_of
 from milepost.matching.lists import NO_LIST, Lists
 from milepost.matching.vocabulary import ALWAYS_TRUE, Vocabulary
-from milepost.model.queries import LITERALS_MAX, Atom, Clause, HasTag, NormalForm, OnTopic, Query, normal_form
+from milepost.model.queries import Atom, Clause, HasTag, NormalForm, OnTopic, Query, normal_form
 from milepost.model.reasons import Malformed, Reason
 
 SINGLE_MAX: Final = 128
@@ -67,6 +67,7 @@ class Formulas:
         self._second_key = numbers_of(column(clauses_max + 1, np.int32))
         self._free_clauses: list[int] = []
         self._clauses_made = 1
+        self._rest_words = 0
         # by atom
         self._plain = numbers_of(column(atoms_max + 1, np.int32))  # the query that is this atom alone, plus one
         self._single = numbers_of(column(atoms_max + 1, np.int32))
@@ -81,14 +82,10 @@ class Formulas:
 
     def ask(self, query: Query) -> int:
         """The number of a query that one more subscription asks."""
-        form: NormalForm | None = None
-        atom: Atom | None = query if isinstance(query, HasTag | OnTopic) else None
-        if atom is None:
-            form = normal_form(query)
-            atom = _maybe_plain(form)
-        if not self._vocabulary.has_room(1 if atom else LITERALS_MAX):
-            raise Malformed(Reason.VOCABULARY_FULL, f"{len(self._vocabulary)} tags and filters are in use")
-        number = self._ask_plain(atom) if atom else self._ask_form(form or ())
+        form = (Clause(frozenset([query])),) if isinstance(query, HasTag | OnTopic) else normal_form(query)
+        self._check_room(form)
+        atom = _maybe_plain(form)
+        number = self._ask_form(form) if atom is None else self._ask_plain(atom)
         self._askers[number] += 1
         return number
 
@@ -151,6 +148,17 @@ class Formulas:
         once: QueryNumbers = queries[self._turn[queries] == turn]
         return once
 
+    def _check_room(self, form: NormalForm) -> None:
+        """Refuse a query that there is no room for, before anything has changed."""
+        if not self._vocabulary.has_room_for({atom for clause in form for atom in clause.wanted | clause.unwanted}):
+            raise Malformed(Reason.VOCABULARY_FULL, f"{len(self._vocabulary)} tags and filters are in use")
+        clauses_max = len(self._facts) - 1
+        clauses = self._clauses_made - 1 - len(self._free_clauses) + len(form)
+        words = self._rest_words + sum(max(0, len(clause.wanted) + len(clause.unwanted) - 2) for clause in form)
+        if max(clauses, words) > clauses_max:
+            detail = f"there is room for {clauses_max} clauses, and for as many atoms beyond two in a clause"
+            raise Malformed(Reason.SUBSCRIPTIONS_FULL, detail)
+
     def _ask_plain(self, atom: Atom) -> int:
         number = self._vocabulary.take(atom)
         if self._plain[number]:
@@ -162,8 +170,6 @@ class Formulas:
         return query
 
     def _ask_form(self, form: NormalForm) -> int:
-        if self._clauses_made - len(self._free_clauses) + len(form) > len(self._facts):
-            raise Malformed(Reason.SUBSCRIPTIONS_FULL, f"all {len(self._facts) - 1} clauses are taken")
         clauses = sorted(self._words_of(clause) for clause in form)
         mark, known = self._find_mark(clauses)
         if known is not None:
@@ -234,6 +240,7 @@ class Formulas:
         rest = self._lists.new() if len(more) > 2 else NO_LIST
         for word in more[2:]:
             self._lists.append(rest, word)
+            self._rest_words += 1
         self._facts[clause] = query, one, other, rest
         self._position[clause] = self._lists.append(self._list_for(key, second_key), clause)
 
@@ -276,6 +283,7 @@ class Formulas:
         if rest := int(self._facts[clause, _REST]):
             while self._lists.length(rest):
                 self._lists.remove(rest, 0)
+                self._rest_words -= 1
             self._lists.drop(rest)
         self._free_clauses.append(clause)
 

@@ -1,7 +1,7 @@
 """The engine: who wants this message, who is inside this area.
 
-    message -> true queries (`formulas`) -> their rows, those with an area by place (`reaches`) -> frame -> one of each share
-            -> within the message's own area -> takers
+    message -> true queries (`formulas`) -> their rows, those with an area by place (`reaches`) -> frame
+            -> within the message's own area -> one of each share -> takers
 
 What must hold:
 - a row is a subscription; rows, endpoints and queries are numbers, given out again after they were given up;

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from milepost.matching.columns import column
-from milepost.matching.curve import KEY_MAX, Keys, keys_of, stretches_over, stretches_over_all
+from milepost.matching.curve import KEY_MAX, NUMBER_BITS, Keys, keys_of, stretches_over, stretches_over_all
 from milepost.matching.directory import Directory
 from milepost.model.areas import Area
 from milepost.model.places import Vectors, vectors
@@ -59,6 +59,7 @@ class PointIndex:
     """Points by number, 0 up to `limit`; moved in batches, found by area."""
 
     def __init__(self, limit: int) -> None:
+        assert limit <= 1 << NUMBER_BITS, f"keys tell {1 << NUMBER_BITS} points apart"
         self._limit = limit
         # What is joined leaves over 20 points to a leaf, what is cut has 24 at least: this many are never all taken.
         leaves = limit // _POINTS_A_LEAF + limit // 24 + 64 + _PORCH
@@ -95,7 +96,8 @@ class PointIndex:
         low, high = self._directory.low, self._directory.high
         goes = np.flatnonzero((slots < 0) | (low.take(leaves) > keys) | (keys > high.take(leaves)))
         if goes.size < who.size:
-            self._place(slots, keys, where)  # of those that go, too: it does no harm where they were
+            known = slice(None) if slots.min() >= 0 else slots >= 0
+            self._place(slots[known], keys[known], where[known])  # of those that go, too: it does no harm where they were
         if goes.size:
             self._leave(slots[goes])
             self._enter(who[goes], keys[goes], where[goes])

@@ -16,6 +16,7 @@ so only what some filter goes on with is looked at. Two beginnings that share a 
 Names are spread over many small dictionaries, because a dictionary that grows copies itself while everyone waits.
 """
 
+from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 from typing import Final
 
@@ -24,7 +25,6 @@ from numpy.typing import NDArray
 
 from milepost.matching.columns import column, numbers_of
 from milepost.model.queries import Atom, HasTag
-from milepost.model.reasons import Malformed, Reason
 
 ALWAYS_TRUE: Final = 0
 """The number that every message makes true."""
@@ -58,12 +58,7 @@ class Vocabulary:
 
     def take(self, atom: Atom) -> int:
         """The number of a tag or filter that one more clause names."""
-        if isinstance(atom, HasTag):
-            name: str = atom.tag
-            shards = self._tags
-        else:
-            name = atom.filter
-            shards = self._filters
+        name, shards = self._name_of(atom)
         shard = shards[hash(name) & _SHARD_MASK]
         number = shard.get(name)
         if number is None:
@@ -85,9 +80,13 @@ class Vocabulary:
             self._wildcards -= 1
             self._count_beginnings(name, -1)
 
-    def has_room(self, count: int) -> bool:
-        """Whether so many more names can be taken."""
-        return len(self) + count <= self._limit
+    def has_room_for(self, atoms: Iterable[Atom]) -> bool:
+        """Whether all of these can be taken, those known already and those that are new."""
+        new = 0
+        for atom in atoms:
+            name, shards = self._name_of(atom)
+            new += name not in shards[hash(name) & _SHARD_MASK]
+        return len(self) + new <= self._limit
 
     def uses(self, number: int) -> int:
         """How many clauses name it."""
@@ -150,12 +149,15 @@ class Vocabulary:
                 found.append(number)
         return found
 
+    def _name_of(self, atom: Atom) -> tuple[str, list[dict[str, int]]]:
+        """A tag's or filter's name, and the dictionaries in which it stands."""
+        return (atom.tag, self._tags) if isinstance(atom, HasTag) else (atom.filter, self._filters)
+
     def _new(self, name: str, *, is_filter: bool) -> int:
         if self._free:
             number = self._free.pop()
-        elif self._made > self._limit:
-            raise Malformed(Reason.VOCABULARY_FULL, f"all {self._limit} numbers for tags and filters are taken")
         else:
+            assert self._made <= self._limit, "who takes a name has asked whether there is room"
             number = self._made
             self._made += 1
             if number >> _PIECE_BITS == len(self._names):

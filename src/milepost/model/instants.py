@@ -2,7 +2,7 @@
 
 from typing import Final, NewType
 
-from milepost.model.reasons import Malformed, Reason
+from milepost.model.reasons import Malformed, Reason, shown
 
 Instant = NewType("Instant", int)
 
@@ -18,6 +18,6 @@ SECOND_NS: Final = 1_000_000_000
 def check_instant(name: str, value: int, *, may_be_forever: bool = False) -> None:
     """Refuse an instant that is not between 1970 and 2262, or, where that is allowed, for ever."""
     if isinstance(value, bool) or not isinstance(value, int):
-        raise Malformed(Reason.TIME_RANGE, f"{name} is {value!r}, not an integer number of nanoseconds")
+        raise Malformed(Reason.TIME_RANGE, f"{name} is {shown(value)}, not an integer number of nanoseconds")
     if not 0 <= value < FOREVER and not (may_be_forever and value == FOREVER):
-        raise Malformed(Reason.TIME_RANGE, f"{name} is {value} ns")
+        raise Malformed(Reason.TIME_RANGE, f"{name} is {shown(value)} ns")

@@ -11,7 +11,7 @@ from milepost.model.endpoints import EndpointId, endpoint_id
 from milepost.model.instants import FOREVER, Instant, check_instant
 from milepost.model.places import Place
 from milepost.model.priorities import DEADLINE_NS, Priority
-from milepost.model.reasons import Malformed, Reason
+from milepost.model.reasons import Malformed, Reason, shown
 from milepost.model.tags import Tag, check_tags
 from milepost.model.topics import check_topic
 
@@ -81,7 +81,7 @@ class Message:
 def check_message_id(number: int) -> None:
     """Refuse what is not an unsigned 64-bit integer."""
     if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < 2**64:
-        raise Malformed(Reason.FIELD_RANGE, f"the message's id is {number!r}, not an unsigned 64-bit integer")
+        raise Malformed(Reason.FIELD_RANGE, f"the message's id is {shown(number)}, not an unsigned 64-bit integer")
 
 
 def _check_fields(fields: Mapping[str, Scalar]) -> None:
@@ -96,4 +96,4 @@ def _check_fields(fields: Mapping[str, Scalar]) -> None:
             raise Malformed(Reason.FIELD_TYPE, f"field {name!r} holds a {type(value).__name__}, not text, number, truth or bytes")
         is_too_big = isinstance(value, int) and not -(2**63) <= value < 2**63
         if is_too_big or (isinstance(value, float) and not isfinite(value)):
-            raise Malformed(Reason.FIELD_RANGE, f"field {name!r} is {value!r}")
+            raise Malformed(Reason.FIELD_RANGE, f"field {name!r} is {shown(value)}")

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from milepost.model.reasons import Malformed, Reason
+from milepost.model.reasons import Malformed, Reason, shown
 
 EARTH_RADIUS_M: Final = 6_371_008.8
 """Mean radius of the WGS84 ellipsoid."""
@@ -50,7 +50,7 @@ def check_coordinates(latitude: float, longitude: float) -> None:
     for name, value, limit in (("latitude", latitude, 90.0), ("longitude", longitude, 180.0)):
         is_number = isinstance(value, float | int) and not isinstance(value, bool)
         if not is_number or not abs(value) <= limit:
-            raise Malformed(Reason.COORDINATE_RANGE, f"{name} is {value!r}")
+            raise Malformed(Reason.COORDINATE_RANGE, f"{name} is {shown(value)}")
 
 
 def vectors(latitudes: ArrayLike, longitudes: ArrayLike) -> Vectors:

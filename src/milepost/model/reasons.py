@@ -103,6 +103,15 @@ class Malformed(ValueError):
         return str(self.refused)
 
 
+def shown(value: object) -> str:
+    """A value as a detail may show it: short, and without the faults that printing some values has."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python prints no integer of more than 4,300 digits
+        return "a number of thousands of digits"
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
 _ADVICE: dict[Reason, str] = {
     Reason.MALFORMED: "Send one whole message in a format of the wire document.",
     Reason.MESSAGE_TOO_LARGE: "Keep the encoded message under the stated size, or send a link to the content.",

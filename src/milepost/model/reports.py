@@ -6,7 +6,7 @@ from typing import Final
 from milepost.model.endpoints import EndpointId, endpoint_id
 from milepost.model.instants import Instant, check_instant
 from milepost.model.places import Place
-from milepost.model.reasons import Malformed, Reason
+from milepost.model.reasons import Malformed, Reason, shown
 
 SPEED_MPS_MAX: Final = 500.0
 """Faster than anything that reports, slower than a mistake in units."""
@@ -27,6 +27,6 @@ class Report:
         check_instant("seen_at", self.seen_at)
         heading, speed = self.heading_deg, self.speed_mps
         if heading is not None and not 0 <= heading < 360:
-            raise Malformed(Reason.HEADING_RANGE, f"the heading is {heading!r}")
+            raise Malformed(Reason.HEADING_RANGE, f"the heading is {shown(heading)}")
         if speed is not None and not 0 <= speed <= SPEED_MPS_MAX:
-            raise Malformed(Reason.SPEED_RANGE, f"the speed is {speed!r}, the limit {SPEED_MPS_MAX}")
+            raise Malformed(Reason.SPEED_RANGE, f"the speed is {shown(speed)}, the limit {SPEED_MPS_MAX}")

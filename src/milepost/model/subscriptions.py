@@ -10,7 +10,7 @@ from milepost.model.instants import Instant, check_instant
 from milepost.model.messages import Message, MessageId, check_message_id
 from milepost.model.places import Place
 from milepost.model.queries import Query
-from milepost.model.reasons import Malformed, Reason
+from milepost.model.reasons import Malformed, Reason, shown
 from milepost.model.tags import Tag, check_tags
 from milepost.model.topics import check_topic
 
@@ -19,6 +19,7 @@ SubscriptionId = NewType("SubscriptionId", int)
 
 SUBSCRIPTION_ID_MAX: Final = 2**32 - 1
 SHARE_NAME_CHARACTERS_MAX: Final = 64
+SUMMARY_BYTES_MAX: Final = 16_384
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +42,8 @@ class Subscription:
         _check_id(self.id)
         if self.qos not in (0, 1, 2):
             raise Malformed(Reason.FIELD_RANGE, f"qos is {self.qos!r}, not 0, 1 or 2")
-        if self.share is not None and (not 0 < len(self.share) <= SHARE_NAME_CHARACTERS_MAX or set(self.share) & set("/+#")):
-            raise Malformed(Reason.SHARE_NAME, f"the share is named {self.share[:20]!r}")
+        if self.share is not None:
+            check_share(self.share)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,10 @@ class Notice:
         check_topic(self.topic)
         check_tags(self.tags)
         check_instant("seen_at", self.seen_at)
+        if len(self.summary) > SUMMARY_BYTES_MAX:
+            raise Malformed(
+                Reason.MESSAGE_TOO_LARGE, f"the summary has {len(self.summary)} bytes, {SUMMARY_BYTES_MAX} are allowed"
+            )
 
 
 def notice_of(message: Message, subscription: SubscriptionId, summary: bytes = b"") -> Notice:
@@ -73,6 +78,13 @@ def notice_of(message: Message, subscription: SubscriptionId, summary: bytes = b
     return Notice(subscription, message.id, message.source, message.topic, message.tags, message.place, message.seen_at, summary)
 
 
+def check_share(name: str) -> None:
+    """Refuse a name that no group of subscriptions can have."""
+    is_good = 0 < len(name) <= SHARE_NAME_CHARACTERS_MAX and name.isprintable() and not set(name) & set("/+#")
+    if not is_good:
+        raise Malformed(Reason.SHARE_NAME, f"the share is named {shown(name[:40])}")
+
+
 def _check_id(number: int) -> None:
-    if not 0 <= number <= SUBSCRIPTION_ID_MAX:
-        raise Malformed(Reason.FIELD_RANGE, f"the subscription's id is {number}, not in 0..{SUBSCRIPTION_ID_MAX}")
+    if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= SUBSCRIPTION_ID_MAX:
+        raise Malformed(Reason.FIELD_RANGE, f"the subscription's id is {shown(number)}, not in 0..{SUBSCRIPTION_ID_MAX}")

@@ -261,9 +261,6 @@ def test_a_search_looks_at_few_leaves_where_it_asks_for_little() -> None:
     assert len(few) < len(index._directory) / 10
 
 
-@pytest.mark.xfail(
-    strict=True, raises=Malformed, reason="eight leaves are joined a turn: a fleet that moves at once leaves more behind"
-)
 def test_a_fleet_that_moves_far_at_once_and_often_never_runs_out_of_leaves() -> None:
     index, known = PointIndex(5_000), Known()
     random = np.random.default_rng(7)

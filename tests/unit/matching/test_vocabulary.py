@@ -6,7 +6,6 @@ import pytest
 
 from milepost.matching.vocabulary import ALWAYS_TRUE, Vocabulary
 from milepost.model.queries import HasTag, OnTopic
-from milepost.model.reasons import Malformed, Reason
 from milepost.model.tags import Tag
 from milepost.model.topics import filter_matches
 
@@ -135,11 +134,11 @@ def test_no_name_has_the_number_that_is_always_true() -> None:
 def test_one_name_too_many_is_refused_and_known_ones_are_not() -> None:
     vocabulary = Vocabulary(2)
     numbers = [vocabulary.take(HasTag(Tag(text))) for text in "ab"]
-    assert vocabulary.has_room(0)
-    assert not vocabulary.has_room(1)
-    with pytest.raises(Malformed) as caught:
+    assert vocabulary.has_room_for([HasTag(Tag("a")), HasTag(Tag("b"))])
+    assert not vocabulary.has_room_for([HasTag(Tag("a")), HasTag(Tag("c"))])
+    assert not vocabulary.has_room_for([OnTopic("a")]), "a filter is another name than the tag that is spelled alike"
+    with pytest.raises(AssertionError):
         vocabulary.take(HasTag(Tag("c")))
-    assert caught.value.reason is Reason.VOCABULARY_FULL
     assert len(vocabulary) == 2
     assert vocabulary.take(HasTag(Tag("a"))) == numbers[0]
     assert sorted(vocabulary.true_for("x", {"a", "b", "c"})) == numbers

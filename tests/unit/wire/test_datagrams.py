@@ -213,10 +213,6 @@ def test_a_frame_that_starts_when_time_ends_is_refused() -> None:
     assert refused(part.SerializeToString())[0] is Reason.TIME_RANGE
 
 
-def test_a_lone_surrogate_in_a_share_is_not_sent() -> None:
-    assert refused_writing(Subscribe(Subscription(TRUCK, parse_query("a"), share="\ud800"))) is Reason.FIELD_RANGE
-
-
 def test_a_refusal_for_a_reason_unknown_here_can_still_be_shown() -> None:
     later = Refusal(65_000, "NOT_YET_KNOWN", "of a later version", None, TOKEN)
     assert decode(encode(later)) == later

@@ -8,7 +8,7 @@ import numpy as np
 
 from milepost.model.areas.bounds import Bounds, Cap, bounds_of_cap
 from milepost.model.places import EARTH_RADIUS_M, Flags, Place, Vectors
-from milepost.model.reasons import Malformed, Reason
+from milepost.model.reasons import Malformed, Reason, shown
 
 RADIUS_M_MAX: Final = pi * EARTH_RADIUS_M
 
@@ -67,4 +67,4 @@ def check_distance(name: str, metres: float) -> None:
     """Refuse a radius or width that is not a positive distance on the Earth."""
     is_number = isinstance(metres, float | int) and not isinstance(metres, bool)
     if not is_number or not 0 < metres < RADIUS_M_MAX:
-        raise Malformed(Reason.AREA_RADIUS, f"{name} is {metres!r}")
+        raise Malformed(Reason.AREA_RADIUS, f"{name} is {shown(metres)}")
