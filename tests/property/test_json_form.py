@@ -10,12 +10,9 @@ from hypothesis import strategies as st
 
 from milepost.model.messages import Message
 from milepost.model.reasons import Malformed, Reason
-from milepost.model.reports import Report
-from milepost.model.sessions import Publish, Refusal
-from milepost.model.subscriptions import Notice, Subscription
-from milepost.wire import json_form
+from milepost.model.sessions import Publish
 from milepost.wire.json_form import SCHEMA_PATH, Value, from_json, to_json
-from strategies import json_values, messages, notices, refusals, reports, subscriptions
+from strategies import json_values
 
 SCHEMA = jsonschema_rs.Draft202012Validator(orjson.loads(SCHEMA_PATH.read_bytes()))
 STRUCTURAL = {Reason.MALFORMED, Reason.FIELD_MISSING, Reason.FIELD_UNKNOWN, Reason.FIELD_TYPE, Reason.AREA_UNREADABLE}
@@ -70,17 +67,6 @@ def test_what_is_written_obeys_the_schema(value: Value) -> None:
 def test_equal_values_give_equal_text(value: Value) -> None:
     data = to_json(value)
     assert to_json(from_json(data)) == data
-
-
-@given(messages(), reports, subscriptions, notices, refusals)
-def test_each_kind_has_a_reader_of_its_own(
-    message: Message, report: Report, subscription: Subscription, notice: Notice, refusal: Refusal
-) -> None:
-    assert json_form.message_from_json(json_form.message_to_json(message)) == message
-    assert json_form.report_from_json(json_form.report_to_json(report)) == report
-    assert json_form.subscription_from_json(json_form.subscription_to_json(subscription)) == subscription
-    assert json_form.notice_from_json(json_form.notice_to_json(notice)) == notice
-    assert json_form.refusal_from_json(json_form.refusal_to_json(refusal)) == refusal
 
 
 @given(json_values, st.data())

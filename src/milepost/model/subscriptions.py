@@ -12,6 +12,7 @@ from milepost.model.places import Place
 from milepost.model.queries import Query
 from milepost.model.reasons import Malformed, Reason, shown
 from milepost.model.tags import Tag, check_tags
+from milepost.model.texts import maybe_bad_character
 from milepost.model.topics import check_topic
 
 SubscriptionId = NewType("SubscriptionId", int)
@@ -80,8 +81,8 @@ def notice_of(message: Message, subscription: SubscriptionId, summary: bytes = b
 
 def check_share(name: str) -> None:
     """Refuse a name that no group of subscriptions can have."""
-    is_good = 0 < len(name) <= SHARE_NAME_CHARACTERS_MAX and name.isprintable() and not set(name) & set("/+#")
-    if not is_good:
+    has_mark = maybe_bad_character(name) is not None or any(mark in name for mark in "/+#")
+    if has_mark or not 0 < len(name) <= SHARE_NAME_CHARACTERS_MAX:
         raise Malformed(Reason.SHARE_NAME, f"the share is named {shown(name[:40])}")
 
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from milepost.model.reasons import Malformed, Reason
+from milepost.model.texts import maybe_bad_character
 
 TOPIC_BYTES_MAX: Final = 1024
 TOPIC_LEVELS_MAX: Final = 32
@@ -72,19 +73,10 @@ def filter_matches(topic_filter: str, topic: str) -> bool:
 def _check_text(text: str) -> None:
     if not isinstance(text, str) or not text:  # [MQTT-4.7.3-1]
         raise Malformed(Reason.TOPIC_EMPTY)
-    if text.isascii():
-        size = len(text)
-    else:
-        try:
-            size = len(text.encode())
-        except UnicodeEncodeError as fault:
-            raise Malformed(Reason.TOPIC_CHARACTER, f"a lone surrogate at {fault.start}", at=fault.start) from None
-    if size > TOPIC_BYTES_MAX:
+    if (at := maybe_bad_character(text)) is not None:  # [MQTT-1.5.4-1], [MQTT-1.5.4-2] and the controls it advises against
+        raise Malformed(Reason.TOPIC_CHARACTER, f"{text[at]!r} at {at}", at=at)
+    if (size := len(text.encode())) > TOPIC_BYTES_MAX:
         raise Malformed(Reason.TOPIC_TOO_LONG, f"{_short(text)} has {size} bytes, {TOPIC_BYTES_MAX} are allowed")
-    if not text.isprintable():
-        for at, character in enumerate(text):
-            if character < " " or "\x7f" <= character <= "\x9f":  # [MQTT-1.5.4-2] and the controls it advises against
-                raise Malformed(Reason.TOPIC_CHARACTER, f"{character!r} at {at}", at=at)
     levels = text.count("/") + 1
     if levels > TOPIC_LEVELS_MAX:
         raise Malformed(Reason.TOPIC_TOO_DEEP, f"{levels} levels, {TOPIC_LEVELS_MAX} are allowed")

@@ -11,10 +11,11 @@ from typing import Final, TypeAlias
 
 import orjson
 
+from milepost.model.instants import Instant
 from milepost.model.messages import Message
 from milepost.model.reasons import Malformed, Reason
 from milepost.model.reports import Report
-from milepost.model.sessions import Datagram, Refusal
+from milepost.model.sessions import Datagram
 from milepost.model.subscriptions import Notice, Subscription
 from milepost.wire.json_form import messages, sessions, subscriptions
 from milepost.wire.json_form.reading import JsonObject, Reader, kind_of
@@ -43,61 +44,17 @@ def to_json(value: Value) -> bytes:
             return _dumped(sessions.write_datagram(value))
 
 
-def from_json(data: bytes) -> Value:
-    """The value that a JSON text describes; raises nothing but `Malformed`."""
+def from_json(data: bytes, *, now: Instant | None = None) -> Value:
+    """The value that a JSON text describes; raises nothing but `Malformed`.
+
+    With `now`, a subscription's frame may also be a phrase such as "last 10 minutes" (see `wire.times`).
+    """
     value = _loaded(data)
     kind = kind_of(value, "value", _READERS)
+    if now is not None and isinstance(value, dict):
+        holder = value.get("subscription") if kind == "subscribe" else value
+        subscriptions.spell_out_frame(holder, now)
     return _READERS[kind](value, kind)
-
-
-def message_to_json(message: Message) -> bytes:
-    """The JSON text of a message."""
-    return to_json(message)
-
-
-def message_from_json(data: bytes) -> Message:
-    """The message that a JSON text describes."""
-    return messages.read_message(_loaded(data), "message")
-
-
-def report_to_json(report: Report) -> bytes:
-    """The JSON text of a report."""
-    return to_json(report)
-
-
-def report_from_json(data: bytes) -> Report:
-    """The report that a JSON text describes."""
-    return sessions.read_report(_loaded(data), "report")
-
-
-def subscription_to_json(subscription: Subscription) -> bytes:
-    """The JSON text of a subscription."""
-    return to_json(subscription)
-
-
-def subscription_from_json(data: bytes) -> Subscription:
-    """The subscription that a JSON text describes."""
-    return subscriptions.read_subscription(_loaded(data), "subscription")
-
-
-def notice_to_json(notice: Notice) -> bytes:
-    """The JSON text of a notice."""
-    return to_json(notice)
-
-
-def notice_from_json(data: bytes) -> Notice:
-    """The notice that a JSON text describes."""
-    return subscriptions.read_notice(_loaded(data), "notice")
-
-
-def refusal_to_json(refusal: Refusal) -> bytes:
-    """The JSON text of a refusal."""
-    return to_json(refusal)
-
-
-def refusal_from_json(data: bytes) -> Refusal:
-    """The refusal that a JSON text describes."""
-    return sessions.read_refusal(_loaded(data), "refusal")
 
 
 _READERS: Final[dict[str, Reader[Value]]] = {

@@ -5,15 +5,16 @@ from typing import Final, assert_never
 from milepost.model.areas import Area, Around, Box, Circle, Corridor, Polygon, Union
 from milepost.model.endpoints import EndpointId
 from milepost.model.frames import ALWAYS, Frame
-from milepost.model.instants import BEGINNING, FOREVER
+from milepost.model.instants import BEGINNING, FOREVER, Instant
 from milepost.model.messages import MessageId
 from milepost.model.queries import Query, parse_query
+from milepost.model.reasons import Malformed, Reason
 from milepost.model.subscriptions import Notice, Subscription, SubscriptionId
 from milepost.wire.geojson import area_to_geojson
 from milepost.wire.json_form import reading
 from milepost.wire.json_form.messages import read_area, read_place, read_tags, write_place
 from milepost.wire.json_form.reading import JsonObject, Members
-from milepost.wire.times import instant_to_text
+from milepost.wire.times import frame_from_text, instant_to_text
 
 SUBSCRIPTION_MEMBERS: Final = ("type", "owner", "query", "area", "frame", "id", "qos", "share")
 NOTICE_MEMBERS: Final = ("type", "subscription", "message", "source", "topic", "tags", "place", "seen_at", "summary")
@@ -50,6 +51,12 @@ def read_subscription(value: object, where: str) -> Subscription:
         qos=members.maybe("qos", reading.integer, 1),
         share=members.maybe("share", reading.text, None),
     )
+
+
+def spell_out_frame(value: object, now: Instant) -> None:
+    """Put a frame that is written as a phrase into the form that does not depend on when it is read."""
+    if isinstance(value, dict) and isinstance(value.get("frame"), str):
+        value["frame"] = _write_frame(frame_from_text(value["frame"], now))
 
 
 def write_notice(notice: Notice) -> JsonObject:
@@ -116,5 +123,7 @@ def _write_frame(frame: Frame) -> JsonObject:
 
 
 def _read_frame(value: object, where: str) -> Frame:
+    if isinstance(value, str):
+        raise Malformed(Reason.TIME_UNREADABLE, f"{where} is a phrase, and the reader was not told what time it is")
     members = Members(value, where, FRAME_MEMBERS)
     return Frame(members.maybe("start", reading.instant, BEGINNING), members.maybe("end", reading.instant, FOREVER))
