@@ -15,6 +15,7 @@ import numpy as np
 import redis
 import shapely
 from numpy.typing import NDArray
+from redis._parsers import _RESP2Parser
 
 from milepost.model import Circle, Query
 from milepost.model.places import EARTH_RADIUS_M, vectors
@@ -30,10 +31,10 @@ Degrees = NDArray[np.float64]
 
 @dataclass
 class RedisGeo:
-    """Redis GEO over a Unix socket."""
+    """Redis GEO over a Unix socket, by redis-py with the parser it comes with, or with hiredis where that is installed too."""
 
     client: Any
-    name: str = "Redis GEOSEARCH"
+    name: str
     slack: float = 0.01
 
     def load(self, latitudes: Degrees, longitudes: Degrees) -> None:
@@ -53,11 +54,12 @@ class RedisGeo:
         words = ("FROMLONLAT", place.longitude, place.latitude, "BYRADIUS", radius, "m")
         return len(self.client.execute_command("GEOSEARCH", "points", *words))
 
-    def server_us(self) -> float:
-        """What one search cost the server itself, by its own count, sending left out."""
-        found = self.client.info("commandstats")["cmdstat_geosearch"]
+    def server_us(self, asked: list[Circle]) -> float:
+        """What one search costs the server itself, by its own count, sending left out."""
         self.client.config_resetstat()
-        return float(found["usec_per_call"])
+        for circle in asked:
+            self.inside(circle)
+        return float(self.client.info("commandstats")["cmdstat_geosearch"]["usec_per_call"])
 
     def bytes_used(self) -> int:
         return int(self.client.info("memory")["used_memory"])
@@ -143,17 +145,19 @@ class FormulaScan:
 
 
 @contextlib.contextmanager
-def running_redis() -> Iterator[RedisGeo | None]:
-    """Redis, started for us and stopped after; nothing where it is not installed."""
+def running_redis() -> Iterator[list[RedisGeo]]:
+    """Redis, started for us and stopped after, by two clients; none where it is not installed."""
     program = shutil.which("redis-server")
     if program is None:
-        yield None
+        yield []
         return
     with tempfile.TemporaryDirectory() as folder:
         path = f"{folder}/redis.sock"
         command = [program, "--port", "0", "--unixsocket", path, "--save", "", "--dir", folder]
         with _running(command):
-            yield RedisGeo(_answering(redis.Redis(unix_socket_path=path)))
+            fast = _answering(redis.Redis(unix_socket_path=path))
+            pool = redis.ConnectionPool(redis.UnixDomainSocketConnection, path=path, parser_class=_RESP2Parser)
+            yield [RedisGeo(redis.Redis(connection_pool=pool), "Redis GEOSEARCH"), RedisGeo(fast, "Redis GEOSEARCH, hiredis")]
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ A key names a square of about 20 x 40 m at the equator; the point's own number k
 The rows of squares at the poles, 20 m high, count as one square each: there, longitude says nothing.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from math import acos, asin, atan2, cos, hypot, pi, sin
 from typing import Final
 
@@ -24,6 +24,15 @@ NUMBER_BITS: Final = 24
 KEY_MAX: Final = (1 << 64) - 1
 
 Keys = NDArray[np.uint64]
+Stretch = tuple[int, int]
+"""First and last key."""
+
+FEW_SQUARES: Final = 4
+"""A box is covered with about so many squares a side: more find fewer leaves in vain, but take longer to look up."""
+FEWER_SQUARES: Final = 2
+"""Where there are many boxes."""
+MANY_SQUARES: Final = 10
+"""Where there are many leaves."""
 
 _HALF: Final = 10
 _TABLE: Final = 1 << _HALF
@@ -64,25 +73,21 @@ def keys_of(latitudes: ArrayLike, longitudes: ArrayLike, numbers: NDArray[np.int
     return keys
 
 
-def stretches_over(box: Bounds, cap: Cap, *, squares_a_side: int) -> list[tuple[int, int]]:
-    """First and last key of stretches of the curve, sorted, that together cover what a box and a cap have in common."""
+def stretches_over(boxes: Sequence[Bounds]) -> list[Stretch]:
+    """Stretches of the curve, sorted and apart, that together cover some boxes, by a few squares each."""
+    spans = [span for box in boxes for span in _spans(box)]
+    if len(spans) == 1:
+        return _cover(*spans[0], FEW_SQUARES)
+    a_side = FEW_SQUARES if len(boxes) == 1 else FEWER_SQUARES
+    return _joined([stretch for span in spans for stretch in _cover(*span, a_side)])
+
+
+def stretches_over_closely(box: Bounds, cap: Cap) -> list[Stretch]:
+    """Stretches of the curve, sorted and apart, that together cover what a box and a cap have in common, by many squares."""
     spans = _spans(box)
     if len(spans) == 1:
-        return _cover(*spans[0], cap, squares_a_side)
-    return sorted(stretch for span in spans for stretch in _cover(*span, None, squares_a_side))
-
-
-def stretches_over_all(boxes: Iterable[Bounds]) -> list[tuple[int, int]]:
-    """First and last key of stretches of the curve, sorted, that together cover many boxes, each by a few squares."""
-    each = sorted(stretch for box in boxes for span in _spans(box) for stretch in _cover(*span, None, 2))
-    stretches = each[:1]
-    for first, last in each[1:]:
-        before = stretches[-1]
-        if first > before[1] + 1:
-            stretches.append((first, last))
-        elif last > before[1]:
-            stretches[-1] = (before[0], last)
-    return stretches
+        return _cover(*spans[0], MANY_SQUARES, cap)
+    return _joined([stretch for span in spans for stretch in _cover(*span, MANY_SQUARES)])
 
 
 def _spans(box: Bounds) -> list[tuple[int, int, int, int]]:
@@ -107,27 +112,27 @@ def _spans(box: Bounds) -> list[tuple[int, int, int, int]]:
     return spans
 
 
-def _cover(west: int, east: int, south: int, north: int, cap: Cap | None, a_side: int) -> list[tuple[int, int]]:
-    """Squares of one size over a rectangle, those that follow each other on the curve taken together."""
+def _cover(west: int, east: int, south: int, north: int, a_side: int, cap: Cap | None = None) -> list[Stretch]:
+    """Squares of one size, about so many to a side, over a rectangle or the part of it that a cap reaches; sorted and apart."""
     shift = (max(east - west, north - south) // a_side).bit_length()
     low, high = _LOW_LIST, _HIGH_LIST
     first_column, first_row = west >> shift, south >> shift
     columns = [low[x & _TABLE - 1] | high[x >> _HALF] for x in range(first_column, (east >> shift) + 1)]
     rows = [(low[y & _TABLE - 1] | high[y >> _HALF]) << 1 for y in range(first_row, (north >> shift) + 1)]
-    if cap is None or len(rows) < 3:
+    if cap is None:
         squares = [row | column for row in rows for column in columns]
     else:
-        reaches = _reaches(cap, first_row << shift, 1 << shift, len(rows))
         squares = [
             row | column
-            for row, (left, right) in zip(rows, reaches, strict=True)
+            for row, (left, right) in zip(rows, _reaches(cap, first_row << shift, 1 << shift, len(rows)), strict=True)
             for column in columns[max(0, (left >> shift) - first_column) : max(0, (right >> shift) + 1 - first_column)]
         ]
     squares.sort()
     return _run_together(squares, shift)
 
 
-def _run_together(squares: list[int], shift: int) -> list[tuple[int, int]]:
+def _run_together(squares: list[int], shift: int) -> list[Stretch]:
+    """Those that follow each other on the curve, taken together."""
     if not squares:
         return []
     stretches = []
@@ -140,6 +145,19 @@ def _run_together(squares: list[int], shift: int) -> list[tuple[int, int]]:
         before = square
     stretches.append((first << 2 * shift, (before + step << 2 * shift) - 1))
     return stretches
+
+
+def _joined(stretches: list[Stretch]) -> list[Stretch]:
+    """Stretches in any order that may overlap, sorted and apart."""
+    stretches.sort()
+    joined = stretches[:1]
+    for first, last in stretches[1:]:
+        before = joined[-1]
+        if first > before[1] + 1:
+            joined.append((first, last))
+        elif last > before[1]:
+            joined[-1] = (before[0], last)
+    return joined
 
 
 def _reaches(cap: Cap, first_row: int, height: int, count: int) -> list[tuple[int, int]]:

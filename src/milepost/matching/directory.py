@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from milepost.matching.columns import column
-from milepost.matching.curve import KEY_MAX, Keys
+from milepost.matching.curve import KEY_MAX, Keys, Stretch
 
 Leaves = NDArray[np.int32]
 
@@ -36,8 +36,8 @@ class Directory:
         leaves: Leaves = self._leaves[np.searchsorted(self._low_keys[: len(self._lows)], keys, side="right") - 1]
         return leaves
 
-    def spans_over(self, stretches: list[tuple[int, int]]) -> list[Leaves]:
-        """The leaves that own a part of sorted stretches (first and last key of each), in pieces; each leaf once."""
+    def spans_over(self, stretches: list[Stretch]) -> list[Leaves]:
+        """The leaves that own a part of sorted stretches, in pieces; each leaf once."""
         found = []
         done = 0
         for first, last in stretches:

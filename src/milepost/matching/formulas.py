@@ -133,7 +133,7 @@ class Formulas:
         queries, one, other, rest = self._facts.take(clauses, axis=0).T
         is_true = truth.take(one)
         is_true &= truth.take(other)
-        if rest.any():
+        if self._rest_words:
             for at in np.flatnonzero(is_true & (rest != NO_LIST)).tolist():
                 is_true[at] = truth[self._lists.view(int(rest[at]))].all()
         for atom in atoms:

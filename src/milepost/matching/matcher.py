@@ -188,9 +188,10 @@ class Matcher:
     def _rows_for(self, message: Message) -> Rows:
         """The rows whose query is true and whose area, if any, holds the message's place."""
         plain, others = self._formulas.true_for(message.topic, message.tags)
-        rows = self._open.of(plain)
-        if others.size:
-            rows = np.concatenate((rows, self._open.of_many(others)))
+        rows = self._open.of_many(others) if others.size else NOBODY.rows
+        if plain:
+            some = self._open.of(plain)
+            rows = np.concatenate((some, rows)) if rows.size else some
         if self._located.count and message.place is not None:
             queries = np.concatenate((np.array(plain, np.int32), others))
             rows = np.concatenate((rows, self._rows_around(queries, message.place)))

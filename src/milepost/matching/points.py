@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from milepost.matching.columns import column
-from milepost.matching.curve import KEY_MAX, NUMBER_BITS, Keys, keys_of, stretches_over, stretches_over_all
+from milepost.matching.curve import KEY_MAX, NUMBER_BITS, Keys, keys_of, stretches_over, stretches_over_closely
 from milepost.matching.directory import Directory
 from milepost.model.areas import Area
 from milepost.model.places import Vectors, vectors
@@ -45,11 +45,8 @@ _POINTS_A_LEAF: Final = 16
 _PORCH: Final = 8
 """The first leaves are the porch."""
 _PORCH_SLOTS: Final = _PORCH * LEAF
-SQUARES_A_SIDE: Final = 5
-"""A search covers its box with about so many squares a side: more find fewer leaves in vain, but take longer to look up."""
 MANY_LEAVES: Final = 128
-SQUARES_A_SIDE_OF_MANY: Final = 10
-"""Where the first look finds many leaves, a closer one pays."""
+"""Where a first look finds more leaves than this, a closer one pays."""
 
 Numbers = NDArray[np.int32]
 Slots = NDArray[np.signedinteger]
@@ -134,13 +131,10 @@ class PointIndex:
 
     def _leaves_over(self, area: Area) -> NDArray[np.int32]:
         """The leaves that may hold points of an area, the used ones of the porch first."""
-        if len(area.boxes) > 1:
-            spans = self._directory.spans_over(stretches_over_all(area.boxes))
-        else:
-            box, cap = area.boxes[0], area.cap
-            spans = self._directory.spans_over(stretches_over(box, cap, squares_a_side=SQUARES_A_SIDE))
-            if sum(map(len, spans)) > MANY_LEAVES:
-                spans = self._directory.spans_over(stretches_over(box, cap, squares_a_side=SQUARES_A_SIDE_OF_MANY))
+        boxes = area.boxes
+        spans = self._directory.spans_over(stretches_over(boxes))
+        if len(boxes) == 1 and sum(map(len, spans)) > MANY_LEAVES:
+            spans = self._directory.spans_over(stretches_over_closely(boxes[0], area.cap))
         return np.concatenate([self._porch[: -(-self._porch_fill // LEAF)], *spans])
 
     def _write(self, slots: Slots, who: Numbers, keys: Keys, where: Vectors) -> None:
