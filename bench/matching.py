@@ -106,22 +106,24 @@ def places() -> tuple[list[Row], list[str]]:
 
 
 def search_rows(engine: Matcher, peers: list[Searcher], share: float, ratio_min: float) -> list[Row]:
-    work = f"who_is_in, {ENDPOINTS:,} endpoints, circle holding {share:.1%}"
+    """The same circles for all; we are asked again beside each peer, and the median of that stands in every row."""
     asked = circles(share, 40)
-    rows = []
+    found: dict[str, float] = {}
+    ours = []
     for peer in peers:
         mine = sum(engine.who_is_in(circle).size for circle in asked[:5])
         theirs = sum(peer.inside(circle) for circle in asked[:5])
         assert abs(mine - theirs) <= peer.slack * mine, f"{peer.name} finds {theirs}, we find {mine}: not the same question"
-        ours = median_us(engine.who_is_in, asked * 3)
-        value = median_us(peer.inside, asked)
-        goal = full(ratio_min=ratio_min) if peer.name == "Redis GEOSEARCH" else Goal()
-        rows.append(row(work, "µs", ours, peer.name, value, less_is_better=True, **goal))
-    counted = [peer for peer in peers if isinstance(peer, RedisGeo)]
-    if counted:
-        ours = median_us(engine.who_is_in, asked * 3)
-        rows.append(row(work, "µs", ours, "Redis, by the server's own count", counted[0].server_us(asked), less_is_better=True))
-    return rows
+        ours += [median_us(engine.who_is_in, asked) for _ in range(3)]
+        found[peer.name] = median_us(peer.inside, asked)
+        if isinstance(peer, RedisGeo):
+            found["Redis, by the server's own count"] = peer.server_us(asked)
+    work = f"who_is_in, {ENDPOINTS:,} endpoints, circle holding {share:.1%}"
+    goals = {"Redis GEOSEARCH": full(ratio_min=ratio_min)}
+    return [
+        row(work, "µs", median(ours), name, value, less_is_better=True, **goals.get(name, Goal()))
+        for name, value in found.items()
+    ]
 
 
 def update_rows(
@@ -129,18 +131,22 @@ def update_rows(
 ) -> list[Row]:
     """Reports of vehicles that go up to 30 m/s, in any order, a thousand at a time; and searches between two batches."""
     random = np.random.default_rng(6)
-    latitudes = latitudes + random.uniform(-3e-4, 3e-4, latitudes.size)
-    order = random.permutation(ENDPOINTS).astype(np.int32)
-    batches = [order[first : first + BATCH] for first in range(0, ENDPOINTS, BATCH)]
-    reports = [(who, latitudes[who], longitudes[who]) for who in batches]
     work = f"position updates, batches of {BATCH:,}"
-    ours = a_second(lambda report: engine.move(*report), reports) * BATCH
+    rates: list[float] = []
+    reports: list[tuple[NDArray[np.int32], NDArray[np.float64], NDArray[np.float64]]] = []
+    for _ in range(3):
+        latitudes = latitudes + random.uniform(-3e-4, 3e-4, latitudes.size)
+        order = random.permutation(ENDPOINTS).astype(np.int32)
+        batches = [order[first : first + BATCH] for first in range(0, ENDPOINTS, BATCH)]
+        reports = [(who, latitudes[who], longitudes[who]) for who in batches]
+        rates.append(a_second(lambda report: engine.move(*report), reports, rounds=1) * BATCH)
+    ours = max(rates)
     rows = []
     if redis_geo is not None:
-        theirs = a_second(lambda report: redis_geo.move(*report), reports[:20], rounds=1) * BATCH
+        theirs = a_second(lambda report: redis_geo.move(*report), reports[:20], rounds=3) * BATCH
         rows.append(row(work, "updates/s", ours, "Redis GEOADD", theirs, **full(ours_min=5e6)))
     tree = a_second(lambda _: StrTree().load(latitudes, longitudes), [None], rounds=1) * ENDPOINTS
-    rows.append(row(work, "updates/s", ours, "shapely STRtree, built again", tree, **full(ours_min=5e6)))
+    rows.append(row(work, "updates/s", ours, "shapely STRtree, built again", tree))
     asked = circles(0.001, 300, seed=7)
     at_rest = median_us(engine.who_is_in, asked)
     taken = []

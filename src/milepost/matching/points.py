@@ -18,6 +18,7 @@ A full leaf is packed or cut in two, a sparse one joined to its neighbour: work 
 This file must not know what a point stands for (an endpoint, or the middle of a subscription's area).
 """
 
+from math import cos, pi
 from typing import Final
 
 import numpy as np
@@ -26,7 +27,8 @@ from numpy.typing import ArrayLike, NDArray
 from milepost.matching.columns import column
 from milepost.matching.curve import KEY_MAX, NUMBER_BITS, Keys, keys_of, stretches_over, stretches_over_closely
 from milepost.matching.directory import Directory
-from milepost.model.areas import Area
+from milepost.model.areas import Area, Circle
+from milepost.model.areas.circle import SMALL_RAD
 from milepost.model.places import Vectors, vectors
 from milepost.model.reasons import Malformed, Reason
 
@@ -42,6 +44,8 @@ _SPARSE: Final = 32
 _TIDY_A_TURN: Final = 4
 _POINTS_A_LEAF: Final = 16
 """Where there are more leaves than one to so many points of the limit, all sparse ones are looked at before more are cut."""
+_CAP_SLACK_RAD: Final = 1e-7
+"""So much (0.6 m) beyond its cap an area is searched, where what is found is asked of the area itself anyway."""
 _PORCH: Final = 8
 """The first leaves are the porch."""
 _PORCH_SLOTS: Final = _PORCH * LEAF
@@ -61,7 +65,7 @@ class PointIndex:
         # What is joined leaves over 20 points to a leaf, what is cut has 24 at least: this many are never all taken.
         leaves = limit // _POINTS_A_LEAF + limit // 24 + 64 + _PORCH
         self._numbers = column(leaves, np.int32, LEAF)
-        self._vectors = column(3, np.float64, leaves, LEAF)  # x, y and z, each in one piece
+        self._vectors = column(leaves, np.float64, 3, LEAF)  # of each leaf all x, then all y, then all z
         self._keys = column(leaves, np.uint64, LEAF)
         self._fill = column(leaves, np.int16)
         self._live = column(leaves, np.int16)
@@ -110,18 +114,23 @@ class PointIndex:
 
     def inside(self, area: Area) -> Numbers:
         """The numbers of all points inside an area, in no order."""
-        leaves = self._leaves_over(area)
-        numbers = self._numbers.take(leaves, axis=0).reshape(-1)
-        points = self._vectors.take(leaves, axis=1).reshape(3, -1).T
-        is_inside = area.contains(points)
-        is_inside &= numbers >= 0
-        found: Numbers = numbers[is_inside]
-        return found
+        leaves, cap = self._leaves_over(area), area.cap
+        numbers = self._numbers.take(leaves, axis=0)
+        is_circle = isinstance(area, Circle) and cap.angle_rad > SMALL_RAD
+        reach = cos(cap.angle_rad if is_circle else min(pi, cap.angle_rad + _CAP_SLACK_RAD))
+        is_near = cap.centre @ self._vectors.take(leaves, axis=0) >= reach
+        is_near &= numbers >= 0
+        if is_circle:
+            found: Numbers = numbers[is_near]
+            return found
+        row, at = np.nonzero(is_near)
+        near: Numbers = numbers[row, at]
+        return near[area.contains(self._vectors_at(leaves[row] * LEAF + at))]
 
     def where(self, numbers: Numbers) -> tuple[NDArray[np.bool_], Vectors]:
         """For each number whether its place is known, and the place (meaningless where it is not)."""
-        slots = self._slot_of[numbers] - 1
-        return slots >= 0, self._vectors.reshape(3, -1)[:, slots].T
+        slots = self._slot_of.take(numbers) - np.intp(1)
+        return slots >= 0, self._vectors_at(slots)
 
     def _checked(self, numbers: ArrayLike) -> Numbers:
         who = np.asarray(numbers, np.int32)
@@ -143,8 +152,14 @@ class PointIndex:
 
     def _place(self, slots: Slots, keys: Keys, where: Vectors) -> None:
         self._keys.reshape(-1)[slots] = keys
-        for ours, theirs in zip(self._vectors, where.T, strict=True):
-            ours.reshape(-1)[slots] = theirs
+        vectors, at = self._vectors.reshape(-1), _first_of(slots)
+        for theirs in where.T:
+            vectors[at] = theirs
+            at += LEAF
+
+    def _vectors_at(self, slots: Slots) -> Vectors:
+        vectors, at = self._vectors.reshape(-1), _first_of(slots)
+        return np.stack([vectors.take(at), vectors.take(at + LEAF), vectors.take(at + 2 * LEAF)]).T
 
     def _leave(self, slots: Slots) -> None:
         """Make holes where points were; a slot below 0 is that of a point not known yet."""
@@ -168,7 +183,7 @@ class PointIndex:
         waiting = np.flatnonzero(self._numbers[:_PORCH].reshape(-1) >= 0)
         who = np.concatenate((self._numbers[:_PORCH].reshape(-1)[waiting], who))
         keys = np.concatenate((self._keys[:_PORCH].reshape(-1)[waiting], keys))
-        where = np.concatenate((self._vectors[:, :_PORCH].reshape(3, -1)[:, waiting].T, where))
+        where = np.concatenate((self._vectors_at(waiting), where))
         self._numbers[:_PORCH] = -1
         self._porch_fill = 0
         self._insert(who, keys, where)
@@ -203,7 +218,7 @@ class PointIndex:
         is_live[self._fill[leaf] :] = False
         who = np.concatenate((self._numbers[leaf][is_live], who))
         keys = np.concatenate((self._keys[leaf][is_live], keys))
-        where = np.concatenate((self._vectors[:, leaf, is_live].T, where))
+        where = np.concatenate((self._vectors[leaf][:, is_live].T, where))
         order = np.argsort(keys)
         who, keys, where = who[order], keys[order], where[order]
         parts = 1 if who.size <= _PACKED_MAX else -(-who.size // _CUT_TO)
@@ -248,11 +263,16 @@ class PointIndex:
         """Put the points of a leaf into the one before it."""
         self._directory.join(left, right)
         is_live = self._numbers[right] >= 0
-        who, keys, where = self._numbers[right][is_live], self._keys[right][is_live], self._vectors[:, right, is_live].T
+        who, keys, where = self._numbers[right][is_live], self._keys[right][is_live], self._vectors[right][:, is_live].T
         self._live[right] = self._fill[right] = 0
         self._numbers[right] = -1
         self._free.append(right)
         self._rewrite(left, who, keys, where)
+
+
+def _first_of(slots: Slots) -> NDArray[np.intp]:
+    """Where the x of a slot stands among the vectors; y and z stand one and two leaves further on."""
+    return (slots >> _LEAF_BITS) * np.intp(3 * LEAF) + (slots & LEAF - 1)
 
 
 def _has_twins(numbers: Numbers) -> bool:
