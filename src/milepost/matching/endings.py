@@ -1,6 +1,6 @@
 """Endings: which subscriptions end, and when.
 
-Rows are kept by the stretch of time (8.6 s) in which they end, so that adding and removing one costs the same however many
+Rows are kept by the stretch of time (69 s) in which they end, so that adding and removing one costs the same however many
 there are, and looking for those that are over touches only stretches that have passed.
 """
 
@@ -14,7 +14,7 @@ from milepost.matching.columns import column, numbers_of
 from milepost.matching.lists import Lists
 from milepost.model.instants import FOREVER, Instant
 
-_STRETCH_BITS: Final = 33
+_STRETCH_BITS: Final = 36
 _FORGOTTEN_MAX: Final = 64
 """So many stretches, more than those in use, may stand in the order though they are empty."""
 

@@ -84,10 +84,15 @@ class PointIndex:
         return self._count
 
     def move(self, numbers: ArrayLike, latitudes: ArrayLike, longitudes: ArrayLike) -> None:
-        """Put each point where it now is, new or known; of several moves of one point the last counts."""
+        """Put each point where it now is, new or known; of several moves of one point the last counts.
+
+        A batch with a number or a coordinate out of range is refused as a whole.
+        """
         who = self._checked(numbers)
-        keys = keys_of(latitudes, longitudes, who)
-        where = vectors(latitudes, longitudes)
+        north, east = _degrees("latitude", latitudes, 90.0), _degrees("longitude", longitudes, 180.0)
+        assert who.size == north.size == east.size, "each point has a latitude and a longitude"
+        keys = keys_of(north, east, who)
+        where = vectors(north, east)
         if _has_twins(who):
             _, last = np.unique(who[::-1], return_index=True)
             last = who.size - 1 - last
@@ -133,10 +138,10 @@ class PointIndex:
         return slots >= 0, self._vectors_at(slots)
 
     def _checked(self, numbers: ArrayLike) -> Numbers:
-        who = np.asarray(numbers, np.int32)
+        who = np.asarray(numbers)
         if who.size and not 0 <= int(who.min()) <= int(who.max()) < self._limit:
             raise Malformed(Reason.ENDPOINTS_FULL, f"numbers run from 0 to {self._limit - 1}")
-        return who
+        return who.astype(np.int32, copy=False)
 
     def _leaves_over(self, area: Area) -> NDArray[np.int32]:
         """The leaves that may hold points of an area, the used ones of the porch first."""
@@ -268,6 +273,14 @@ class PointIndex:
         self._numbers[right] = -1
         self._free.append(right)
         self._rewrite(left, who, keys, where)
+
+
+def _degrees(name: str, values: ArrayLike, limit: float) -> NDArray[np.float64]:
+    degrees = np.asarray(values, np.float64)
+    if degrees.size and not np.abs(degrees).max() <= limit:  # also where one is not a number
+        wrong = int(np.flatnonzero(~(np.abs(degrees) <= limit))[0])
+        raise Malformed(Reason.COORDINATE_RANGE, f"{name} {wrong} of {degrees.size} is {degrees[wrong]}")
+    return degrees
 
 
 def _first_of(slots: Slots) -> NDArray[np.intp]:

@@ -7,7 +7,7 @@ import pytest
 from milepost.matching.endings import Endings
 from milepost.model.instants import FOREVER, Instant
 
-STRETCH_NS = 1 << 33
+STRETCH_NS = 1 << 36
 
 
 def ended(endings: Endings, now: int, limit: int = 100) -> list[int]:

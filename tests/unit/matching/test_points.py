@@ -235,7 +235,7 @@ def test_the_rules_hold_after_random_moves(seed: int) -> None:
     for turn in range(60):
         count = int(random.integers(1, (30, 400)[turn % 7 == 0]))
         who = random.integers(0, 1500, count)
-        spread = random.choice([0.0, 1e-5, 0.01, 3.0, 80.0])
+        spread = float(random.choice([0.0, 1e-5, 0.01, 3.0, 80.0]))
         north, east = cloud(random, count, spread)
         middle = random.choice([-89.9, -17.0, 0.0, 50.0, 90.0])
         moved(index, known, who, np.clip(middle + north, -90, 90), (178.0 * (seed % 2) + east + 180) % 360 - 180)
@@ -268,3 +268,33 @@ def test_a_fleet_that_moves_far_at_once_and_often_never_runs_out_of_leaves() -> 
         north, east = cloud(random, 5_000, 0.2)
         moved(index, known, np.arange(5_000), north + 5 * turn, east + 7 * turn)
     check_rules(index, known)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "latitudes", "longitudes", "reason"),
+    [
+        ([1, 2], [0.0, float("nan")], [0.0, 0.0], Reason.COORDINATE_RANGE),
+        ([1, 2], [0.0, 0.0], [0.0, 180.5], Reason.COORDINATE_RANGE),
+        ([1, 2], [-91.0, 0.0], [0.0, 0.0], Reason.COORDINATE_RANGE),
+        ([1, 2], [float("inf"), 0.0], [0.0, 0.0], Reason.COORDINATE_RANGE),
+        ([1, 2**32 + 2], [0.0, 0.0], [0.0, 0.0], Reason.ENDPOINTS_FULL),
+        ([-1, 2], [0.0, 0.0], [0.0, 0.0], Reason.ENDPOINTS_FULL),
+    ],
+)
+def test_a_batch_with_something_out_of_range_is_refused_and_moves_nobody(
+    numbers: list[int], latitudes: list[float], longitudes: list[float], reason: Reason
+) -> None:
+    index = PointIndex(100)
+    index.move([1], [50.0], [7.0])
+    with pytest.raises(Malformed) as caught:
+        index.move(np.array(numbers, np.int64), latitudes, longitudes)
+    assert caught.value.reason is reason
+    assert index.inside(Circle(Place(50.0, 7.0), 10.0)).tolist() == [1]
+    assert len(index) == 1
+
+
+def test_an_empty_batch_moves_nobody() -> None:
+    index = PointIndex(100)
+    index.move([], [], [])
+    index.remove([])
+    assert len(index) == 0
