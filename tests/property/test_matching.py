@@ -254,7 +254,7 @@ def test_removing_everything_leaves_nothing_behind() -> None:
         pair.engine.remove(row)
     assert len(pair.engine) == len(pair.engine._formulas) == len(pair.engine._formulas._vocabulary) == 0
     assert not any(pair.engine._formulas._vocabulary._cells)
-    assert not pair.engine._reaches._classes
+    assert not any(size.around or len(size.fixed) for size in pair.engine._reaches._classes.values())
     assert not pair.engine._formulas._pairs
     assert pair.engine._shares.count == 0
 

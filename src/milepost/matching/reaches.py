@@ -84,15 +84,12 @@ class Reaches:
 
     def take_away(self, row: int) -> None:
         """Forget the area of a subscription."""
-        number = self._class_of[row]
-        size = self._classes[number]
+        size = self._classes[self._class_of[row]]
         if self._is_around[row]:
             self._take_away_around(row, size)
         else:
             size.fixed.remove([row])
             self._shapes.pop(row, None)
-        if not size.around and not len(size.fixed):
-            del self._classes[number]
 
     def rows_over(self, place: Place) -> Rows:
         """The subscriptions whose area may hold a place; `holds` says which do."""
@@ -103,7 +100,7 @@ class Reaches:
                 found.append(size.fixed.inside(circle))
             if size.around:
                 owners = self._endpoints.inside(circle)
-                found.append(self._lists.gather(size.rows_around[owners[owners < self._owners_max]]))
+                found.append(self._lists.gather(size.rows_around[owners]))
         return np.concatenate(found)
 
     def holds(self, rows: Rows, place: Place) -> Flags:
