@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
@@ -10,6 +11,7 @@ from statistics import median
 from typing import TypedDict, TypeVar, Unpack
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib import pyplot as plt
 from rich.console import Console
 from rich.table import Table
@@ -105,8 +107,28 @@ def publish(name: str, rows: list[Row], notes: list[str]) -> None:
     """Write the result, print it as a table, draw it."""
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / f"{name}.json").write_text(json.dumps([asdict(one) for one in rows], indent=1) + "\n")
+    if not QUICK:
+        (RESULTS / f"{name}.md").write_text(_page(name, rows, notes))
     _print_table(name, rows, notes)
     _draw(RESULTS / f"{name}.png", name, rows)
+
+
+def _page(name: str, rows: list[Row], notes: list[str]) -> str:
+    """The full run's result as a page for `docs/benchmarks.md` to lead to."""
+    lines = [
+        f"# bench {name}",
+        "",
+        f"Made by `make bench-{name}` on {os.cpu_count()} cores, Python {platform.python_version()}, numpy {np.__version__}.",
+        *(f"{note}." for note in notes),
+        "",
+        "| work | unit | ours | peer | peer's | ratio | goal | held |",
+        "|---|---|--:|---|--:|--:|---|---|",
+    ]
+    for one in rows:
+        figures = f"{_short(one.ours)} | {one.peer} | {_short(one.peer_value)} | {_short(one.ratio, 'x')}"
+        verdict = {None: "", True: "yes", False: "**no**"}[one.held]
+        lines.append(f"| {one.work} | {one.unit} | {figures} | {one.goal} | {verdict} |")
+    return "\n".join([*lines, "", f"![how many times better]({name}.png)", ""])
 
 
 def _print_table(name: str, rows: list[Row], notes: list[str]) -> None:

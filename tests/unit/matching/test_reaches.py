@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from milepost.matching.points import PointIndex
-from milepost.matching.reaches import CLASSES, DIRECT_MAX, SMALLEST_M, Reaches
+from milepost.matching.reaches import CLASSES, SMALLEST_M, Reaches
 from milepost.model.areas import Area, Around, Box, Circle, Corridor, Polygon, Union
 from milepost.model.areas.circle import RADIUS_M_MAX
 from milepost.model.places import EARTH_RADIUS_M, Place
@@ -165,20 +165,3 @@ def test_a_row_that_had_a_shape_may_have_a_circle_or_an_owner_next() -> None:
         reaches.take_away(0)
         assert found(reaches, place) == []
     assert not reaches._shapes
-
-
-def test_a_class_of_size_goes_with_its_last_area() -> None:
-    reaches, endpoints = made()
-    endpoints.move([1], [50.0], [7.0])
-    assert reaches.direct_max == DIRECT_MAX
-    for row, radius_m in enumerate((10.0, 1e3, 1e5)):
-        reaches.put(row, 0, Circle(HERE, radius_m))
-        reaches.put(10 + row, 1, Around(radius_m))
-    assert reaches.direct_max == 4 * DIRECT_MAX
-    for row in range(3):
-        reaches.take_away(row)
-    assert found(reaches, HERE) == [10, 11, 12]
-    assert reaches.direct_max == 4 * DIRECT_MAX
-    for row in range(3):
-        reaches.take_away(10 + row)
-    assert reaches.direct_max == DIRECT_MAX
