@@ -57,7 +57,8 @@ def squares(latitudes: ArrayLike, longitudes: ArrayLike) -> tuple[NDArray[np.int
     """Column and row of the square that holds each place, given in degrees."""
     columns = ((np.asarray(longitudes, np.float64) + 180.0) * (SIDE / 360.0)).astype(np.int64) & (SIDE - 1)
     rows = np.minimum(((np.asarray(latitudes, np.float64) + 90.0) * (SIDE / 180.0)).astype(np.int64), SIDE - 1)
-    columns[(rows == 0) | (rows == SIDE - 1)] = 0
+    if rows.size and (rows.min() == 0 or rows.max() == SIDE - 1):
+        columns[(rows == 0) | (rows == SIDE - 1)] = 0
     return columns, rows
 
 

@@ -12,9 +12,9 @@ the porch is full, all that wait there are put into their leaves at once.
 What must hold:
 - the stretches of the directory's leaves together are the whole curve, without gap or overlap;
 - a point is in the leaf whose stretch holds its key, or in the porch; `_slot_of` names its place;
-- `_fill[leaf]` places have been used since the leaf was last packed, `_live[leaf]` of them are points.
+- `_live[leaf]` of a leaf's places are points, the others holes.
 
-A full leaf is packed or cut in two, a sparse one joined to its neighbour: work on a few leaves, never on all of them.
+A full leaf is cut in two, a sparse one joined to its neighbour: work on a few leaves, never on all of them.
 This file must not know what a point stands for (an endpoint, or the middle of a subscription's area).
 """
 
@@ -34,14 +34,14 @@ from milepost.model.reasons import Malformed, Reason
 
 LEAF: Final = 64
 _LEAF_BITS: Final = 6
-_PACKED_MAX: Final = 48
-"""A leaf with more points than this is cut rather than packed."""
 _CUT_TO: Final = 46
+"""About so many points are in each of the leaves that a full one is cut into; at least 32."""
 _JOINED_MAX: Final = 40
 """Neighbours with no more points than this together are joined."""
 _SPARSE: Final = 32
-"""A leaf that has lost points and has fewer than this is looked at again, a few of them in a turn."""
-_TIDY_A_TURN: Final = 4
+"""A leaf that has lost points and has fewer than this is looked at again."""
+_LEFT_A_LOOK: Final = 8
+"""One sparse leaf is looked at in a turn, and one more for each so many points that left theirs."""
 _POINTS_A_LEAF: Final = 16
 """Where there are more leaves than one to so many points of the limit, all sparse ones are looked at before more are cut."""
 _CAP_SLACK_RAD: Final = 1e-7
@@ -62,12 +62,11 @@ class PointIndex:
     def __init__(self, limit: int) -> None:
         assert limit <= 1 << NUMBER_BITS, f"keys tell {1 << NUMBER_BITS} points apart"
         self._limit = limit
-        # What is joined leaves over 20 points to a leaf, what is cut has 24 at least: this many are never all taken.
-        leaves = limit // _POINTS_A_LEAF + limit // 24 + 64 + _PORCH
+        # What is joined leaves over 20 points to a leaf, what is cut has 32 at least: this many are never all taken.
+        leaves = limit // _POINTS_A_LEAF + limit // 32 + 64 + _PORCH
         self._numbers = column(leaves, np.int32, LEAF)
         self._vectors = column(leaves, np.float64, 3, LEAF)  # of each leaf all x, then all y, then all z
         self._keys = column(leaves, np.uint64, LEAF)
-        self._fill = column(leaves, np.int16)
         self._live = column(leaves, np.int16)
         self._directory = Directory(leaves, _PORCH)
         self._slot_of = column(limit, np.int32)  # slot + 1, so that fresh memory says: unknown
@@ -107,7 +106,7 @@ class PointIndex:
         if goes.size:
             self._leave(slots[goes])
             self._enter(who[goes], keys[goes], where[goes])
-            self._tidy(_TIDY_A_TURN)
+            self._tidy(1 + goes.size // _LEFT_A_LOOK)
 
     def remove(self, numbers: ArrayLike) -> None:
         """Forget points; unknown ones are ignored."""
@@ -115,7 +114,7 @@ class PointIndex:
         slots = self._slot_of.take(who) - np.intp(1)
         self._leave(slots)
         self._slot_of[who] = 0
-        self._tidy(_TIDY_A_TURN)
+        self._tidy(1 + slots.size // _LEFT_A_LOOK)
 
     def inside(self, area: Area) -> Numbers:
         """The numbers of all points inside an area, in no order."""
@@ -194,7 +193,7 @@ class PointIndex:
         self._insert(who, keys, where)
 
     def _insert(self, who: Numbers, keys: Keys, where: Vectors) -> None:
-        """Append to leaves with room; the others are packed or cut one by one."""
+        """Fill holes of leaves that have enough of them; the others are cut one by one."""
         if len(self._directory) > self._limit // _POINTS_A_LEAF + 32:
             self._tidy(len(self._sparse))
         leaf_of = self._directory.leaves_of(keys)
@@ -203,30 +202,34 @@ class PointIndex:
         starts = np.flatnonzero(np.concatenate(([True], leaf_of[1:] != leaf_of[:-1])))
         counts = np.diff(np.append(starts, leaf_of.size))
         leaves = leaf_of[starts]
-        has_room = self._fill[leaves] + counts <= LEAF
-
+        has_room = self._live[leaves] + counts <= LEAF
         easy = np.repeat(has_room, counts)
-        rank = np.arange(leaf_of.size, dtype=np.int32) - np.repeat(starts, counts).astype(np.int32)
-        slots = (leaf_of * LEAF + self._fill[leaf_of] + rank)[easy]
+        slots = self._take_holes(leaves[has_room], counts[has_room])
         self._write(slots, who[easy], keys[easy], where[easy])
         self._slot_of[who[easy]] = slots + 1
-        self._fill[leaves[has_room]] += counts[has_room].astype(np.int16)
-        self._live[leaves[has_room]] += counts[has_room].astype(np.int16)
-
         for index in np.flatnonzero(~has_room):
             new = slice(starts[index], starts[index] + counts[index])
             self._rewrite(int(leaves[index]), who[new], keys[new], where[new])
 
+    def _take_holes(self, leaves: NDArray[np.int32], counts: NDArray[np.intp]) -> Slots:
+        """Slots for so many new points in each of some leaves, one leaf after the other."""
+        _, holes = np.nonzero(self._numbers.take(leaves, axis=0) < 0)
+        first_hole = np.cumsum(LEAF - self._live[leaves]) - (LEAF - self._live[leaves])
+        first_point = np.cumsum(counts) - counts
+        taken = np.arange(int(counts.sum())) + np.repeat(first_hole - first_point, counts)
+        self._live[leaves] += counts.astype(np.int16)
+        slots: Slots = np.repeat(leaves * np.intp(LEAF), counts) + holes[taken]
+        return slots
+
     def _rewrite(self, leaf: int, who: Numbers, keys: Keys, where: Vectors) -> None:
-        """Pack a leaf together with new points, cut into as many leaves as that takes."""
+        """Put new points into a leaf, cut into as many leaves as that takes."""
         is_live = self._numbers[leaf] >= 0
-        is_live[self._fill[leaf] :] = False
         who = np.concatenate((self._numbers[leaf][is_live], who))
         keys = np.concatenate((self._keys[leaf][is_live], keys))
         where = np.concatenate((self._vectors[leaf][:, is_live].T, where))
         order = np.argsort(keys)
         who, keys, where = who[order], keys[order], where[order]
-        parts = 1 if who.size <= _PACKED_MAX else -(-who.size // _CUT_TO)
+        parts = 1 if who.size <= LEAF else -(-who.size // _CUT_TO)
         cuts = [who.size * part // parts for part in range(parts + 1)]
         leaves = [leaf, *self._new_leaves(leaf, keys[cuts[1:-1]])]
         for part, target in enumerate(leaves):
@@ -236,7 +239,7 @@ class PointIndex:
             self._numbers[target] = -1
             self._write(slots, who[piece], keys[piece], where[piece])
             self._slot_of[who[piece]] = slots + 1
-            self._fill[target] = self._live[target] = size
+            self._live[target] = size
 
     def _new_leaves(self, leaf: int, lows: Keys) -> list[int]:
         """Cut the stretch of a leaf at `lows`; the new leaves own what follows each cut."""
@@ -249,7 +252,7 @@ class PointIndex:
     def _take_leaf(self) -> int:
         if self._free:
             return self._free.pop()
-        assert self._leaves_made < len(self._fill), "there are always leaves left"
+        assert self._leaves_made < len(self._live), "there are always leaves left"
         self._leaves_made += 1
         return self._leaves_made - 1
 
@@ -269,7 +272,7 @@ class PointIndex:
         self._directory.join(left, right)
         is_live = self._numbers[right] >= 0
         who, keys, where = self._numbers[right][is_live], self._keys[right][is_live], self._vectors[right][:, is_live].T
-        self._live[right] = self._fill[right] = 0
+        self._live[right] = 0
         self._numbers[right] = -1
         self._free.append(right)
         self._rewrite(left, who, keys, where)

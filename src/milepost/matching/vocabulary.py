@@ -6,12 +6,9 @@ still may fit:
 
     topic city/7/parking      ""  ->  "city/"  "+/"  ->  "city/7/"  "city/+/"  ->  is "city/+/parking" a filter? "city/+/#"? ...
 
-A cell, addressed by a hash of the beginning, counts how many filters go on from it with a name, with + and with #:
-
-    31      24 23      16 15       8 7        0
-    |    -    | with #   | with +   | name     |      a count that has reached 255 stays there
-
-so only what some filter goes on with is looked at. Two beginnings that share a cell cost a look in vain, never a wrong answer.
+A cell, addressed by a hash of the beginning, says whether filters go on from it with a name (1), with + (2) or with # (4), so
+only what some filter goes on with is looked at. Two beginnings that share a cell cost a look in vain, never a wrong answer.
+How many filters go on so is counted beside it, up to 255; a count that has reached that stays there.
 
 Names are spread over many small dictionaries, because a dictionary that grows copies itself while everyone waits.
 """
@@ -33,7 +30,7 @@ _SHARDS: Final = 128
 _SHARD_MASK: Final = _SHARDS - 1
 _PIECE_BITS: Final = 12
 _PIECE: Final = 1 << _PIECE_BITS
-_NAME, _PLUS, _HASH = 0, 8, 16
+_NAME, _PLUS, _HASH = 1, 2, 4
 _STUCK: Final = 255
 
 
@@ -50,8 +47,10 @@ class Vocabulary:
         self._free: list[int] = []
         self._made = 1
         self._wildcards = 0
-        self._cells = numbers_of(column(1 << (2 * limit).bit_length(), np.uint32))
-        self._cell_mask = len(self._cells) - 1
+        cells = 1 << (2 * limit).bit_length()
+        self._cell_mask = cells - 1
+        self._cells = numbers_of(column(cells, np.uint8))
+        self._counts = {kind: numbers_of(column(cells, np.uint8)) for kind in (_NAME, _PLUS, _HASH)}
 
     def __len__(self) -> int:
         return self._made - 1 - len(self._free)
@@ -117,27 +116,30 @@ class Vocabulary:
         for level in levels:
             shorter, beginnings = beginnings, []
             for beginning, cell in shorter:
-                if cell > 0xFFFF:
+                if cell & _HASH:
                     names.append(beginning + "#")
-                if cell & 0xFF:
+                if cell & _NAME:
                     one = f"{beginning}{level}/"
                     if cell_after := cells[hash(one) & mask]:
                         beginnings.append((one, cell_after))
-                if cell & 0xFF00:
+                if cell & _PLUS:
                     one = beginning + "+/"
                     if cell_after := cells[hash(one) & mask]:
                         beginnings.append((one, cell_after))
         for beginning, cell in beginnings:  # a filter may end with the last level, with + or # in its place, or with # after it
-            if cell > 0xFFFF:
+            if cell & _HASH:
                 names.append(beginning + "#")
-            if cell & 0xFF:
+            if cell & _NAME:
                 one = beginning + last
                 if one != topic:
                     names.append(one)
-                names.append(one + "/#")
-            if cell & 0xFF00:
-                names.append(beginning + "+")
-                names.append(beginning + "+/#")
+                if cells[hash(one + "/") & mask] & _HASH:
+                    names.append(one + "/#")
+            if cell & _PLUS:
+                one = beginning + "+"
+                names.append(one)
+                if cells[hash(one + "/") & mask] & _HASH:
+                    names.append(one + "/#")
         return self._numbers_of(names)
 
     def _numbers_of(self, names: list[str]) -> list[int]:
@@ -173,10 +175,12 @@ class Vocabulary:
         """Count, for each beginning of a filter, what the filter goes on with."""
         beginning = ""
         for level in name.split("/"):
-            where = hash(beginning) & self._cell_mask
+            cell = hash(beginning) & self._cell_mask
             kind = _PLUS if level == "+" else _HASH if level == "#" else _NAME
-            if self._cells[where] >> kind & _STUCK != _STUCK:
-                self._cells[where] += step << kind
+            counts = self._counts[kind]
+            if counts[cell] != _STUCK:
+                counts[cell] += step
+                self._cells[cell] = self._cells[cell] | kind if counts[cell] else self._cells[cell] & ~kind
             beginning += level + "/"
 
 

@@ -35,10 +35,8 @@ def check_rules(index: PointIndex, known: Known) -> None:
 
 def check_leaves(index: PointIndex, leaves: list[int]) -> None:
     for leaf in leaves:
-        fill = int(index._fill[leaf])
         is_point = index._numbers[leaf] >= 0
         assert is_point.sum() == index._live[leaf]
-        assert not is_point[fill:].any()
         keys = index._keys[leaf][is_point]
         assert ((index._directory.low[leaf] <= keys) & (keys <= index._directory.high[leaf])).all(), (
             "a point is in the leaf whose stretch holds it"
