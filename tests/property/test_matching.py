@@ -233,6 +233,7 @@ def test_engine_finds_what_the_definition_finds_after_any_changes(seed: int) -> 
 @pytest.mark.parametrize("direct_max", [0, 2_000])
 def test_engine_and_definition_agree_over_a_long_life(direct_max: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("milepost.matching.reaches.DIRECT_MAX", direct_max)  # 0: always by place, else mostly by query
+    monkeypatch.setattr("milepost.matching.points.MANY_LEAVES", direct_max)  # 0: see of each leaf whether it lies in the cap
     monkeypatch.setattr("milepost.matching.formulas.SINGLE_MAX", 3)  # so that pairs of tags are filed too
     pair = Pair(7)
     matched = 0

@@ -10,13 +10,14 @@ The rows of squares at the poles, 20 m high, count as one square each: there, lo
 """
 
 from collections.abc import Sequence
-from math import acos, asin, atan2, cos, hypot, pi, sin
+from math import acos, pi
 from typing import Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from milepost.model.areas import Bounds, Cap
+from milepost.model.areas import Bounds
+from milepost.model.places import Vectors, vectors
 
 BITS: Final = 20
 SIDE: Final = 1 << BITS
@@ -31,9 +32,10 @@ FEW_SQUARES: Final = 4
 """A box is covered with about so many squares a side: more find fewer leaves in vain, but take longer to look up."""
 FEWER_SQUARES: Final = 2
 """Where there are many boxes."""
-MANY_SQUARES: Final = 10
-"""Where there are many leaves."""
 
+_DEPTH: Final = 3
+"""How often a square is cut in four to see which parts of it a stretch has."""
+_CAP_SLACK_RAD: Final = 1e-6
 _HALF: Final = 10
 _TABLE: Final = 1 << _HALF
 _ONE: Final = np.uint64(1)
@@ -83,12 +85,44 @@ def stretches_over(boxes: Sequence[Bounds]) -> list[Stretch]:
     return _joined([stretch for span in spans for stretch in _cover(*span, a_side)])
 
 
-def stretches_over_closely(box: Bounds, cap: Cap) -> list[Stretch]:
-    """Stretches of the curve, sorted and apart, that together cover what a box and a cap have in common, by many squares."""
-    spans = _spans(box)
-    if len(spans) == 1:
-        return _cover(*spans[0], MANY_SQUARES, cap)
-    return _joined([stretch for span in spans for stretch in _cover(*span, MANY_SQUARES)])
+def cap_over(first: int, last: int) -> tuple[Vectors, float]:
+    """A cap that holds all places whose keys lie between two: its middle, and its angle in radians."""
+    first, last = first >> NUMBER_BITS, last >> NUMBER_BITS
+    level = (first ^ last).bit_length() + 1 >> 1  # the smallest square that holds both has 2 to this many squares a side
+    west, south = _unspread(first >> 2 * level << 2 * level)
+    boxes = _parts(first, last, level, west, south, _DEPTH)
+    west, south = min(box[0] for box in boxes), min(box[1] for box in boxes)
+    east, north = max(box[2] for box in boxes), max(box[3] for box in boxes)
+    if level > BITS - 3 or south == 0 or north == SIDE:  # too wide to be worth it, or where longitude says nothing
+        return np.array([0.0, 0.0, 1.0]), pi
+    edges = [value * (180.0 / SIDE) - 90.0 for value in (south, north)]
+    sides = [value * (360.0 / SIDE) - 180.0 for value in (west, east)]
+    middle: Vectors = vectors([sum(edges) / 2], [sum(sides) / 2])[0]
+    corners = vectors([*edges, *edges], [sides[0], sides[0], sides[1], sides[1]])
+    return middle, acos(max(-1.0, min(1.0, float((corners @ middle).min())))) + _CAP_SLACK_RAD
+
+
+def _parts(first: int, last: int, level: int, west: int, south: int, depth: int) -> list[tuple[int, int, int, int]]:
+    """Boxes (west, south, east, north) over the part of a square that lies between two places on the curve."""
+    if depth == 0 or level == 0 or last - first + 1 == 1 << 2 * level:
+        return [(west, south, west + (1 << level), south + (1 << level))]
+    boxes = []
+    half = level - 1
+    for quarter in range(first >> 2 * half & 3, (last >> 2 * half & 3) + 1):
+        start = (first >> 2 * level << 2) + quarter << 2 * half
+        end = start + (1 << 2 * half) - 1
+        x, y = west + ((quarter & 1) << half), south + ((quarter >> 1) << half)
+        boxes += _parts(max(first, start), min(last, end), half, x, y, depth - 1)
+    return boxes
+
+
+def _unspread(square: int) -> tuple[int, int]:
+    """Column and row of a square on the curve."""
+    column = row = 0
+    for bit in range(BITS):
+        column |= (square >> 2 * bit & 1) << bit
+        row |= (square >> 2 * bit + 1 & 1) << bit
+    return column, row
 
 
 def _spans(box: Bounds) -> list[tuple[int, int, int, int]]:
@@ -113,29 +147,13 @@ def _spans(box: Bounds) -> list[tuple[int, int, int, int]]:
     return spans
 
 
-def _cover(west: int, east: int, south: int, north: int, a_side: int, cap: Cap | None = None) -> list[Stretch]:
-    """Squares of one size, about so many to a side, over a rectangle or the part of it that a cap reaches; sorted and apart."""
+def _cover(west: int, east: int, south: int, north: int, a_side: int) -> list[Stretch]:
+    """Squares of one size, about so many to a side, over a rectangle; sorted, those that follow each other taken together."""
     shift = (max(east - west, north - south) // a_side).bit_length()
     low, high = _LOW_LIST, _HIGH_LIST
-    first_column, first_row = west >> shift, south >> shift
-    columns = [low[x & _TABLE - 1] | high[x >> _HALF] for x in range(first_column, (east >> shift) + 1)]
-    rows = [(low[y & _TABLE - 1] | high[y >> _HALF]) << 1 for y in range(first_row, (north >> shift) + 1)]
-    if cap is None:
-        squares = [row | column for row in rows for column in columns]
-    else:
-        squares = [
-            row | column
-            for row, (left, right) in zip(rows, _reaches(cap, first_row << shift, 1 << shift, len(rows)), strict=True)
-            for column in columns[max(0, (left >> shift) - first_column) : max(0, (right >> shift) + 1 - first_column)]
-        ]
-    squares.sort()
-    return _run_together(squares, shift)
-
-
-def _run_together(squares: list[int], shift: int) -> list[Stretch]:
-    """Those that follow each other on the curve, taken together."""
-    if not squares:
-        return []
+    columns = [low[x & _TABLE - 1] | high[x >> _HALF] for x in range(west >> shift, (east >> shift) + 1)]
+    rows = [(low[y & _TABLE - 1] | high[y >> _HALF]) << 1 for y in range(south >> shift, (north >> shift) + 1)]
+    squares = sorted(row | column for row in rows for column in columns)
     stretches = []
     step = 1 << NUMBER_BITS
     first = before = squares[0]
@@ -159,25 +177,6 @@ def _joined(stretches: list[Stretch]) -> list[Stretch]:
         elif last > before[1]:
             joined[-1] = (before[0], last)
     return joined
-
-
-def _reaches(cap: Cap, first_row: int, height: int, count: int) -> list[tuple[int, int]]:
-    """How far west and east a cap reaches in each of some bands of rows, in columns; a square wider, as in `_spans`."""
-    x, y, z = cap.centre.tolist()
-    middle = (atan2(y, x) + pi) * (SIDE / (2 * pi))
-    across, cosine = hypot(x, y), cos(min(cap.angle_rad, pi))
-    widest = asin(z / cosine) if abs(z) < cosine else None  # the latitude at which the cap is widest, if it holds no pole
-    if widest is None:
-        return [(0, SIDE - 1)] * count
-    reaches = []
-    for band in range(count):
-        south = (first_row + band * height - 1) * (pi / SIDE) - pi / 2
-        latitude = min(max(widest, south), south + (height + 2) * (pi / SIDE))
-        room = across * cos(latitude)
-        half = acos(min(1.0, max(-1.0, (cosine - sin(latitude) * z) / room))) if room > 0 else pi
-        reach = half * (SIDE / (2 * pi)) + 2.0
-        reaches.append((int(middle - reach), int(middle + reach)))
-    return reaches
 
 
 def _spread(numbers: NDArray[np.int64]) -> Keys:

@@ -5,12 +5,14 @@ Python's own integers, to find the few stretches of one search, where calling nu
 """
 
 from bisect import bisect_right
+from math import pi
 
 import numpy as np
 from numpy.typing import NDArray
 
 from milepost.matching.columns import column
-from milepost.matching.curve import KEY_MAX, Keys, Stretch
+from milepost.matching.curve import KEY_MAX, Keys, Stretch, cap_over
+from milepost.model.areas import Cap
 
 Leaves = NDArray[np.int32]
 
@@ -27,6 +29,9 @@ class Directory:
         self.high: Keys = column(limit, np.uint64)
         """First and last key that each leaf owns."""
         self.high[first] = KEY_MAX
+        self._middle = column(limit, np.float64, 3)
+        self._reach = column(limit, np.float64)
+        self._reach[: first + 1] = pi
 
     def __len__(self) -> int:
         return len(self._lows)
@@ -48,6 +53,14 @@ class Directory:
                 done = end
         return found
 
+    def sorted_out(self, leaves: Leaves, cap: Cap) -> tuple[Leaves, Leaves]:
+        """Of some leaves those that lie in a cap as a whole, and those that may have a part of it; the others are left out."""
+        angles = np.arccos(np.clip(self._middle.take(leaves, axis=0) @ cap.centre, -1.0, 1.0))
+        reaches = self._reach.take(leaves)
+        is_inside = angles + reaches < cap.angle_rad
+        is_near = angles - reaches <= cap.angle_rad
+        return leaves[is_inside], leaves[is_near & ~is_inside]
+
     def neighbours(self, leaf: int) -> list[tuple[int, int]]:
         """The leaf with the one after it, and the one before it with the leaf."""
         at = self._position(leaf)
@@ -65,6 +78,8 @@ class Directory:
         self._lows[at:at] = lows.tolist()
         self.low[made] = lows
         self.high[[leaf, *made]] = np.append(lows - np.uint64(1), self.high[leaf])
+        for changed in (leaf, *made):
+            self._bound(changed)
 
     def join(self, left: int, right: int) -> None:
         """Give the stretch of a leaf to the leaf before it."""
@@ -75,10 +90,15 @@ class Directory:
         del self._lows[at]
         self.high[left] = self.high[right]
         self.low[right], self.high[right] = KEY_MAX, 0
+        self._bound(left)
 
     def owns(self, leaf: int) -> bool:
         """Whether a leaf owns anything."""
         return bool(self.low[leaf] <= self.high[leaf])
+
+    def _bound(self, leaf: int) -> None:
+        """Note where on the Earth the stretch of a leaf lies."""
+        self._middle[leaf], self._reach[leaf] = cap_over(int(self.low[leaf]), int(self.high[leaf]))
 
     def _position(self, leaf: int) -> int:
         return bisect_right(self._lows, int(self.low[leaf])) - 1

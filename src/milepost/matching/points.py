@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from milepost.matching.columns import column
-from milepost.matching.curve import KEY_MAX, NUMBER_BITS, Keys, keys_of, stretches_over, stretches_over_closely
+from milepost.matching.curve import KEY_MAX, NUMBER_BITS, Keys, keys_of, stretches_over
 from milepost.matching.directory import Directory
 from milepost.model.areas import Area, Circle
 from milepost.model.areas.circle import SMALL_RAD
@@ -50,10 +50,12 @@ _PORCH: Final = 8
 """The first leaves are the porch."""
 _PORCH_SLOTS: Final = _PORCH * LEAF
 MANY_LEAVES: Final = 128
-"""Where a first look finds more leaves than this, a closer one pays."""
+"""With more leaves than this it pays to see first which of them lie in the area's cap."""
 
 Numbers = NDArray[np.int32]
 Slots = NDArray[np.signedinteger]
+
+_NOBODY: Final[Numbers] = np.empty(0, np.int32)
 
 
 class PointIndex:
@@ -118,15 +120,23 @@ class PointIndex:
 
     def inside(self, area: Area) -> Numbers:
         """The numbers of all points inside an area, in no order."""
-        leaves, cap = self._leaves_over(area), area.cap
-        numbers = self._numbers.take(leaves, axis=0)
+        cap = area.cap
         is_circle = isinstance(area, Circle) and cap.angle_rad > SMALL_RAD
+        leaves = self._leaves_over(area)
+        whole = _NOBODY
+        if leaves.size > MANY_LEAVES:
+            within, leaves = self._directory.sorted_out(leaves, cap)
+            if is_circle:
+                whole = self._numbers.take(within, axis=0)
+                whole = whole[whole >= 0]
+            else:
+                leaves = np.concatenate((within, leaves))
+        numbers = self._numbers.take(leaves, axis=0)
         reach = cos(cap.angle_rad if is_circle else min(pi, cap.angle_rad + _CAP_SLACK_RAD))
         is_near = cap.centre @ self._vectors.take(leaves, axis=0) >= reach
         is_near &= numbers >= 0
         if is_circle:
-            found: Numbers = numbers[is_near]
-            return found
+            return np.concatenate((whole, numbers[is_near]))
         row, at = np.nonzero(is_near)
         near: Numbers = numbers[row, at]
         return near[area.contains(self._vectors_at(leaves[row] * LEAF + at))]
@@ -144,10 +154,7 @@ class PointIndex:
 
     def _leaves_over(self, area: Area) -> NDArray[np.int32]:
         """The leaves that may hold points of an area, the used ones of the porch first."""
-        boxes = area.boxes
-        spans = self._directory.spans_over(stretches_over(boxes))
-        if len(boxes) == 1 and sum(map(len, spans)) > MANY_LEAVES:
-            spans = self._directory.spans_over(stretches_over_closely(boxes[0], area.cap))
+        spans = self._directory.spans_over(stretches_over(area.boxes))
         return np.concatenate([self._porch[: -(-self._porch_fill // LEAF)], *spans])
 
     def _write(self, slots: Slots, who: Numbers, keys: Keys, where: Vectors) -> None:
