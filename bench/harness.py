@@ -162,12 +162,17 @@ def _draw(path: Path, name: str, rows: list[Row]) -> None:
     drawn = [one for one in rows if one.ratio is not None][::-1]
     figure, axes = plt.subplots(figsize=(10, 0.42 * len(drawn) + 1.2), layout="constrained")
     colours = ["#b23a48" if one.held is False else "#2a6f97" if one.held else "#8d99ae" for one in drawn]
-    bars = axes.barh([f"{one.work}\nbeside {one.peer}" for one in drawn], [one.ratio or 1.0 for one in drawn], color=colours)
-    axes.bar_label(bars, [_short(one.ratio, "x") for one in drawn], padding=3, fontsize=8)
+    ratios = [one.ratio or 1.0 for one in drawn]
+    labels = [f"{one.work}\nbeside {one.peer}" for one in drawn]
+    axes.barh(labels, [ratio - 1.0 for ratio in ratios], left=1.0, color=colours)
+    for at, ratio in enumerate(ratios):
+        axes.annotate(_short(ratio, "x"), (max(1.0, ratio), at), (4, 0), textcoords="offset points", va="center", fontsize=8)
     axes.axvline(1.0, color="black", linewidth=0.8)
     axes.set_xscale("log")
+    axes.set_xlim(min(0.3, *ratios), 3 * max(ratios))
+    axes.margins(y=0.01)
     axes.tick_params(axis="y", labelsize=7)
-    axes.set_title(f"{name}: how many times better (blue: goal held, red: not held, grey: no goal)", fontsize=10)
+    figure.suptitle(f"{name}: how many times better (blue: goal held, red: not held, grey: no goal)", fontsize=10)
     axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=110)
     plt.close(figure)
