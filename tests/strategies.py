@@ -98,8 +98,8 @@ def boxes(draw: st.DrawFn) -> Box:
     south, north = sorted(
         draw(st.lists(st.floats(-90, 90), min_size=2, max_size=2).filter(lambda two: abs(two[0] - two[1]) > 1e-3))
     )
-    west, east = draw(st.lists(longitudes, min_size=2, max_size=2).filter(lambda two: abs(two[0] - two[1]) > 1e-3))
-    return Box(south, west, north, east if (west, east) != (180.0, -180.0) else 0.0)
+    west, east = draw(st.lists(longitudes, min_size=2, max_size=2).filter(lambda two: (two[1] - two[0]) % 360 > 1e-3))
+    return Box(south, west, north, east)
 
 
 circles = st.builds(Circle, places, st.floats(0.01, 2e7))
