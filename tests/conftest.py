@@ -6,8 +6,8 @@ from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["pytester", "plugins.no_skips", "plugins.results"]
 
-# MILEPOST_TEST_PROFILE: `fast` for the inner loop, `full` for `make test`. With CI=true every run tries the same examples, so that a
-# change is judged by what it changes; everyone else's runs go on looking elsewhere.
+# MILEPOST_TEST_PROFILE: `fast` for the inner loop, `full` for `make test`. With CI=true every run tries the same examples, so
+# that a change is judged by what it changes; everyone else's runs go on looking elsewhere.
 _SAME_EACH_TIME = os.environ.get("CI") == "true"
 _SLOW_IS_FINE = [HealthCheck.too_slow]
 settings.register_profile("fast", max_examples=50, deadline=None, suppress_health_check=_SLOW_IS_FINE)
