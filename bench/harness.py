@@ -25,7 +25,6 @@ RESULTS = Path(__file__).parent / "results"
 QUICK = os.environ.get("QUICK", "") not in ("", "0")
 """A smaller run that ends within a minute; goals are judged only where the work is the same as in the full one."""
 
-
 WARM_S = 0.05 if QUICK else 0.2
 """A processor that has just waited for another program is slow for a while; both sides are warmed alike."""
 

@@ -163,7 +163,7 @@ class Matcher:
         its frame holds the instant at which the message was seen, and the frame is not over. A message that has expired
         matches nothing. If the message is addressed to content within an area, takers outside are left out.
         """
-        if now > message.valid_until:
+        if message.is_expired(now):
             return NOBODY
         rows = self._rows_for(message)
         if self._framed:
