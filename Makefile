@@ -35,6 +35,15 @@ bench-matching: .venv/synced  ## Measure matching beside Redis GEO, Tile38 and o
 	@scripts/get_tile38 || echo "The benchmark runs without Tile38."
 	@QUICK=$(QUICK) $(PY) -m bench.matching
 
+.PHONY: bench-edge
+bench-edge: .venv/synced  ## Measure MQTT brokers side by side: ours, Mosquitto, NATS, amqtt (QUICK=1: within two minutes)
+	@scripts/get_debian_parts bench
+	@scripts/get_debian_parts bench-edge
+	@scripts/get_mosquitto21 || echo "The benchmark runs without Mosquitto 2.1."
+	@scripts/get_nats || echo "The benchmark runs without NATS."
+	@scripts/get_amqtt || echo "The benchmark runs without amqtt."
+	@QUICK=$(QUICK) $(PY) -m bench.edge
+
 .PHONY: reasons
 reasons: .venv/synced  ## Write the page of refusal reasons again after the list changed
 	@$(PY) scripts/write_reasons.py

@@ -163,8 +163,15 @@ class Matcher:
         its frame holds the instant at which the message was seen, and the frame is not over. A message that has expired
         matches nothing. If the message is addressed to content within an area, takers outside are left out.
         """
+        rows = self.rows_wanting(message, now)
+        if self._shares.count:
+            rows = self._shares.one_of_each(rows)
+        return group(rows, self._owner.take(rows), self._scratch)
+
+    def rows_wanting(self, message: Message, now: Instant) -> Rows:
+        """The subscriptions that match, of each share all of them: for whoever lets its members take turns by other rules."""
         if message.is_expired(now):
-            return NOBODY
+            return NOBODY.rows
         rows = self._rows_for(message)
         if self._framed:
             rows = rows[(self._start[rows] <= message.seen_at) & (self._endings.end[rows] >= max(now, message.seen_at))]
@@ -172,9 +179,32 @@ class Matcher:
         if isinstance(address, ToContent) and address.within is not None:
             is_known, places = self._endpoints.where(self._owner[rows])
             rows = rows[is_known & address.within.contains(places)]
-        if self._shares.count:
-            rows = self._shares.one_of_each(rows)
-        return group(rows, self._owner.take(rows), self._scratch)
+        return rows
+
+    def is_lasting(self, message: Message) -> bool:
+        """Whether all messages like this one but for source, time and content match the same rows until the epoch changes."""
+        is_placed = message.place is not None and self.has_areas
+        if message.tags or is_placed or message.address != ToContent():
+            return False
+        return not self._framed or not any(self._traits[row] & _FRAMED for row in self._rows_for(message).tolist())
+
+    @property
+    def has_areas(self) -> bool:
+        """Whether any subscription asks for an area."""
+        return self._located.count > 0
+
+    def owners_of(self, rows: Rows) -> Rows:
+        """The endpoint that each subscription belongs to."""
+        return self._owner.take(rows)
+
+    def shares_of(self, rows: Rows) -> NDArray[np.int32]:
+        """The number of the share that each subscription belongs to, 0 for none."""
+        return self._shares.of(rows)
+
+    def qualities_of(self, rows: Rows) -> NDArray[np.uint8]:
+        """The quality of service that each subscription asks for."""
+        qualities: NDArray[np.uint8] = self._qos[rows]
+        return qualities
 
     def qos_of(self, takers: Takers) -> NDArray[np.uint8]:
         """The highest quality of service that each taker asked for."""

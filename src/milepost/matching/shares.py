@@ -41,6 +41,11 @@ class Shares:
             self._free.append(share)
             self.count -= 1
 
+    def of(self, rows: NDArray[np.int32]) -> NDArray[np.int32]:
+        """The share of each row, 0 for none."""
+        shares: NDArray[np.int32] = self._share[rows]
+        return shares
+
     def one_of_each(self, rows: NDArray[np.int32]) -> NDArray[np.int32]:
         """All rows that belong to no share, and of each share the one whose turn it is."""
         shares = self._share[rows]

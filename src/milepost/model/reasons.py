@@ -65,6 +65,34 @@ class Reason(IntEnum):
     VOCABULARY_FULL = 183
     # Sessions
     SESSION_UNKNOWN = 190
+    # MQTT packets
+    PACKET_MALFORMED = 200
+    PROTOCOL_ERROR = 201
+    PROTOCOL_UNSUPPORTED = 202
+    PACKET_TOO_LARGE = 203
+    TOPIC_ALIAS = 204
+    CLIENT_ID = 205
+    # Let in or not, and what became of it
+    NOT_ALLOWED = 220
+    TOPIC_RESERVED = 221
+    RATE_TOO_HIGH = 222
+    PAYLOAD_NOT_JSON = 223
+    PAYLOAD_SCHEMA = 224
+    BAD_CREDENTIALS = 225
+    CONNECTIONS_FULL = 226
+    HANDSHAKES_FULL = 227
+    QUEUE_FULL = 228
+    RETAINED_FULL = 229
+    STORAGE_UNAVAILABLE = 230
+    SESSION_TAKEN_OVER = 231
+    KEEP_ALIVE_TIMEOUT = 232
+    SHUTTING_DOWN = 233
+    EXPIRED = 234
+    RECEIVER_AWAY = 235
+    PACKET_OVER_RECEIVER_LIMIT = 236
+    WINDOW_EXCEEDED = 237
+    AUTHENTICATION_METHOD = 238
+    SESSION_EXPIRED = 239
 
     @property
     def advice(self) -> str:
@@ -157,4 +185,30 @@ _ADVICE: dict[Reason, str] = {
     Reason.NEGATED_ONLY_FULL: "Add a tag that must be present to queries made of negations alone.",
     Reason.VOCABULARY_FULL: "Use fewer different tags and topic filters, or raise the limit.",
     Reason.SESSION_UNKNOWN: "Start a new session with INIT.",
+    Reason.PACKET_MALFORMED: "Encode the packet as sections 2 and 3 of the MQTT specification say.",
+    Reason.PROTOCOL_ERROR: "Send only what the MQTT specification allows in this packet, at this time.",
+    Reason.PROTOCOL_UNSUPPORTED: "Connect with MQTT 3.1.1 or MQTT 5.",
+    Reason.PACKET_TOO_LARGE: "Keep each packet under the maximum packet size that CONNACK states.",
+    Reason.TOPIC_ALIAS: "Use topic aliases from 1 up to the maximum that CONNACK states, each with its topic the first time.",
+    Reason.CLIENT_ID: "Give a client identifier, or ask for a clean session and get one assigned.",
+    Reason.NOT_ALLOWED: "Use a topic that the access rules open to this client, or ask the operator for one.",
+    Reason.TOPIC_RESERVED: "Use a topic that does not begin with $: those belong to the system.",
+    Reason.RATE_TOO_HIGH: "Send fewer messages a second, or ask the operator for a higher rate.",
+    Reason.PAYLOAD_NOT_JSON: "Send one JSON document (RFC 8259, UTF-8) as the payload on this topic.",
+    Reason.PAYLOAD_SCHEMA: "Send a document that obeys the JSON Schema of this topic.",
+    Reason.BAD_CREDENTIALS: "Check user name, password or certificate.",
+    Reason.CONNECTIONS_FULL: "Try again later or at another edge: this one serves as many connections as it may.",
+    Reason.HANDSHAKES_FULL: "Wait some seconds before connecting again: too many connections are being set up at once.",
+    Reason.QUEUE_FULL: "Receive faster or subscribe to less: as many messages were waiting as may.",
+    Reason.RETAINED_FULL: "Remove retained messages that are no longer needed (publish nothing to their topic), or raise the limit.",
+    Reason.STORAGE_UNAVAILABLE: "Send it again later: the edge cannot keep anything at the moment.",
+    Reason.SESSION_TAKEN_OVER: "Give each client an identifier of its own: another one connected with this one.",
+    Reason.KEEP_ALIVE_TIMEOUT: "Send a packet at least once every keep-alive interval, or ask for a longer one.",
+    Reason.SHUTTING_DOWN: "Connect again in a moment, here or to another edge.",
+    Reason.EXPIRED: "Give the message a longer validity, or send it sooner.",
+    Reason.RECEIVER_AWAY: "Publish and subscribe with quality 1 or 2 what must wait for a receiver that is not connected.",
+    Reason.PACKET_OVER_RECEIVER_LIMIT: "Let the receiver connect with a larger maximum packet size, or send less at once.",
+    Reason.WINDOW_EXCEEDED: "Leave no more messages unacknowledged than the receive maximum that CONNACK states.",
+    Reason.AUTHENTICATION_METHOD: "Authenticate with a method that this edge offers, the same one throughout.",
+    Reason.SESSION_EXPIRED: "Ask for a longer session expiry interval, or come back sooner.",
 }

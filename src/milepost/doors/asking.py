@@ -1,0 +1,81 @@
+"""Asking: the small HTTP server that answers health checks and gives figures."""
+
+import socket
+from time import monotonic
+from typing import TYPE_CHECKING, Final
+
+from milepost.doors.streams import PlainStream
+from milepost.doors.turns import READABLE, WRITABLE, Turns
+from milepost.model.instants import Instant
+
+if TYPE_CHECKING:
+    from milepost.doors.http import Answer, HttpEnd
+
+ASKERS_MAX: Final = 64
+"""So many may ask at a time; the oldest goes when another comes."""
+
+PATIENCE_S: Final = 30.0
+
+
+class _Asker:
+    """One connection."""
+
+    def __init__(self, entrance: "HttpEntrance", stream: PlainStream, end: "HttpEnd") -> None:
+        self._entrance = entrance
+        self.stream = stream
+        self._end = end
+        self._unsent = b""
+        self.heard_at = monotonic()
+
+    def on_event(self, mask: int, now: Instant) -> None:
+        """It can be read or written."""
+        del now
+        if mask & ~WRITABLE:
+            data = self.stream.read()
+            if data is None:
+                return
+            if not data:
+                self._entrance.drop(self)
+                return
+            self.heard_at = monotonic()
+            self._unsent += self._end.on_bytes(data)
+        self._unsent = self._unsent[self.stream.write(self._unsent) :]
+        self._entrance.watch(self, READABLE | WRITABLE if self._unsent else READABLE)
+        if not self._unsent and self._end.is_over:
+            self._entrance.drop(self)
+
+
+class HttpEntrance:
+    """Takes connections and answers what they ask."""
+
+    def __init__(self, turns: Turns, answer: "Answer") -> None:
+        self._turns = turns
+        self._answer = answer
+        self._askers: dict[_Asker, None] = {}
+
+    def take(self, connection: socket.socket, address: str) -> None:
+        """Somebody connected."""
+        del address
+        if len(self._askers) >= ASKERS_MAX:
+            self.drop(next(iter(self._askers)))
+        from milepost.doors.http import HttpEnd  # noqa: PLC0415  # most edges are never asked
+
+        asker = _Asker(self, PlainStream(connection), HttpEnd(self._answer))
+        self._askers[asker] = None
+        self._turns.watch(asker.stream.fd, asker)
+
+    def watch(self, asker: _Asker, mask: int) -> None:
+        """Watch a connection for something else."""
+        self._turns.watch_for(asker.stream.fd, mask)
+
+    def drop(self, asker: _Asker) -> None:
+        """A connection is over."""
+        del self._askers[asker]
+        self._turns.unwatch(asker.stream.fd)
+        asker.stream.close()
+
+    def tick(self, now: Instant) -> None:
+        """Drop who has been silent for long."""
+        del now
+        for asker in [one for one in self._askers if one.heard_at + PATIENCE_S < monotonic()]:
+            self.drop(asker)

@@ -1,0 +1,192 @@
+"""The desk: what everything the MQTT door does has in common: settings, rules, the corridor, and answers to clients."""
+
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from milepost.doors.limits import DoorLimits
+from milepost.doors.mqtt.link import MqttLink, State
+from milepost.doors.mqtt.routes import Route, Routes
+from milepost.doors.mqtt.sending import Sender
+from milepost.edge.actions import Action, Deliver, Release
+from milepost.edge.corridor import Corridor
+from milepost.model.instants import Instant
+from milepost.model.priorities import Priority
+from milepost.model.reasons import Malformed, Reason, Refused
+from milepost.model.topics import check_topic, filter_matches
+from milepost.vetting.access import Access
+from milepost.vetting.payloads import Payloads
+from milepost.vetting.rates import Bucket
+from milepost.wire.asks import SERVICE_PREFIX
+from milepost.wire.mqtt import NO_PROPERTIES, Code, Disconnect, Kind, Packet, Properties, Version, code_of, encode, fitting
+
+_STEPS: Final = 100
+"""A client's rates are looked at each time it has sent this part of a burst."""
+
+
+Fact = str | int | float | bool | None
+
+
+class Log(Protocol):
+    """Where the door tells what happened."""
+
+    def info(self, event: str, **facts: Fact) -> None:
+        """Something worth a line."""
+
+    def seldom(self, event: str, **facts: Fact) -> None:
+        """The same for what clients can cause at will: some of them are not shown."""
+
+    def warning(self, event: str, **facts: Fact) -> None:
+        """Something that somebody should look at."""
+
+
+@dataclass(frozen=True, slots=True)
+class DoorSettings:
+    """What the door announces, and its limits."""
+
+    topic_alias_max: int = 10
+    packet_bytes_max: int = 2_000_000
+    receive_max: int = 20
+    keep_alive_s_max: int = 0
+    handshake_s_max: int = 10
+    limits: DoorLimits = field(default_factory=DoorLimits)
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What clients may do, and how their messages are looked at; replaced as a whole when they are read again."""
+
+    access: Access = field(default_factory=Access)
+    payloads: Payloads = field(default_factory=Payloads)
+    priorities: tuple[tuple[str, Priority], ...] = ()
+    """Topic filters and the class of messages on them; the first that fits counts."""
+    needs_password: bool = False
+
+
+class Desk:
+    """What is shared by all connections."""
+
+    def __init__(self, corridor: Corridor, settings: DoorSettings, rules: Rules, log: Log) -> None:
+        self.corridor = corridor
+        self.settings = settings
+        self.log = log
+        self.sender = Sender(corridor, settings.limits.unsent_bytes_max, self.refuse)
+        self.closing: list[MqttLink] = []
+        """Connections to be closed at the end of the turn."""
+        self.use(rules)
+
+    def use(self, rules: Rules) -> None:
+        """Go by other rules from now on; whoever is connected stays."""
+        self.rules = rules
+        self._shared_routes = Routes()
+
+    def new_routes(self) -> Routes:
+        """The routes of a client: its own if a rule may tell it from others."""
+        return Routes() if self.rules.access.is_personal else self._shared_routes
+
+    def route(self, link: MqttLink, topic: str, now: Instant) -> Route:
+        """What is known of a topic for a client, found out if it is not known yet."""
+        routes = link.routes
+        assert routes is not None, "an open link has routes"
+        topic_bytes = topic.encode()
+        key = len(topic_bytes).to_bytes(2, "big") + topic_bytes
+        route = routes.by_topic.get(key)
+        if route is None:
+            route = self._new_route(link, topic)
+            routes.put(key, route)
+        if route.epoch != self.corridor.planner.epoch:
+            self._plan(route, now)
+        return route
+
+    def _new_route(self, link: MqttLink, topic: str) -> Route:
+        assert link.who is not None, "an open link is somebody's"
+        check_topic(topic)
+        levels_max = self.corridor.limits.topic_levels_max
+        if topic.count("/") >= levels_max:
+            raise Malformed(Reason.TOPIC_TOO_DEEP, f"{topic.count('/') + 1} levels, {levels_max} are allowed")
+        route = Route(topic)
+        route.refused = self.rules.access.may_publish(link.who, topic)
+        route.check = self.rules.payloads.check_for(topic)
+        route.priority = self.priority_of(topic)
+        route.is_service = topic.startswith(SERVICE_PREFIX)
+        return route
+
+    def priority_of(self, topic: str) -> Priority:
+        """The class of messages on a topic whose sender does not say."""
+        fitting_ones = (priority for pattern, priority in self.rules.priorities if filter_matches(pattern, topic))
+        return next(fitting_ones, Priority.CONVENIENCE)
+
+    def _plan(self, route: Route, now: Instant) -> None:
+        corridor = self.corridor
+        route.epoch = corridor.planner.epoch
+        route.plan = None if route.refused or route.is_service else corridor.plan_for(route.topic, now)
+        plan = route.plan
+        is_same_for_all = plan is not None and not plan.turns and not plan.not_own
+        route.fan = plan.fan if plan is not None and is_same_for_all else None
+
+    def reply(self, link: MqttLink, packet: Packet) -> None:
+        """Answer a client."""
+        self.sender.put(link, encode(packet, link.version))
+
+    def because(self, link: MqttLink, refused: Refused, *, is_always: bool = False) -> Properties:
+        """The properties that say why; only if the client wants them. [MQTT-3.1.2-29]"""
+        return Properties(reason_string=str(refused)[:1000]) if link.is_telling or is_always else NO_PROPERTIES
+
+    def refuse(self, link: MqttLink, refused: Refused) -> None:
+        """Tell a client why it is disconnected, and disconnect it."""
+        self.corridor.counts.refused[refused.reason] += 1
+        self.end(link, code_of(refused.reason), refused)
+
+    def end(self, link: MqttLink, code: Code, why: Refused | None = None) -> None:
+        """Disconnect a client; one of MQTT 5 is told why. [MQTT-3.14.0-1]"""
+        if link.state >= State.CLOSING:
+            return
+        if link.state is State.OPEN and link.version is Version.V5:
+            properties = self.because(link, why, is_always=True) if why is not None else NO_PROPERTIES
+            packet = encode(Disconnect(fitting(code, Kind.DISCONNECT), properties), link.version)
+            if not link.packet_max or len(packet) <= link.packet_max:
+                link.farewell = packet
+        link.state = State.CLOSING
+        self.closing.append(link)
+        if why is not None:
+            client = link.who.client if link.who else ""
+            self.log.seldom("disconnected", client=client, address=link.address, reason=why.reason.name, detail=why.detail)
+
+    def cut(self, actions: list[Action]) -> list[Action]:
+        """The changes of this turn are not kept: whoever was to hear of them is disconnected instead; gives what may be sent."""
+        why = Refused(Reason.STORAGE_UNAVAILABLE, self.corridor.trouble or "")
+        for link in self.sender.unsay():
+            if isinstance(link, MqttLink):
+                self.end(link, Code.IMPLEMENTATION_SPECIFIC_ERROR, why)
+        safe: list[Action] = []
+        for action in actions:
+            kept = [one for one in action.sessions if one.is_kept] if isinstance(action, Deliver) and action.number else []
+            for session in kept:
+                if isinstance(session.link, MqttLink):
+                    self.end(session.link, Code.IMPLEMENTATION_SPECIFIC_ERROR, why)
+            if not kept and not isinstance(action, Release):
+                safe.append(action)
+            elif isinstance(action, Deliver) and (others := [one for one in action.sessions if not one.is_kept]):
+                safe.append(Deliver(action.delivery, action.number, others, is_again=action.is_again))
+        return safe
+
+    def may_subscribe_now(self, link: MqttLink, now: Instant) -> bool:
+        """Whether a client keeps to the rate of subscriptions."""
+        limits = self.settings.limits
+        if link.subscribes_bucket is None:
+            link.subscribes_bucket = Bucket(limits.subscribes_per_s, limits.subscribes_burst)
+        return link.subscribes_bucket.take(1, now)
+
+    def charge(self, link: MqttLink, now: Instant) -> None:
+        """Hold what a client sent against its rates, some at a time: looking costs more than most packets do."""
+        limits = self.settings.limits
+        is_much = link.owed_messages * _STEPS >= limits.messages_burst or link.owed_bytes * _STEPS >= limits.bytes_burst
+        if not is_much and not link.is_over_rate:
+            return
+        if link.messages_bucket is None or link.bytes_bucket is None:
+            link.messages_bucket = Bucket(limits.messages_per_s, limits.messages_burst)
+            link.bytes_bucket = Bucket(limits.bytes_per_s, limits.bytes_burst)
+        has_messages = link.messages_bucket.take(link.owed_messages, now)
+        has_bytes = link.bytes_bucket.take(link.owed_bytes, now)
+        link.owed_messages = 0 if has_messages else link.owed_messages
+        link.owed_bytes = 0 if has_bytes else link.owed_bytes
+        link.is_over_rate = not (has_messages and has_bytes)

@@ -1,0 +1,345 @@
+"""The MQTT door: connections in, packets one after the other, and at the end of each turn: keep, then send.
+
+    on_bytes ─▶ PUBLISH of quality 0 to a known topic ─▶ into a run          ┐
+             └▶ any other packet ─▶ connecting, publishing, subscribing      ├▶ settle: keep ─▶ send ─▶ close
+    on_tick  ─▶ silent connections, the corridor's own deadlines             ┘
+
+What must hold:
+- a fault of a client ends its own connection and nothing else;
+- nothing that depends on a change is sent before the change was kept (`Keeper`);
+- a link is in `links` until it is `CLOSED`; its session knows it only while it is `OPEN`.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from time import monotonic
+from typing import Final, assert_never
+
+from milepost.doors.mqtt.connecting import deny, on_connect
+from milepost.doors.mqtt.desk import Desk, Rules
+from milepost.doors.mqtt.keeper import Keeper
+from milepost.doors.mqtt.link import MqttLink, State
+from milepost.doors.mqtt.plain import take_plain
+from milepost.doors.mqtt.publishing import on_acknowledge, on_publish
+from milepost.doors.mqtt.silences import Silences
+from milepost.doors.mqtt.subscribing import on_subscribe, on_unsubscribe
+from milepost.doors.streams import Stream
+from milepost.edge.sessions import Session
+from milepost.model.instants import SECOND_NS, Instant
+from milepost.model.reasons import Malformed, Reason, Refused
+from milepost.wire.mqtt import (
+    Acknowledge,
+    Auth,
+    Code,
+    Connack,
+    Connect,
+    Disconnect,
+    Packet,
+    Ping,
+    Pong,
+    Publish,
+    Suback,
+    Subscribe,
+    Unsuback,
+    Unsubscribe,
+    Version,
+    decode,
+    frame_at,
+    maybe_version,
+)
+
+RESUME_BYTES: Final = 65_536
+"""So much of what waits is sent to one connection in one turn."""
+
+LINGER_S: Final = 2.0
+"""So long the last bytes to a client may take."""
+
+
+CheckPassword = Callable[["MqttDoor", MqttLink, Connect, str, bytes], None]
+"""Begins to check a user's password; `MqttDoor.decide` is called when it is known."""
+
+
+class MqttDoor:
+    """All MQTT connections of an edge."""
+
+    def __init__(self, desk: Desk, keeper: Keeper, check_password: CheckPassword | None = None) -> None:
+        self.desk = desk
+        self._corridor = desk.corridor
+        self._keeper = keeper
+        self._check_password = check_password
+        self._silences = Silences()
+        self._unfinished: dict[MqttLink, None] = {}
+        self._wanting: dict[MqttLink, None] = {}
+        self.links: set[MqttLink] = set()
+        self.bytes_received = 0
+        self.watch_writes: Callable[[MqttLink, bool], None] = _watch_nothing
+        """Told which connections are to be watched for taking more."""
+        self.forget: Callable[[MqttLink], None] = _forget_nothing
+        """Told which connections are over, before they are closed."""
+
+    def enter(self, stream: Stream, address: str) -> MqttLink:
+        """Somebody connected; when too many have not said who they are, the oldest of them goes."""
+        link = MqttLink(self, stream, address, monotonic())
+        self.links.add(link)
+        self._unfinished[link] = None
+        self._silences.expect(link, self.desk.settings.handshake_s_max)
+        if len(self._unfinished) > self.desk.settings.limits.handshakes_max:
+            oldest = next(iter(self._unfinished))
+            self._corridor.counts.refused[Reason.HANDSHAKES_FULL] += 1
+            self._drop(oldest)
+        return link
+
+    def on_readable(self, link: MqttLink, now: Instant) -> None:
+        """A connection has something to read, or is over."""
+        data = link.stream.read()
+        if data is None:
+            return
+        if not data:
+            self._lose(link, now)
+        elif link.state < State.CLOSING:
+            link.heard_at = monotonic()
+            self.on_bytes(link, data, now)
+
+    def on_writable(self, link: MqttLink, now: Instant) -> None:
+        """A connection takes more."""
+        del now
+        if self.desk.sender.send_rest(link):
+            self._watch(link, is_wanted=False)
+            if link.state is State.CLOSING:
+                link.stream.finish()
+            self._wanting[link] = None
+
+    def on_bytes(self, link: MqttLink, data: bytes, now: Instant) -> None:
+        """Read packet after packet from what arrived; the rest is kept for the next time."""
+        self.bytes_received += len(data)
+        link.owed_bytes += len(data)
+        if link.parts or link.state is State.CHECKING:
+            link.parts.append(data)
+            link.need -= len(data)
+            if link.need > 0 or link.state is State.CHECKING:
+                return
+            data = b"".join(link.parts)
+            link.parts = []
+        link.open_in = 0
+        try:
+            at = self._read(link, data, now)
+        except Malformed as fault:
+            self._object(link, data, fault)
+            return
+        if at < len(data) and link.state < State.CLOSING:
+            link.parts = [data[at:]]
+            link.need = _missing(data, at)
+        self.desk.charge(link, now)
+
+    def _read(self, link: MqttLink, data: bytes, now: Instant) -> int:
+        """Take all whole packets; gives where the first one begins that is not whole."""
+        at, size_max = 0, self.desk.settings.packet_bytes_max
+        while True:
+            if link.session is not None and not link.is_over_rate:
+                at = take_plain(self._corridor, link, link.session, data, at, size_max)
+            frame = frame_at(data, at, size_max)
+            if frame is None:
+                return at
+            packet = decode(data[at], data[frame[0] : frame[1]], link.version)
+            at = frame[1]
+            self._on_packet(link, packet, now)
+            if link.state is not State.OPEN:
+                return at
+
+    def _object(self, link: MqttLink, data: bytes, fault: Malformed) -> None:
+        """What arrived is no MQTT; who has not been answered yet gets CONNACK if it is CONNECT that was wrong."""
+        is_connect = link.state is State.NEW and data[:1] == b"\x10"
+        if is_connect:
+            frame = frame_at(data, 0, len(data)) if fault.reason is not Reason.PACKET_TOO_LARGE else None
+            version = maybe_version(data[frame[0] : frame[1]]) if frame is not None else None
+            if version is not None or fault.reason is Reason.PROTOCOL_UNSUPPORTED:
+                link.version = version or link.version
+                deny(self.desk, link, fault.refused)  # [MQTT-3.1.4-1], [MQTT-3.1.2-2]
+                return
+        self.desk.refuse(link, fault.refused)
+
+    def _on_packet(self, link: MqttLink, packet: Packet, now: Instant) -> None:
+        session = link.session
+        if session is None:
+            self._on_first_packet(link, packet, now)
+            return
+        match packet:
+            case Publish():
+                link.owed_messages += 1
+                on_publish(self.desk, link, session, packet, now)
+            case Acknowledge():
+                on_acknowledge(self.desk, link, session, packet)
+                if session.waiting is not None:
+                    self._wanting[link] = None
+            case Subscribe():
+                on_subscribe(self.desk, link, session, packet, now)
+            case Unsubscribe():
+                on_unsubscribe(self.desk, link, session, packet)
+            case Ping():
+                self.desk.reply(link, Pong())  # [MQTT-3.12.4-1]
+            case Disconnect():
+                self._on_disconnect(link, session, packet, now)
+            case Connect():  # [MQTT-3.1.0-2]
+                self.desk.refuse(link, Refused(Reason.PROTOCOL_ERROR, "a second CONNECT"))
+            case Auth():  # [MQTT-4.12.0-6]
+                self.desk.refuse(link, Refused(Reason.PROTOCOL_ERROR, "AUTH without an authentication method in CONNECT"))
+            case Connack() | Suback() | Unsuback() | Pong():
+                self.desk.refuse(link, Refused(Reason.PROTOCOL_ERROR, f"{type(packet).__name__} from a client"))
+            case _:
+                assert_never(packet)
+
+    def _on_first_packet(self, link: MqttLink, packet: Packet, now: Instant) -> None:
+        if not isinstance(packet, Connect):  # [MQTT-3.1.0-1]
+            self.desk.refuse(link, Refused(Reason.PROTOCOL_ERROR, "the first packet is not CONNECT"))
+            return
+        on_connect(self.desk, link, packet, partial(self._begin_check, link, packet), now)
+        self._finish_handshake(link)
+
+    def _begin_check(self, link: MqttLink, packet: Connect, user: str, password: bytes) -> None:
+        assert self._check_password is not None, "rules that need a password come with somebody who checks it"
+        self._check_password(self, link, packet, user, password)
+
+    def decide(self, link: MqttLink, decision: Callable[[], None], now: Instant) -> None:
+        """It is known whether a password is right: go on with what the client sent meanwhile."""
+        if link.state is not State.CHECKING:
+            return
+        link.state = State.NEW
+        decision()
+        self._finish_handshake(link)
+        if link.state is State.OPEN and link.parts:
+            data, link.parts = b"".join(link.parts), []
+            self.on_bytes(link, data, now)
+
+    def _finish_handshake(self, link: MqttLink) -> None:
+        if link.state is State.OPEN:
+            del self._unfinished[link]
+            self._silences.expect(link, link.patience_s)
+            self._wanting[link] = None
+
+    def _on_disconnect(self, link: MqttLink, session: Session, packet: Disconnect, now: Instant) -> None:
+        """A client says goodbye. [MQTT-3.14.4-1] to [MQTT-3.14.4-3]"""
+        expiry_s = packet.properties.session_expiry_s
+        if expiry_s and not session.expiry_ns:  # [MQTT-3.14.2-2]
+            self.desk.refuse(link, Refused(Reason.PROTOCOL_ERROR, "a session that was to end with its connection"))
+            return
+        is_willed = link.version is Version.V5 and packet.code != Code.SUCCESS
+        expiry_ns = None if expiry_s is None else expiry_s * SECOND_NS
+        self._corridor.close(session, now, is_willed=is_willed, expiry_ns=expiry_ns)
+        self.desk.log.seldom("session closed", client=session.name, address=link.address)
+        link.state = State.CLOSING
+        self.desk.closing.append(link)
+
+    def tick(self, now: Instant) -> None:
+        """Once in a while: who was silent too long, and what the corridor has to do by itself."""
+        for link in self._silences.overdue(monotonic()):
+            if link.state is State.OPEN:
+                self.desk.refuse(link, Refused(Reason.KEEP_ALIVE_TIMEOUT))  # [MQTT-3.1.2-22]
+            else:
+                self._drop(link)
+        self._corridor.tick(now)
+        self._keeper.retry(now)
+
+    def settle(self, now: Instant) -> bool:
+        """The end of a turn: keep what changed, send what is due, close what is over; tells whether more can go at once."""
+        desk, corridor = self.desk, self._corridor
+        for link in list(self._wanting):
+            self._resume(link, now)
+        changes = corridor.take_changes()
+        actions = corridor.take_actions()
+        if changes and not self._keeper.keep(changes, now):
+            actions = desk.cut(actions)
+        if actions:
+            desk.sender.carry_out(actions, now)
+        self._send()
+        closing, desk.closing = desk.closing, []
+        for link in closing:
+            self._close(link, now)
+        if closing:
+            self._send()
+        return bool(self._wanting or corridor.deliveries.actions)
+
+    def _send(self) -> None:
+        for link in self.desk.sender.send_all():
+            self._watch(link, is_wanted=True)
+
+    def _resume(self, link: MqttLink, now: Instant) -> None:
+        session = link.session
+        if (
+            session is None
+            or session.link is not link
+            or link.unsent
+            or not self._corridor.deliveries.resume(session, now, RESUME_BYTES)
+        ):
+            del self._wanting[link]
+
+    def _watch(self, link: MqttLink, *, is_wanted: bool) -> None:
+        if link.is_watching_writes != is_wanted and link.state is not State.CLOSED:
+            link.is_watching_writes = is_wanted
+            self.watch_writes(link, is_wanted)
+
+    def _close(self, link: MqttLink, now: Instant) -> None:
+        """Say goodbye, and give the client a moment to take it."""
+        self._detach(link, now)
+        if link.state is State.CLOSED:
+            return
+        if link.farewell:
+            self.desk.sender.put(link, link.farewell)
+            self._send()
+        link.heard_at = monotonic()
+        self._silences.expect(link, LINGER_S)
+        if not link.unsent:
+            link.stream.finish()
+
+    def _lose(self, link: MqttLink, now: Instant) -> None:
+        """A connection is over."""
+        self._detach(link, now)
+        self._drop(link)
+
+    def _detach(self, link: MqttLink, now: Instant) -> None:
+        session, link.session = link.session, None
+        self._unfinished.pop(link, None)
+        if session is not None and session.link is link:
+            self._corridor.close(session, now, is_willed=True)
+            self.desk.log.seldom("session lost", client=session.name, address=link.address)
+
+    def _drop(self, link: MqttLink) -> None:
+        if link.state is State.CLOSED:
+            return
+        link.state = State.CLOSED
+        self._unfinished.pop(link, None)
+        self._wanting.pop(link, None)
+        self.links.discard(link)
+        self.forget(link)
+        link.stream.close()
+
+    def use(self, rules: Rules) -> None:
+        """Go by other rules from now on; whoever is connected stays, and is held to them."""
+        self.desk.use(rules)
+        for link in self.links:
+            if link.routes is not None:
+                link.routes = self.desk.new_routes()
+
+    def shut(self, now: Instant) -> None:
+        """Tell everybody that the edge stops; their sessions are kept."""
+        for link in list(self.links):
+            self.desk.end(link, Code.SERVER_SHUTTING_DOWN, Refused(Reason.SHUTTING_DOWN))
+        self.settle(now)
+
+
+def _watch_nothing(_link: MqttLink, _is_wanted: bool) -> None:
+    """There is no loop."""
+
+
+def _forget_nothing(_link: MqttLink) -> None:
+    """There is no loop."""
+
+
+def _missing(data: bytes, at: int) -> int:
+    """How many bytes of the packet at `at` have not arrived, as far as its beginning says."""
+    size = shift = 0
+    for count, byte in enumerate(data[at + 1 : at + 5], 1):
+        size |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            return at + 1 + count + size - len(data)
+    return 1

@@ -1,0 +1,184 @@
+"""Sending: the actions of a turn, put into bytes and handed to connections, each connection once.
+
+What must hold:
+- a message to many is put into bytes once for each dialect;
+- a connection that does not take all it is handed is not clear: what comes after waits in its session's queue, by class and
+  deadline, and not here;
+- what a connection has not taken is limited; one that takes nothing and still asks for answers is not read any more.
+"""
+
+from collections.abc import Callable
+
+from milepost.doors.mqtt.link import MqttLink, State
+from milepost.doors.mqtt.outgoing import chunk_for, is_shared_form, packet_for, packet_of, parcel_of
+from milepost.edge.actions import Action, Deliver, Expel, Release, Run
+from milepost.edge.corridor import Corridor
+from milepost.edge.parcels import Delivery
+from milepost.edge.sessions import Link, Session
+from milepost.model.instants import Instant
+from milepost.model.reasons import Reason, Refused
+from milepost.wire.mqtt import Acknowledge, Kind, encode
+
+
+class Sender:
+    """What is to be sent in this turn."""
+
+    def __init__(self, corridor: Corridor, unsent_max: int, expel: Callable[[MqttLink, Refused], None]) -> None:
+        self._corridor = corridor
+        self._unsent_max = unsent_max
+        self._expel = expel
+        self._dirty: list[Link] = []
+        self.bytes_sent = 0
+
+    def put(self, link: Link, data: bytes) -> None:
+        """Send something to one connection, after what it is to get already."""
+        if not link.out:
+            self._dirty.append(link)
+        link.out.append(data)
+
+    def unsay(self) -> list[Link]:
+        """Take back what has not been sent; gives the connections that were to get it."""
+        taken, self._dirty = self._dirty, []
+        for link in taken:
+            link.out.clear()
+        return taken
+
+    def carry_out(self, actions: list[Action], now: Instant) -> None:
+        """Turn actions into bytes; the most urgent first, otherwise in their order."""
+        if len({_urgency(action) for action in actions}) > 1:
+            actions = sorted(actions, key=_urgency)
+        for action in actions:
+            match action:
+                case Run():
+                    self._carry_run(action, now)
+                case Deliver():
+                    self._deliver(action, now)
+                case Release(session, number):
+                    link = session.link
+                    if isinstance(link, MqttLink):
+                        self.put(link, encode(Acknowledge(Kind.PUBREL, number), link.version))  # [MQTT-4.3.3-4]
+                case Expel(link, why):
+                    if isinstance(link, MqttLink):
+                        self._expel(link, why)
+
+    def _carry_run(self, run: Run, now: Instant) -> None:
+        """Messages as they came: the path on which nearly everything goes."""
+        corridor, dirty = self._corridor, self._dirty
+        packets, held = run.packets, []
+        corridor.counts.accepted += len(packets)
+        for group in run.fan.groups:
+            if not is_shared_form(group.dialect):
+                held += [(session, group.labels) for session in group.sessions]
+                continue
+            chunk = chunk_for(group, packets, run.dialect)
+            ready = 0
+            for session in group.sessions:
+                if session.is_clear:
+                    ready += 1
+                    out = session.link.out
+                    if not out:
+                        dirty.append(session.link)
+                    out.append(chunk)
+                else:
+                    held.append((session, group.labels))
+            corridor.counts.delivered += ready * len(packets)
+        if held:
+            self._hand_over(run, held, now)
+
+    def _hand_over(self, run: Run, takers: list[tuple[Session, tuple[int, ...]]], now: Instant) -> None:
+        """Some takers cannot be sent the bytes as they are: they get the messages one by one, or these wait for them."""
+        for packet, origin in zip(run.packets, run.origins, strict=True):
+            parcel = parcel_of(packet, run.dialect, origin, run.priority, now)
+            for session, labels in takers:
+                self._corridor.deliveries.hand_one(Delivery(parcel, 0, labels), session)
+        for action in self._corridor.take_actions():
+            if isinstance(action, Deliver):
+                self._deliver(action, now)
+            elif isinstance(action, Expel) and isinstance(action.link, MqttLink):
+                self._expel(action.link, action.why)
+
+    def _deliver(self, action: Deliver, now: Instant) -> None:
+        delivery, number = action.delivery, action.number
+        dialect = action.sessions[0].dialect
+        if not is_shared_form(dialect):
+            for session in action.sessions:
+                self._deliver_own(session, delivery, number, now, is_again=action.is_again)
+            return
+        packet = packet_of(delivery, number, dialect, now, is_again=action.is_again)
+        dirty = self._dirty
+        for session in action.sessions:
+            out = session.link.out
+            if not out:
+                dirty.append(session.link)
+            out.append(packet)
+
+    def _deliver_own(self, session: Session, delivery: Delivery, number: int, now: Instant, *, is_again: bool) -> None:
+        link = session.link
+        if not isinstance(link, MqttLink):
+            return
+        packet = packet_for(link, delivery, number, now, is_again=is_again)
+        if packet is not None:
+            self.put(link, packet)
+            return
+        self._corridor.counts.delivered -= 1
+        self._corridor.counts.dropped[Reason.PACKET_OVER_RECEIVER_LIMIT] += 1
+        if number:  # as if it had been sent and acknowledged. [MQTT-3.1.2-25]
+            self._corridor.deliveries.acknowledge(session, number)
+
+    def send_all(self) -> list[MqttLink]:
+        """Hand everything to its connection; gives those that could not take all of it."""
+        stuck = []
+        dirty, self._dirty = self._dirty, []
+        for link in dirty:
+            out = link.out
+            if not isinstance(link, MqttLink) or link.state is State.CLOSED:
+                out.clear()
+                continue
+            data = out[0] if len(out) == 1 else b"".join(out)
+            out.clear()
+            self.bytes_sent += len(data)
+            if link.unsent:
+                link.unsent.append(memoryview(data))
+                link.unsent_size += len(data)
+            else:
+                sent = link.stream.write(data)
+                if sent == len(data) and not link.stream.has_unsent:
+                    continue
+                if sent < len(data):
+                    link.unsent.append(memoryview(data)[sent:])
+                    link.unsent_size = len(data) - sent
+            self._mark(link)
+            stuck.append(link)
+        return stuck
+
+    def _mark(self, link: MqttLink) -> None:
+        if link.unsent_size > self._unsent_max and link.session is not None:
+            link.session.is_clear = False
+
+    def send_rest(self, link: MqttLink) -> bool:
+        """A connection takes more: send what it did not take before; tells whether that is all."""
+        link.stream.flush()
+        if link.stream.has_unsent:
+            return False
+        while link.unsent:
+            view = link.unsent[0]
+            sent = link.stream.write(view)
+            link.unsent_size -= sent
+            if sent < len(view):
+                link.unsent[0] = view[sent:]
+                return False
+            del link.unsent[0]
+        session = link.session
+        if session is not None and session.link is link and session.waiting is None:
+            session.is_clear = True
+        return not link.stream.has_unsent
+
+
+def _urgency(action: Action) -> int:
+    match action:
+        case Run():
+            return action.priority
+        case Deliver():
+            return action.delivery.parcel.priority
+        case _:
+            return -1

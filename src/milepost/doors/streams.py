@@ -1,0 +1,153 @@
+"""Streams: bytes from and to one connection, plain, through TLS, or in WebSocket frames; never waiting.
+
+`read` gives what has arrived, None if nothing has, b"" when the other side is done. `write` gives how many bytes were taken.
+All faults of the network end a stream; they are not told apart.
+"""
+
+import socket
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, Protocol
+
+if TYPE_CHECKING:
+    from milepost.doors.websocket import WebSocketEnd
+
+READ_BYTES: Final = 65_536
+"""So much is read from one connection in one turn."""
+
+
+class Stream(Protocol):
+    """One connection."""
+
+    @property
+    def fd(self) -> int:
+        """Its file descriptor."""
+
+    def read(self) -> bytes | None:
+        """What has arrived."""
+
+    def write(self, data: bytes | memoryview) -> int:
+        """Send; gives how much of it was taken."""
+
+    @property
+    def has_unsent(self) -> bool:
+        """Whether it holds back something that it has taken: then `flush` is to be called when it can be written."""
+
+    def flush(self) -> None:
+        """Send what it holds back."""
+
+    def finish(self) -> None:
+        """Say that nothing more is coming; what the other side still sends can be read."""
+
+    def close(self) -> None:
+        """End it."""
+
+    def maybe_common_name(self) -> str | None:
+        """The name in the certificate that the client showed."""
+
+
+class PlainStream:
+    """A TCP connection as it is."""
+
+    __slots__ = ("_recv", "_send", "_socket", "fd")
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._socket = connection
+        self._recv = connection.recv
+        self._send = connection.send
+        self.fd = connection.fileno()
+
+    def read(self) -> bytes | None:
+        """What has arrived."""
+        try:
+            return self._recv(READ_BYTES)
+        except (BlockingIOError, InterruptedError):
+            return None
+        except OSError:
+            return b""
+
+    def write(self, data: bytes | memoryview) -> int:
+        """Send; a broken connection takes everything, and is noticed when it is read."""
+        try:
+            return self._send(data)
+        except (BlockingIOError, InterruptedError):
+            return 0
+        except OSError:
+            return len(data)
+
+    @property
+    def has_unsent(self) -> bool:
+        """Never."""
+        return False
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+    def finish(self) -> None:
+        """Say that nothing more is coming."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_WR)
+
+    def close(self) -> None:
+        """End it."""
+        with suppress(OSError):
+            self._socket.close()
+
+    def maybe_common_name(self) -> str | None:
+        """There are no certificates."""
+        return None
+
+
+class WebSocketStream:
+    """A connection whose bytes come and go in WebSocket frames."""
+
+    __slots__ = ("_end", "_inner", "_unsent", "fd")
+
+    def __init__(self, inner: Stream, end: "WebSocketEnd") -> None:
+        self._inner = inner
+        self._end = end
+        self._unsent = b""
+        self.fd = inner.fd
+
+    def read(self) -> bytes | None:
+        """What has arrived in frames; pings and the opening are answered on the way."""
+        data = self._inner.read()
+        if not data:
+            return data
+        payload, reply, is_over = self._end.on_bytes(data)
+        if reply:
+            self._unsent += reply
+            self.flush()
+        if is_over:
+            return payload
+        return payload or None
+
+    def write(self, data: bytes | memoryview) -> int:
+        """Send in one frame; nothing is taken while an earlier frame is not through."""
+        if self._unsent:
+            self.flush()
+            if self._unsent:
+                return 0
+        self._unsent = self._end.wrap(bytes(data))
+        self.flush()
+        return len(data)
+
+    @property
+    def has_unsent(self) -> bool:
+        """Whether part of a frame is still here."""
+        return bool(self._unsent)
+
+    def flush(self) -> None:
+        """Send the rest of a frame."""
+        self._unsent = self._unsent[self._inner.write(self._unsent) :]
+
+    def finish(self) -> None:
+        """Say that nothing more is coming."""
+        self._inner.finish()
+
+    def close(self) -> None:
+        """End it."""
+        self._inner.close()
+
+    def maybe_common_name(self) -> str | None:
+        """The name in the certificate that the client showed."""
+        return self._inner.maybe_common_name()

@@ -1,0 +1,361 @@
+"""The corridor: what an edge does with each thing that arrives, stage by stage; the doors call it and do what it says.
+
+    open ─▶ session          publish ─▶ retained? ─▶ who (plans) ─▶ delivery       tick ─▶ wills, ends of sessions and frames
+    subscribe ─▶ matching ─▶ retained messages ─▶ delivery                          report ─▶ matching (places)
+
+What must hold:
+- now is an argument; the same calls give the same actions and changes;
+- a call either changes nothing and gives a refusal, or does all of it;
+- actions may be carried out only after the changes of the same turn were kept: then what was acknowledged is safe;
+- while nothing can be kept (`trouble`), whatever would have to be kept is refused, and everything else goes on.
+"""
+
+from enum import Enum
+from heapq import heappop, heappush
+from typing import NamedTuple
+
+from milepost.edge.actions import Action, Expel
+from milepost.edge.counts import Counts
+from milepost.edge.delivery import Deliveries
+from milepost.edge.journal import asked_to_bytes, parcel_to_bytes, session_to_bytes
+from milepost.edge.keeping import Changes
+from milepost.edge.limits import Limits
+from milepost.edge.parcels import EDGE_ITSELF, Delivery, Parcel
+from milepost.edge.plans import Fan, Plan, Planner, group_by_dialect
+from milepost.edge.retained import Retained
+from milepost.edge.sessions import NOWHERE, Asked, Link, Session, Sessions, Will
+from milepost.matching.matcher import Limits as MatchingLimits
+from milepost.matching.matcher import Matcher
+from milepost.model.addresses import ToArea, ToContent, ToEndpoint, ToEveryone
+from milepost.model.endpoints import EndpointId
+from milepost.model.instants import FOREVER, SECOND_NS, Instant
+from milepost.model.messages import Message, MessageId
+from milepost.model.reasons import Malformed, Reason, Refused
+from milepost.model.reports import Report
+from milepost.model.subscriptions import Subscription
+
+
+class WantsRetained(Enum):
+    """Which subscriptions are given retained messages when they begin."""
+
+    ALWAYS = 0
+    IF_NEW = 1
+    NEVER = 2
+
+
+class Opened(NamedTuple):
+    """A session that is open now."""
+
+    session: Session
+    is_resumed: bool
+
+
+class Corridor:
+    """One edge."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.counts = Counts()
+        self.sessions = Sessions(limits.sessions_max)
+        self.retained = Retained(limits.retained_max, limits.retained_bytes_max)
+        self.trouble: str | None = None
+        """Why nothing can be kept at the moment."""
+        self.matcher = Matcher(MatchingLimits(limits.subscriptions_max, limits.sessions_max, limits.subscriptions_max))
+        self.planner = Planner(self.matcher, self.sessions)
+        self.deliveries = Deliveries(limits, self.counts, Changes())
+        self._due: list[tuple[Instant, int, EndpointId]] = []
+        self._asked_in_row: dict[int, tuple[Session, str]] = {}
+
+    @property
+    def changes(self) -> Changes:
+        """What this turn wants kept."""
+        return self.deliveries.changes
+
+    def take_changes(self) -> Changes:
+        """What this turn wants kept, for whoever keeps it."""
+        changes, self.deliveries.changes = self.deliveries.changes, Changes()
+        return changes
+
+    def take_actions(self) -> list[Action]:
+        """What this turn wants done, for whoever does it."""
+        actions, self.deliveries.actions = self.deliveries.actions, []
+        return actions
+
+    def open(
+        self,
+        name: EndpointId,
+        *,
+        link: Link,
+        is_fresh: bool,
+        expiry_ns: int,
+        window: int,
+        dialect: int,
+        will: Will | None,
+        now: Instant,
+    ) -> Opened | Refused:
+        """Open a session for an endpoint, or take up the one it has; an older link of the same name is closed."""
+        expiry_ns = min(expiry_ns, self.limits.session_expiry_s_max * SECOND_NS)
+        if expiry_ns and self.trouble is not None:
+            return Refused(Reason.STORAGE_UNAVAILABLE, self.trouble)
+        former = self.sessions.maybe(name)
+        if former is not None and former.link is not NOWHERE:
+            self._take_over(former, is_fresh=is_fresh, now=now)
+        if former is not None and (is_fresh or not former.is_kept):
+            self._end(former, now)
+            former = None
+        if former is None:
+            try:
+                session = self.sessions.add(name)
+            except Malformed as fault:
+                return fault.refused
+            self.counts.sessions_opened += 1
+        else:
+            session = former
+            self.counts.sessions_resumed += 1
+        self._attach(session, link, expiry_ns=expiry_ns, window=window, dialect=dialect, will=will, now=now)
+        return Opened(session, former is not None)
+
+    def _take_over(self, session: Session, *, is_fresh: bool, now: Instant) -> None:
+        self.deliveries.actions.append(Expel(session.link, Refused(Reason.SESSION_TAKEN_OVER)))
+        session.link = NOWHERE
+        self.deliveries.leave(session)
+        will, session.will = session.will, None
+        # A will with a delay is not sent if the session goes on. [MQTT-3.1.3-9]
+        if will is not None and (is_fresh or not session.is_kept or not will.delay_ns):
+            self._publish_will(will, now)
+
+    def _attach(
+        self, session: Session, link: Link, *, expiry_ns: int, window: int, dialect: int, will: Will | None, now: Instant
+    ) -> None:
+        if session.is_kept and not expiry_ns:
+            self.deliveries.unkeep(session)
+            self._unkeep(session)
+        if session.subscriptions and session.dialect != dialect:
+            self.planner.change()
+        session.link, session.dialect = link, dialect
+        session.window = min(window, self.limits.in_flight_max)
+        session.expiry_ns, session.expires_at, session.is_kept = expiry_ns, FOREVER, expiry_ns > 0
+        session.will, session.will_at = will, FOREVER
+        session.is_clear = session.waiting is None
+        if session.is_kept:
+            self.changes.sessions[session.number] = session_to_bytes(session)
+        self.deliveries.resend(session, now)
+
+    def close(self, session: Session, now: Instant, *, is_willed: bool, expiry_ns: int | None = None) -> None:
+        """The endpoint is gone; its session lives on as long as it was asked to."""
+        session.link = NOWHERE
+        self.deliveries.leave(session)
+        if expiry_ns is not None:
+            session.expiry_ns = min(expiry_ns, self.limits.session_expiry_s_max * SECOND_NS)
+        if not is_willed:
+            session.will = None
+        if not session.is_kept or not session.expiry_ns:
+            self._end(session, now)
+            return
+        session.expires_at = Instant(now + session.expiry_ns)
+        self.take_leave(session, now)
+        self.changes.sessions[session.number] = session_to_bytes(session)
+
+    def take_leave(self, session: Session, now: Instant) -> None:
+        """Nobody is connected to a kept session: it has a time to live, and perhaps a will."""
+        if session.expires_at == FOREVER:
+            session.expires_at = Instant(now + session.expiry_ns)
+        self._remind(session.expires_at, session)
+        if session.will is not None:
+            session.will_at = Instant(now + session.will.delay_ns)
+            self._remind(session.will_at, session)
+            self._publish_will_if_due(session, now)
+
+    def _end(self, session: Session, now: Instant) -> None:
+        will, session.will = session.will, None
+        if session.is_kept:
+            self._unkeep(session)
+        self.deliveries.end(session)
+        for name in list(session.subscriptions):
+            self._drop_subscription(session, name)
+        self.matcher.forget([session.number])
+        self.sessions.remove(session)
+        if will is not None:  # the session's end comes before the delay's. [MQTT-3.1.2-8]
+            self._publish_will(will, now)
+
+    def _unkeep(self, session: Session) -> None:
+        """Neither the session nor what it asked for and received is to be remembered."""
+        self.changes.sessions[session.number] = None
+        self.changes.subscriptions |= {(session.number, name): None for name in session.subscriptions}
+        self.changes.received |= {(session.number, number): None for number in session.received or ()}
+
+    def subscribe(
+        self,
+        session: Session,
+        name: str,
+        subscription: Subscription,
+        now: Instant,
+        *,
+        is_not_own: bool = False,
+        is_retain_shown: bool = False,
+        wants_retained: WantsRetained = WantsRetained.ALWAYS,
+    ) -> Refused | None:
+        """Let a session take part in what a subscription asks for, in place of the one it had under the same name."""
+        if session.is_kept and self.trouble is not None:
+            return Refused(Reason.STORAGE_UNAVAILABLE, self.trouble)
+        is_new = name not in session.subscriptions
+        if is_new and len(session.subscriptions) >= self.limits.subscriptions_each_max:
+            return Refused(Reason.SUBSCRIPTIONS_FULL, f"one endpoint may have {self.limits.subscriptions_each_max}")
+        if subscription.frame.is_over(now):
+            return Refused(Reason.FRAME_BACKWARDS, "the frame is over")
+        try:
+            row = self.matcher.add(session.number, subscription)
+        except Malformed as fault:
+            return fault.refused
+        if not is_new:
+            self._drop_subscription(session, name)
+        asked = Asked(subscription, row, is_not_own=is_not_own, is_retain_shown=is_retain_shown)
+        self._enter(session, name, asked)
+        if session.is_kept:
+            self.changes.subscriptions[session.number, name] = asked_to_bytes(asked)
+        if wants_retained is WantsRetained.ALWAYS or (wants_retained is WantsRetained.IF_NEW and is_new):
+            self._hand_out_retained(session, subscription, now)
+        return None
+
+    def take_up(self, session: Session, name: str, asked: Asked) -> None:
+        """A subscription that was kept is in use again."""
+        asked.row = self.matcher.add(session.number, asked.subscription)
+        self._enter(session, name, asked)
+
+    def _enter(self, session: Session, name: str, asked: Asked) -> None:
+        session.subscriptions[name] = asked
+        self._asked_in_row[asked.row] = (session, name)
+        self.planner.put(asked)
+
+    def _hand_out_retained(self, session: Session, subscription: Subscription, now: Instant) -> None:
+        if subscription.share is not None or not len(self.retained):  # [MQTT-3.8.4-4] and its note on shared ones
+            return
+        labels = (subscription.id,) if subscription.id else ()
+        for parcel in self.retained.wanted_by(subscription, session.place, now):
+            delivery = Delivery(parcel, min(parcel.qos, subscription.qos), labels, is_from_store=True)
+            self.deliveries.hand_one(delivery, session)
+
+    def unsubscribe(self, session: Session, name: str) -> bool:
+        """End a subscription; tells whether there was one."""
+        if name not in session.subscriptions:
+            return False
+        self._drop_subscription(session, name)
+        if session.is_kept:
+            self.changes.subscriptions[session.number, name] = None
+        return True
+
+    def _drop_subscription(self, session: Session, name: str) -> None:
+        row = session.subscriptions.pop(name).row
+        self.matcher.remove(row)
+        self._forget_row(row)
+
+    def _forget_row(self, row: int) -> None:
+        del self._asked_in_row[row]
+        self.planner.take_away(row)
+
+    def publish(self, parcel: Parcel, now: Instant, plan: Plan | None = None) -> int | Refused:
+        """Let a message in and give it to whom it is for (`plan`: as was found out before); tells how many that are."""
+        fan = plan.fan_for(parcel.origin) if plan is not None else self._fan_for(parcel, now)
+        if (refused := self._why_not(parcel, fan)) is not None:
+            self.counts.refused[refused.reason] += 1
+            return refused
+        if parcel.is_retained:
+            self._retain(parcel)
+        self.counts.accepted += parcel.origin != EDGE_ITSELF
+        self.deliveries.hand_out(parcel, fan)
+        return fan.size
+
+    def _why_not(self, parcel: Parcel, fan: Fan) -> Refused | None:
+        if self.trouble is not None:
+            is_to_be_kept = parcel.qos > 0 and any(session.is_kept for group in fan.groups for session in group.sessions)
+            if (parcel.is_retained and parcel.origin != EDGE_ITSELF) or is_to_be_kept:
+                return Refused(Reason.STORAGE_UNAVAILABLE, self.trouble)
+        if parcel.is_retained and parcel.body:
+            return self.retained.why_not(parcel)
+        return None
+
+    def _retain(self, parcel: Parcel) -> None:
+        is_kept = parcel.origin != EDGE_ITSELF  # what the edge says of itself it will say again
+        if parcel.body:
+            self.retained.put(parcel)
+            if is_kept:
+                self.changes.retained[parcel.topic] = parcel_to_bytes(parcel)
+        elif self.retained.drop(parcel.topic) and is_kept:  # [MQTT-3.3.1-6]
+            self.changes.retained[parcel.topic] = None
+
+    def plan_for(self, topic: str, now: Instant) -> Plan | None:
+        """Who gets every plain message of a topic until `planner.epoch` changes; nothing if that depends on the message."""
+        return self.planner.maybe_lasting(Message(MessageId(0), _ANYBODY, topic, now), now)
+
+    def _fan_for(self, parcel: Parcel, now: Instant) -> Fan:
+        """The address decides who is asked: matching, the map, or the list of sessions (M5)."""
+        match parcel.address:
+            case ToContent():
+                return self.planner.plan(parcel.message, now).fan_for(parcel.origin)
+            case ToArea(area):
+                return group_by_dialect([self.sessions[number] for number in self.matcher.who_is_in(area).tolist()])
+            case ToEndpoint(name):
+                session = self.sessions.maybe(name)
+                return group_by_dialect([session] if session is not None else [])
+            case ToEveryone():
+                return group_by_dialect([session for session in self.sessions if session.link is not NOWHERE])
+
+    def report(self, session: Session, report: Report) -> None:
+        """Take note of where an endpoint is."""
+        self.counts.reports += 1
+        session.place = report.place
+        self.matcher.move([session.number], [report.place.latitude], [report.place.longitude])
+
+    def receive(self, session: Session, number: int) -> bool:
+        """A sender offers a message at quality 2 under a number; tells whether it is new, or one that is here already."""
+        if session.received is None:
+            session.received = set()
+        if number in session.received:
+            return False
+        session.received.add(number)
+        if session.is_kept:
+            self.changes.received[session.number, number] = True
+        return True
+
+    def end_receiving(self, session: Session, number: int) -> bool:
+        """A sender will not offer that message again; tells whether the number meant anything."""
+        if session.received is None or number not in session.received:
+            return False
+        session.received.discard(number)
+        if session.is_kept:
+            self.changes.received[session.number, number] = None
+        return True
+
+    def tick(self, now: Instant) -> None:
+        """Do what is due: wills, the ends of sessions, the ends of frames."""
+        while self._due and self._due[0][0] <= now:
+            _, number, name = heappop(self._due)
+            session = self.sessions.maybe(name)
+            if session is None or session.number != number or session.link is not NOWHERE:
+                continue
+            self._publish_will_if_due(session, now)
+            if session.expires_at <= now:
+                self._end(session, now)
+        for row in self.matcher.expire(now):
+            owner, asked = self._asked_in_row[row]
+            del owner.subscriptions[asked]
+            self._forget_row(row)
+            if owner.is_kept:
+                self.changes.subscriptions[owner.number, asked] = None
+
+    def _publish_will_if_due(self, session: Session, now: Instant) -> None:
+        if session.will is not None and session.will_at <= now:
+            will, session.will, session.will_at = session.will, None, FOREVER
+            self._publish_will(will, now)
+            self.changes.sessions[session.number] = session_to_bytes(session)
+
+    def _publish_will(self, will: Will, now: Instant) -> None:
+        will.parcel.seen_at = now
+        will.parcel.valid_until = FOREVER if will.valid_ns is None else Instant(now + will.valid_ns)
+        self.publish(will.parcel, now)
+
+    def _remind(self, instant: Instant, session: Session) -> None:
+        heappush(self._due, (instant, session.number, session.name))
+
+
+_ANYBODY = EndpointId("anybody")

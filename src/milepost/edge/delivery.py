@@ -1,0 +1,263 @@
+"""Delivery: what goes to whom now, what waits, what is given up, and what is remembered until it has arrived.
+
+For each taker of a message, by the quality it gets it with:
+
+| taker                            | quality 0          | quality 1 and 2                    |
+|----------------------------------|--------------------|------------------------------------|
+| takes more, nothing waits        | sent               | sent, while its window has room    |
+| connected, but busy or window full | waits            | waits                              |
+| away                             | dropped, counted   | waits if the session is kept       |
+
+What must hold:
+- what has a quality above 0 has a number from the moment it is queued: the same when it is sent again, also by another process;
+- what waits is limited in messages and bytes for each session, and in bytes for all; the oldest of the lowest class goes first;
+- whatever is given up is counted under its reason;
+- for a kept session every step is written to `changes` in the turn in which it is made.
+"""
+
+from milepost.edge.actions import Action, Deliver, Expel, Release
+from milepost.edge.counts import Counts
+from milepost.edge.journal import details_to_bytes, parcel_to_bytes
+from milepost.edge.keeping import Changes, Queued
+from milepost.edge.lanes import Lanes
+from milepost.edge.limits import Limits, SlowPolicy
+from milepost.edge.parcels import Delivery, Parcel
+from milepost.edge.plans import Fan, Group
+from milepost.edge.sessions import NOWHERE, NUMBERS_MAX, Session
+from milepost.model.instants import Instant
+from milepost.model.reasons import Reason, Refused
+
+
+class Deliveries:
+    """Everything that is on its way out of an edge."""
+
+    def __init__(self, limits: Limits, counts: Counts, changes: Changes) -> None:
+        self._limits = limits
+        self._counts = counts
+        self.changes = changes
+        """What this turn wants kept; whoever writes it puts an empty one here."""
+        self.actions: list[Action] = []
+        """What this turn wants done; whoever does it takes them away."""
+        self.waiting_bytes = 0
+        """Bytes of all that waits for anybody."""
+        self._number = 0
+        self._message = 0
+
+    def continue_from(self, message: int) -> None:
+        """Numbers of messages up to this one are in use."""
+        self._message = max(self._message, message)
+
+    def hand_out(self, parcel: Parcel, fan: Fan) -> None:
+        """Give a message to all its takers."""
+        for group in fan.groups:
+            delivery = Delivery(
+                parcel, min(parcel.qos, group.qos), group.labels, is_from_store=parcel.is_retained and group.is_retain_shown
+            )
+            if delivery.qos:
+                self._hand_out_numbered(delivery, group)
+            else:
+                self._hand_out_plain(delivery, group.sessions)
+
+    def hand_one(self, delivery: Delivery, session: Session) -> None:
+        """Give a message to one taker."""
+        if delivery.qos:
+            group = Group((session.dialect, delivery.qos, delivery.labels, False), [session])
+            self._hand_out_numbered(delivery, group)
+        else:
+            self._hand_out_plain(delivery, [session])
+
+    def _hand_out_plain(self, delivery: Delivery, sessions: list[Session]) -> None:
+        ready = [session for session in sessions if session.is_clear]
+        if ready:
+            self._counts.delivered += len(ready)
+            self.actions.append(Deliver(delivery, 0, ready))
+        if len(ready) < len(sessions):
+            for session in sessions:
+                if not session.is_clear:
+                    self.hold(session, delivery)
+
+    def _hand_out_numbered(self, delivery: Delivery, group: Group) -> None:
+        number = self._number = self._number % NUMBERS_MAX + 1
+        ready: list[Session] = []
+        for session in group.sessions:
+            if session.is_clear and session.has_window and number not in session.in_flight and number not in session.released:
+                session.in_flight[number] = delivery
+                ready.append(session)
+                if session.is_kept:
+                    self._keep(session, number, delivery)
+            elif session.link is NOWHERE and not session.is_kept:
+                self._counts.dropped[Reason.RECEIVER_AWAY] += 1
+            else:
+                self._hold_numbered(session, delivery)
+        if ready:
+            self._counts.delivered += len(ready)
+            self.actions.append(Deliver(delivery, number, ready))
+
+    def _hold_numbered(self, session: Session, delivery: Delivery) -> None:
+        number = self._number
+        while session.is_in_use(number):
+            number = number % NUMBERS_MAX + 1
+        if session.is_kept:
+            self._keep(session, number, delivery)
+        self._put(session, number, delivery)
+
+    def hold(self, session: Session, delivery: Delivery) -> None:
+        """Let what needs no acknowledgement wait for somebody who is connected but busy."""
+        if session.link is NOWHERE:
+            self._counts.dropped[Reason.RECEIVER_AWAY] += 1
+        else:
+            self._put(session, 0, delivery)
+
+    def restore(self, session: Session, number: int, delivery: Delivery, *, is_released: bool) -> None:
+        """Take up again what was kept for a session."""
+        delivery.parcel.holders += 1
+        if is_released:
+            session.released[number] = delivery
+        else:
+            self._put(session, number, delivery)
+
+    def _put(self, session: Session, number: int, delivery: Delivery) -> None:
+        if session.waiting is None:
+            session.waiting = Lanes()
+        session.waiting.put(number, delivery)
+        session.is_clear = False
+        self.waiting_bytes += delivery.parcel.size
+        limits = self._limits
+        lanes = session.waiting
+        while (
+            len(lanes) > limits.queue_messages_max
+            or lanes.size > limits.queue_bytes_max
+            or (self.waiting_bytes > limits.queues_bytes_max and lanes)
+        ):
+            self._give_up(session, lanes)
+
+    def _give_up(self, session: Session, lanes: Lanes) -> None:
+        number, delivery = lanes.give_up()
+        self._taken(session, number, delivery)
+        self._counts.dropped[Reason.QUEUE_FULL] += 1
+        if session.link is not NOWHERE and self._limits.when_slow is SlowPolicy.DISCONNECT:
+            self.actions.append(Expel(session.link, Refused(Reason.QUEUE_FULL, f"{len(lanes)} messages wait")))
+
+    def _taken(self, session: Session, number: int, delivery: Delivery) -> None:
+        """What waited is given up."""
+        self.waiting_bytes -= delivery.parcel.size
+        if number and session.is_kept:
+            self._forget(session, number, delivery)
+
+    def resume(self, session: Session, now: Instant, size_max: int) -> int:
+        """Send what waits for a session that takes more, the most urgent first; gives the bytes of it, 0 when nothing can go."""
+        lanes = session.waiting
+        size = 0
+        if lanes is None or session.link is NOWHERE:
+            return 0
+        while size < size_max and (first := lanes.first()) is not None:
+            number, delivery = first
+            if number and not session.has_window:
+                return size
+            lanes.take()
+            if delivery.parcel.valid_until < now:
+                self._taken(session, number, delivery)
+                self._counts.dropped[Reason.EXPIRED] += 1
+                continue
+            self.waiting_bytes -= delivery.parcel.size
+            if number:
+                session.in_flight[number] = delivery
+            self._counts.delivered += 1
+            self.actions.append(Deliver(delivery, number, [session], is_again=delivery.is_again))
+            size += delivery.parcel.size + 1
+        if not lanes:
+            session.waiting = None
+            session.is_clear = True
+        return size
+
+    def resend(self, session: Session, now: Instant) -> None:
+        """Begin again with somebody who came back: first what was in flight, in the order it was sent. [MQTT-4.4.0-1]"""
+        for number in session.released:
+            self.actions.append(Release(session, number))
+        for number, delivery in list(session.in_flight.items()):
+            if delivery.parcel.valid_until < now:
+                del session.in_flight[number]
+                self._drop_kept(session, number, delivery)
+                self._counts.dropped[Reason.EXPIRED] += 1
+            else:
+                self.actions.append(Deliver(delivery, number, [session], is_again=True))
+
+    def acknowledge(self, session: Session, number: int) -> bool:
+        """A receiver has what it was sent at quality 1, or will not have it; tells whether the number meant anything."""
+        delivery = session.in_flight.pop(number, None)
+        if delivery is None:
+            return False
+        if session.is_kept:
+            self._forget(session, number, delivery)
+        return True
+
+    def release(self, session: Session, number: int) -> bool:
+        """A receiver has what it was sent at quality 2; the exchange is still to be ended."""
+        delivery = session.in_flight.pop(number, None)
+        if delivery is None:
+            return number in session.released
+        session.released[number] = delivery
+        if session.is_kept:
+            self.changes.queued[session.number, number] = Queued(delivery.parcel.number, delivery.qos, True, b"")
+        return True
+
+    def complete(self, session: Session, number: int) -> bool:
+        """An exchange of quality 2 is over."""
+        delivery = session.released.pop(number, None)
+        if delivery is None:
+            return False
+        self._drop_kept(session, number, delivery)
+        return True
+
+    def end(self, session: Session) -> None:
+        """The session is over; what it did not get is counted."""
+        for number, delivery in (*session.in_flight.items(), *session.released.items()):
+            self._drop_kept(session, number, delivery)
+        waiting = session.waiting.all() if session.waiting is not None else []
+        for number, delivery in waiting:
+            self._taken(session, number, delivery)
+        if lost := len(session.in_flight) + len(waiting):
+            self._counts.dropped[Reason.SESSION_EXPIRED] += lost
+        session.in_flight, session.released, session.waiting = {}, {}, None
+
+    def unkeep(self, session: Session) -> None:
+        """The session will not outlive its connection any more."""
+        waiting = session.waiting.all() if session.waiting is not None else []
+        for number, delivery in (*session.in_flight.items(), *session.released.items(), *waiting):
+            if number:
+                self._forget(session, number, delivery)
+
+    def leave(self, session: Session) -> None:
+        """The endpoint is away: what needs no acknowledgement waits no longer."""
+        session.is_clear = False
+        if session.waiting is None:
+            return
+        waiting, session.waiting = session.waiting.all(), None
+        for number, delivery in waiting:
+            self.waiting_bytes -= delivery.parcel.size
+            if number:
+                self._put(session, number, delivery)
+            else:
+                self._counts.dropped[Reason.RECEIVER_AWAY] += 1
+
+    def _keep(self, session: Session, number: int, delivery: Delivery) -> None:
+        parcel = delivery.parcel
+        if not parcel.number:
+            self._message += 1
+            parcel.number = self._message
+        if not parcel.holders:
+            self.changes.messages[parcel.number] = parcel_to_bytes(parcel)
+        parcel.holders += 1
+        details = details_to_bytes(delivery.labels, is_from_store=delivery.is_from_store)
+        self.changes.queued[session.number, number] = Queued(parcel.number, delivery.qos, False, details)
+
+    def _drop_kept(self, session: Session, number: int, delivery: Delivery) -> None:
+        if session.is_kept:
+            self._forget(session, number, delivery)
+
+    def _forget(self, session: Session, number: int, delivery: Delivery) -> None:
+        parcel = delivery.parcel
+        self.changes.queued[session.number, number] = None
+        parcel.holders -= 1
+        if not parcel.holders:
+            self.changes.messages[parcel.number] = None

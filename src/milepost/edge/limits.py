@@ -1,0 +1,42 @@
+"""Limits of an edge: how much of everything it will hold, each a key of the configuration file."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class SlowPolicy(Enum):
+    """What happens to a receiver whose queue is full."""
+
+    DROP = "drop"
+    """The oldest message of the lowest class is dropped, and counted."""
+    DISCONNECT = "disconnect"
+    """The receiver is disconnected; what must be kept for it is kept up to the limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much an edge holds for all, and for each endpoint."""
+
+    sessions_max: int = 1 << 20
+    """Sessions, connected or kept."""
+    subscriptions_max: int = 1 << 20
+    """Subscriptions of all sessions."""
+    subscriptions_each_max: int = 1_000
+    """Subscriptions of one session."""
+    topic_levels_max: int = 32
+    """Levels of a topic or filter."""
+    retained_max: int = 100_000
+    """Retained messages."""
+    retained_bytes_max: int = 256_000_000
+    """Bytes of all retained messages."""
+    queue_messages_max: int = 10_000
+    """Messages that wait for one session."""
+    queue_bytes_max: int = 16_000_000
+    """Bytes of the messages that wait for one session."""
+    queues_bytes_max: int = 1_000_000_000
+    """Bytes of all messages that wait for anybody."""
+    in_flight_max: int = 1_000
+    """Messages sent to one session and not yet acknowledged."""
+    session_expiry_s_max: int = 7 * 86_400
+    """How long a session is kept after its endpoint left, at most."""
+    when_slow: SlowPolicy = SlowPolicy.DROP

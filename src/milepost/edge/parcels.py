@@ -1,0 +1,127 @@
+"""Parcels: messages on their way through an edge, and the shapes in which they are handed out.
+
+A parcel is made for every message that needs more than being passed on as it came. It is a `Message` taken apart: millions
+pass, and most are never asked for the whole. A delivery is a parcel as some takers get it; all takers that get it alike share
+one, so that a message to a thousand endpoints is a parcel, a few deliveries and a thousand numbers.
+"""
+
+from typing import Final
+
+from milepost.model.addresses import Address, ToContent
+from milepost.model.endpoints import EndpointId
+from milepost.model.instants import FOREVER, Instant
+from milepost.model.messages import Message, MessageId
+from milepost.model.places import Place
+from milepost.model.priorities import DEADLINE_NS, Priority
+from milepost.model.tags import Tag
+
+EDGE_ITSELF: Final = -1
+"""The origin of what the edge says of its own accord."""
+
+TO_CONTENT: Final = ToContent()
+_NO_TAGS: Final[frozenset[Tag]] = frozenset()
+
+
+class Parcel:
+    """One message, where it came from and what its door wants carried along."""
+
+    __slots__ = (
+        "address",
+        "body",
+        "extras",
+        "holders",
+        "is_retained",
+        "number",
+        "origin",
+        "place",
+        "priority",
+        "qos",
+        "seen_at",
+        "source",
+        "tags",
+        "topic",
+        "valid_until",
+    )
+
+    def __init__(
+        self,
+        topic: str,
+        body: bytes,
+        seen_at: Instant,
+        *,
+        source: EndpointId,
+        origin: int = EDGE_ITSELF,
+        qos: int = 0,
+        is_retained: bool = False,
+        priority: Priority = Priority.CONVENIENCE,
+        valid_until: Instant = FOREVER,
+        extras: bytes = b"",
+        tags: frozenset[Tag] = _NO_TAGS,
+        place: Place | None = None,
+        address: Address = TO_CONTENT,
+    ) -> None:
+        self.topic = topic
+        self.body = body
+        self.seen_at = seen_at
+        self.source = source
+        self.origin = origin
+        """The number of the session it came from."""
+        self.qos = qos
+        self.is_retained = is_retained
+        """Whether the sender wants it kept for those who subscribe later."""
+        self.priority = priority
+        self.valid_until = valid_until
+        self.extras = extras
+        """What the door wants to have again when it sends the message on; nobody else reads it."""
+        self.tags = tags
+        self.place = place
+        self.address = address
+        self.number = 0
+        """Its name in storage, 0 while it has none."""
+        self.holders = 0
+        """How many kept deliveries refer to it."""
+
+    @property
+    def size(self) -> int:
+        """Bytes it is counted with in a queue."""
+        return len(self.topic) + len(self.body) + len(self.extras)
+
+    @property
+    def deadline(self) -> int:
+        """When it should have arrived: orders messages of one class."""
+        return min(self.valid_until, self.seen_at + DEADLINE_NS[self.priority])
+
+    @property
+    def message(self) -> Message:
+        """The whole as the model has it."""
+        return Message(
+            MessageId(self.number),
+            self.source,
+            self.topic,
+            self.seen_at,
+            tags=self.tags,
+            address=self.address,
+            place=self.place,
+            valid_until=self.valid_until,
+            priority=self.priority,
+            reliable=self.qos > 0,
+            body=self.body,
+        )
+
+
+class Delivery:
+    """A parcel as some of its takers get it."""
+
+    __slots__ = ("is_again", "is_from_store", "labels", "parcel", "qos")
+
+    def __init__(
+        self, parcel: Parcel, qos: int, labels: tuple[int, ...] = (), *, is_from_store: bool = False, is_again: bool = False
+    ) -> None:
+        self.parcel = parcel
+        self.qos = qos
+        self.labels = labels
+        """The ids of the taker's subscriptions that matched, those that have one."""
+        self.is_from_store = is_from_store
+        """Whether the taker is told that the message was retained."""
+        self.is_again = is_again
+        """Whether it may have been sent before, by a process that died since."""

@@ -1,0 +1,1 @@
+"""The service: configuration, processes and the command line."""

@@ -1,0 +1,62 @@
+"""The command `milepost`: finds the subcommand, runs it, and turns each fault into one line and an exit status.
+
+Importing this file imports neither numpy nor asyncio nor ssl.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from milepost.service.commands import edge, passwd
+from milepost.service.faults import StartFault
+from milepost.service.parsers import Arguments, Commands
+from milepost.service.terminal import complain
+
+COMMANDS: Final = (edge, passwd)
+
+STATUS_INTERRUPTED: Final = 130
+_ONE_THREAD: Final = {"OPENBLAS_NUM_THREADS": "1"}
+"""numpy's threads would cost memory and bring nothing: its arrays here are small."""
+
+_EPILOG: Final = """\
+examples:
+  milepost edge run                          a broker on 127.0.0.1:1883 that keeps its state in data/edge
+  milepost edge run --config milepost.toml   the same as the file says
+  milepost edge check --config milepost.toml read the file and say what it would do
+  milepost passwd users ada                  add a user, or change a password
+
+milepost COMMAND --help says more about each. milepost.example.toml explains every setting.
+"""
+
+
+def main(typed: Sequence[str] | None = None) -> int:
+    """Run what was typed; gives the exit status: 0 done, 1 failed, 2 for a wrong command line or file."""
+    for name, value in _ONE_THREAD.items():
+        os.environ.setdefault(name, value)
+    arguments = _parser().parse_args(typed)
+    try:
+        status: int = arguments.run(arguments)
+        sys.stdout.flush()
+    except StartFault as fault:
+        complain(f"milepost: {fault}")
+        return fault.status
+    except KeyboardInterrupt:
+        return STATUS_INTERRUPTED
+    except BrokenPipeError:  # whoever read our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return status
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = Arguments(
+        prog="milepost",
+        description="Publish/subscribe for things that move: what, where and when in one subscription.",
+        epilog=_EPILOG,
+    )
+    commands: Commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for command in COMMANDS:
+        command.add_to(commands)
+    return parser

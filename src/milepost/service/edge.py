@@ -1,0 +1,188 @@
+"""`milepost edge run`: one edge, from its settings to its last connection.
+
+settings ─▶ storage ─▶ corridor, as it was ─▶ door ─▶ listeners ─▶ turns … SIGTERM ─▶ everybody is told ─▶ storage closed
+"""
+
+import gc
+import resource
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from time import monotonic, time_ns
+from typing import Final
+
+from milepost.doors.asking import HttpEntrance
+from milepost.doors.listening import Listener, MqttEntrance, Take, listen_at
+from milepost.doors.mqtt.desk import Desk, DoorSettings
+from milepost.doors.mqtt.door import MqttDoor
+from milepost.doors.mqtt.keeper import Keeper
+from milepost.doors.turns import Turns
+from milepost.edge.corridor import Corridor
+from milepost.edge.keeping import Storage, StorageUnavailable
+from milepost.edge.restoring import restore
+from milepost.model.instants import Instant
+from milepost.service.addresses import host_and_port
+from milepost.service.admission import Admission
+from milepost.service.faults import StartFault, cannot_keep, cannot_listen
+from milepost.service.figures import Figures
+from milepost.service.logs import Log
+from milepost.service.rules import read_rules
+from milepost.service.settings import Listener as ListenerSettings
+from milepost.service.settings import Settings
+from milepost.service.wrapping import Wrapper
+from milepost.storage import open_storage
+
+TICK_S: Final = 0.25
+GOODBYE_S: Final = 2.0
+"""So long clients may take to hear that the edge stops."""
+
+_COLLECT_AFTER: Final = 50_000
+"""Objects are made and dropped by the thousand each turn, hardly any of them in circles: look for circles seldom."""
+
+
+def run(settings: Settings, reread: Callable[[], Settings] | None = None) -> int:
+    """Serve until told to stop; gives the exit status. `reread` gives the settings anew when certificates and rules are to be."""
+    log = Log(settings.log.level, settings.log.line_format)
+    _allow_many_files()
+    try:
+        storage = open_storage(Path(settings.edge.data), settings.keep.survives)
+    except StorageUnavailable as fault:
+        raise cannot_keep(settings.edge.data, str(fault)) from None
+    try:
+        EdgeService(settings, storage, log, reread or (lambda: settings)).run()
+    finally:
+        storage.close()
+    return 0
+
+
+class EdgeService:
+    """The parts of an edge, joined."""
+
+    def __init__(self, settings: Settings, storage: Storage, log: Log, reread: Callable[[], Settings]) -> None:
+        self._settings = settings
+        self._log = log
+        self._reread = reread
+        self._turns = Turns()
+        self.corridor = Corridor(settings.limits.edge)
+        try:
+            restore(self.corridor, storage.load(), Instant(time_ns()))
+        except StorageUnavailable as fault:
+            raise cannot_keep(settings.edge.data, str(fault)) from None
+        desk = Desk(self.corridor, _door_settings(settings), read_rules(settings), log)
+        self._admission = Admission(self._turns, desk)
+        self._admission.use(settings)
+        self.door = MqttDoor(desk, Keeper(self.corridor, storage, log), self._admission.begin)
+        self._figures = Figures(settings.edge.name, self.door)
+        self._wrappers = [Wrapper(one, settings.mqtt.packet_bytes_max) for one in settings.mqtt.listen]
+        self._listeners: list[Listener] = []
+        self._stops_at: float | None = None
+
+    def run(self) -> None:
+        """Listen, and take turns until told to stop."""
+        turns, settings = self._turns, self._settings
+        entrance = MqttEntrance(turns, self.door)
+        mqtt = [self._listen(one.address, partial(entrance.take, wrap=wrapper.wrap)) for one, wrapper in self._mqtt_listeners()]
+        http = self._listen_for_questions()
+        turns.settle_with(self.door.settle)
+        turns.every(TICK_S, self._tick)
+        if settings.sys.interval_s:
+            self._figures.publish(Instant(time_ns()))
+            turns.every(settings.sys.interval_s, self._figures.publish)
+        self._watch_signals()
+        _collect_seldom()
+        self._log.info(
+            "edge ready",
+            name=settings.edge.name,
+            mqtt=" ".join(mqtt),
+            http=http,
+            survives=settings.keep.survives.value,
+            sessions=len(self.corridor.sessions),
+        )
+        turns.run()
+        turns.close()
+        self._admission.close()
+        self._log.info("edge stopped", sessions=len(self.corridor.sessions))
+
+    def _mqtt_listeners(self) -> Iterator[tuple[ListenerSettings, Wrapper]]:
+        return zip(self._settings.mqtt.listen, self._wrappers, strict=True)
+
+    def _listen_for_questions(self) -> str | None:
+        if not self._settings.http.address:
+            return None
+        asking = HttpEntrance(self._turns, self._figures.answer)
+        self._turns.every(1.0, asking.tick)
+        return self._listen(self._settings.http.address, asking.take)
+
+    def _listen(self, address: str, take: Take) -> str:
+        """Take connections at an address; gives the address with the port that was found."""
+        host, port = host_and_port(address)
+        try:
+            listener = Listener(self._turns, listen_at(host, port), take)
+        except OSError as error:
+            raise cannot_listen(address, error) from None
+        self._listeners.append(listener)
+        return listener.address
+
+    def _watch_signals(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: self._turns.call_soon(self._begin_stop))
+        signal.signal(signal.SIGHUP, lambda *_: self._turns.call_soon(self._reload))
+
+    def _tick(self, now: Instant) -> None:
+        self.door.tick(now)
+        self._log.tell_suppressed()
+        if self._stops_at is not None and (not self.door.links or monotonic() > self._stops_at):
+            self._turns.stop()
+
+    def _begin_stop(self, now: Instant) -> None:
+        """Take nobody new, and tell everybody who is here."""
+        if self._stops_at is not None:
+            return
+        self._log.info("edge stops", connections=len(self.door.links))
+        self._stops_at = monotonic() + GOODBYE_S
+        self._figures.is_ready = False
+        for listener in self._listeners:
+            listener.close()
+        self.door.shut(now)
+
+    def _reload(self, now: Instant) -> None:
+        """Read certificates, users and rules again; if one of them will not do, everything stays as it was."""
+        del now
+        try:
+            settings = self._reread()
+            rules = read_rules(settings)
+            self._admission.use(settings)
+            for (_, wrapper), listener in zip(self._mqtt_listeners(), settings.mqtt.listen, strict=False):
+                wrapper.use(listener)
+        except StartFault as fault:
+            self._log.warning("reload failed", reason=str(fault))
+            return
+        self.door.use(rules)
+        self._log.info("reloaded certificates, users and rules")
+
+
+def _door_settings(settings: Settings) -> DoorSettings:
+    mqtt = settings.mqtt
+    return DoorSettings(
+        mqtt.topic_alias_max,
+        mqtt.packet_bytes_max,
+        mqtt.receive_max,
+        mqtt.keep_alive_s_max,
+        mqtt.handshake_s_max,
+        settings.limits.door,
+    )
+
+
+def _allow_many_files() -> None:
+    """As many connections as the system lets this user have."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def _collect_seldom() -> None:
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_COLLECT_AFTER, 20, 100)

@@ -1,0 +1,91 @@
+"""Figures: what an edge tells of itself, over HTTP and below `$SYS/`."""
+
+from collections.abc import Iterator
+from http import HTTPStatus
+from importlib.metadata import version
+from time import monotonic
+
+from milepost.doors.mqtt.door import MqttDoor
+from milepost.edge.parcels import Parcel
+from milepost.edge.sessions import NOWHERE
+from milepost.model.endpoints import EndpointId
+from milepost.model.instants import Instant
+from milepost.service.metrics import CONTENT_TYPE, Family, Kind, counter, exposition, gauge, labelled
+
+_TEXT = "text/plain; charset=utf-8"
+
+
+class Figures:
+    """Asked by whoever operates the edge."""
+
+    def __init__(self, name: str, door: MqttDoor) -> None:
+        self._name = name
+        self._door = door
+        self._started_at = monotonic()
+        self._version = version("milepost")
+        self.is_ready = True
+        """Whether new clients are welcome."""
+
+    def answer(self, method: str, path: str) -> tuple[int, str, bytes]:
+        """What is asked for over HTTP."""
+        del method
+        trouble = self._door.desk.corridor.trouble
+        match path:
+            case "/metrics":
+                return HTTPStatus.OK, CONTENT_TYPE, exposition(self._families())
+            case "/health":
+                return HTTPStatus.OK, _TEXT, b"alive\n"
+            case "/ready" if self.is_ready and trouble is None:
+                return HTTPStatus.OK, _TEXT, b"ready\n"
+            case "/ready":
+                return HTTPStatus.SERVICE_UNAVAILABLE, _TEXT, f"not ready: {trouble or 'stopping'}\n".encode()
+            case _:
+                return HTTPStatus.NOT_FOUND, _TEXT, b"there are /metrics, /health and /ready\n"
+
+    def _families(self) -> Iterator[Family]:
+        door, corridor = self._door, self._door.desk.corridor
+        counts = corridor.counts
+        yield gauge("milepost_up_seconds", "Seconds since the start.", monotonic() - self._started_at)
+        yield gauge("milepost_connections", "Open connections.", len(door.links))
+        yield gauge("milepost_sessions", "Sessions, connected or kept.", len(corridor.sessions))
+        yield gauge("milepost_subscriptions", "Subscriptions.", len(corridor.matcher))
+        yield gauge("milepost_retained_messages", "Retained messages.", len(corridor.retained))
+        yield gauge("milepost_retained_bytes", "Bytes of retained messages.", corridor.retained.size)
+        yield gauge("milepost_waiting_bytes", "Bytes of messages that wait for somebody.", corridor.deliveries.waiting_bytes)
+        yield gauge("milepost_storage_ok", "1 while what must be kept can be kept.", int(corridor.trouble is None))
+        yield counter("milepost_messages_accepted_total", "Messages let in.", counts.accepted)
+        yield counter("milepost_messages_delivered_total", "Messages sent, once for each receiver.", counts.delivered)
+        yield counter("milepost_sessions_opened_total", "New sessions.", counts.sessions_opened)
+        yield counter("milepost_sessions_resumed_total", "Sessions taken up again.", counts.sessions_resumed)
+        yield counter("milepost_reports_total", "Reports of places.", counts.reports)
+        yield counter("milepost_received_bytes_total", "Bytes that came in.", door.bytes_received)
+        yield counter("milepost_sent_bytes_total", "Bytes that went out.", door.desk.sender.bytes_sent)
+        refused = [(reason.name, count) for reason, count in sorted(counts.refused.items())]
+        yield labelled("milepost_refused_total", Kind.COUNTER, "What was not let in, by reason.", "reason", refused)
+        dropped = [(reason.name, count) for reason, count in sorted(counts.dropped.items())]
+        what = "What was let in and did not reach a receiver, by reason."
+        yield labelled("milepost_dropped_total", Kind.COUNTER, what, "reason", dropped)
+
+    def publish(self, now: Instant) -> None:
+        """Say the most important figures below `$SYS/`, retained."""
+        corridor = self._door.desk.corridor
+        for topic, value in self._system_topics():
+            parcel = Parcel(f"$SYS/broker/{topic}", value.encode(), now, source=EndpointId(self._name), is_retained=True)
+            corridor.publish(parcel, now)
+
+    def _system_topics(self) -> Iterator[tuple[str, str]]:
+        door, corridor = self._door, self._door.desk.corridor
+        counts = corridor.counts
+        connected = sum(session.link is not NOWHERE for session in corridor.sessions)
+        yield "version", f"milepost {self._version}"
+        yield "uptime", f"{int(monotonic() - self._started_at)} seconds"
+        yield "clients/connected", str(connected)
+        yield "clients/disconnected", str(len(corridor.sessions) - connected)
+        yield "clients/total", str(len(corridor.sessions))
+        yield "subscriptions/count", str(len(corridor.matcher))
+        yield "retained messages/count", str(len(corridor.retained))
+        yield "messages/received", str(counts.accepted)
+        yield "messages/sent", str(counts.delivered)
+        yield "publish/messages/dropped", str(counts.dropped.total())
+        yield "bytes/received", str(door.bytes_received)
+        yield "bytes/sent", str(door.desk.sender.bytes_sent)

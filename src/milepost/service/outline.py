@@ -1,0 +1,84 @@
+"""What an edge would do with its settings, in a few lines for whoever checks a file; the files it names are read as well."""
+
+from collections.abc import Iterator
+from dataclasses import fields
+from enum import Enum
+from pathlib import Path
+
+from milepost.model.reasons import Malformed
+from milepost.service.faults import UsageFault
+from milepost.service.passwords import Users
+from milepost.service.settings import Listener, Settings
+from milepost.storage.survives import Survives
+from milepost.vetting.payloads import Payloads
+
+
+def outline(settings: Settings) -> str:
+    """One line for each thing that the settings decide, and one for each limit that is not the default."""
+    return "\n".join(f"{name:<10} {what}" for name, what in _lines(settings))
+
+
+def _lines(settings: Settings) -> Iterator[tuple[str, str]]:
+    yield "edge", settings.edge.name
+    yield "keeps", _keeping(settings)
+    for listener in settings.mqtt.listen:
+        yield "listens", _listening(listener)
+    yield "users", _users(settings)
+    yield "access", f"{_count(len(settings.access.rules), 'rule')}; what no rule is about is allowed, topics with $ apart"
+    _check_schemas(settings)
+    for payload in settings.rules.payload:
+        must = f"JSON that obeys {payload.schema}" if payload.schema else "JSON" if payload.json else "anything"
+        yield "payload", f"{payload.topic} must be {must}"
+    for priority in settings.rules.priority:
+        yield "priority", f"{priority.topic} is {priority.priority.name.lower()}"
+    for name, value, default in _changed_limits(settings):
+        yield "limit", f"{name} = {value} (default {default})"
+    yield "http", f"http://{settings.http.address}/metrics" if settings.http.address else "off"
+    yield "log", f"{settings.log.level.value} and above, as {settings.log.line_format.value}"
+    yield "$SYS", f"every {settings.sys.interval_s} s" if settings.sys.interval_s else "off"
+
+
+def _keeping(settings: Settings) -> str:
+    if settings.keep.survives is Survives.NOTHING:
+        return "nothing: all is gone when the process ends"
+    return f"in {settings.edge.data}, survives {settings.keep.survives.value}"
+
+
+def _listening(listener: Listener) -> str:
+    clients = ""
+    if listener.client_ca:
+        clients = f", client certificates signed by {listener.client_ca}"
+    if listener.certificate_is_user:
+        clients += ", their common name is the user"
+    return f"{listener.address} ({listener.transport.value}{clients})"
+
+
+def _users(settings: Settings) -> str:
+    if not settings.access.users:
+        return "everybody may connect, with any name or none"
+    return f"{_count(len(Users.load(Path(settings.access.users))), 'user')} in {settings.access.users}"
+
+
+def _check_schemas(settings: Settings) -> None:
+    names = {payload.schema for payload in settings.rules.payload if payload.schema}
+    try:
+        Payloads([payload.rule for payload in settings.rules.payload], {name: Path(name).read_bytes() for name in names})
+    except Malformed as fault:
+        raise UsageFault(fault.detail) from None
+
+
+def _changed_limits(settings: Settings) -> Iterator[tuple[str, object, object]]:
+    for limits in (settings.limits.edge, settings.limits.door):
+        default = type(limits)()
+        for field in fields(limits):
+            value, usual = getattr(limits, field.name), getattr(default, field.name)
+            if value != usual:
+                yield field.name, _shown(value), _shown(usual)
+
+
+def _shown(value: object) -> object:
+    return value.value if isinstance(value, Enum) else value
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

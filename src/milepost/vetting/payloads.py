@@ -1,0 +1,103 @@
+"""Payloads: what must hold for the content of messages on a topic.
+
+The first rule whose filter a topic passes decides, also when it asks for nothing: so a part of a tree can be exempted. Which
+check a topic has is found once and kept by whoever asks; the check itself is made for every message.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import orjson
+
+from milepost.model.reasons import Malformed, Reason, Refused
+from milepost.model.topics import check_filter
+from milepost.vetting.filters import covers, levels_of
+
+if TYPE_CHECKING:
+    from jsonschema_rs import Validator
+
+Check = Callable[[bytes], Refused | None]
+"""The verdict on one payload."""
+
+_DETAIL_CHARACTERS_MAX: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class PayloadRule:
+    """What payloads on the topics of a filter must be: JSON, or JSON that obeys a schema."""
+
+    topics: str
+    json: bool = False
+    schema: str | None = None
+    """The file that holds a JSON Schema; it implies `json`."""
+
+    def __post_init__(self) -> None:
+        check_filter(self.topics)
+
+
+class Payloads:
+    """The rules, ready for checking; `schemas` holds the content of every schema file that they name."""
+
+    def __init__(self, rules: Sequence[PayloadRule] = (), schemas: Mapping[str, bytes] | None = None) -> None:
+        checks = {name: _schema_check(name, content) for name, content in (schemas or {}).items()}
+        self._rules = tuple((levels_of(rule.topics), _check_of(rule, checks)) for rule in rules)
+
+    def check_for(self, topic: str) -> Check | None:
+        """What to ask of each payload on the topic; nothing if anything goes."""
+        levels = levels_of(topic)
+        return next((check for outer, check in self._rules if covers(outer, levels)), None)
+
+
+def _check_of(rule: PayloadRule, checks: Mapping[str, Check]) -> Check | None:
+    if rule.schema is None:
+        return _check_json if rule.json else None
+    if rule.schema not in checks:
+        raise Malformed(Reason.FIELD_MISSING, f"the schema {rule.schema} of the rule for {rule.topics} was not given")
+    return checks[rule.schema]
+
+
+def _check_json(payload: bytes) -> Refused | None:
+    try:
+        orjson.loads(payload)
+    except orjson.JSONDecodeError as fault:
+        return _not_json(fault)
+    return None
+
+
+def _schema_check(name: str, content: bytes) -> Check:
+    # Imported here: it takes 7 MB of memory, which nobody pays who has no schema.
+    from jsonschema_rs import validator_for  # noqa: PLC0415
+
+    try:
+        validator = validator_for(orjson.loads(content), offline=True)  # what a $ref names elsewhere is not fetched
+    except ValueError as fault:
+        raise Malformed(Reason.FIELD_RANGE, f"the schema {name}: {_short(str(fault))}") from None
+    is_valid, loads = validator.is_valid, orjson.loads
+
+    def check(payload: bytes) -> Refused | None:
+        try:
+            document = loads(payload)
+            return None if is_valid(document) else Refused(Reason.PAYLOAD_SCHEMA, _first_fault(validator, document))
+        except orjson.JSONDecodeError as fault:
+            return _not_json(fault)
+        except ValueError as fault:  # nested deeper than the validator goes
+            return Refused(Reason.PAYLOAD_SCHEMA, _short(str(fault)))
+
+    return check
+
+
+def _first_fault(validator: "Validator", document: object) -> str:
+    fault = next(validator.iter_errors(document))
+    where = "/".join(map(str, fault.instance_path))
+    return f"{_short(where) or 'the document'}: {_short(fault.message)}"
+
+
+def _not_json(fault: orjson.JSONDecodeError) -> Refused:
+    return Refused(Reason.PAYLOAD_NOT_JSON, f"{fault.msg} at {fault.pos}")
+
+
+def _short(text: str) -> str:
+    """The first line, not too much of it."""
+    first = text.partition("\n")[0]
+    return first if len(first) <= _DETAIL_CHARACTERS_MAX else first[: _DETAIL_CHARACTERS_MAX - 3] + "..."

@@ -1,0 +1,160 @@
+"""The control packets of MQTT 3.1.1 and 5 as values; `number` is what the specification calls the packet identifier."""
+
+from dataclasses import dataclass
+
+from milepost.wire.mqtt.codes import Code
+from milepost.wire.mqtt.kinds import Kind, Version
+from milepost.wire.mqtt.properties import NO_PROPERTIES, Properties
+
+__all__ = [
+    "Acknowledge",
+    "Auth",
+    "Connack",
+    "Connect",
+    "Disconnect",
+    "Kind",
+    "Packet",
+    "Ping",
+    "Pong",
+    "Publish",
+    "Request",
+    "Suback",
+    "Subscribe",
+    "Unsuback",
+    "Unsubscribe",
+    "Version",
+    "Will",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Will:
+    """What the server publishes for a client that went without a goodbye."""
+
+    topic: str
+    payload: bytes
+    qos: int = 0
+    retain: bool = False
+    properties: Properties = NO_PROPERTIES
+
+
+@dataclass(frozen=True, slots=True)
+class Connect:
+    """A client's first packet; `version` is the one both sides speak from here on."""
+
+    client_id: str
+    version: Version
+    clean_start: bool = True
+    keep_alive_s: int = 0
+    will: Will | None = None
+    username: str | None = None
+    password: bytes | None = None
+    properties: Properties = NO_PROPERTIES
+
+
+@dataclass(frozen=True, slots=True)
+class Connack:
+    """The server's answer to CONNECT."""
+
+    session_present: bool
+    code: Code = Code.SUCCESS
+    properties: Properties = NO_PROPERTIES
+
+
+@dataclass(slots=True)  # not frozen: that would double the time to make one
+class Publish:
+    """A message; `number` is there if and only if `qos` is above 0."""
+
+    topic: str
+    payload: bytes
+    qos: int = 0
+    retain: bool = False
+    dup: bool = False
+    number: int | None = None
+    properties: Properties = NO_PROPERTIES
+
+
+@dataclass(slots=True)  # not frozen: that would double the time to make one
+class Acknowledge:
+    """PUBACK, PUBREC, PUBREL or PUBCOMP."""
+
+    kind: Kind
+    number: int
+    code: Code = Code.SUCCESS
+    properties: Properties = NO_PROPERTIES
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One topic filter of SUBSCRIBE with its options; MQTT 3.1.1 has only `qos`."""
+
+    filter: str
+    qos: int = 0
+    no_local: bool = False
+    retain_as_published: bool = False
+    retain_handling: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribe:
+    """A request for what passes any of some filters."""
+
+    number: int
+    requests: tuple[Request, ...]
+    properties: Properties = NO_PROPERTIES
+
+
+@dataclass(frozen=True, slots=True)
+class Suback:
+    """The answer to SUBSCRIBE: a code for each of its requests, in their order."""
+
+    number: int
+    codes: tuple[Code, ...]
+    properties: Properties = NO_PROPERTIES
+
+
+@dataclass(frozen=True, slots=True)
+class Unsubscribe:
+    """The end of some subscriptions, by their filters."""
+
+    number: int
+    filters: tuple[str, ...]
+    properties: Properties = NO_PROPERTIES
+
+
+@dataclass(frozen=True, slots=True)
+class Unsuback:
+    """The answer to UNSUBSCRIBE: a code for each of its filters, in their order; none in MQTT 3.1.1."""
+
+    number: int
+    codes: tuple[Code, ...] = ()
+    properties: Properties = NO_PROPERTIES
+
+
+@dataclass(frozen=True, slots=True)
+class Ping:
+    """PINGREQ: a client's sign of life."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pong:
+    """PINGRESP: the server's answer to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Disconnect:
+    """The last packet of a connection and why it ends; MQTT 3.1.1 has neither code nor properties."""
+
+    code: Code = Code.SUCCESS
+    properties: Properties = NO_PROPERTIES
+
+
+@dataclass(frozen=True, slots=True)
+class Auth:
+    """A step of an authentication in several steps; MQTT 5 only."""
+
+    code: Code = Code.SUCCESS
+    properties: Properties = NO_PROPERTIES
+
+
+Packet = Publish | Acknowledge | Connect | Connack | Subscribe | Suback | Unsubscribe | Unsuback | Ping | Pong | Disconnect | Auth

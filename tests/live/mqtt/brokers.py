@@ -1,0 +1,193 @@
+"""The broker under test as a process: ours, or with MILEPOST_TEST_BROKER=mosquitto the reference that the tests are proven on.
+
+Where Mosquitto departs from the specification a test says so with `deviates` (it must then fail there); what only ours has says
+`ours_only`. Both are without effect on our own broker.
+"""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from live.mqtt.certificates import Certificates
+from live.mqtt.raw import Closed, Raw
+from parts import ROOT, need
+
+IS_REFERENCE: Final = os.environ.get("MILEPOST_TEST_BROKER", "milepost") == "mosquitto"
+START_S: Final = 30.0
+STOP_S: Final = 15.0
+# Below the range the kernel takes client ports from, so that no client of ours sits on a listener's port.
+PORTS: Final = count(20_000 + os.getpid() % 100 * 120)
+
+PACKET_BYTES_MAX: Final = 2_000_000
+RECEIVE_MAXIMUM: Final = 20
+TOPIC_ALIAS_MAXIMUM: Final = 10
+
+
+def deviates(reason: str) -> pytest.MarkDecorator:
+    """Mosquitto fails this test, for the reason given."""
+    return pytest.mark.xfail(IS_REFERENCE, reason=f"Mosquitto: {reason}", strict=True)
+
+
+def ours_only(reason: str) -> pytest.MarkDecorator:
+    """Mosquitto is not asked, for the reason given."""
+    return pytest.mark.skipif(IS_REFERENCE, reason=f"ours only: {reason}")
+
+
+def free_port() -> int:
+    for port in PORTS:
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("never ends")
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a broker is started with. `more` is added to the TOML file as it is; Mosquitto does not see it."""
+
+    folder: Path
+    survives: str = "process crash"
+    users: dict[str, str] | None = None
+    certificates: Certificates | None = None
+    more: str = ""
+
+    @property
+    def data(self) -> Path:
+        return self.folder / "data"
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "broker.log"
+
+
+@dataclass
+class Broker:
+    """One broker and its process. Its ports stay the same over restarts; TLS and WebSocket only with certificates."""
+
+    setup: Setup
+    tcp: int = field(default_factory=free_port)
+    tls: int = field(default_factory=free_port)
+    mutual: int = field(default_factory=free_port)
+    ws: int = field(default_factory=free_port)
+    wss: int = field(default_factory=free_port)
+    http: int = field(default_factory=free_port)
+    process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it and come back when it answers a CONNECT."""
+        self.setup.data.mkdir(parents=True, exist_ok=True)
+        command = _mosquitto_command(self) if IS_REFERENCE else _milepost_command(self)
+        with self.setup.log.open("ab") as log:
+            self.process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+        self._wait_ready()
+
+    def stop(self) -> int:
+        """SIGTERM; the exit status. It must end within the deadline."""
+        self.running.send_signal(signal.SIGTERM)
+        return self.wait_ended()
+
+    def kill(self) -> None:
+        """SIGKILL: it gets no chance to write anything."""
+        self.running.kill()
+        self.wait_ended()
+
+    def wait_ended(self) -> int:
+        code = self.running.wait(timeout=STOP_S)
+        self.process = None
+        return code
+
+    def end(self) -> None:
+        """Make sure that nothing is left running."""
+        if self.process is not None:
+            self.process.kill()
+            self.wait_ended()
+
+    @property
+    def running(self) -> subprocess.Popen[bytes]:
+        assert self.process is not None, "the broker was not started"
+        return self.process
+
+    def is_alive(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    def log(self) -> str:
+        return self.setup.log.read_text(errors="replace") if self.setup.log.exists() else ""
+
+    def faults(self) -> list[str]:
+        """Lines of its log that say that something was not foreseen."""
+        return [line for line in self.log().splitlines() if "traceback" in line.lower() or "exception" in line.lower()]
+
+    def resident_bytes(self) -> int:
+        status = Path(f"/proc/{self.running.pid}/status").read_text()
+        return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS")) * 1024
+
+    def _wait_ready(self) -> None:
+        until = time.monotonic() + START_S
+        while True:
+            with contextlib.suppress(OSError, Closed), Raw(self.tcp, level=4) as first:
+                if first.ask(user=None).reason in (0, 5):  # 5: only known users, which is an answer too
+                    return
+            if not self.is_alive():
+                pytest.fail(f"the broker ended with {self.running.wait()} instead of starting:\n{self.log()[-3000:]}")
+            if time.monotonic() > until:
+                self.end()
+                pytest.fail(f"the broker does not answer after {START_S} s:\n{self.log()[-3000:]}")
+            time.sleep(0.01)
+
+
+def _milepost_command(broker: Broker) -> list[str]:
+    setup = broker.setup
+    lines = ["[edge]", f'data = "{setup.data}"', "[keep]", f'survives = "{setup.survives}"']
+    lines += ["[sys]", "interval_s = 1", "[http]", f'address = "127.0.0.1:{broker.http}"']
+    if setup.users is not None:
+        lines += ["[access]", f'users = "{_write_users(setup)}"']
+    lines += ["[[mqtt.listen]]", f'address = "127.0.0.1:{broker.tcp}"', 'transport = "tcp"']
+    if setup.certificates:
+        files = [f'certificate = "{setup.certificates.server}"', f'key = "{setup.certificates.server_key}"']
+        authority = [f'client_ca = "{setup.certificates.ca}"']
+        lines += ["[[mqtt.listen]]", f'address = "127.0.0.1:{broker.ws}"', 'transport = "ws"']
+        for port, transport, more in ((broker.tls, "tls", []), (broker.mutual, "tls", authority), (broker.wss, "wss", [])):
+            lines += ["[[mqtt.listen]]", f'address = "127.0.0.1:{port}"', f'transport = "{transport}"', *files, *more]
+    path = setup.folder / "edge.toml"
+    path.write_text("\n".join([*lines, setup.more, ""]))
+    return [sys.executable, "-m", "milepost", "edge", "run", "--config", str(path)]
+
+
+def _mosquitto_command(broker: Broker) -> list[str]:
+    setup = broker.setup
+    lines = ["user root", "log_dest stderr", "sys_interval 1", "persistence true", f"persistence_location {setup.data}/"]
+    lines += [f"max_packet_size {PACKET_BYTES_MAX}", "autosave_interval 1", "max_queued_messages 0"]
+    lines += ["allow_anonymous true"] if setup.users is None else [f"password_file {_write_users(setup)}"]
+    lines += [f"listener {broker.tcp} 127.0.0.1"]
+    if setup.certificates:
+        files = [f"certfile {setup.certificates.server}", f"keyfile {setup.certificates.server_key}"]
+        authority = [f"cafile {setup.certificates.ca}", "require_certificate true"]
+        lines += [f"listener {broker.ws} 127.0.0.1", "protocol websockets"]
+        lines += [f"listener {broker.tls} 127.0.0.1", *files]
+        lines += [f"listener {broker.mutual} 127.0.0.1", *files, *authority]
+        lines += [f"listener {broker.wss} 127.0.0.1", "protocol websockets", *files]
+    path = setup.folder / "mosquitto.conf"
+    path.write_text("\n".join([*lines, ""]))
+    return [need("mosquitto", debian="mosquitto"), "-c", str(path)]
+
+
+def _write_users(setup: Setup) -> Path:
+    """A file of hashed passwords. Both brokers read the format of mosquitto_passwd."""
+    path = setup.folder / "users"
+    if not path.exists():
+        path.touch(mode=0o600)
+        for name, password in (setup.users or {}).items():
+            command = [need("mosquitto_passwd", debian="mosquitto"), "-b", str(path), name, password]
+            subprocess.run(command, check=True, capture_output=True)
+    return path

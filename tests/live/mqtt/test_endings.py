@@ -1,0 +1,195 @@
+"""MQTT 5, 3.1.2.10 keep alive, 3.14 DISCONNECT, 4.13 errors, and what the broker says when it refuses or stops."""
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from live.mqtt.brokers import deviates, ours_only
+from live.mqtt.packets import PINGREQ, V4, V5, Kind, P, Packet, Properties, connect, disconnect, packet, publish, short, subscribe
+from live.mqtt.raw import Closed, Raw
+from live.mqtt.visitors import MakeBroker, Visit, Visitors
+
+KEEP_ALIVE_TIMEOUT, SHUTTING_DOWN, MALFORMED, PROTOCOL_ERROR = 0x8D, 0x8B, 0x81, 0x82
+LASTING = [(P.SESSION_EXPIRY, 300)]
+BOTH = pytest.mark.parametrize("level", [V4, V5])
+
+
+def wait_closed(client: Raw, meanwhile: Callable[[], object]) -> None:
+    """Until the broker closes a connection; `meanwhile` is done a few times a second."""
+    until = time.monotonic() + 15
+    while time.monotonic() < until:
+        meanwhile()
+        try:
+            client.receive(within_s=0.3)
+        except TimeoutError:
+            continue
+        except Closed:
+            return
+    pytest.fail("the broker never closed it")
+
+
+@BOTH
+@ours_only("Mosquitto looks every few seconds only")
+def test_a_silent_client_is_closed_after_one_and_a_half_keep_alives(visitors: Visitors, level: int) -> None:
+    """[MQTT-3.1.2-22]: 0x8D in version 5."""
+    client = visitors.join("a", level, keep_alive=2)
+    joined_at = time.monotonic()
+    assert client.last_words() == (KEEP_ALIVE_TIMEOUT if level == V5 else None)
+    assert 2.9 < time.monotonic() - joined_at < 4.5
+
+
+@BOTH
+@pytest.mark.parametrize("sign", ["ping", "publish", "puback"])
+def test_any_packet_keeps_a_client_alive(visitors: Visitors, level: int, sign: str) -> None:
+    """[MQTT-3.1.2-20]: another client that is silent marks the time."""
+    told = {"ping": PINGREQ, "publish": publish("x", b"", level), "puback": packet(0x40, short(9))}[sign]
+    alive = visitors.join("a", level, keep_alive=1)
+    silent = visitors.join("b", level, keep_alive=1)
+    wait_closed(silent, lambda: alive.send(told))
+    assert alive.is_open()
+
+
+@BOTH
+def test_what_the_broker_sends_does_not_keep_a_client_alive(visitors: Visitors, level: int) -> None:
+    """[MQTT-3.1.2-22] counts packets from the client only."""
+    silent = visitors.join("a", level, keep_alive=1)
+    silent.subscribe((visitors.name, 0))
+    publisher = visitors.join("p", level)
+    wait_closed(silent, lambda: publisher.publish(visitors.name, b"x"))
+
+
+@BOTH
+def test_half_a_packet_does_not_keep_a_client_alive(visitors: Visitors, level: int) -> None:
+    """[MQTT-3.1.2-22] counts whole packets; bytes that trickle in must not hold a connection for ever."""
+    client = visitors.join("a", level, keep_alive=1)
+    client.send(b"\x30\x7f\x00\x01x")
+    client.until_closed(within_s=15)
+
+
+@BOTH
+def test_a_keep_alive_of_zero_never_runs_out(visitors: Visitors, level: int) -> None:
+    """3.1.2.10"""
+    forever = visitors.join("a", level, keep_alive=0)
+    visitors.join("b", level, keep_alive=1).until_closed(within_s=15)
+    assert forever.is_open()
+
+
+@BOTH
+def test_the_broker_closes_after_disconnect(visitors: Visitors, level: int) -> None:
+    """[MQTT-3.14.4-1]: and takes nothing that follows."""
+    taker = visitors.join("t", level)
+    taker.subscribe((visitors.name, 0))
+    client = visitors.join("a", level)
+    client.send(disconnect(level=level), publish(visitors.name, b"too late", level))
+    assert client.until_closed() == []
+    visitors.join("p", level).publish(visitors.name, b"last")
+    assert taker.message().payload == b"last"
+
+
+@pytest.mark.parametrize("reason", [0x00, 0x04, 0x80, 0x81, 0x82, 0x83, 0x90, 0x93, 0x94, 0x95, 0x96, 0x97, 0x98, 0x99])
+def test_every_reason_a_client_may_give_is_taken(visitors: Visitors, reason: int) -> None:
+    """3.14.2.1"""
+    client = visitors.join("a")
+    pairs: Properties = [(P.REASON_STRING, "because"), (P.USER_PROPERTY, ("a", "b"))]
+    client.send(disconnect(reason, props=pairs))
+    assert client.until_closed() == []
+
+
+@pytest.mark.parametrize("level", [V4, pytest.param(V5, marks=deviates("closes without saying why"))])
+def test_the_broker_says_goodbye_when_it_is_stopped(make_broker: MakeBroker, visit: Visit, level: int) -> None:
+    """3.14.2.1: 0x8B to clients of version 5; the exit status is 0."""
+    broker = make_broker()
+    own = visit(broker)
+    clients = [own.join(f"c{number}", level) for number in range(20)]
+    assert broker.stop() == 0
+    assert [one.last_words() for one in clients] == [SHUTTING_DOWN if level == V5 else None] * 20
+
+
+REFUSED: dict[str, tuple[bytes, int]] = {
+    "malformed": (publish("x", b"", qos=3, packet_id=1), MALFORMED),
+    "protocol-error": (connect("again"), PROTOCOL_ERROR),
+    "alias": (publish("x", b"", props=[(P.TOPIC_ALIAS, 100)]), 0x94),
+    "too-large": (b"\x30\xff\xff\xff\x7f", 0x95),
+}
+
+
+@ours_only("Mosquitto gives no reason strings")
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_disconnect_by_the_broker_says_why(visitors: Visitors, case: str) -> None:
+    """3.14.2.2.3"""
+    told, reason = REFUSED[case]
+    client = visitors.join("a")
+    client.send(told)
+    (found,) = client.until_closed()
+    assert (found.kind, found.reason) == (Kind.DISCONNECT, reason)
+    assert says_something(found)
+
+
+def says_something(found: Packet) -> bool:
+    words = found.one(P.REASON_STRING)
+    return isinstance(words, str) and len(words) > 5
+
+
+@ours_only("Mosquitto gives no reason strings")
+def test_a_refusing_connack_says_why(visitors: Visitors) -> None:
+    """3.2.2.3.9"""
+    client = visitors.dial()
+    client.send(connect("a", props=[(P.AUTH_METHOD, "x")]))
+    (found,) = client.until_closed()
+    assert (found.kind, found.reason) == (Kind.CONNACK, 0x8C)
+    assert says_something(found)
+
+
+@ours_only("Mosquitto gives no reason strings")
+def test_a_refusing_suback_says_why(visitors: Visitors) -> None:
+    """3.9.2.1.2: the paper's own topics are not for clients."""
+    client = visitors.join("a")
+    found = client.subscribe(("$reserved/x", 0))
+    assert found.codes[0] >= 0x80
+    assert says_something(found)
+
+
+@ours_only("$reserved is the paper's")
+@pytest.mark.parametrize("qos", [1, 2])
+def test_publishing_below_reserved_is_refused_with_a_reason(visitors: Visitors, qos: int) -> None:
+    """3.4.2.1, 3.5.2.1: 0x87 in the acknowledgement, and the connection stays."""
+    client = visitors.join("a")
+    found = client.publish("$reserved/x", b"x", qos=qos)
+    assert found is not None
+    assert (found.kind, found.reason) == (Kind.PUBACK if qos == 1 else Kind.PUBREC, 0x87)
+    assert says_something(found)
+    assert client.is_open()
+
+
+@ours_only("Mosquitto gives no reason strings")
+def test_a_client_that_asks_for_no_problem_information_gets_reasons_without_words(visitors: Visitors) -> None:
+    """[MQTT-3.1.2-29]: only PUBLISH, CONNACK and DISCONNECT may still carry a reason string or user properties."""
+    client = visitors.join("a", props=[(P.REQUEST_PROBLEM_INFORMATION, 0)])
+    suback = client.subscribe(("$reserved/x", 0))
+    puback = client.publish("$reserved/x", b"x", qos=1)
+    assert puback is not None
+    assert suback.codes[0] >= 0x80
+    assert puback.reason >= 0x80
+    assert (suback.properties, puback.properties) == ((), ())
+
+
+def test_a_reason_string_never_makes_a_packet_larger_than_the_client_takes(visitors: Visitors) -> None:
+    """[MQTT-3.2.2-19], [MQTT-3.14.2-3]"""
+    client = visitors.join("a", props=[(P.MAXIMUM_PACKET_SIZE, 20)])
+    client.send(publish("x", b"", qos=3, packet_id=1))
+    found = client.until_closed()
+    assert [one.reason for one in found] == [MALFORMED]
+    assert all(one.size <= 20 for one in found)
+
+
+@BOTH
+def test_the_lasting_session_of_a_client_that_was_thrown_out_stays(visitors: Visitors, level: int) -> None:
+    """4.13.1: the connection ends, not the session; what had been subscribed before the fault counts."""
+    client = visitors.join("a", level, clean=False, props=LASTING)
+    client.send(subscribe(1, (visitors.name, 1), level=level), publish("x", b"", level, qos=3, packet_id=1))
+    client.until_closed()
+    visitors.join("p", level).publish(visitors.name, b"kept", qos=1)
+    back = visitors.dial(level)
+    assert back.join(visitors.client_id("a"), clean=False, props=LASTING).session_present
+    assert back.message().payload == b"kept"

@@ -1,0 +1,291 @@
+"""MQTT 5, 3.1.2.4 Clean Start, 3.1.2.11.2 Session Expiry Interval, 3.1.4 takeover, 3.2.2.1 session present, 4.1 session state."""
+
+import time
+
+import pytest
+
+from live.mqtt.brokers import deviates
+from live.mqtt.packets import V4, V5, Kind, P, Will, disconnect, publish
+from live.mqtt.raw import Raw
+from live.mqtt.visitors import MakeBroker, Visit, Visitors
+
+TAKEN_OVER, PROTOCOL_ERROR = 0x8E, 0x82
+NEVER = 0xFFFFFFFF
+LASTING = [(P.SESSION_EXPIRY, 300)]
+NOT_TOLD = deviates("does not tell the old client why it is closed")
+BOTH = pytest.mark.parametrize("level", [V4, V5])
+
+
+def late_will(visitors: Visitors) -> Will:
+    """A will that would wait for 100 s if its session did not end before."""
+    return Will(f"{visitors.name}/end", props=[(P.WILL_DELAY, 100)])
+
+
+def lasting(visitors: Visitors, who: str, level: int) -> Raw:
+    """A client whose session outlives its connection, in either version."""
+    return visitors.join(who, level, clean=False, props=LASTING)
+
+
+@BOTH
+def test_a_new_session_is_not_present(visitors: Visitors, level: int) -> None:
+    """[MQTT-3.2.2-2]"""
+    client = visitors.dial(level)
+    assert not client.join(visitors.client_id("a"), clean=False, props=LASTING).session_present
+
+
+@BOTH
+def test_a_lasting_session_is_present_after_a_reconnect_with_its_subscriptions(visitors: Visitors, level: int) -> None:
+    """[MQTT-3.1.2-5], [MQTT-3.2.2-3]"""
+    topic = visitors.name
+    first = lasting(visitors, "a", level)
+    first.subscribe((topic, 1))
+    first.leave()
+    second = visitors.dial(level)
+    assert second.join(visitors.client_id("a"), clean=False, props=LASTING).session_present
+    visitors.join("p", level).publish(topic, b"still here", qos=1)
+    assert second.message().payload == b"still here"
+
+
+@BOTH
+def test_clean_start_throws_the_old_session_away(visitors: Visitors, level: int) -> None:
+    """[MQTT-3.1.2-4]: its subscriptions and its waiting messages."""
+    topic = visitors.name
+    first = lasting(visitors, "a", level)
+    first.subscribe((topic, 1))
+    first.leave()
+    publisher = visitors.join("p", level)
+    publisher.publish(topic, b"waiting", qos=1)
+    second = visitors.dial(level)
+    assert not second.join(visitors.client_id("a"), clean=True, props=LASTING).session_present
+    publisher.publish(topic, b"not subscribed", qos=1)
+    assert second.settle() == []
+
+
+@BOTH
+def test_messages_of_qos_1_and_2_wait_for_a_lasting_session(visitors: Visitors, level: int) -> None:
+    """[MQTT-4.1.0-1], 3.1.2.11.2: in the order they came."""
+    topic = visitors.name
+    first = lasting(visitors, "a", level)
+    first.subscribe((topic, 2))
+    first.leave()
+    publisher = visitors.join("p", level)
+    for number in range(10):
+        publisher.publish(topic, b"%d" % number, qos=1 + number % 2)
+    second = lasting(visitors, "a", level)
+    found = second.messages(10)
+    assert [one.payload for one in found] == [b"%d" % number for number in range(10)]
+    assert [one.qos for one in found] == [1 + number % 2 for number in range(10)]
+    assert not any(one.is_dup for one in found)
+
+
+def test_a_session_of_version_5_without_expiry_ends_with_its_connection(visitors: Visitors) -> None:
+    """3.1.2.11.2: absent is 0."""
+    first = visitors.join("a", clean=False)
+    first.subscribe((visitors.name, 1))
+    first.leave()
+    assert not visitors.dial().join(visitors.client_id("a"), clean=False).session_present
+
+
+def test_a_clean_session_of_3_1_1_ends_with_its_connection(visitors: Visitors) -> None:
+    """3.1.1 [MQTT-3.1.2-6]"""
+    first = visitors.join("a", V4, clean=True)
+    first.subscribe((visitors.name, 1))
+    first.leave()
+    assert not visitors.dial(V4).join(visitors.client_id("a"), clean=False).session_present
+
+
+def test_clean_start_with_an_expiry_makes_a_session_that_lasts(visitors: Visitors) -> None:
+    """3.1.2.4: unlike the Clean Session of 3.1.1 it says nothing about the end."""
+    visitors.join("a", clean=True, props=LASTING).leave()
+    assert visitors.dial().join(visitors.client_id("a"), clean=False).session_present
+
+
+def test_a_session_expires_after_its_interval(visitors: Visitors) -> None:
+    """[MQTT-3.1.2-23]: not before one second, and within a few. The end shows by the will, which waits no longer (3.1.3.2.2)."""
+    watcher = visitors.join("w")
+    watcher.subscribe((f"{visitors.name}/end", 0))
+    visitors.join("a", props=[(P.SESSION_EXPIRY, 1)], will=late_will(visitors)).drop()
+    back = visitors.dial()
+    assert back.join(
+        visitors.client_id("a"), clean=False, props=[(P.SESSION_EXPIRY, 1)], will=late_will(visitors)
+    ).session_present
+    back.drop()
+    dropped_at = time.monotonic()
+    watcher.message()
+    assert time.monotonic() - dropped_at > 0.9
+    assert not visitors.dial().join(visitors.client_id("a"), clean=False).session_present
+
+
+def test_the_expiry_given_at_disconnect_replaces_the_one_at_connect(visitors: Visitors) -> None:
+    """3.14.2.2.2: shortened to nothing, and made longer than another session that has meanwhile expired."""
+    visitors.join("a", props=LASTING).leave(props=[(P.SESSION_EXPIRY, 0)])
+    assert not visitors.dial().join(visitors.client_id("a"), clean=False).session_present
+    watcher = visitors.join("w")
+    watcher.subscribe((f"{visitors.name}/end", 0))
+    visitors.join("b", props=[(P.SESSION_EXPIRY, 1)]).leave(props=LASTING)
+    visitors.join("c", props=[(P.SESSION_EXPIRY, 1)], will=late_will(visitors)).drop()
+    watcher.message()
+    assert visitors.dial().join(visitors.client_id("b"), clean=False).session_present
+
+
+def test_an_expiry_at_disconnect_after_none_at_connect_is_a_protocol_error(visitors: Visitors) -> None:
+    """3.14.2.2.2"""
+    client = visitors.join("a", props=[(P.SESSION_EXPIRY, 0)])
+    client.send(disconnect(0, props=[(P.SESSION_EXPIRY, 5)]))
+    assert client.last_words() == PROTOCOL_ERROR
+
+
+@pytest.mark.parametrize("seconds", [2**31, NEVER - 1, NEVER])
+def test_the_longest_expiries_are_taken(visitors: Visitors, seconds: int) -> None:
+    """3.1.2.11.2: 0xFFFFFFFF never expires, unless the CONNACK says otherwise."""
+    client = visitors.dial()
+    granted = client.join(visitors.client_id("a"), props=[(P.SESSION_EXPIRY, seconds)]).one(P.SESSION_EXPIRY)
+    assert granted is None or (isinstance(granted, int) and 86_400 <= granted <= seconds)
+    client.leave()
+    assert visitors.dial().join(visitors.client_id("a"), clean=False).session_present
+
+
+@pytest.mark.parametrize("level", [V4, pytest.param(V5, marks=NOT_TOLD)])
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_client_with_the_same_identifier_takes_over(visitors: Visitors, level: int, clean: bool) -> None:
+    """[MQTT-3.1.4-3]: the old one is told 0x8E in version 5 and closed in both."""
+    old = visitors.join("a", level, clean=clean, props=LASTING)
+    old.subscribe((visitors.name, 0))
+    new = visitors.dial(level)
+    assert new.join(visitors.client_id("a"), clean=clean, props=LASTING).session_present is not clean
+    assert old.last_words() == (TAKEN_OVER if level == V5 else None)
+    assert new.is_open()
+
+
+@pytest.mark.parametrize(("old_level", "new_level"), [(V4, V5), pytest.param(V5, V4, marks=NOT_TOLD)])
+def test_a_session_is_taken_over_across_versions(visitors: Visitors, old_level: int, new_level: int) -> None:
+    topic = visitors.name
+    old = lasting(visitors, "a", old_level)
+    old.subscribe((topic, 1))
+    new = visitors.dial(new_level)
+    assert new.join(visitors.client_id("a"), clean=False, props=LASTING).session_present
+    assert old.last_words() == (TAKEN_OVER if old_level == V5 else None)
+    visitors.join("p").publish(topic, b"over", qos=1, props=[(P.USER_PROPERTY, ("a", "b"))])
+    assert new.message().payload == b"over"
+
+
+def test_identifiers_that_differ_only_in_case_are_two_clients(visitors: Visitors) -> None:
+    first, second = visitors.join("a"), visitors.join("A")
+    assert first.is_open()
+    assert second.is_open()
+
+
+@BOTH
+def test_unacknowledged_messages_come_again_in_order_with_dup_and_the_same_identifiers(visitors: Visitors, level: int) -> None:
+    """[MQTT-4.4.0-1], [MQTT-3.3.1-1], [MQTT-4.6.0-1]; those not yet sent follow without DUP."""
+    topic = visitors.name
+    first = lasting(visitors, "a", level)
+    first.subscribe((topic, 2))
+    publisher = visitors.join("p", level)
+    for number in range(6):
+        publisher.publish(topic, b"%d" % number, qos=1 + number % 2)
+    sent = first.messages(6)
+    first.acknowledge(Kind.PUBACK, sent[0].packet_id)
+    assert first.settle() == []
+    first.drop()
+    second = lasting(visitors, "a", level)
+    publisher.publish(topic, b"new", qos=1)
+    again = second.messages(6)
+    assert [(one.payload, one.packet_id, one.qos) for one in again[:5]] == [
+        (one.payload, one.packet_id, one.qos) for one in sent[1:]
+    ]
+    assert [one.is_dup for one in again] == [True] * 5 + [False]
+    assert again[5].payload == b"new"
+
+
+@BOTH
+def test_an_acknowledged_message_does_not_come_again(visitors: Visitors, level: int) -> None:
+    topic = visitors.name
+    first = lasting(visitors, "a", level)
+    first.subscribe((topic, 2))
+    publisher = visitors.join("p", level)
+    publisher.publish(topic, b"one", qos=1)
+    publisher.publish(topic, b"two", qos=2)
+    for message in first.messages(2):
+        first.finish(message)
+    assert first.settle() == []
+    first.drop()
+    assert lasting(visitors, "a", level).settle() == []
+
+
+@BOTH
+def test_after_pubrec_only_pubrel_comes_again(visitors: Visitors, level: int) -> None:
+    """[MQTT-4.3.3-7], [MQTT-4.4.0-1]"""
+    topic = visitors.name
+    first = lasting(visitors, "a", level)
+    first.subscribe((topic, 2))
+    visitors.join("p", level).publish(topic, b"x", qos=2)
+    packet_id = first.message().packet_id
+    first.acknowledge(Kind.PUBREC, packet_id)
+    assert first.expect(Kind.PUBREL).packet_id == packet_id
+    first.drop()
+    second = lasting(visitors, "a", level)
+    assert second.expect(Kind.PUBREL).packet_id == packet_id
+    second.acknowledge(Kind.PUBCOMP, packet_id)
+    assert second.settle() == []
+
+
+@BOTH
+def test_a_publisher_finishes_qos_2_after_a_reconnect_and_nothing_is_doubled(visitors: Visitors, level: int) -> None:
+    """4.3.3: the PUBLISH comes again with DUP, then PUBREL; one delivery."""
+    topic = visitors.name
+    taker = visitors.join("t", level)
+    taker.subscribe((topic, 2))
+    first = lasting(visitors, "p", level)
+    publish_and_stop(first, topic)
+    first.drop()
+    second = lasting(visitors, "p", level)
+    publish_and_stop(second, topic, dup=True)
+    second.acknowledge(Kind.PUBREL, 77)
+    assert second.expect(Kind.PUBCOMP).reason == 0
+    visitors.join("q", level).publish(topic, b"last", qos=1)
+    assert [one.payload for one in taker.messages(2)] == [b"once", b"last"]
+
+
+def publish_and_stop(client: Raw, topic: str, *, dup: bool = False) -> None:
+    client.send(publish(topic, b"once", client.level, qos=2, packet_id=77, dup=dup))
+    assert client.expect(Kind.PUBREC).packet_id == 77
+
+
+@BOTH
+def test_a_pubrel_after_a_reconnect_is_completed(visitors: Visitors, level: int) -> None:
+    first = lasting(visitors, "p", level)
+    publish_and_stop(first, visitors.name)
+    first.drop()
+    second = lasting(visitors, "p", level)
+    second.acknowledge(Kind.PUBREL, 77)
+    assert second.expect(Kind.PUBCOMP).reason == 0
+
+
+def test_subscriptions_sent_again_on_a_present_session_replace_the_old(visitors: Visitors) -> None:
+    """[MQTT-3.8.4-3]: one delivery."""
+    topic = visitors.name
+    first = lasting(visitors, "a", V5)
+    first.subscribe((topic, 0))
+    first.drop()
+    second = lasting(visitors, "a", V5)
+    second.subscribe((topic, 1))
+    visitors.join("p").publish(topic, b"x", qos=1)
+    assert [(one.payload, one.qos) for one in second.settle()] == [(b"x", 1)]
+
+
+@BOTH
+def test_sessions_and_their_messages_survive_a_restart_of_the_broker(make_broker: MakeBroker, visit: Visit, level: int) -> None:
+    """4.1: with Session Expiry the state is kept; a stop by SIGTERM loses nothing."""
+    broker = make_broker()
+    own = visit(broker)
+    lasting(own, "a", level).subscribe(("news", 2))
+    own.opened[-1].leave()
+    own.join("p", level).publish("news", b"waited", qos=2)
+    assert broker.stop() == 0
+    broker.start()
+    back = own.dial(level)
+    assert back.join(own.client_id("a"), clean=False, props=LASTING).session_present
+    assert back.message().payload == b"waited"
+    own.join("q", level).publish("news", b"fresh", qos=1)
+    assert back.message().payload == b"fresh"

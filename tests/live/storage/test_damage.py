@@ -1,0 +1,120 @@
+"""Files that are not what was written: said so, with the way out, and never taken for an empty start."""
+
+import os
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from live.storage.writer import turn
+from milepost.edge.keeping import Changes, Queued
+from milepost.storage import StorageDamaged, StorageTooNew, Survives, open_storage
+
+PAGE = 4096
+CYCLES = 1_000_000
+BATCH = 200
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A directory in which something is kept."""
+    folder = tmp_path / "kept"
+    storage = open_storage(folder, Survives.PROCESS_CRASH)
+    for number in range(1, 30):
+        storage.write(turn(number))
+    storage.close()
+    return folder
+
+
+def load(folder: Path) -> None:
+    storage = open_storage(folder, Survives.PROCESS_CRASH)
+    try:
+        storage.load()
+    finally:
+        storage.close()
+
+
+def check_damage(folder: Path, what: str) -> None:
+    before = sorted(path.name for path in folder.iterdir())
+    with pytest.raises(
+        StorageDamaged, match=f"^{folder / 'kept.db'}: .*{what}.* Move the directory away .mv {folder} {folder}.damaged"
+    ):
+        load(folder)
+    assert sorted(path.name for path in folder.iterdir()) == before
+    folder.rename(f"{folder}.damaged")
+    load(folder)
+
+
+@pytest.mark.parametrize("page", range(1, 8))
+def test_a_damaged_page_is_found(folder: Path, page: int) -> None:
+    with (folder / "kept.db").open("r+b") as file:
+        file.seek(page * PAGE)
+        file.write(os.urandom(PAGE))
+    check_damage(folder, "damaged")
+
+
+def test_a_file_that_was_cut_short_is_found(folder: Path) -> None:
+    os.truncate(folder / "kept.db", 3 * PAGE)
+    check_damage(folder, "damaged")
+
+
+def test_an_empty_file_is_no_start(folder: Path) -> None:
+    os.truncate(folder / "kept.db", 0)
+    check_damage(folder, "it is not what Milepost wrote")
+
+
+def test_a_file_of_something_else_is_found(folder: Path) -> None:
+    (folder / "kept.db").write_text("something else " * 1000)
+    check_damage(folder, "it is not a database")
+
+
+def test_a_database_of_somebody_else_is_found(folder: Path) -> None:
+    (folder / "kept.db").unlink()
+    with closing(sqlite3.connect(folder / "kept.db")) as connection:
+        connection.execute("CREATE TABLE messages (number INTEGER)")
+    check_damage(folder, "it is not what Milepost wrote")
+
+
+def test_a_log_without_its_database_is_found(folder: Path) -> None:
+    (folder / "kept.db").rename(folder / "kept.db-wal")
+    check_damage(folder, "it is missing, and kept.db-wal is there")
+
+
+def test_a_text_that_is_no_text_is_found(folder: Path) -> None:
+    with closing(sqlite3.connect(folder / "kept.db")) as connection:
+        connection.execute("INSERT INTO retained VALUES (CAST(x'ff' AS TEXT), x'')")
+        connection.commit()
+    check_damage(folder, "Could not decode to UTF-8")
+
+
+def test_a_file_of_a_newer_release_is_refused_and_left_alone(folder: Path) -> None:
+    with closing(sqlite3.connect(folder / "kept.db")) as connection:
+        connection.execute("PRAGMA user_version = 2")
+    with pytest.raises(StorageTooNew, match="has format 2, and this release reads formats up to 1: start the newer release"):
+        load(folder)
+    with closing(sqlite3.connect(folder / "kept.db")) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (2,)
+
+
+def test_a_database_that_was_not_finished_is_made_again(tmp_path: Path) -> None:
+    (tmp_path / "kept.db.new").write_bytes(b"half")
+    (tmp_path / "kept.db.new-journal").write_bytes(b"half")
+    load(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["kept.db", "lock"]
+
+
+def test_a_million_messages_that_come_and_go_leave_a_small_file(tmp_path: Path) -> None:
+    storage = open_storage(tmp_path, Survives.PROCESS_CRASH)
+    largest = 0
+    for start in range(0, CYCLES, BATCH):
+        numbers = range(start, start + BATCH)
+        changes = Changes(messages=dict.fromkeys(numbers, b"x" * 100))
+        changes.queued = {(one % 50, one): Queued(one, 1, False, b"") for one in numbers}
+        storage.write(changes)
+        gone = range(start - 5 * BATCH, start - 4 * BATCH)
+        storage.write(Changes(messages=dict.fromkeys(gone), queued={(one % 50, one): None for one in gone}))
+        largest = max(largest, sum(path.stat().st_size for path in tmp_path.iterdir()))
+    storage.close()
+    assert largest < 20_000_000
+    assert (tmp_path / "kept.db").stat().st_size < 500_000

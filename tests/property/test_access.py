@@ -1,0 +1,147 @@
+"""Filters as sets of topics, and the access list, against enumeration of every topic over a small alphabet.
+
+The alphabet has a name that no filter uses and topics are two levels deeper than filters, so that what holds for all of these
+topics holds for all topics.
+"""
+
+from itertools import product
+
+from hypothesis import event, given
+from hypothesis import strategies as st
+
+from milepost.model.queries import And, HasTag, Not, OnTopic, Or, Query, holds
+from milepost.model.reasons import Reason
+from milepost.model.tags import Tag
+from milepost.model.topics import filter_matches
+from milepost.vetting import Access, Rule, Verbs, Who
+from milepost.vetting.filters import are_covering, covers, levels_of, maybe_overlap, text_of
+
+NAMES = ["a", "$s", ""]
+DEPTH = 3
+TOPICS = ["/".join(levels) for depth in range(1, DEPTH + 3) for levels in product([*NAMES, "unnamed"], repeat=depth)]
+WHO = Who("a", "a")
+
+
+def _closed(parts: tuple[list[str], bool]) -> str:
+    levels, is_open = parts
+    return "/".join([*levels, "#"] if is_open else levels) or "+"
+
+
+filters = st.tuples(st.lists(st.sampled_from([*NAMES, "+", "+"]), max_size=DEPTH), st.booleans()).map(_closed)
+built_in = st.sampled_from(["$SYS/#", "$reserved/#", "$reserved", "$milepost/+"])
+rules = st.builds(
+    Rule,
+    st.booleans(),
+    st.sampled_from(Verbs),
+    filters | built_in | st.sampled_from(["%c/#", "+/%u", "+/%c"]),
+    st.none() | st.sampled_from(["a", ""]),
+    st.none() | st.sampled_from(["a", "b"]),
+)
+names = st.sampled_from(["a", "$s", "", "+", "a/a", "#"])
+whos = st.builds(Who, names, st.none() | names)
+
+
+def passing(topic_filter: str) -> set[str]:
+    return {topic for topic in TOPICS if filter_matches(topic_filter, topic)} if topic_filter else {""}
+
+
+def is_about(rule: Rule, who: Who, topic: str) -> bool:
+    """Whether a rule is about the client and the topic, said as plainly as can be."""
+    filled = rule.topics
+    for blank, name in (("%c", who.client), ("%u", who.user)):
+        if blank in filled:
+            if not name or set(name) & set("/+#") or (filled.startswith(blank) and name.startswith("$")):
+                return False
+            filled = filled.replace(blank, name)
+    is_for = rule.user in (None, who.user or "") and rule.client in (None, who.client)
+    return is_for and filter_matches(filled, topic)
+
+
+def is_allowed(chain: list[Rule], who: Who, verb: Verbs, topic: str) -> bool:
+    for rule in chain:
+        if rule.verbs in (verb, Verbs.BOTH) and is_about(rule, who, topic):
+            return rule.allow
+    if filter_matches("$reserved/#", topic):
+        return False
+    if verb is Verbs.PUBLISH:
+        return not topic.startswith("$") or filter_matches("$milepost/#", topic)
+    return topic == "$milepost/reply" or not filter_matches("$milepost/#", topic)
+
+
+@given(filters, filters)
+def test_one_filter_holds_another_exactly_if_its_topics_do(outer: str, inner: str) -> None:
+    expected = passing(inner) <= passing(outer)
+    event(f"holds: {expected}")
+    assert covers(levels_of(outer), levels_of(inner)) is expected
+
+
+@given(filters, filters)
+def test_the_overlap_of_two_filters_has_exactly_the_common_topics(one: str, other: str) -> None:
+    found = maybe_overlap(levels_of(one), levels_of(other))
+    event("nothing in common" if found is None else "something in common")
+    assert (set() if found is None else passing(text_of(found))) == passing(one) & passing(other)
+
+
+@given(st.lists(filters, max_size=5), filters)
+def test_several_filters_hold_one_exactly_if_their_topics_do(outers: list[str], inner: str) -> None:
+    expected = passing(inner) <= set().union(*map(passing, outers))
+    event(f"hold: {expected}")
+    assert are_covering([levels_of(outer) for outer in outers], levels_of(inner)) is expected
+
+
+@given(st.sampled_from(["", "$s/", "a/", "a/+/"]), st.data())
+def test_filters_by_depth_hold_one_exactly_if_no_depth_is_missing(stem: str, data: st.DataObject) -> None:
+    depths = ["+", "+/+", "+/+/#", "+/#"] + ([] if stem in ("", "a/+/") else ["+/+/+"])
+    outers = [(stem + more).removesuffix("/") for more in data.draw(st.lists(st.sampled_from([*depths, ""]), min_size=1))]
+    outers = [outer for outer in outers if outer]
+    expected = passing(stem + "#") <= set().union(*map(passing, outers))
+    event(f"hold: {expected}, {len(set(outers))} filters")
+    assert are_covering([levels_of(outer) for outer in outers], levels_of(stem + "#")) is expected
+
+
+@given(st.lists(rules, max_size=6), whos, st.sampled_from(TOPICS) | st.sampled_from(["$reserved/x", "$SYS/x", "$milepost/x"]))
+def test_publishing_is_decided_by_the_first_rule(chain: list[Rule], who: Who, topic: str) -> None:
+    expected = is_allowed(chain, who, Verbs.PUBLISH, topic)
+    event(f"allowed: {expected}")
+    assert (Access(chain).may_publish(who, topic) is None) is expected
+
+
+@given(st.lists(rules, max_size=6), whos, filters | built_in, st.sampled_from(["", "$share/g/"]))
+def test_a_subscription_is_allowed_exactly_if_all_its_topics_are(chain: list[Rule], who: Who, wanted: str, share: str) -> None:
+    more = ["$reserved", "$reserved/a", "$milepost/reply", "$milepost/x", "$SYS/x"]
+    asked = [topic for topic in [*TOPICS, *more] if filter_matches(wanted, topic)]
+    expected = all(is_allowed(chain, who, Verbs.SUBSCRIBE, topic) for topic in asked)
+    event(f"allowed: {expected}")
+    assert (Access(chain).may_subscribe(who, share + wanted) is None) is expected
+
+
+@given(st.lists(rules, max_size=4), st.data())
+def test_a_formula_is_allowed_only_if_all_topics_that_can_make_it_true_are(chain: list[Rule], data: st.DataObject) -> None:
+    atoms: st.SearchStrategy[Query] = filters.map(OnTopic) | st.just(HasTag(Tag("t")))
+    parts = st.lists(atoms | atoms.map(Not), min_size=2, max_size=3).map(tuple)
+    query = data.draw(atoms | parts.map(And) | parts.map(Or))
+    names_topics = Access(chain).may_ask(WHO, query) is None
+    asked = [topic for topic in TOPICS if any(holds(query, topic, tags) for tags in (set(), {"t"})) and topic[:1] != "$"]
+    event(f"allowed: {names_topics}, {'some' if asked else 'no'} topics")
+    if names_topics:
+        assert [topic for topic in asked if not is_allowed(chain, WHO, Verbs.SUBSCRIBE, topic)] == []
+
+
+@given(st.lists(rules, max_size=3), filters)
+def test_a_formula_of_one_filter_is_judged_like_the_filter(chain: list[Rule], wanted: str) -> None:
+    access = Access(chain)
+    assert access.may_ask(WHO, OnTopic(wanted)) == access.may_subscribe(WHO, wanted)
+
+
+@given(rules, st.lists(whos, min_size=2, max_size=2), filters)
+def test_verdicts_that_are_not_personal_are_the_same_for_all(rule: Rule, both: list[Who], wanted: str) -> None:
+    access = Access([rule])
+    if not access.is_personal:
+        assert access.may_subscribe(both[0], wanted) == access.may_subscribe(both[1], wanted)
+
+
+@given(st.text(max_size=8))
+def test_any_text_gets_a_verdict(text: str) -> None:
+    access = Access([Rule(False, Verbs.BOTH, "a/%u/#")])
+    for verdict in (access.may_publish(Who(text, text), text), access.may_subscribe(Who(text, text), text)):
+        assert verdict is None or verdict.reason in (Reason.NOT_ALLOWED, Reason.TOPIC_RESERVED, Reason.SHARE_NAME)
