@@ -41,7 +41,7 @@ def main() -> None:
         for work in works:
             run_work(work, brokers, shared, figures, failures)
     print(f"{time.monotonic() - started:.0f} s", flush=True)
-    conclude(works, brokers, figures, failures, notes)
+    conclude(works, brokers, figures, failures, notes, is_part=len(works) < len(all_works()))
 
 
 def chosen(words: list[str]) -> tuple[list[Work], list[Broker], list[str]]:

@@ -92,7 +92,8 @@ class Milepost:
             lines += [f'certificate = "{site.certificate}"', f'key = "{site.key}"']
         if setting.checks_json:
             lines += ["[[rules.payload]]", 'topic = "bench/json/#"', f'schema = "{site.schema}"']
-        lines += ["[http]", 'address = ""']
+        lines += ["[limits]", "queue_messages_max = 10_000_000", "queue_bytes_max = 2_000_000_000", "in_flight_max = 32_000"]
+        lines += ["queues_bytes_max = 4_000_000_000", "[http]", 'address = ""']
         return [sys.executable, "-m", "milepost", "edge", "run", "--config", site.write("edge.toml", "\n".join(lines) + "\n")]
 
 

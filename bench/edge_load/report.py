@@ -27,15 +27,21 @@ FAIRNESS = (
 
 
 def conclude(
-    works: list[Work], brokers: list[Broker], figures: Figures, failures: dict[tuple[str, str], str], notes: list[str]
+    works: list[Work],
+    brokers: list[Broker],
+    figures: Figures,
+    failures: dict[tuple[str, str], str],
+    notes: list[str],
+    *,
+    is_part: bool,
 ) -> None:
-    """Print the table; write it down too when we are in it."""
+    """Print the table; write it down too when we are in it and it is whole."""
     notes = [*notes, *FAIRNESS, *shares(works, brokers, figures), *faults(works, brokers, failures)]
     rows = [row for work in works for key, line in work.lines.items() for row in line_rows(key, line, brokers, figures)]
-    if any(row.ratio is not None for row in rows):
-        publish("edge", rows, notes)
+    if is_part or not any(row.ratio is not None for row in rows):
+        print_part(works, brokers, figures, notes)
     else:
-        print_peers(works, brokers, figures, notes)
+        publish("edge", rows, notes)
 
 
 def gathered(key: str, line: Line, broker: str, figures: Figures) -> float | None:
@@ -122,9 +128,13 @@ def faults(works: list[Work], brokers: list[Broker], failures: dict[tuple[str, s
     return [f"{name} is not in {', '.join(keys)}: {why}" for (name, why), keys in missing.items()]
 
 
-def print_peers(works: list[Work], brokers: list[Broker], figures: Figures, notes: list[str]) -> None:
-    """Without us: every peer's figure and how it compares with Debian's Mosquitto."""
-    table = Table(title="bench edge, without Milepost", caption="\n".join(notes), caption_justify="left")
+def print_part(works: list[Work], brokers: list[Broker], figures: Figures, notes: list[str]) -> None:
+    """Every broker's figure and how it compares with Debian's Mosquitto; for a look, nothing is written."""
+    table = Table(
+        title="bench edge, in brackets: how many times better than Mosquitto 2.0",
+        caption="\n".join(notes),
+        caption_justify="left",
+    )
     for heading in ("work", "unit", *(broker.name for broker in brokers)):
         table.add_column(heading, justify="left" if heading in ("work", "unit") else "right")
     for work in works:

@@ -136,7 +136,7 @@ class Corridor:
         session.window = min(window, self.limits.in_flight_max)
         session.expiry_ns, session.expires_at, session.is_kept = expiry_ns, FOREVER, expiry_ns > 0
         session.will, session.will_at = will, FOREVER
-        session.is_clear = session.waiting is None
+        session.is_clear = session.waiting is None or not session.waiting.has_plain
         if session.is_kept:
             self.changes.sessions[session.number] = session_to_bytes(session)
         self.deliveries.resend(session, now)

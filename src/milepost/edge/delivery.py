@@ -77,29 +77,46 @@ class Deliveries:
                     self.hold(session, delivery)
 
     def _hand_out_numbered(self, delivery: Delivery, group: Group) -> None:
+        """All that can take it now get it under one number, so that they can be sent the same bytes."""
         number = self._number = self._number % NUMBERS_MAX + 1
         ready: list[Session] = []
         for session in group.sessions:
-            if session.is_clear and session.has_window and number not in session.in_flight and number not in session.released:
+            if not session.takes_numbered:
+                self._hold_numbered(session, delivery)
+            elif number in session.in_flight or number in session.released:
+                self._send_apart(session, delivery)
+            else:
                 session.in_flight[number] = delivery
                 ready.append(session)
                 if session.is_kept:
                     self._keep(session, number, delivery)
-            elif session.link is NOWHERE and not session.is_kept:
-                self._counts.dropped[Reason.RECEIVER_AWAY] += 1
-            else:
-                self._hold_numbered(session, delivery)
         if ready:
             self._counts.delivered += len(ready)
             self.actions.append(Deliver(delivery, number, ready))
 
+    def _send_apart(self, session: Session, delivery: Delivery) -> None:
+        """The number that the others get it under is in use with this one."""
+        number = self._free_number(session)
+        session.in_flight[number] = delivery
+        if session.is_kept:
+            self._keep(session, number, delivery)
+        self._counts.delivered += 1
+        self.actions.append(Deliver(delivery, number, [session]))
+
     def _hold_numbered(self, session: Session, delivery: Delivery) -> None:
-        number = self._number
-        while session.is_in_use(number):
-            number = number % NUMBERS_MAX + 1
+        if session.link is NOWHERE and not session.is_kept:
+            self._counts.dropped[Reason.RECEIVER_AWAY] += 1
+            return
+        number = self._free_number(session)
         if session.is_kept:
             self._keep(session, number, delivery)
         self._put(session, number, delivery)
+
+    def _free_number(self, session: Session) -> int:
+        number = self._number
+        while session.is_in_use(number):
+            number = number % NUMBERS_MAX + 1
+        return number
 
     def hold(self, session: Session, delivery: Delivery) -> None:
         """Let what needs no acknowledgement wait for somebody who is connected but busy."""
@@ -120,7 +137,8 @@ class Deliveries:
         if session.waiting is None:
             session.waiting = Lanes()
         session.waiting.put(number, delivery)
-        session.is_clear = False
+        if not number:
+            session.is_clear = False
         self.waiting_bytes += delivery.parcel.size
         limits = self._limits
         lanes = session.waiting
@@ -150,11 +168,8 @@ class Deliveries:
         size = 0
         if lanes is None or session.link is NOWHERE:
             return 0
-        while size < size_max and (first := lanes.first()) is not None:
-            number, delivery = first
-            if number and not session.has_window:
-                return size
-            lanes.take()
+        while size < size_max and (taken := lanes.take(has_window=session.has_window)) is not None:
+            number, delivery = taken
             if delivery.parcel.valid_until < now:
                 self._taken(session, number, delivery)
                 self._counts.dropped[Reason.EXPIRED] += 1
@@ -165,9 +180,9 @@ class Deliveries:
             self._counts.delivered += 1
             self.actions.append(Deliver(delivery, number, [session], is_again=delivery.is_again))
             size += delivery.parcel.size + 1
+        session.is_clear = not lanes.has_plain
         if not lanes:
             session.waiting = None
-            session.is_clear = True
         return size
 
     def resend(self, session: Session, now: Instant) -> None:

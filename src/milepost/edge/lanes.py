@@ -2,8 +2,9 @@
 
 What must hold:
 - a more urgent class leaves first (M29); within a class the earlier deadline does;
-- two messages of one class and topic leave in the order in which they came [MQTT-4.6.0-6]: a deadline is moved back to that
-  of the message before it, never forward;
+- two messages of one class, topic and kind leave in the order in which they came [MQTT-4.6.0-6]: a deadline is moved back to
+  that of the message before it, never forward;
+- what has a number waits also for the receiver to acknowledge others; what has none does not wait behind it for that;
 - the oldest of the lowest class is the first to be given up.
 """
 
@@ -19,73 +20,91 @@ _FORGOTTEN_MAX: Final = 64
 Waiting = tuple[int, Delivery]
 """A delivery number (0 for what is not acknowledged) and what is to be delivered."""
 
+Entry = tuple[int, int, int, int, Delivery]
+"""Class, deadline, turn, number, delivery: in the order in which they go."""
+
+_PLAIN, _NUMBERED = 0, 1
+
 
 class Lanes:
-    """A queue for each class."""
+    """A queue for each class, of what has a number and of what has none."""
 
-    __slots__ = ("_heaps", "_latest", "_numbers", "_turn", "size")
+    __slots__ = ("_count", "_heaps", "_latest", "_numbers", "_turn", "size")
 
     def __init__(self) -> None:
-        self._heaps: tuple[list[tuple[int, int, int, Delivery]], ...] = tuple([] for _ in Priority)
-        self._latest: dict[tuple[int, str], int] = {}
+        self._heaps: tuple[list[list[Entry]], list[list[Entry]]] = ([[] for _ in Priority], [[] for _ in Priority])
+        self._latest: dict[tuple[bool, int, str], int] = {}
         self._numbers: set[int] = set()
         self._turn = 0
+        self._count = 0
         self.size = 0
         """Bytes of all that waits."""
 
     def __len__(self) -> int:
-        return sum(map(len, self._heaps))
+        return self._count
 
     def __contains__(self, number: int) -> bool:
         return number in self._numbers
 
+    @property
+    def has_plain(self) -> bool:
+        """Whether something without a number waits."""
+        return self._count > len(self._numbers)
+
+    @property
+    def has_numbered(self) -> bool:
+        """Whether something with a number waits."""
+        return bool(self._numbers)
+
     def put(self, number: int, delivery: Delivery) -> None:
         """Let a delivery wait."""
         parcel = delivery.parcel
-        if len(self._latest) > 2 * len(self) + _FORGOTTEN_MAX:
+        if len(self._latest) > 2 * self._count + _FORGOTTEN_MAX:
             self._forget_deadlines()
-        key = (parcel.priority, parcel.topic)
+        key = (number > 0, int(parcel.priority), parcel.topic)
         deadline = max(parcel.deadline, self._latest.get(key, 0))
         self._latest[key] = deadline
         self._turn += 1
-        heappush(self._heaps[parcel.priority], (deadline, self._turn, number, delivery))
+        entry = (int(parcel.priority), deadline, self._turn, number, delivery)
+        heappush(self._heaps[number > 0][parcel.priority], entry)
         if number:
             self._numbers.add(number)
+        self._count += 1
         self.size += parcel.size
 
-    def first(self) -> Waiting | None:
-        """What goes next."""
-        for heap in self._heaps:
-            if heap:
-                return heap[0][2:]
-        return None
-
-    def take(self) -> Waiting:
-        """What goes next, taken out."""
-        return self._take_from(next(heap for heap in self._heaps if heap))
+    def take(self, *, has_window: bool) -> Waiting | None:
+        """What goes next, taken out; nothing with a number unless the receiver has room for it."""
+        plain = next((heap for heap in self._heaps[_PLAIN] if heap), None) if self.has_plain else None
+        numbered = next((heap for heap in self._heaps[_NUMBERED] if heap), None) if has_window and self._numbers else None
+        if plain is None or (numbered is not None and numbered[0] < plain[0]):
+            return None if numbered is None else self._take_from(numbered)
+        return self._take_from(plain)
 
     def give_up(self) -> Waiting:
         """The oldest of the lowest class, taken out."""
-        return self._take_from(next(heap for heap in reversed(self._heaps) if heap))
-
-    def lowest(self) -> int:
-        """The lowest class of which something waits; above all classes if nothing does."""
-        return max((priority for priority in Priority if self._heaps[priority]), default=-1)
+        plain = next((heap for heap in reversed(self._heaps[_PLAIN]) if heap), None)
+        numbered = next((heap for heap in reversed(self._heaps[_NUMBERED]) if heap), None)
+        if plain is None or (numbered is not None and (-numbered[0][0], numbered[0][2]) < (-plain[0][0], plain[0][2])):
+            assert numbered is not None, "something waits"
+            return self._take_from(numbered)
+        return self._take_from(plain)
 
     def all(self) -> list[Waiting]:
         """Everything, in the order in which it would go."""
-        return [entry[2:] for heap in self._heaps for entry in sorted(heap)]
+        return [entry[3:] for entry in sorted(entry for kind in self._heaps for heap in kind for entry in heap)]
 
-    def _take_from(self, heap: list[tuple[int, int, int, Delivery]]) -> Waiting:
-        _, _, number, delivery = heappop(heap)
+    def _take_from(self, heap: list[Entry]) -> Waiting:
+        _, _, _, number, delivery = heappop(heap)
         self._numbers.discard(number)
+        self._count -= 1
         self.size -= delivery.parcel.size
         return number, delivery
 
     def _forget_deadlines(self) -> None:
         """Of topics of which nothing waits no order is left to keep."""
         self._latest = {}
-        for priority, heap in enumerate(self._heaps):
-            for deadline, _, _, delivery in heap:
-                key = (priority, delivery.parcel.topic)
-                self._latest[key] = max(deadline, self._latest.get(key, 0))
+        for kind in self._heaps:
+            for heap in kind:
+                for priority, deadline, _, number, delivery in heap:
+                    key = (number > 0, priority, delivery.parcel.topic)
+                    self._latest[key] = max(deadline, self._latest.get(key, 0))

@@ -10,8 +10,8 @@
 
 What must hold:
 - a number belongs to one session at a time and is given out again after the session is over;
-- `is_clear` is true only while a link is there, takes more, and nothing waits: then, and only then, may a message be handed
-  to it past the queue;
+- `is_clear` is true only while a link is there, takes more, and nothing waits but for acknowledgements: then, and only then,
+  may a message be handed to it past the queue;
 - nothing here calls a link.
 """
 
@@ -113,6 +113,12 @@ class Session:
         self.will: Will | None = None
         self.will_at: Instant = FOREVER
         self.place: Place | None = None
+
+    @property
+    def takes_numbered(self) -> bool:
+        """Whether a message that is to be acknowledged may be handed to it past the queue."""
+        is_first = self.waiting is None or not self.waiting.has_numbered
+        return self.is_clear and is_first and len(self.in_flight) + len(self.released) < self.window
 
     @property
     def has_window(self) -> bool:

@@ -65,6 +65,11 @@ def code_of(error: sqlite3.Error) -> int | None:
     return None if code is None else code & _PRIMARY_CODE
 
 
+def is_sync_fault(error: sqlite3.Error) -> bool:
+    """Whether all was written and only the disk's word for it is missing."""
+    return getattr(error, "sqlite_errorcode", None) in (sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_DIR_FSYNC)
+
+
 def _told(error: sqlite3.Error) -> str:
     code = code_of(error)
     if code is None:

@@ -12,7 +12,9 @@ What must hold:
 | closed, for less than `REOPEN_S` | - | - | closed, without trying |
 | closed, for longer: opened again | trusted | doubted | closed |
 
-- a file that is opened again must be the one that was left: another one, or an older copy, is refused.
+- a file that is opened again must be the one that was left: another one, or an older copy, is refused;
+- a turn whose sync failed is whole in the log, and only the connection knows that it does not count: until a write works, it is
+  not closed. A process that dies in between finds that turn kept.
 """
 
 import sqlite3
@@ -24,7 +26,7 @@ from time import monotonic
 
 from milepost.edge.keeping import Changes, Kept, StorageUnavailable
 from milepost.storage.database import NAME, connect, make_database
-from milepost.storage.faults import StorageDamaged, code_of, unavailable, unreadable
+from milepost.storage.faults import StorageDamaged, code_of, is_sync_fault, unavailable, unreadable
 from milepost.storage.lock import Lock
 from milepost.storage.places import Places
 from milepost.storage.rows import read_kept, read_places, write_rows
@@ -46,6 +48,7 @@ class SqliteStorage:
         self._clock_s = clock_s
         self._connection: sqlite3.Connection | None = None
         self._is_doubted = False
+        self._is_undecided = False
         self._closed_why = ""
         self._reopen_at_s = 0.0
         self._lock = Lock(_made(folder))
@@ -86,7 +89,7 @@ class SqliteStorage:
                 raise unavailable(error, self._file) from error
             raise
         self._places.settle(changes, dropped, plan)
-        self._is_doubted = False
+        self._is_doubted = self._is_undecided = False
 
     def close(self) -> None:
         """Finish, and let others have the directory; nothing written is lost."""
@@ -113,9 +116,12 @@ class SqliteStorage:
             raise StorageUnavailable(self._closed_why)
         self._reopen_at_s = now_s + REOPEN_S
         connection = connect(self._folder, self._survives)
-        if not self._read_places(connection).is_same_as(self._places):
+        try:
+            if not self._read_places(connection).is_same_as(self._places):
+                raise StorageUnavailable(f"{self._file} has not what was last written to it: restart to go on with what it has")
+        except BaseException:
             connection.close()
-            raise StorageUnavailable(f"{self._file} has not what was last written to it: restart to go on with what it has")
+            raise
         self._connection = connection
         self._is_doubted = True
         return connection
@@ -128,10 +134,11 @@ class SqliteStorage:
 
     def _note(self, error: sqlite3.Error, connection: sqlite3.Connection) -> None:
         """The table on top, after a fault."""
+        self._is_undecided |= is_sync_fault(error)
         if code_of(error) == sqlite3.SQLITE_FULL:
             with suppress(sqlite3.Error):  # taken over, the log is written again from its start: that needs no space
                 connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
-        elif self._is_doubted:
+        elif self._is_doubted and not self._is_undecided:
             with suppress(sqlite3.Error):
                 connection.close()
             self._connection = None

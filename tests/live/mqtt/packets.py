@@ -334,7 +334,8 @@ def parse(first: int, body: bytes, size: int, level: int) -> Packet:
         case Kind.CONNACK:
             present, reason = read.number(1), read.number(1)
             assert present in (0, 1), f"reserved acknowledge flags {present}"
-            found = read.properties() if level == V5 else ()
+            is_old = level < V5 or reason == 1  # 1: a version that the server does not know, told in the form of 3.1.1
+            found = () if is_old else read.properties()
             fields = Packet(kind, flags, body, size, reason=reason, session_present=bool(present), properties=found)
         case Kind.PUBACK | Kind.PUBREC | Kind.PUBREL | Kind.PUBCOMP:
             packet_id = read.number(2)

@@ -135,9 +135,9 @@ def test_an_empty_client_identifier_needs_a_clean_session_in_3_1_1(visitors: Vis
 
 
 @BOTH
-@pytest.mark.parametrize("length", [1, 23, 24, 300, 5000])
+@pytest.mark.parametrize("length", [1, 23, 24, 128])
 def test_client_identifiers_may_be_longer_than_23_bytes(visitors: Visitors, level: int, length: int) -> None:
-    """[MQTT-3.1.3-5] asks for 23; common clients use more."""
+    """[MQTT-3.1.3-5] asks for 23; common clients use more, ours takes 128 bytes."""
     assert visitors.dial(level).ask((visitors.client_id("-") * 5000)[-length:]).reason == 0
 
 

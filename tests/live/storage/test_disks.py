@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -131,6 +132,16 @@ def test_a_directory_that_is_taken_away_is_noticed_and_used_again_when_it_is_bac
     (tmp_path / "away").rename(tmp_path / "kept")
     storage.write(turn(2))
     assert last_turn(storage.load()) == 2
+    storage.close()
+
+
+def test_a_file_that_was_replaced_by_a_copy_is_noticed(tmp_path: Path) -> None:
+    storage = open_storage(tmp_path, Survives.PROCESS_CRASH)
+    storage.write(turn(1))
+    shutil.copy(tmp_path / "kept.db", tmp_path / "copy")
+    (tmp_path / "copy").replace(tmp_path / "kept.db")
+    with pytest.raises(StorageUnavailable, match="was removed or replaced: put it back"):
+        storage.write(turn(2))
     storage.close()
 
 

@@ -1,6 +1,6 @@
 """The desk: what everything the MQTT door does has in common: settings, rules, the corridor, and answers to clients."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 from milepost.doors.limits import DoorLimits
@@ -17,7 +17,20 @@ from milepost.vetting.access import Access
 from milepost.vetting.payloads import Payloads
 from milepost.vetting.rates import Bucket
 from milepost.wire.asks import SERVICE_PREFIX
-from milepost.wire.mqtt import NO_PROPERTIES, Code, Disconnect, Kind, Packet, Properties, Version, code_of, encode, fitting
+from milepost.wire.mqtt import (
+    NO_PROPERTIES,
+    Code,
+    Disconnect,
+    Kind,
+    Packet,
+    Ping,
+    Pong,
+    Properties,
+    Version,
+    code_of,
+    encode,
+    fitting,
+)
 
 _STEPS: Final = 100
 """A client's rates are looked at each time it has sent this part of a burst."""
@@ -124,8 +137,11 @@ class Desk:
         route.fan = plan.fan if plan is not None and is_same_for_all else None
 
     def reply(self, link: MqttLink, packet: Packet) -> None:
-        """Answer a client."""
-        self.sender.put(link, encode(packet, link.version))
+        """Answer a client; without saying why if that would make the packet larger than the client takes."""
+        data = encode(packet, link.version)
+        if link.packet_max and len(data) > link.packet_max and not isinstance(packet, Ping | Pong):  # [MQTT-3.4.2-2] and its kin
+            data = encode(replace(packet, properties=NO_PROPERTIES), link.version)
+        self.sender.put(link, data)
 
     def because(self, link: MqttLink, refused: Refused, *, is_always: bool = False) -> Properties:
         """The properties that say why; only if the client wants them. [MQTT-3.1.2-29]"""
@@ -142,9 +158,10 @@ class Desk:
             return
         if link.state is State.OPEN and link.version is Version.V5:
             properties = self.because(link, why, is_always=True) if why is not None else NO_PROPERTIES
-            packet = encode(Disconnect(fitting(code, Kind.DISCONNECT), properties), link.version)
-            if not link.packet_max or len(packet) <= link.packet_max:
-                link.farewell = packet
+            packet = Disconnect(fitting(code, Kind.DISCONNECT), properties)
+            link.farewell = encode(packet, link.version)
+            if link.packet_max and len(link.farewell) > link.packet_max:  # [MQTT-3.14.2-3]
+                link.farewell = encode(replace(packet, properties=NO_PROPERTIES), link.version)
         link.state = State.CLOSING
         self.closing.append(link)
         if why is not None:

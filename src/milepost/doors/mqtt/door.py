@@ -34,6 +34,7 @@ from milepost.wire.mqtt import (
     Connack,
     Connect,
     Disconnect,
+    Kind,
     Packet,
     Ping,
     Pong,
@@ -45,7 +46,6 @@ from milepost.wire.mqtt import (
     Version,
     decode,
     frame_at,
-    maybe_version,
 )
 
 RESUME_BYTES: Final = 65_536
@@ -147,16 +147,14 @@ class MqttDoor:
                 return at
 
     def _object(self, link: MqttLink, data: bytes, fault: Malformed) -> None:
-        """What arrived is no MQTT; who has not been answered yet gets CONNACK if it is CONNECT that was wrong."""
-        is_connect = link.state is State.NEW and data[:1] == b"\x10"
-        if is_connect:
-            frame = frame_at(data, 0, len(data)) if fault.reason is not Reason.PACKET_TOO_LARGE else None
-            version = maybe_version(data[frame[0] : frame[1]]) if frame is not None else None
-            if version is not None or fault.reason is Reason.PROTOCOL_UNSUPPORTED:
-                link.version = version or link.version
-                deny(self.desk, link, fault.refused)  # [MQTT-3.1.4-1], [MQTT-3.1.2-2]
-                return
-        self.desk.refuse(link, fault.refused)
+        """What arrived is no MQTT. If it is CONNECT, some faults have an answer; with others the connection just ends."""
+        version = _version_of_connect(data) if link.state is State.NEW and fault.reason is not Reason.PACKET_TOO_LARGE else None
+        is_answered = version is Version.V5 or fault.reason in (Reason.PROTOCOL_UNSUPPORTED, Reason.CLIENT_ID)
+        if version is not None and is_answered:
+            link.version = version
+            deny(self.desk, link, fault.refused)  # [MQTT-3.1.4-1], [MQTT-3.1.2-2]
+        else:
+            self.desk.refuse(link, fault.refused)
 
     def _on_packet(self, link: MqttLink, packet: Packet, now: Instant) -> None:
         session = link.session
@@ -324,6 +322,19 @@ class MqttDoor:
         for link in list(self.links):
             self.desk.end(link, Code.SERVER_SHUTTING_DOWN, Refused(Reason.SHUTTING_DOWN))
         self.settle(now)
+
+
+def _version_of_connect(data: bytes) -> Version | None:
+    """The version in which a CONNECT can be answered: its own, or the nearest that we speak; nothing if it is no CONNECT."""
+    if data[0] != Kind.CONNECT << 4:
+        return None
+    try:
+        frame = frame_at(data, 0, len(data))
+    except Malformed:
+        return None
+    if frame is None or data[frame[0] : frame[0] + 6] != b"\x00\x04MQTT":
+        return None
+    return Version.V5 if data[frame[0] + 6 : frame[0] + 7] >= b"\x05" else Version.V3
 
 
 def _watch_nothing(_link: MqttLink, _is_wanted: bool) -> None:

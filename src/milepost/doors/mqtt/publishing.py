@@ -24,6 +24,9 @@ from milepost.wire.mqtt import NO_PROPERTIES, Acknowledge, Code, Kind, Publish, 
 
 def on_publish(desk: Desk, link: MqttLink, session: Session, packet: Publish, now: Instant) -> None:
     """A client says something."""
+    if packet.properties.subscription_ids:  # [MQTT-3.3.4-6]
+        desk.refuse(link, Refused(Reason.PROTOCOL_ERROR, "a subscription identifier in a client's PUBLISH"))
+        return
     if packet.qos and not _has_room(desk, link, session, packet):
         return
     if packet.qos == 2 and session.received is not None and packet.number in session.received:
@@ -109,7 +112,8 @@ def _why_not(link: MqttLink, route: Route, packet: Publish) -> Refused | None:
         return Refused(Reason.RATE_TOO_HIGH)
     if route.refused is not None:
         return route.refused
-    if route.check is not None:
+    is_removal = packet.retain and not packet.payload
+    if route.check is not None and not is_removal:
         return route.check(packet.payload)
     return None
 

@@ -14,7 +14,7 @@ from milepost.doors.mqtt.outgoing import chunk_for, is_shared_form, packet_for, 
 from milepost.edge.actions import Action, Deliver, Expel, Release, Run
 from milepost.edge.corridor import Corridor
 from milepost.edge.parcels import Delivery
-from milepost.edge.sessions import Link, Session
+from milepost.edge.sessions import NOWHERE, Link, Session
 from milepost.model.instants import Instant
 from milepost.model.reasons import Reason, Refused
 from milepost.wire.mqtt import Acknowledge, Kind, encode
@@ -107,10 +107,12 @@ class Sender:
         packet = packet_of(delivery, number, dialect, now, is_again=action.is_again)
         dirty = self._dirty
         for session in action.sessions:
-            out = session.link.out
-            if not out:
-                dirty.append(session.link)
-            out.append(packet)
+            link = session.link
+            if link is NOWHERE:  # it left in this turn
+                continue
+            if not link.out:
+                dirty.append(link)
+            link.out.append(packet)
 
     def _deliver_own(self, session: Session, delivery: Delivery, number: int, now: Instant, *, is_again: bool) -> None:
         link = session.link
@@ -169,7 +171,7 @@ class Sender:
                 return False
             del link.unsent[0]
         session = link.session
-        if session is not None and session.link is link and session.waiting is None:
+        if session is not None and session.link is link and (session.waiting is None or not session.waiting.has_plain):
             session.is_clear = True
         return not link.stream.has_unsent
 
