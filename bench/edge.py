@@ -6,21 +6,25 @@ that what else the machine does falls on all alike. A part of it:
 """
 
 import argparse
+import contextlib
+import fcntl
 import signal
 import sys
 import tempfile
 import time
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 from subprocess import SubprocessError
 
 from bench.edge_load.brokers import Broker, all_brokers
-from bench.edge_load.generator import BROKER_CORE, LOAD_CORE, LoadFailed, build
+from bench.edge_load.generator import BROKER_CORE, CACHE, LOAD_CORE, LoadFailed, build
 from bench.edge_load.report import Figures, conclude
 from bench.edge_load.servers import SCHEMA, allow_many_files, make_certificate
 from bench.edge_load.works import JUDGED, Figure, Work, all_works
 from bench.harness import QUICK
 
+WAIT_S_MAX = 1_800.0
 QUICK_BROKERS = ("milepost", "mosquitto20", "relay")
 
 
@@ -28,6 +32,29 @@ def main() -> None:
     """Run what was asked for and conclude."""
     works, brokers, notes = chosen(sys.argv[1:])
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # so that every server is stopped then too
+    with alone():
+        run(works, brokers, notes)
+
+
+@contextlib.contextmanager
+def alone() -> Iterator[None]:
+    """Wait until no other run has the cores: two at a time would measure each other."""
+    CACHE.mkdir(exist_ok=True)
+    with (CACHE / "bench-edge.lock").open("w") as lock:
+        deadline = time.monotonic() + WAIT_S_MAX
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    sys.exit("another run of this benchmark does not end")
+                time.sleep(1.0)
+        yield
+
+
+def run(works: list[Work], brokers: list[Broker], notes: list[str]) -> None:
+    """Every work, then the table."""
     build()
     limit = allow_many_files()
     print(f"broker on core {BROKER_CORE}, generator on core {LOAD_CORE}, {limit:,} open files allowed", flush=True)

@@ -92,7 +92,7 @@ class Milepost:
             lines += [f'certificate = "{site.certificate}"', f'key = "{site.key}"']
         if setting.checks_json:
             lines += ["[[rules.payload]]", 'topic = "bench/json/#"', f'schema = "{site.schema}"']
-        lines += ["[limits]", "queue_messages_max = 10_000_000", "queue_bytes_max = 2_000_000_000", "in_flight_max = 32_000"]
+        lines += ["[limits]", "queue_messages_max = 50_000", "queue_bytes_max = 2_000_000_000", "in_flight_max = 15_000"]
         lines += ["queues_bytes_max = 4_000_000_000", "[http]", 'address = ""']
         return [sys.executable, "-m", "milepost", "edge", "run", "--config", site.write("edge.toml", "\n".join(lines) + "\n")]
 
@@ -216,7 +216,9 @@ def all_brokers() -> list[Broker]:
     """Every broker there could be, ours first."""
     own = CACHE / "mosquitto21"
     plugin = own / "mosquitto_persist_sqlite.so"
-    only_keeps = dict.fromkeys(("fanout", "groups", "qos1", "tls", "json", "latency", "idle", "storm"), "as without SQLite")
+    only_keeps = dict.fromkeys(
+        ("fanout", "bursts", "groups", "qos1", "tls", "json", "latency", "idle", "storm"), "as without SQLite"
+    )
     debian = shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin")
     return [
         Milepost(),

@@ -21,9 +21,6 @@ RELAY_PARTS = ("relay.c",)
 CORES = sorted(os.sched_getaffinity(0))
 LOAD_CORE, BROKER_CORE = CORES[0], CORES[-1]
 
-SENDS_A_SECOND_MAX = 25_000
-"""Above this rate publishers send several messages at once (each of 100 at most 250 times a second), whichever the broker."""
-
 ANSWER_S_MAX = 60.0
 NICENESS = -15
 STOP_S_MAX = 5.0
@@ -90,10 +87,9 @@ class Load:
         found: dict[str, Any] = json.loads(line)
         return found
 
-    def step(self, rate: float, seconds: float, warm_s: float) -> Step:
-        """Offer `rate` messages a second for a while."""
+    def step(self, rate: float, seconds: float, warm_s: float, burst: int = 1) -> Step:
+        """Offer `rate` messages a second for a while, a publisher sending `burst` of them at once."""
         assert self._process.stdin
-        burst = max(1, -int(-rate // SENDS_A_SECOND_MAX))
         with contextlib.suppress(BrokenPipeError):  # why, its last words say
             self._process.stdin.write(f"{rate} {seconds} {warm_s} {burst}\n")
             self._process.stdin.flush()

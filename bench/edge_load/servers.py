@@ -21,11 +21,12 @@ TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 
 SCHEMA = """{
   "type": "object",
-  "required": ["sent_ns", "run", "vehicle", "kind", "latitude", "longitude", "speed_kmh"],
+  "required": ["sent_ns", "run", "number", "vehicle", "kind", "latitude", "longitude", "speed_kmh"],
   "additionalProperties": false,
   "properties": {
     "sent_ns": {"type": "integer", "minimum": 0},
     "run": {"type": "integer", "minimum": 1000, "maximum": 9999},
+    "number": {"type": "integer", "minimum": 0},
     "vehicle": {"type": "string", "pattern": "^car-[0-9]{3}$"},
     "kind": {"enum": ["report", "alert"]},
     "latitude": {"type": "number", "minimum": -90, "maximum": 90},

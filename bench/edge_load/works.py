@@ -17,6 +17,7 @@ NARROWINGS, NARROWINGS_OF_OTHERS = (2, 1) if QUICK else (4, 2)
 LATER_GROWTH = 1.1
 ROUNDS = 1 if QUICK else 2
 LATENCY_S = 2.0 if QUICK else 3.0
+BURST = 4
 LATENCY_TRIES_MAX = 3
 TRIPS_S = 1.5 if QUICK else 2.0
 TRIPS_WARM_S = 0.3
@@ -80,14 +81,21 @@ class Work:
     rounds: int = 1
 
 
-def rate_work(
-    key: str, title: str, shape: str, goal: Goal, *, start: float, qos: int = 0, setting: Setting | None = None
-) -> Work:
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Who sends to whom, and how."""
+
+    shape: str
+    qos: int = 0
+    burst: int = 1
+
+
+def rate_work(key: str, title: str, traffic: Traffic, goal: Goal, start: float, setting: Setting | None = None) -> Work:
     """Most deliveries a second with p99 under 10 ms."""
 
     def measure(broker: Broker, shared: Path, before: Figure | None) -> dict[str, Figure]:
         with serving(broker, setting or Setting(), shared) as server:
-            offer = Offering(server, shape, qos)
+            offer = Offering(server, traffic)
             narrowings = NARROWINGS if broker.key in JUDGED else NARROWINGS_OF_OTHERS
             try:
                 if before is None or before.held is None:
@@ -109,9 +117,10 @@ def rate_work(
 class Offering:
     """Offers rates to a server over connections that stay; a server that was swamped gets a new process and new connections."""
 
-    def __init__(self, server: Server, shape: str, qos: int) -> None:
+    def __init__(self, server: Server, traffic: Traffic) -> None:
         self._server = server
-        self._words = ("fan", server.port, int(server.setting.is_tls), qos, shape)
+        self._burst = traffic.burst
+        self._words = ("fan", server.port, int(server.setting.is_tls), traffic.qos, traffic.shape)
         self._context = loading(*self._words)
         self._load = self._context.__enter__()
         self._load.answer()
@@ -120,7 +129,7 @@ class Offering:
     def __call__(self, rate: float) -> Step | None:
         try:
             cpu_s, started = self._server.cpu_s(), time.monotonic()
-            step = self._load.step(rate, STEP_S, WARM_S)
+            step = self._load.step(rate, STEP_S, WARM_S, self._burst)
             self.loads[rate] = (self._server.cpu_s() - cpu_s) / (time.monotonic() - started)
         except (LoadFailed, OSError):
             self._renew()
@@ -218,20 +227,21 @@ def all_works() -> list[Work]:
     again = Goal(1.0, words="at least 1x")
     not_slower = Goal(1 / 1.2, words="at most 1.2x the time")
     storm_goal = Goal(1 / 3, 1 / 2, words="at most 3x the time (stretch 2x)")
+    json_title = "fan-in 100 to 1, JSON checked by us"
     kept_title = "acknowledged QoS 1 messages lost by kill -9"
     return [
-        rate_work("fanout", "fan-out, 100 publishers to 20", "fanout", Goal(10, 20), start=4_000),
-        rate_work("groups", "each message to 10 of 100", "groups", Goal(6, 10), start=4_000),
-        rate_work("qos1", "fan-out at QoS 1", "fanout", Goal(4, 8), start=2_000, qos=1),
-        rate_work("tls", "fan-out over TLS", "fanout", Goal(4, 10), start=2_000, setting=Setting(is_tls=True)),
+        rate_work("fanout", "fan-out, 100 publishers to 20, one message at a time", Traffic("fanout"), Goal(10, 20), 4_000),
         rate_work(
-            "json",
-            "fan-in 100 to 1, JSON checked by us",
-            "fanin",
-            Goal(1.2, 1.6, DEBIAN),
-            start=20_000,
-            setting=Setting(checks_json=True),
+            "bursts",
+            f"fan-out, 100 publishers to 20, {BURST} messages at a time",
+            Traffic("fanout", burst=BURST),
+            Goal(10, 20),
+            4_000,
         ),
+        rate_work("groups", "each message to 10 of 100", Traffic("groups"), Goal(6, 10), 4_000),
+        rate_work("qos1", "fan-out at QoS 1", Traffic("fanout", qos=1), Goal(4, 8), 2_000),
+        rate_work("tls", "fan-out over TLS", Traffic("fanout"), Goal(4, 10), 2_000, Setting(is_tls=True)),
+        rate_work("json", json_title, Traffic("fanin"), Goal(1.2, 1.6, DEBIAN), 20_000, Setting(checks_json=True)),
         Work(
             "trips",
             {

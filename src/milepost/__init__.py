@@ -1,1 +1,3 @@
 """Milepost: publish/subscribe for things that move."""
+
+__version__ = "0.1.0"

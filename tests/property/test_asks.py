@@ -12,6 +12,7 @@ from milepost.model.frames import Frame
 from milepost.model.instants import FOREVER, SECOND_NS, Instant
 from milepost.model.messages import Message, MessageId
 from milepost.model.places import Place
+from milepost.model.priorities import Priority
 from milepost.model.queries import And, OnTopic, Query, holds, normal_form
 from milepost.model.reasons import Malformed
 from milepost.model.reports import Report
@@ -73,7 +74,8 @@ pairs = st.lists(st.tuples(names, values), max_size=4).map(tuple)
 def test_what_a_receiver_is_told_reads_back_the_same(message: Message) -> None:
     words = words_of_message(message_user_properties(message), sender=message.source, now=NOW)
     assert words is not None
-    assert (words.tags, words.place, words.priority) == (message.tags, message.place, message.priority)
+    priority = Priority.CONVENIENCE if words.priority is None else words.priority
+    assert (words.tags, words.place, priority) == (message.tags, message.place, message.priority)
     assert words.address == message.address
     assert words.seen_at == message.seen_at
     assert (FOREVER if words.valid_until is None else words.valid_until) == message.valid_until

@@ -17,8 +17,10 @@
 #define PUBLISHERS 100
 #define SUBSCRIBERS_MAX 100
 #define BINARY_LEN 64
-#define JSON_AT 11  /* where the digits of the time start in the JSON text */
+#define JSON_AT 11 /* where digits start in the JSON text: the time, the run, the number, the vehicle */
 #define JSON_RUN_AT 37
+#define JSON_NUMBER_AT 51
+#define JSON_WHO_AT 76
 #define JSON_BASE 1000000000000000000LL /* added to the time, so that it always has 19 digits */
 #define HOPELESS_NS 400000000LL         /* a message this late: the rate is too high, stop sending */
 #define DRAIN_NS 4000000000LL
@@ -37,7 +39,7 @@ typedef struct {
     Link publishers[PUBLISHERS], subscribers[SUBSCRIBERS_MAX];
     uint8_t packet[PUBLISHERS][512]; /* built once; a burst only writes times, run and packet ids into copies */
     size_t packet_len[PUBLISHERS], id_at[PUBLISHERS], payload_at[PUBLISHERS];
-    uint32_t run;
+    uint32_t run, next_number[PUBLISHERS], wanted_number[SUBSCRIBERS_MAX][PUBLISHERS];
     int64_t now, measured_from, sent, acked, received, in_window, wrong;
     Effort effort;
     Histogram latency, lateness;
@@ -54,44 +56,53 @@ static int64_t get_digits(const uint8_t *from, int digits) {
     return value;
 }
 
-static void stamp(const Fan *fan, uint8_t *payload, int64_t due) {
+/* What a payload says: when it was due, in which run, the how-manieth of which publisher. */
+typedef struct {
+    int64_t due;
+    uint32_t run, who, number;
+} Stamp;
+
+static void stamp(Fan *fan, uint8_t *payload, int64_t due, int who) {
+    Stamp said = {due, fan->run, (uint32_t)who, fan->next_number[who]++};
     if (fan->shape.is_json) {
         put_digits(payload + JSON_AT, JSON_BASE + due, 19);
-        put_digits(payload + JSON_RUN_AT, 1000 + fan->run, 4);
+        put_digits(payload + JSON_RUN_AT, 1000 + said.run, 4);
+        put_digits(payload + JSON_NUMBER_AT, 100000000 + said.number, 9);
     } else {
-        memcpy(payload, &due, 8);
-        memcpy(payload + 8, &fan->run, 4);
+        memcpy(payload, &said, sizeof said);
     }
 }
 
-static int64_t due_of(const Fan *fan, const uint8_t *payload, uint32_t *run) {
-    int64_t due;
+static Stamp stamp_of(const Fan *fan, const uint8_t *payload) {
+    Stamp said;
+    memcpy(&said, payload, sizeof said);
     if (fan->shape.is_json) {
-        *run = (uint32_t)get_digits(payload + JSON_RUN_AT, 4) - 1000;
-        return get_digits(payload + JSON_AT, 19) - JSON_BASE;
+        said.due = get_digits(payload + JSON_AT, 19) - JSON_BASE;
+        said.run = (uint32_t)get_digits(payload + JSON_RUN_AT, 4) - 1000;
+        said.number = (uint32_t)get_digits(payload + JSON_NUMBER_AT, 9) - 100000000;
+        said.who = (uint32_t)get_digits(payload + JSON_WHO_AT, 3);
     }
-    memcpy(&due, payload, 8);
-    memcpy(run, payload + 8, 4);
-    return due;
+    return said;
 }
 
 static int on_delivery(Link *link, const Packet *packet, void *context) {
     Fan *fan = context;
     unsigned id = 0;
     size_t len = 0;
-    uint32_t run = 0;
     if (packet->type != PUBLISH) return 0;
     const uint8_t *payload = payload_of(packet, &id, &len);
     if (!payload || len < BINARY_LEN) return -1;
     if (packet->qos) queued(link, put_ack(room(link, 4), PUBACK, id));
-    int64_t due = due_of(fan, payload, &run), waited = fan->now - due;
-    if (run != fan->run) {
+    Stamp said = stamp_of(fan, payload);
+    int64_t waited = fan->now - said.due;
+    /* Every message of every publisher, once and in order: one that is lost, doubled or overtaken shows here. */
+    if (said.run != fan->run || said.who >= PUBLISHERS || fan->wanted_number[link->number][said.who]++ != said.number) {
         fan->wrong++;
         return 0;
     }
     link->received++;
     fan->received++;
-    if (due >= fan->measured_from) {
+    if (said.due >= fan->measured_from) {
         fan->in_window++;
         count_in(&fan->latency, waited);
     }
@@ -113,7 +124,7 @@ static void send_burst(Fan *fan, Link *link, int burst, int64_t due) {
     uint8_t *to = room(link, len * (size_t)burst);
     for (int at = 0; at < burst; at++, to += len) {
         memcpy(to, fan->packet[who], len);
-        stamp(fan, to + fan->payload_at[who], due);
+        stamp(fan, to + fan->payload_at[who], due, who);
         if (fan->qos) {
             put_u16(to + fan->id_at[who], link->next_id);
             link->next_id = link->next_id % 65535 + 1;
@@ -197,6 +208,8 @@ static void forget_step(Fan *fan) {
     fan->run++;
     fan->sent = fan->acked = fan->received = fan->in_window = fan->wrong = 0;
     fan->is_hopeless = 0;
+    memset(fan->next_number, 0, sizeof fan->next_number);
+    memset(fan->wanted_number, 0, sizeof fan->wanted_number);
     memset(&fan->latency, 0, sizeof fan->latency);
     memset(&fan->lateness, 0, sizeof fan->lateness);
     for (int at = 0; at < fan->shape.subscribers; at++) fan->subscribers[at].received = 0;
@@ -212,9 +225,9 @@ static void build_packet(Fan *fan, int who) {
     if (fan->shape.is_json) {
         snprintf(topic, sizeof topic, "bench/json/%03d", who);
         len = (size_t)snprintf(payload, sizeof payload,
-                               "{\"sent_ns\":%019lld,\"run\":%04d,\"vehicle\":\"car-%03d\",\"kind\":\"report\",\"latitude\":52.52%03d,"
+                               "{\"sent_ns\":%019lld,\"run\":%04d,\"number\":%09d,\"vehicle\":\"car-%03d\",\"kind\":\"report\",\"latitude\":52.52%03d,"
                                "\"longitude\":13.40%03d,\"speed_kmh\":%d.5}",
-                               JSON_BASE, 1000, who, who, who, 30 + who % 50);
+                               JSON_BASE, 1000, 100000000, who, who, who, 30 + who % 50);
     }
     fan->payload_at[who] = put_publish(fan->packet[who], topic, fan->qos, len, &fan->id_at[who]);
     memcpy(fan->packet[who] + fan->payload_at[who], payload, len);

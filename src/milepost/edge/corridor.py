@@ -173,7 +173,8 @@ class Corridor:
         self.deliveries.end(session)
         for name in list(session.subscriptions):
             self._drop_subscription(session, name)
-        self.matcher.forget([session.number])
+        if session.place is not None:
+            self.matcher.forget([session.number])
         self.sessions.remove(session)
         if will is not None:  # the session's end comes before the delay's. [MQTT-3.1.2-8]
             self._publish_will(will, now)

@@ -21,3 +21,5 @@ class Counts:
     sessions_opened: int = 0
     sessions_resumed: int = 0
     reports: int = 0
+    faults: int = 0
+    """Faults of ours that cost a connection."""

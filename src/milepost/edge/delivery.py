@@ -81,21 +81,24 @@ class Deliveries:
         number = self._number = self._number % NUMBERS_MAX + 1
         ready: list[Session] = []
         for session in group.sessions:
-            if not session.takes_numbered:
-                self._hold_numbered(session, delivery)
-            elif number in session.in_flight or number in session.released:
-                self._send_apart(session, delivery)
-            else:
-                session.in_flight[number] = delivery
+            in_flight = session.in_flight
+            is_free = number not in in_flight and number not in session.released
+            has_window = len(in_flight) + len(session.released) < session.window
+            if is_free and has_window and session.is_clear and session.waiting is None:
+                in_flight[number] = delivery
                 ready.append(session)
                 if session.is_kept:
                     self._keep(session, number, delivery)
+            elif session.takes_numbered:
+                self._send_apart(session, delivery)
+            else:
+                self._hold_numbered(session, delivery)
         if ready:
             self._counts.delivered += len(ready)
             self.actions.append(Deliver(delivery, number, ready))
 
     def _send_apart(self, session: Session, delivery: Delivery) -> None:
-        """The number that the others get it under is in use with this one."""
+        """The number that the others get it under may be in use with this one."""
         number = self._free_number(session)
         session.in_flight[number] = delivery
         if session.is_kept:

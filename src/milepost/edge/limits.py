@@ -2,6 +2,13 @@
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
+
+from milepost.model.topics import TOPIC_LEVELS_MAX
+
+QUEUE_MESSAGES_MOST: Final = 50_000
+IN_FLIGHT_MOST: Final = 15_000
+"""Together below the 65,535 numbers that a session has for what is not acknowledged."""
 
 
 class SlowPolicy(Enum):
@@ -40,3 +47,12 @@ class Limits:
     session_expiry_s_max: int = 7 * 86_400
     """How long a session is kept after its endpoint left, at most."""
     when_slow: SlowPolicy = SlowPolicy.DROP
+
+    def __post_init__(self) -> None:
+        for name, least, most in (
+            ("queue_messages_max", 1, QUEUE_MESSAGES_MOST),
+            ("in_flight_max", 1, IN_FLIGHT_MOST),
+            ("topic_levels_max", 1, TOPIC_LEVELS_MAX),
+        ):
+            if not least <= getattr(self, name) <= most:
+                raise ValueError(f"{name} is {getattr(self, name)}, not in {least}..{most}")

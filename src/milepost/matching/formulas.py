@@ -14,7 +14,6 @@ in a list of its own. `_truth` says for each word (an atom, or its negation) whe
 
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
-from hashlib import blake2b
 from typing import Final
 
 import numpy as np
@@ -202,8 +201,7 @@ class Formulas:
 
     def _find_mark(self, clauses: list[Words]) -> tuple[int, int | None]:
         """A free mark for these clauses, or the mark and number of the query that has them."""
-        text = repr(clauses).encode()
-        mark = int.from_bytes(blake2b(text, digest_size=8).digest(), "little") & _MARK_MASK
+        mark = hash(repr(clauses)) & _MARK_MASK  # keyed by the process, so that nobody can choose texts that collide
         while (query := self._marks[mark % _SHARDS].get(mark)) is not None:
             if sorted(self._words(clause) for clause in self._clauses_of(query)) == clauses:
                 return mark, query

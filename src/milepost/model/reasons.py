@@ -200,7 +200,7 @@ _ADVICE: dict[Reason, str] = {
     Reason.CONNECTIONS_FULL: "Try again later or at another edge: this one serves as many connections as it may.",
     Reason.HANDSHAKES_FULL: "Wait some seconds before connecting again: too many connections are being set up at once.",
     Reason.QUEUE_FULL: "Receive faster or subscribe to less: as many messages were waiting as may.",
-    Reason.RETAINED_FULL: "Remove retained messages that are no longer needed (publish nothing to their topic), or raise the limit.",
+    Reason.RETAINED_FULL: "Remove retained messages that are not needed (publish nothing to their topic), or raise the limit.",
     Reason.STORAGE_UNAVAILABLE: "Send it again later: the edge cannot keep anything at the moment.",
     Reason.SESSION_TAKEN_OVER: "Give each client an identifier of its own: another one connected with this one.",
     Reason.KEEP_ALIVE_TIMEOUT: "Send a packet at least once every keep-alive interval, or ask for a longer one.",

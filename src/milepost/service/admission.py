@@ -3,9 +3,8 @@
 At most so many are checked at a time and so many wait; a client that comes when all places are taken is refused.
 """
 
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from milepost.doors.mqtt.connecting import admit, deny
 from milepost.doors.mqtt.desk import Desk
@@ -14,9 +13,13 @@ from milepost.doors.mqtt.link import MqttLink
 from milepost.doors.turns import Turns
 from milepost.model.instants import Instant
 from milepost.model.reasons import Reason, Refused
-from milepost.service.passwords import Users
 from milepost.service.settings import Settings
 from milepost.wire.mqtt import Connect
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
+
+    from milepost.service.passwords import Users
 
 CHECKS_AT_A_TIME: Final = 2
 CHECKS_WAITING_MAX: Final = 1_000
@@ -34,7 +37,12 @@ class Admission:
 
     def use(self, settings: Settings) -> None:
         """Read the users file, or read it again."""
-        self._users = Users.load(Path(settings.access.users)) if settings.access.users else None
+        if not settings.access.users:
+            self._users = None
+            return
+        from milepost.service.passwords import Users  # noqa: PLC0415
+
+        self._users = Users.load(Path(settings.access.users))
 
     def begin(self, door: MqttDoor, link: MqttLink, packet: Connect, user: str, password: bytes) -> None:
         """Check a password; the door hears of it in a later turn."""
@@ -42,6 +50,8 @@ class Admission:
             deny(self._desk, link, Refused(Reason.HANDSHAKES_FULL, f"{self._open} passwords are being checked"))
             return
         if self._pool is None:
+            from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415  # heavy, and most edges have no users
+
             self._pool = ThreadPoolExecutor(CHECKS_AT_A_TIME, "passwords")
         self._open += 1
         users = self._users

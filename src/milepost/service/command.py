@@ -9,12 +9,12 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from milepost.service.commands import edge, passwd
+from milepost.service.commands import edge, passwd, pub, sub
 from milepost.service.faults import StartFault
 from milepost.service.parsers import Arguments, Commands
 from milepost.service.terminal import complain
 
-COMMANDS: Final = (edge, passwd)
+COMMANDS: Final = (edge, pub, sub, passwd)
 
 STATUS_INTERRUPTED: Final = 130
 _ONE_THREAD: Final = {"OPENBLAS_NUM_THREADS": "1"}
@@ -25,6 +25,8 @@ examples:
   milepost edge run                          a broker on 127.0.0.1:1883 that keeps its state in data/edge
   milepost edge run --config milepost.toml   the same as the file says
   milepost edge check --config milepost.toml read the file and say what it would do
+  milepost sub -t 'fleet/#'                  print what comes in
+  milepost pub -t fleet/truck-17 -m hello    publish a message
   milepost passwd users ada                  add a user, or change a password
 
 milepost COMMAND --help says more about each. milepost.example.toml explains every setting.

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 from http import HTTPStatus
-from importlib.metadata import version
 from time import monotonic
 
+from milepost import __version__
 from milepost.doors.mqtt.door import MqttDoor
 from milepost.edge.parcels import Parcel
 from milepost.edge.sessions import NOWHERE
@@ -22,7 +22,6 @@ class Figures:
         self._name = name
         self._door = door
         self._started_at = monotonic()
-        self._version = version("milepost")
         self.is_ready = True
         """Whether new clients are welcome."""
 
@@ -60,6 +59,7 @@ class Figures:
         yield counter("milepost_reports_total", "Reports of places.", counts.reports)
         yield counter("milepost_received_bytes_total", "Bytes that came in.", door.bytes_received)
         yield counter("milepost_sent_bytes_total", "Bytes that went out.", door.desk.sender.bytes_sent)
+        yield counter("milepost_faults_total", "Faults of ours that cost a connection.", counts.faults)
         refused = [(reason.name, count) for reason, count in sorted(counts.refused.items())]
         yield labelled("milepost_refused_total", Kind.COUNTER, "What was not let in, by reason.", "reason", refused)
         dropped = [(reason.name, count) for reason, count in sorted(counts.dropped.items())]
@@ -77,7 +77,7 @@ class Figures:
         door, corridor = self._door, self._door.desk.corridor
         counts = corridor.counts
         connected = sum(session.link is not NOWHERE for session in corridor.sessions)
-        yield "version", f"milepost {self._version}"
+        yield "version", f"milepost {__version__}"
         yield "uptime", f"{int(monotonic() - self._started_at)} seconds"
         yield "clients/connected", str(connected)
         yield "clients/disconnected", str(len(corridor.sessions) - connected)

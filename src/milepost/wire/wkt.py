@@ -33,7 +33,8 @@ from milepost.model.reasons import Malformed, Reason
 WKT_CHARACTERS_MAX: Final = 200_000
 
 _TOKEN: Final = re.compile(
-    r"(?P<space>[ \t\r\n]+)|(?P<number>[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)(?![A-Za-z0-9_.])"
+    # Possessive: a long run of digits that ends badly must not be tried in every length.
+    r"(?P<space>[ \t\r\n]+)|(?P<number>[+-]?(?:[0-9]++\.?[0-9]*+|\.[0-9]++)(?:[eE][+-]?[0-9]++)?+)(?![A-Za-z0-9_.])"
     r"|(?P<word>[A-Za-z]+)|(?P<mark>[(),;])"
 )
 _DIMENSIONS: Final = ("Z", "M", "ZM")

@@ -52,10 +52,10 @@ def test_messages_pass_through_every_transport(
             await taker.subscribe(f"{name}/+", qos)
             for number in range(20):
                 await publisher.publish(f"{name}/{number}", f"{number}", qos)
-            await publisher.publish(f"{name}/large", b"\x00" * 300_000, qos)
+            await publisher.publish(f"{name}/large", b"\x00" * 20_000, qos)
             return await payloads(taker, 21)
 
-    assert asyncio.run(talk()) == [*(b"%d" % number for number in range(20)), b"\x00" * 300_000]
+    assert asyncio.run(talk()) == [*(b"%d" % number for number in range(20)), b"\x00" * 20_000]
 
 
 @BOTH

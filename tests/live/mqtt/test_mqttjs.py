@@ -94,16 +94,15 @@ def join(broker: Broker, certificates: Certificates, modules: Path) -> Join:
 
 @DOORS
 @BOTH
-@pytest.mark.parametrize("qos", [0, 1, 2])
-def test_messages_pass_in_both_directions(join: Join, name: str, door: str, level: int, qos: int) -> None:
-    payloads = [b"text", bytes(range(256)), b"", b"\x00" * 200_000]
-    with join(door, level, (f"{name}/#", {"qos": qos})) as client:
-        assert client.said("suback") == [[qos]]
-        for number, payload in enumerate(payloads):
+def test_messages_pass_in_both_directions_with_every_qos(join: Join, name: str, door: str, level: int) -> None:
+    sent = [(payload, qos) for payload in (b"text", bytes(range(256)), b"", b"\x00" * 200_000) for qos in (0, 1, 2)]
+    with join(door, level, (f"{name}/#", {"qos": 2})) as client:
+        assert client.said("suback") == [[2]]
+        for number, (payload, qos) in enumerate(sent):
             client.publish(f"{name}/{number}", payload, qos=qos)
-        found = client.wait("message", 4)
-    assert [(one["topic"], b64decode(one["payload"]), one["qos"]) for one in found] == [
-        (f"{name}/{number}", payload, qos) for number, payload in enumerate(payloads)
+        found = client.wait("message", len(sent))
+    assert sorted((int(one["topic"].partition("/")[2]), b64decode(one["payload"]), one["qos"]) for one in found) == [
+        (number, payload, qos) for number, (payload, qos) in enumerate(sent)
     ]
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from secrets import token_hex
+from os import urandom
 from typing import Final
 
 from milepost.doors.mqtt.desk import Desk
@@ -62,7 +62,7 @@ def deny(desk: Desk, link: MqttLink, refused: Refused) -> None:
 def admit(desk: Desk, link: MqttLink, packet: Connect, user: str | None, now: Instant) -> None:
     """The client is who it says it is: open its session. [MQTT-3.1.4-2] to [MQTT-3.1.4-5]"""
     try:
-        name = endpoint_id(packet.client_id or f"auto-{token_hex(8)}")  # [MQTT-3.1.3-6], [MQTT-3.1.3-7]
+        name = endpoint_id(packet.client_id or f"auto-{urandom(8).hex()}")  # [MQTT-3.1.3-6], [MQTT-3.1.3-7]
         link.who = Who(name, user)
         link.routes = desk.new_routes()
         link.state = State.OPEN

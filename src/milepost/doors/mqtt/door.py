@@ -13,13 +13,14 @@ What must hold:
 from collections.abc import Callable
 from functools import partial
 from time import monotonic
+from traceback import format_exception
 from typing import Final, assert_never
 
 from milepost.doors.mqtt.connecting import deny, on_connect
 from milepost.doors.mqtt.desk import Desk, Rules
 from milepost.doors.mqtt.keeper import Keeper
 from milepost.doors.mqtt.link import MqttLink, State
-from milepost.doors.mqtt.plain import take_plain
+from milepost.doors.mqtt.plain import PUBACK, take_acknowledged, take_plain
 from milepost.doors.mqtt.publishing import on_acknowledge, on_publish
 from milepost.doors.mqtt.silences import Silences
 from milepost.doors.mqtt.subscribing import on_subscribe, on_unsubscribe
@@ -109,6 +110,13 @@ class MqttDoor:
                 link.stream.finish()
             self._wanting[link] = None
 
+    def on_fault(self, link: MqttLink, fault: Exception, now: Instant) -> None:
+        """A fault of ours: told in full, counted, and the connection on which it showed is over."""
+        self._corridor.counts.faults += 1
+        trace = "".join(format_exception(fault))
+        self.desk.log.warning("fault", address=link.address, error=repr(fault), traceback=trace)
+        self._lose(link, now)
+
     def on_bytes(self, link: MqttLink, data: bytes, now: Instant) -> None:
         """Read packet after packet from what arrived; the rest is kept for the next time."""
         self.bytes_received += len(data)
@@ -135,8 +143,13 @@ class MqttDoor:
         """Take all whole packets; gives where the first one begins that is not whole."""
         at, size_max = 0, self.desk.settings.packet_bytes_max
         while True:
-            if link.session is not None and not link.is_over_rate:
-                at = take_plain(self._corridor, link, link.session, data, at, size_max)
+            if (session := link.session) is not None:
+                if data[at : at + 1] == PUBACK:
+                    at = take_acknowledged(self._corridor, session, data, at)
+                    if session.waiting is not None:
+                        self._wanting[link] = None
+                if not link.is_over_rate:
+                    at = take_plain(self._corridor, link, session, data, at, size_max)
             frame = frame_at(data, at, size_max)
             if frame is None:
                 return at

@@ -40,6 +40,9 @@ class Door(Protocol):
     def on_writable(self, link: "MqttLink", now: Instant) -> None:
         """It takes more."""
 
+    def on_fault(self, link: "MqttLink", fault: Exception, now: Instant) -> None:
+        """Something went wrong that never should."""
+
 
 class MqttLink(Link):
     """One connection."""
@@ -119,8 +122,11 @@ class MqttLink(Link):
         self.subscribes_bucket: Bucket | None = None
 
     def on_event(self, mask: int, now: Instant) -> None:
-        """The connection can be read or written, or is broken."""
-        if mask & WRITABLE:
-            self.door.on_writable(self, now)
-        if mask & (READABLE | BROKEN):
-            self.door.on_readable(self, now)
+        """The connection can be read or written, or is broken. A fault of ours costs this connection, and is told."""
+        try:
+            if mask & WRITABLE:
+                self.door.on_writable(self, now)
+            if mask & (READABLE | BROKEN):
+                self.door.on_readable(self, now)
+        except Exception as fault:  # noqa: BLE001  # what one client can cause must not stop the others
+            self.door.on_fault(self, fault, now)

@@ -1,7 +1,7 @@
-"""The short way: PUBLISH of quality 0 to a topic that is known, which is nearly all there is.
+"""The short way: PUBLISH of quality 0 to a topic that is known, and PUBACK, which are nearly all there is.
 
-Such packets are not taken apart: a run remembers their bytes and who gets them. `publishing.on_publish` is what they would
-otherwise go through; a property test holds the two equal.
+Such a PUBLISH is not taken apart: a run remembers its bytes and who gets them. `publishing.on_publish` and
+`publishing.on_acknowledge` are what these packets would otherwise go through; a property test holds the two ways equal.
 """
 
 from typing import Final
@@ -17,6 +17,10 @@ _PLAIN_PUBLISH: Final = 0x30
 
 _SMALLEST: Final = 5
 """A shorter rest holds no such packet."""
+
+PUBACK: Final = b"\x40"
+_PUBACK, _PUBACK_BODY, _PUBACK_BYTES = PUBACK[0], 2, 4
+"""PUBACK in its usual form: nothing but a number."""
 
 
 def take_plain(corridor: Corridor, link: MqttLink, session: Session, data: bytes, at: int, size_max: int) -> int:
@@ -55,4 +59,20 @@ def take_plain(corridor: Corridor, link: MqttLink, session: Session, data: bytes
         run.origins.append(session)
         link.owed_messages += 1
         at = end
+    return at
+
+
+def take_acknowledged(corridor: Corridor, session: Session, data: bytes, at: int) -> int:
+    """Take the PUBACKs from `at` on, as long as they are of the usual form; gives where the first other packet begins."""
+    in_flight, deliveries = session.in_flight, corridor.deliveries
+    last = len(data) - _PUBACK_BYTES
+    while at <= last and data[at] == _PUBACK and data[at + 1] == _PUBACK_BODY:
+        number = data[at + 2] << 8 | data[at + 3]
+        if session.is_kept or number not in in_flight:
+            if not number:  # [MQTT-2.2.1-3]: the long way says so
+                break
+            deliveries.acknowledge(session, number)
+        else:
+            del in_flight[number]
+        at += _PUBACK_BYTES
     return at

@@ -45,7 +45,8 @@ class MessageWords:
 
     tags: frozenset[Tag] = frozenset()
     place: Place | None = None
-    priority: Priority = Priority.CONVENIENCE
+    priority: Priority | None = None
+    """Nothing if it was not said; then a rule for the topic may."""
     address: Address = _ANYONE
     seen_at: Instant | None = None
     valid_until: Instant | None = None
@@ -62,12 +63,11 @@ def words_of_message(user: UserProperties, *, sender: EndpointId, now: Instant) 
     tags = tags_once(words.all(TAG))
     check_tags(tags)
     words.maybe(SOURCE, lambda text: check_sender(text, sender))
-    priority = words.maybe(PRIORITY, _priority_from_text)
     seen_at = words.maybe(SEEN_AT, lambda text: sayable(SEEN_AT, instant_from_text(text, now)))
     return MessageWords(
         tags=tags,
         place=words.maybe(PLACE, place_from_text),
-        priority=Priority.CONVENIENCE if priority is None else priority,
+        priority=words.maybe(PRIORITY, _priority_from_text),
         address=_address(words),
         seen_at=seen_at,
         valid_until=words.maybe(VALID_UNTIL, lambda text: sayable(VALID_UNTIL, instant_from_text(text, now))),

@@ -1,0 +1,30 @@
+"""The client library: an edge over asyncio, in five lines. `docs/reference/client.md` is its page.
+
+async with milepost.client.connect("mqtt://127.0.0.1:1883") as edge:
+    await edge.report(latitude=48.1, longitude=11.6)
+    async with edge.subscribe("hazard/#", query="collision & !cleared", area=Around(2_000)) as hazards:
+        async for message in hazards: ...
+"""
+
+from milepost.client.connecting import connect
+from milepost.client.edge import Counts, Edge
+from milepost.client.faults import ClientFault, EdgeClosed, EdgeUnreachable, RefusedByEdge
+from milepost.client.inbox import Inbox
+from milepost.client.states import Change, Changes, State
+from milepost.client.values import Publication, Received
+
+__all__ = [
+    "Change",
+    "Changes",
+    "ClientFault",
+    "Counts",
+    "Edge",
+    "EdgeClosed",
+    "EdgeUnreachable",
+    "Inbox",
+    "Publication",
+    "Received",
+    "RefusedByEdge",
+    "State",
+    "connect",
+]

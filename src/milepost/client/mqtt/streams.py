@@ -1,0 +1,106 @@
+"""Connections that carry bytes to a server and back: TCP, TLS, WebSocket."""
+
+import asyncio
+import contextlib
+import ssl
+from dataclasses import dataclass
+from typing import Final, Protocol
+from urllib.parse import unquote, urlsplit
+
+READ_BYTES: Final = 65_536
+GOODBYE_S: Final = 2.0
+"""So long the last bytes may take."""
+
+PORTS: Final = {"mqtt": 1883, "mqtts": 8883, "ws": 80, "wss": 443}
+SUBPROTOCOL: Final = "mqtt"
+
+
+class Stream(Protocol):
+    """One connection. Whatever goes wrong with it is an `OSError`."""
+
+    async def read(self) -> bytes:
+        """The next bytes; none at the end."""
+
+    async def send(self, data: bytes) -> None:
+        """Hand bytes over; comes back when there is room for more."""
+
+    async def close(self) -> None:
+        """Let what was handed over leave, for a moment, and close."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a URL says."""
+
+    scheme: str
+    host: str
+    port: int
+    path: str = ""
+    user: str | None = None
+    password: str | None = None
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether it needs TLS."""
+        return self.scheme in ("mqtts", "wss")
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}:{self.port}{self.path}"
+
+
+def target_of(url: str) -> Target:
+    """Where a URL leads; `ValueError` with what is wrong with it."""
+    parts = urlsplit(url)
+    if parts.scheme not in PORTS:
+        raise ValueError(f"the URL {url!r} does not begin with {', '.join(f'{name}://' for name in PORTS)}")
+    try:
+        port = parts.port
+    except ValueError:
+        raise ValueError(f"the URL {url!r} has a port that is not in 1..65535") from None
+    if not parts.hostname or port == 0 or parts.query or parts.fragment:
+        raise ValueError(f"the URL {url!r} is not {parts.scheme}://HOST[:PORT]" + ("[/PATH]" if "ws" in parts.scheme else ""))
+    is_websocket = parts.scheme in ("ws", "wss")
+    if parts.path not in ("", "/") and not is_websocket:
+        raise ValueError(f"the URL {url!r} has a path, which only WebSocket has; did you mean ws://?")
+    user, password = (None if part is None else unquote(part) for part in (parts.username, parts.password))
+    path = (parts.path or "/mqtt") if is_websocket else ""
+    return Target(parts.scheme, parts.hostname, port or PORTS[parts.scheme], path, user, password)
+
+
+async def open_stream(target: Target, tls: ssl.SSLContext | None, message_bytes_max: int) -> Stream:
+    """Connect."""
+    context = (tls or ssl.create_default_context()) if target.is_encrypted else None
+    if target.scheme in ("ws", "wss"):
+        from milepost.client.mqtt.websocket import open_websocket  # noqa: PLC0415  # 11 MB, and most do without
+
+        return await open_websocket(str(target), context, message_bytes_max)
+    reader, writer = await asyncio.open_connection(target.host, target.port, ssl=context, limit=READ_BYTES)
+    return TcpStream(reader, writer)
+
+
+class TcpStream:
+    """TCP, with TLS or without."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    async def read(self) -> bytes:
+        """The next bytes; none at the end."""
+        return await self._reader.read(READ_BYTES)
+
+    async def send(self, data: bytes) -> None:
+        """Hand bytes over; comes back when there is room for more."""
+        self._writer.write(data)
+        await self._writer.drain()
+
+    async def close(self) -> None:
+        """Let what was handed over leave, for a moment, and close."""
+        self._writer.close()
+        try:
+            async with asyncio.timeout(GOODBYE_S):
+                await self._writer.wait_closed()
+        except (TimeoutError, OSError):
+            with contextlib.suppress(OSError):
+                self._writer.transport.abort()

@@ -1,0 +1,42 @@
+"""Hardness: a million packets that are almost right, over the wire.
+
+FUZZ_PACKETS says how many (by default 20,000, and 1,000,000 in `make test`), FUZZ_SEED from which seed.
+"""
+
+import os
+import time
+from random import Random
+from typing import Final
+
+import pytest
+
+from live.mqtt.fuzzing import CANARY_EVERY, Driver
+from live.mqtt.packets import V5, Kind
+from live.mqtt.visitors import MakeBroker, Visit
+
+IS_FULL: Final = os.environ.get("MILEPOST_TEST_PROFILE") == "full"
+PACKETS: Final = int(os.environ.get("FUZZ_PACKETS", "1000000" if IS_FULL else "20000"))
+SEED: Final = int(os.environ.get("FUZZ_SEED", "1"))
+MEMORY_BYTES_MAX: Final = 600_000_000
+
+
+def test_whatever_arrives_the_broker_answers_or_closes_and_goes_on(
+    make_broker: MakeBroker, visit: Visit, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every connection is ended by the broker, one in a hundred is faultless and served, and the log knows of no exception."""
+    broker = make_broker()
+    started_at = time.monotonic()
+    outcome = Driver(broker.tcp, Random(SEED)).run(PACKETS)
+    seconds = time.monotonic() - started_at
+    with capsys.disabled():
+        print(f"\n{outcome.packets:,} packets, {outcome.connections:,} connections, {seconds:.0f} s: {dict(outcome.ends)}")
+        print(f"answers: {dict(outcome.answers)}; {broker.resident_bytes() >> 20} MB", end="")
+    assert broker.is_alive()
+    assert broker.faults() == []
+    assert outcome.answers[Kind.CONNACK.name] > outcome.connections // 2
+    assert outcome.connections > CANARY_EVERY
+    assert broker.resident_bytes() < MEMORY_BYTES_MAX
+    client = visit(broker).join("after", V5)
+    client.subscribe(("after", 2))
+    client.publish("after", b"well", qos=2)
+    assert client.message().payload == b"well"

@@ -1,0 +1,200 @@
+"""Subscriptions over connections and sessions that come and go."""
+
+import json
+
+import pytest
+
+from milepost.client.faults import RefusedByEdge
+from milepost.client.mqtt.events import Done, WishRefused
+from milepost.client.mqtt.wishes import WISHES_MAX
+from milepost.client.values import Wish
+from milepost.model import Around, Malformed
+from milepost.model.queries import parse_query
+from milepost.wire.mqtt import Acknowledge, Code, Kind, Properties, Publish, Suback, Subscribe, Unsuback, Unsubscribe
+from unit.client.talk import Talk, granted, numbers_of
+
+
+def test_a_subscription_is_asked_for_with_its_words_and_label_and_granted() -> None:
+    talk = Talk()
+    talk.begin()
+    wish = Wish("hazard/#", parse_query("collision & !cleared"), Around(2_000), qos=2)
+    label = talk.session.label_for(wish)
+    ticket = talk.session.subscribe(label, wish)
+    (packet,) = talk.said()
+    assert isinstance(packet, Subscribe)
+    assert (packet.requests[0].filter, packet.requests[0].qos) == ("hazard/#", 2)
+    assert packet.properties.subscription_ids == (label,)
+    assert packet.properties.user == (("milepost-query", "collision & !cleared"), ("milepost-area", "around 2000.0"))
+    assert talk.hear(granted(packet)) == [Done(ticket)]
+
+
+def test_a_phrase_is_said_once_and_what_it_meant_is_said_afterwards() -> None:
+    from milepost.client.asking import wish_of
+
+    talk = Talk()
+    talk.begin()
+    wish = wish_of("a", query=None, area=None, frame="last 10 minutes", qos=1, share=None)
+    talk.session.subscribe(talk.session.label_for(wish), wish)
+    (first,) = talk.said()
+    talk.hear(granted(first))
+    talk.again(present=False)
+    (second,) = talk.said()
+    assert isinstance(first, Subscribe)
+    assert isinstance(second, Subscribe)
+    assert first.properties.user == (("milepost-frame", "last 10 minutes"),)
+    ((name, interval),) = second.properties.user
+    assert name == "milepost-frame"
+    assert "Z/2" in interval
+
+
+def test_a_refusal_is_told_and_the_filter_is_free_again() -> None:
+    talk = Talk()
+    talk.begin()
+    ticket = talk.session.subscribe(1, Wish("a"))
+    talk.said()
+    no = Properties(reason_string="220 NOT_ALLOWED: a. Ask.")
+    (done,) = talk.hear(Suback(1, (Code.NOT_AUTHORIZED,), no))
+    assert isinstance(done, Done)
+    assert done.ticket == ticket
+    assert done.refused is not None
+    assert (done.refused.number, done.refused.name) == (220, "NOT_ALLOWED")
+    talk.subscribe("a")
+
+
+def test_the_session_that_is_there_is_not_asked_again_and_a_new_one_is() -> None:
+    talk = Talk()
+    talk.begin()
+    talk.subscribe("a")
+    talk.subscribe("b")
+    talk.again(present=True)
+    assert talk.said() == []
+    talk.again(present=False)
+    packets = talk.said()
+    assert [packet.requests[0].filter for packet in packets if isinstance(packet, Subscribe)] == ["a", "b"]
+    assert [event for packet in packets for event in talk.hear(granted(packet))] == []
+
+
+def test_a_subscription_that_a_new_session_does_not_get_is_ended() -> None:
+    talk = Talk()
+    talk.begin()
+    label = talk.subscribe("a")
+    talk.again(present=False)
+    talk.said()
+    (event,) = talk.hear(Suback(2, (Code.QUOTA_EXCEEDED,)))
+    assert isinstance(event, WishRefused)
+    assert (event.label, event.refused.name) == (label, "QUOTA_EXCEEDED")
+    assert talk.session.unsubscribe(label)[1] is not None
+
+
+def test_what_was_asked_and_not_answered_is_asked_over_the_next_connection() -> None:
+    talk = Talk()
+    ticket = talk.session.subscribe(5, Wish("a"))
+    assert talk.said() == []
+    talk.begin()
+    assert numbers_of(talk.said()) == [("SUBSCRIBE", 1, False)]
+    talk.again(present=True)
+    (packet,) = talk.said()
+    assert talk.hear(granted(packet)) == [Done(ticket)]
+
+
+def test_an_end_is_answered_and_waits_for_no_server_that_is_away() -> None:
+    talk = Talk()
+    talk.begin()
+    first, second = talk.subscribe("a"), talk.subscribe("b")
+    ticket, _ = talk.session.unsubscribe(first)
+    (packet,) = talk.said()
+    assert isinstance(packet, Unsubscribe)
+    assert talk.hear(Unsuback(packet.number, (Code.SUCCESS,))) == [Done(ticket)]
+    ticket, _ = talk.session.unsubscribe(second)
+    talk.said()
+    assert talk.lose() == [Done(ticket)]
+    talk.begin(present=True)
+    assert [packet.filters for packet in talk.said() if isinstance(packet, Unsubscribe)] == [("b",)]
+
+
+def test_a_new_session_is_not_told_of_what_is_unwanted() -> None:
+    talk = Talk()
+    talk.begin()
+    label = talk.subscribe("a")
+    talk.lose()
+    talk.session.unsubscribe(label)
+    talk.begin(present=False)
+    assert talk.said() == []
+
+
+def test_a_second_subscription_to_a_filter_is_asked_of_the_service() -> None:
+    talk = Talk()
+    talk.begin()
+    talk.subscribe("a/#", "ice")
+    wish = Wish("a/#", parse_query("fire"))
+    label = talk.session.label_for(wish)
+    ticket = talk.session.subscribe(label, wish)
+    (packet,) = talk.said()
+    assert isinstance(packet, Publish)
+    assert packet.topic == "$milepost/subscribe"
+    asked = json.loads(packet.payload)
+    assert (asked["id"], asked["owner"]) == (label, "car-1")
+    assert parse_query(asked["query"]) == parse_query("topic:a/# & fire")
+    assert talk.hear(granted(packet)) == [Done(ticket)]
+
+    ticket, _ = talk.session.unsubscribe(label)
+    (packet,) = talk.said()
+    assert isinstance(packet, Publish)
+    assert (packet.topic, json.loads(packet.payload)) == ("$milepost/unsubscribe", {"id": label})
+    assert talk.hear(granted(packet)) == [Done(ticket)]
+
+
+def test_a_server_without_the_service_is_named_as_the_cause() -> None:
+    talk = Talk()
+    talk.begin()
+    talk.subscribe("a")
+    talk.session.subscribe(9, Wish("a", parse_query("fire")))
+    talk.said()
+    (done,) = talk.hear(Acknowledge(Kind.PUBACK, 2, Code.NO_MATCHING_SUBSCRIBERS))
+    assert isinstance(done, Done)
+    assert done.refused is not None
+    assert done.refused.name == "NO_MILEPOST_EDGE"
+
+
+def test_one_asked_of_the_service_is_asked_again_in_a_new_session_only() -> None:
+    talk = Talk()
+    talk.begin()
+    talk.subscribe("a")
+    talk.subscribe("a", "fire")
+    talk.again(present=True)
+    assert talk.said() == []
+    talk.again(present=False)
+    assert [name for name, _, _ in numbers_of(talk.said())] == ["SUBSCRIBE", "PUBLISH"]
+
+
+def test_labels_come_from_what_is_asked_for_and_differ() -> None:
+    asked = Wish("a", parse_query("ice"))
+    first, second = Talk(), Talk()
+    assert first.session.label_for(asked) == second.session.label_for(asked)
+    assert first.session.label_for(asked) != first.session.label_for(Wish("a"))
+    label = first.session.label_for(asked)
+    first.session.subscribe(label, asked)
+    assert first.session.label_for(asked) == label + 1
+
+
+def test_there_is_a_limit() -> None:
+    talk = Talk()
+    for number in range(WISHES_MAX):
+        talk.session.subscribe(number + 1, Wish(f"a/{number}"))
+    with pytest.raises(RefusedByEdge, match="SUBSCRIPTIONS_FULL"):
+        talk.session.label_for(Wish("b"))
+
+
+@pytest.mark.parametrize("share", ["", "a/b", "#"])
+def test_a_group_has_a_name_of_its_own(share: str) -> None:
+    with pytest.raises(Malformed):
+        Wish("a", share=share)
+
+
+def test_a_shared_subscription_is_written_as_mqtt_has_it() -> None:
+    talk = Talk()
+    talk.begin()
+    talk.session.subscribe(1, Wish("a/#", share="crew"))
+    (packet,) = talk.said()
+    assert isinstance(packet, Subscribe)
+    assert packet.requests[0].filter == "$share/crew/a/#"
