@@ -92,8 +92,7 @@ class Milepost:
             lines += [f'certificate = "{site.certificate}"', f'key = "{site.key}"']
         if setting.checks_json:
             lines += ["[[rules.payload]]", 'topic = "bench/json/#"', f'schema = "{site.schema}"']
-        lines += ["[limits]", "queue_messages_max = 50_000", "queue_bytes_max = 2_000_000_000", "in_flight_max = 15_000"]
-        lines += ["queues_bytes_max = 4_000_000_000", "[http]", 'address = ""']
+        lines += ["[limits]", "queue_messages_max = 50_000", "in_flight_max = 15_000", "[http]", 'address = ""']
         return [sys.executable, "-m", "milepost", "edge", "run", "--config", site.write("edge.toml", "\n".join(lines) + "\n")]
 
 
@@ -148,7 +147,7 @@ class Nats:
     key: str = "nats"
     name: str = "NATS"
     pace: float = 0.5
-    cannot: dict[str, str] = field(default_factory=dict)
+    cannot: dict[str, str] = field(default_factory=lambda: {"bursts": "only beside Mosquitto"})
     program: Path = CACHE / "bin" / "nats-server"
 
     def absence(self) -> str:
@@ -171,7 +170,7 @@ class Amqtt:
     key: str = "amqtt"
     name: str = "amqtt"
     pace: float = 0.1
-    cannot: dict[str, str] = field(default_factory=dict)
+    cannot: dict[str, str] = field(default_factory=lambda: {"bursts": "only beside Mosquitto"})
     python: Path = CACHE / "amqtt" / "bin" / "python"
 
     def absence(self) -> str:

@@ -19,7 +19,7 @@ Figures = dict[tuple[str, str], list[Figure]]
 
 FAIRNESS = (
     "Rate: the most deliveries/s with every message delivered and p99 under 10 ms from when it was due; the best of the rounds",
-    "Every message is sent by itself but in the row that says otherwise. Payload 64 bytes, JSON 160. Order and number are checked",
+    "Every message is sent by itself but where it says otherwise. Payload 64 bytes, JSON 160. Order and number are checked",
     "Mosquitto: max_inflight_messages and max_queued_messages 0, set_tcp_nodelay, no log, no $SYS; persistence where kept",
     "Mosquitto's persistence writes on exit and every half hour; that of 2.1 with SQLite as often as it can (flush_period 0)",
     "NATS: JetStream on, max_ack_pending 32,767. amqtt: no log. TLS: 1.3, AES-128-GCM, one certificate",

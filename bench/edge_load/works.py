@@ -13,7 +13,7 @@ from bench.edge_load.servers import Server, serving
 from bench.harness import QUICK
 
 STEP_S, WARM_S = (0.8, 0.2) if QUICK else (1.4, 0.3)
-NARROWINGS, NARROWINGS_OF_OTHERS = (2, 1) if QUICK else (4, 2)
+NARROWINGS, NARROWINGS_OF_OTHERS = (2, 1) if QUICK else (4, 1)
 LATER_GROWTH = 1.1
 ROUNDS = 1 if QUICK else 2
 LATENCY_S = 2.0 if QUICK else 3.0
@@ -168,7 +168,7 @@ def measure_latency(broker: Broker, shared: Path, before: Figure | None) -> dict
 
 
 def measure_trips(broker: Broker, shared: Path, before: Figure | None) -> dict[str, Figure]:
-    """PUBLISH to PUBACK at QoS 1, the messages kept for a session that is away."""
+    """PUBLISH to PUBACK at QoS 1, the messages kept for sessions that are away."""
     del before
     found = {}
     for key, in_flight in (("trips", 1), ("trips20", 20)):

@@ -1,7 +1,7 @@
 /* Closed loop, QoS 1: each client sends its next message when an earlier one is acknowledged; nobody is there to take them.
  *
- *   load trips PORT CLIENTS IN_FLIGHT SECONDS WARM   a persistent session that is away subscribes first, so every message must be kept
- *   load collect PORT EXPECTED                       that session comes back: how many of the messages 0 ... EXPECTED - 1 were kept?
+ *   load trips PORT CLIENTS IN_FLIGHT SECONDS WARM   persistent sessions, now away, subscribed before: every message must be kept
+ *   load collect PORT EXPECTED                       these sessions come back: how many of the messages 0 ... EXPECTED - 1 were kept?
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,8 +13,7 @@
 #define CLIENTS_MAX 1000
 #define IN_FLIGHT_MAX 64
 #define PAYLOAD_LEN 64
-#define KEEPER "bench-keeper"
-#define TOPIC_FILTER "bench/keep/#"
+#define KEEPERS 10 /* each is there for every tenth client, so that no queue grows beyond what brokers allow */
 #define DRAIN_NS 10000000000LL
 #define COLLECT_NS 60000000000LL
 #define QUIET_NS 3000000000LL
@@ -32,7 +31,7 @@ static void send_one(Trips *trips, Link *link, unsigned id) {
     char topic[32];
     size_t id_at;
     uint8_t *to = room(link, 256);
-    snprintf(topic, sizeof topic, "bench/keep/%03d", link->number);
+    snprintf(topic, sizeof topic, "bench/keep/%d/%03d", link->number % KEEPERS, link->number);
     size_t at = put_publish(to, topic, 1, PAYLOAD_LEN, &id_at);
     put_u16(to + id_at, id);
     memset(to + at, 'x', PAYLOAD_LEN);
@@ -69,18 +68,28 @@ static void take_turn(Trips *trips) {
     }
 }
 
-static void leave_keeper(int port) {
+static void open_keeper(Link *keeper, int number, int port) {
+    char name[32];
+    snprintf(name, sizeof name, "keeper-%d", number);
+    open_link(keeper, number, port, 0, name, 0);
+}
+
+static void leave_keepers(int port) {
     static Link keeper;
-    open_link(&keeper, 0, port, 0, KEEPER, 0);
-    subscribe(&keeper, TOPIC_FILTER, 1);
-    close_link(&keeper);
+    char topic_filter[32];
+    for (int at = 0; at < KEEPERS; at++) {
+        open_keeper(&keeper, at, port);
+        snprintf(topic_filter, sizeof topic_filter, "bench/keep/%d/+", at);
+        subscribe(&keeper, topic_filter, 1);
+        close_link(&keeper);
+    }
 }
 
 int run_trips(int port, int clients, int in_flight, double seconds, double warm) {
     static Trips trips;
     char name[32];
     if (clients > CLIENTS_MAX || in_flight > IN_FLIGHT_MAX) die("too many");
-    leave_keeper(port);
+    leave_keepers(port);
     trips.epoll = epoll_create1(0);
     trips.in_flight = in_flight;
     for (int at = 0; at < clients; at++) {
@@ -129,15 +138,18 @@ static int on_kept(Link *link, const Packet *packet, void *context) {
 }
 
 int run_collect(int port, long expected) {
-    static Link keeper;
+    static Link keepers[KEEPERS];
     struct epoll_event event;
+    int epoll = epoll_create1(0);
     Collected collected = {.has_come = calloc((size_t)expected + 1, 1), .expected = expected};
-    open_link(&keeper, 0, port, 0, KEEPER, 0);
-    watch(&keeper, epoll_create1(0));
+    for (int at = 0; at < KEEPERS; at++) {
+        open_keeper(&keepers[at], at, port);
+        watch(&keepers[at], epoll);
+    }
     int64_t started = now_ns(), last = started, seen = 0;
     while (collected.distinct < expected && now_ns() - started < COLLECT_NS && now_ns() - last < QUIET_NS) {
-        if (epoll_wait(keeper.epoll, &event, 1, 100) > 0 && take(&keeper, on_kept, &collected) < 0) break;
-        if (backlog(&keeper) && flush(&keeper) < 0) break;
+        if (epoll_wait(epoll, &event, 1, 100) <= 0) continue;
+        if (take(event.data.ptr, on_kept, &collected) < 0 || flush(event.data.ptr) < 0) break;
         if (collected.distinct != seen) last = now_ns();
         seen = collected.distinct;
     }

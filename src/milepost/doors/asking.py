@@ -39,7 +39,13 @@ class _Asker:
                 return
             self.heard_at = monotonic()
             self._unsent += self._end.on_bytes(data)
-        self._unsent = self._unsent[self.stream.write(self._unsent) :]
+        try:
+            self._unsent = self._unsent[self.stream.write(self._unsent) :]
+        except (BlockingIOError, InterruptedError):
+            pass
+        except OSError:
+            self._entrance.drop(self)
+            return
         self._entrance.watch(self, READABLE | WRITABLE if self._unsent else READABLE)
         if not self._unsent and self._end.is_over:
             self._entrance.drop(self)

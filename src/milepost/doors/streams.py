@@ -1,10 +1,12 @@
 """Streams: bytes from and to one connection, plain, through TLS, or in WebSocket frames; never waiting.
 
-`read` gives what has arrived, None if nothing has, b"" when the other side is done. `write` gives how many bytes were taken.
-All faults of the network end a stream; they are not told apart.
+`read` gives what has arrived, None if nothing has, b"" when the other side is done. `write` gives how many bytes were taken, or
+raises BlockingIOError if none, and OSError if the connection is broken, which `read` will tell too. Faults of the network end a
+stream; they are not told apart.
 """
 
 import socket
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -13,6 +15,9 @@ if TYPE_CHECKING:
 
 READ_BYTES: Final = 65_536
 """So much is read from one connection in one turn."""
+
+
+Write = Callable[[bytes | memoryview], int]
 
 
 class Stream(Protocol):
@@ -25,8 +30,9 @@ class Stream(Protocol):
     def read(self) -> bytes | None:
         """What has arrived."""
 
-    def write(self, data: bytes | memoryview) -> int:
-        """Send; gives how much of it was taken."""
+    @property
+    def write(self) -> Write:
+        """Sends; gives how much of it was taken."""
 
     @property
     def has_unsent(self) -> bool:
@@ -46,14 +52,16 @@ class Stream(Protocol):
 
 
 class PlainStream:
-    """A TCP connection as it is."""
+    """A TCP connection as it is. Reading and writing are the socket's own: nothing stands between."""
 
-    __slots__ = ("_recv", "_send", "_socket", "fd")
+    __slots__ = ("_recv", "_socket", "fd", "write")
+
+    has_unsent = False
 
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
         self._recv = connection.recv
-        self._send = connection.send
+        self.write = connection.send
         self.fd = connection.fileno()
 
     def read(self) -> bytes | None:
@@ -64,20 +72,6 @@ class PlainStream:
             return None
         except OSError:
             return b""
-
-    def write(self, data: bytes | memoryview) -> int:
-        """Send; a broken connection takes everything, and is noticed when it is read."""
-        try:
-            return self._send(data)
-        except (BlockingIOError, InterruptedError):
-            return 0
-        except OSError:
-            return len(data)
-
-    @property
-    def has_unsent(self) -> bool:
-        """Never."""
-        return False
 
     def flush(self) -> None:
         """Nothing is held back."""
@@ -138,7 +132,8 @@ class WebSocketStream:
 
     def flush(self) -> None:
         """Send the rest of a frame."""
-        self._unsent = self._unsent[self._inner.write(self._unsent) :]
+        with suppress(BlockingIOError, InterruptedError):
+            self._unsent = self._unsent[self._inner.write(self._unsent) :]
 
     def finish(self) -> None:
         """Say that nothing more is coming."""

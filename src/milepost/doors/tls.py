@@ -24,6 +24,8 @@ class TlsStream:
 
     __slots__ = ("_is_named", "_is_open", "_socket", "fd")
 
+    has_unsent = False
+
     def __init__(self, connection: ssl.SSLSocket, *, is_named: bool = False) -> None:
         self._socket = connection
         self._is_named = is_named
@@ -54,19 +56,10 @@ class TlsStream:
         """Send; TLS takes one record at a time."""
         view = memoryview(data)
         at = 0
-        try:
+        with suppress(BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             while at < len(view):
                 at += self._socket.send(view[at:])
-        except (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
-            return at
-        except (OSError, ValueError):
-            return len(view)
         return at
-
-    @property
-    def has_unsent(self) -> bool:
-        """Never."""
-        return False
 
     def flush(self) -> None:
         """Nothing is held back."""

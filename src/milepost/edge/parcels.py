@@ -37,6 +37,7 @@ class Parcel:
         "priority",
         "qos",
         "seen_at",
+        "size",
         "source",
         "tags",
         "topic",
@@ -76,15 +77,12 @@ class Parcel:
         self.tags = tags
         self.place = place
         self.address = address
+        self.size = len(topic) + len(body)
+        """Bytes it is counted with in a queue."""
         self.number = 0
         """Its name in storage, 0 while it has none."""
         self.holders = 0
         """How many kept deliveries refer to it."""
-
-    @property
-    def size(self) -> int:
-        """Bytes it is counted with in a queue."""
-        return len(self.topic) + len(self.body) + len(self.extras)
 
     @property
     def deadline(self) -> int:

@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -101,6 +102,15 @@ class Broker:
         """SIGKILL: it gets no chance to write anything."""
         self.running.kill()
         self.wait_ended()
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """While it stands still, what is sent piles up: it finds all of it at once when it goes on."""
+        self.running.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.running.send_signal(signal.SIGCONT)
 
     def wait_ended(self) -> int:
         code = self.running.wait(timeout=STOP_S)

@@ -94,6 +94,7 @@ class Talk:
     packets: int = PACKETS_EACH
     came: bytearray = field(default_factory=bytearray)
     until: float = 0.0
+    sent: bytes = b""
 
 
 def make_talk(random: Random, number: int) -> Talk:
@@ -195,6 +196,7 @@ class Driver:
         talk = make_talk(self._random, self.outcome.connections)
         self.outcome.connections += 1
         talk.until = time.monotonic() + END_S
+        talk.sent = talk.sends
         one = socket.socket()
         one.setblocking(False)
         one.bind((HOSTS[self.outcome.connections % len(HOSTS)], 0))
@@ -228,7 +230,11 @@ class Driver:
     def _finish(self, number: int, end: str) -> None:
         one, talk = self._talks.pop(number)
         one.close()
-        self.outcome.note(talk, end)
+        try:
+            self.outcome.note(talk, end)
+        except AssertionError as fault:
+            fault.add_note(f"level {talk.level}, {end}, sent {talk.sent!r}, came {bytes(talk.came)!r}")
+            raise
 
     def _check_deadlines(self) -> None:
         now = time.monotonic()

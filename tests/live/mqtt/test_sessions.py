@@ -5,7 +5,7 @@ import time
 import pytest
 
 from live.mqtt.brokers import deviates
-from live.mqtt.packets import V4, V5, Kind, P, Properties, Will, disconnect, publish
+from live.mqtt.packets import V4, V5, Kind, P, Properties, Will, connect, disconnect, publish
 from live.mqtt.raw import Raw
 from live.mqtt.visitors import MakeBroker, Visit, Visitors
 
@@ -173,6 +173,32 @@ def test_a_session_is_taken_over_across_versions(visitors: Visitors, old_level: 
     for qos in (0, 1):
         publisher.publish(topic, b"over", qos=qos, props=told)
         assert new.message().payload == b"over"
+
+
+@pytest.mark.parametrize("old_level", [V4, V5])
+@pytest.mark.parametrize("is_publisher_first", [True, False])
+def test_a_take_over_in_another_version_does_not_disturb_what_others_get(
+    visitors: Visitors, old_level: int, is_publisher_first: bool
+) -> None:
+    """Both happen while the broker stands still, so that it finds them at the same time. Found by the fuzz."""
+    topic = visitors.name
+    told: Properties = [(P.USER_PROPERTY, ("a", "b"))]
+    publisher, new = visitors.dial(), visitors.dial(V4 if old_level == V5 else V5)
+    publisher.join("")
+    takers = [lasting(visitors, "a", old_level), *(visitors.join("", level) for level in (V4, V5, V4, V5))]
+    for one in takers:
+        one.subscribe((topic, 1))
+    sends = [
+        lambda: publisher.send(*(publish(topic, b"x", qos=qos, packet_id=7 + qos, props=told) for qos in (0, 1))),
+        lambda: new.send(connect(visitors.client_id("a"), new.level, clean=False, props=LASTING)),
+    ]
+    with visitors.broker.paused():
+        for send in sends if is_publisher_first else sends[::-1]:
+            send()
+    assert new.expect(Kind.CONNACK).session_present
+    for one in takers[1:]:
+        assert [message.payload for message in one.messages(2)] == [b"x", b"x"]
+    new.settle()  # each packet was read as one of its version
 
 
 def test_identifiers_that_differ_only_in_case_are_two_clients(visitors: Visitors) -> None:

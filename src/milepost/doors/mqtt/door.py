@@ -149,7 +149,7 @@ class MqttDoor:
                     if session.waiting is not None:
                         self._wanting[link] = None
                 if not link.is_over_rate:
-                    at = take_plain(self._corridor, link, session, data, at, size_max)
+                    at = take_plain(self.desk, link, session, data, at, now)
             frame = frame_at(data, at, size_max)
             if frame is None:
                 return at
@@ -255,9 +255,8 @@ class MqttDoor:
         desk, corridor = self.desk, self._corridor
         for link in list(self._wanting):
             self._resume(link, now)
-        changes = corridor.take_changes()
         actions = corridor.take_actions()
-        if changes and not self._keeper.keep(changes, now):
+        if corridor.changes and not self._keeper.keep(corridor.take_changes(), now):
             actions = desk.cut(actions)
         if actions:
             desk.sender.carry_out(actions, now)

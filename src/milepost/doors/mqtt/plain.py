@@ -1,19 +1,25 @@
-"""The short way: PUBLISH of quality 0 to a topic that is known, and PUBACK, which are nearly all there is.
+"""The short way: PUBLISH of quality 0 or 1 to a topic that is known, and PUBACK, which are nearly all there is.
 
-Such a PUBLISH is not taken apart: a run remembers its bytes and who gets them. `publishing.on_publish` and
-`publishing.on_acknowledge` are what these packets would otherwise go through; a property test holds the two ways equal.
+At quality 0 such a PUBLISH is not taken apart: a run remembers its bytes and who gets them. `publishing.on_publish` and
+`publishing.on_acknowledge` are what these packets would otherwise go through, and do whatever is not usual about them; a property
+test holds the two ways equal.
 """
 
 from typing import Final
 
+from milepost.doors.mqtt.desk import Desk
 from milepost.doors.mqtt.link import DIALECT_V3, DIALECT_V5, MqttLink
+from milepost.doors.mqtt.routes import Route
 from milepost.edge.actions import Run
 from milepost.edge.corridor import Corridor
+from milepost.edge.parcels import Parcel
 from milepost.edge.sessions import Session
+from milepost.model.instants import Instant
 from milepost.wire.mqtt import Version
 
-_PLAIN_PUBLISH: Final = 0x30
-"""Quality 0, neither retained nor repeated."""
+_NUMBERED: Final = 0x32
+_USUAL: Final = bytes((0x30, _NUMBERED))
+"""PUBLISH of quality 0 and 1, neither retained nor repeated."""
 
 _SMALLEST: Final = 5
 """A shorter rest holds no such packet."""
@@ -22,18 +28,18 @@ PUBACK: Final = b"\x40"
 _PUBACK, _PUBACK_BODY, _PUBACK_BYTES = PUBACK[0], 2, 4
 """PUBACK in its usual form: nothing but a number."""
 
+_TAKEN, _TAKEN_BY_NOBODY, _NOBODY = b"\x40\x02", b"\x40\x03", b"\x10"
 
-def take_plain(corridor: Corridor, link: MqttLink, session: Session, data: bytes, at: int, size_max: int) -> int:
-    """Put the packets from `at` on into runs as long as they are of this kind; gives where the first other one begins."""
+
+def take_plain(desk: Desk, link: MqttLink, session: Session, data: bytes, at: int, now: Instant) -> int:
+    """Take the packets from `at` on as long as they are of this kind; gives where the first other one begins."""
+    corridor = desk.corridor
     if link.routes is None or (session.place is not None and corridor.matcher.has_areas):
         return at
-    routes, epoch, size = link.routes.by_topic, corridor.planner.epoch, len(data)
-    actions = corridor.deliveries.actions
+    routes, epoch, size, size_max = link.routes.by_topic, corridor.planner.epoch, len(data), desk.settings.packet_bytes_max
     is_v5 = link.version is Version.V5
-    dialect = DIALECT_V5 if is_v5 else DIALECT_V3
-    last = actions[-1] if actions else None
-    run = last if isinstance(last, Run) and last.dialect == dialect else None
-    while size - at >= _SMALLEST and data[at] == _PLAIN_PUBLISH:
+    run = _last_run(corridor, is_v5=is_v5)
+    while size - at >= _SMALLEST and data[at] in _USUAL:
         start, length = at + 2, data[at + 1]
         if length > 0x7F:  # the second byte of the length; longer ones take the long way
             if not 0 < data[start] <= 0x7F:
@@ -41,25 +47,52 @@ def take_plain(corridor: Corridor, link: MqttLink, session: Session, data: bytes
             length += (data[start] << 7) - 0x80
             start += 1
         end = start + length
-        if end > size or end - at > size_max:
+        if end > size or end - at > size_max or length < 2:
             break
         topic_end = start + 2 + (data[start] << 8 | data[start + 1])
         route = routes.get(data[start:topic_end])
         if route is None or route.fan is None or route.epoch != epoch:
             break
-        body = topic_end + is_v5
-        if body > end or (is_v5 and data[topic_end]):  # cut short, or with properties
+        is_numbered = data[at] == _NUMBERED
+        body = topic_end + is_v5 + 2 * is_numbered
+        if body > end or (is_v5 and data[body - 1]):  # cut short, or with properties
             break
         if route.check is not None and route.check(data[body:end]) is not None:
             break
-        if run is None or run.fan is not route.fan or run.priority is not route.priority:
-            run = Run(route.fan, dialect, route.priority)
-            actions.append(run)
-        run.packets.append(data[at:end])
-        run.origins.append(session)
+        if is_numbered:
+            if not _take_numbered(desk, link, session, route, data[topic_end : topic_end + 2], data[body:end], now):
+                break
+            run = None
+        else:
+            if run is None or run.fan is not route.fan or run.priority is not route.priority:
+                run = Run(route.fan, DIALECT_V5 if is_v5 else DIALECT_V3, route.priority)
+                corridor.deliveries.actions.append(run)
+            run.packets.append(data[at:end])
+            run.origins.append(session)
         link.owed_messages += 1
         at = end
     return at
+
+
+def _last_run(corridor: Corridor, *, is_v5: bool) -> Run | None:
+    """The run that messages of a dialect may still be added to: nothing came after it."""
+    actions = corridor.deliveries.actions
+    last = actions[-1] if actions else None
+    return last if isinstance(last, Run) and last.dialect == (DIALECT_V5 if is_v5 else DIALECT_V3) else None
+
+
+def _take_numbered(desk: Desk, link: MqttLink, session: Session, route: Route, number: bytes, body: bytes, now: Instant) -> bool:
+    """Publish at quality 1 and confirm; tells whether there was nothing unusual about it."""
+    is_v5 = link.version is Version.V5
+    is_over = is_v5 and link.open_in + len(session.received or ()) >= desk.settings.receive_max
+    if is_over or number == b"\0\0" or desk.corridor.trouble is not None:
+        return False
+    link.open_in += 1
+    parcel = Parcel(route.topic, body, now, source=session.name, origin=session.number, qos=1, priority=route.priority)
+    parcel.place = session.place
+    takers = desk.corridor.publish(parcel, now, route.plan)
+    desk.sender.put(link, _TAKEN + number if takers or not is_v5 else _TAKEN_BY_NOBODY + number + _NOBODY)
+    return True
 
 
 def take_acknowledged(corridor: Corridor, session: Session, data: bytes, at: int) -> int:

@@ -45,7 +45,7 @@ class Sender:
 
     def carry_out(self, actions: list[Action], now: Instant) -> None:
         """Turn actions into bytes; the most urgent first, otherwise in their order."""
-        if len({_urgency(action) for action in actions}) > 1:
+        if len(actions) > 1 and len({_urgency(action) for action in actions}) > 1:
             actions = sorted(actions, key=_urgency)
         for action in actions:
             match action:
@@ -143,7 +143,12 @@ class Sender:
                 link.unsent.append(memoryview(data))
                 link.unsent_size += len(data)
             else:
-                sent = link.stream.write(data)
+                try:
+                    sent = link.stream.write(data)
+                except (BlockingIOError, InterruptedError):
+                    sent = 0
+                except OSError:  # it is over, which will be noticed when it is read
+                    continue
                 if sent == len(data) and not link.stream.has_unsent:
                     continue
                 if sent < len(data):
@@ -159,6 +164,15 @@ class Sender:
 
     def send_rest(self, link: MqttLink) -> bool:
         """A connection takes more: send what it did not take before; tells whether that is all."""
+        try:
+            return self._send_rest(link)
+        except (BlockingIOError, InterruptedError):
+            return False
+        except OSError:
+            link.unsent, link.unsent_size = [], 0
+            return True
+
+    def _send_rest(self, link: MqttLink) -> bool:
         link.stream.flush()
         if link.stream.has_unsent:
             return False

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from milepost.client.asking import wish_of
 from milepost.client.faults import RefusedByEdge
 from milepost.client.mqtt.events import Done, WishRefused
 from milepost.client.mqtt.wishes import WISHES_MAX
@@ -29,8 +30,6 @@ def test_a_subscription_is_asked_for_with_its_words_and_label_and_granted() -> N
 
 
 def test_a_phrase_is_said_once_and_what_it_meant_is_said_afterwards() -> None:
-    from milepost.client.asking import wish_of
-
     talk = Talk()
     talk.begin()
     wish = wish_of("a", query=None, area=None, frame="last 10 minutes", qos=1, share=None)

@@ -1,0 +1,180 @@
+"""Hardness: a thousand reconnects, a subscriber that never reads, ten thousand connections that say nothing."""
+
+import socket
+import time
+from random import Random
+
+import pytest
+
+from live.mqtt.brokers import Broker, ours_only
+from live.mqtt.packets import V4, V5, Kind, P, connect, publish, subscribe
+from live.mqtt.raw import Raw
+from live.mqtt.visitors import MakeBroker, Visit, Visitors
+
+LASTING = [(P.SESSION_EXPIRY, 300)]
+HALF_OPEN = 10_000
+GROWTH_BYTES_MAX = 64_000_000
+BOTH = pytest.mark.parametrize("level", [V4, V5])
+
+
+@BOTH
+def test_a_thousand_fast_reconnects_with_one_identifier_leave_one_session(visitors: Visitors, level: int) -> None:
+    """By take-over, by DISCONNECT, by close and by reset: afterwards the last client is the only one, and gets each message once."""
+    random = Random(1)
+    older: list[Raw] = []
+    client = visitors.dial(level)
+    client.join(visitors.client_id("a"), clean=False, props=LASTING)
+    client.subscribe((visitors.name, 1))
+    for _ in range(1000):
+        match random.randrange(4):
+            case 0:
+                client.leave()
+            case 1:
+                client.reset()
+            case 2:
+                client.close()
+            case _:
+                older.append(client)
+        client = Raw(visitors.broker.tcp, level=level)
+        assert client.join(visitors.client_id("a"), clean=False, props=LASTING).session_present
+    visitors.opened += [*older, client]
+    visitors.join("p", level).publish(visitors.name, b"once", qos=1)
+    assert [one.payload for one in client.settle()] == [b"once"]
+    for one in older:
+        one.until_closed()
+
+
+@BOTH
+def test_reconnects_that_do_not_wait_for_the_answer_leave_one_session(visitors: Visitors, level: int) -> None:
+    """Two hundred connections with one identifier, opened before any is answered."""
+    crowd = [visitors.dial(level) for _ in range(200)]
+    with visitors.broker.paused():
+        for one in crowd:
+            one.send(
+                connect(visitors.client_id("a"), level, clean=False, props=LASTING), subscribe(1, (visitors.name, 0), level=level)
+            )
+    survivors = [one for one in crowd if one.is_open()]
+    assert len(survivors) == 1
+    visitors.join("p", level).publish(visitors.name, b"once")
+    assert survivors[0].take(Kind.PUBLISH).payload == b"once"
+
+
+def stalled(broker: Broker, level: int, name: str, topic: str, qos: int) -> Raw:
+    """A client that subscribes and then never reads again, with a small buffer."""
+    client = Raw(broker.tcp, level=level)
+    client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    client.join(name, clean=False, props=LASTING, keep_alive=0)
+    client.subscribe((topic, qos))
+    return client
+
+
+@BOTH
+@pytest.mark.parametrize("qos", [0, 1])
+def test_a_subscriber_that_never_reads_costs_little_and_harms_nobody(
+    make_broker: MakeBroker, visit: Visit, level: int, qos: int
+) -> None:
+    """100 MB are published; the one that reads gets every message, the other's share of memory is bounded."""
+    broker = make_broker()
+    visitors = visit(broker)
+    asleep = stalled(broker, level, "asleep", "flood", qos)
+    visitors.opened.append(asleep)
+    awake, publisher = visitors.join("awake", level), visitors.join("p", level)
+    awake.subscribe(("flood", 0))
+    payload = b"f" * 10_000
+    flood(publisher, awake, payload, 20, qos)
+    before = broker.resident_bytes()
+    flood(publisher, awake, payload, 980, qos)
+    assert broker.resident_bytes() - before < GROWTH_BYTES_MAX
+    began_at = time.monotonic()
+    other = visitors.join("other", level)
+    other.subscribe(("quiet", 1))
+    other.publish("quiet", b"still here", qos=1)
+    assert other.message().payload == b"still here"
+    assert time.monotonic() - began_at < 2
+
+
+def flood(publisher: Raw, awake: Raw, payload: bytes, rounds: int, qos: int) -> None:
+    """Ten messages a round, and on only when they have arrived: the flood is never faster than the one who reads."""
+    for _ in range(rounds):
+        publisher.send(*(publish("flood", payload, publisher.level, qos=qos, packet_id=1 + one) for one in range(10)))
+        for _ in range(10 if qos else 0):
+            publisher.receive()
+        for _ in range(10):
+            assert awake.message().payload == payload
+
+
+@ours_only("what waits for a session is limited by bytes")
+def test_a_sleeper_that_wakes_gets_the_newest_messages_in_order(make_broker: MakeBroker, visit: Visit) -> None:
+    """What did not fit was dropped from the front; nothing is doubled or out of order."""
+    broker = make_broker(more="[limits]\nqueue_messages_max = 100\n")
+    visitors = visit(broker)
+    first = visitors.join("a", props=LASTING)
+    first.subscribe(("flood", 1))
+    first.leave()
+    publisher = visitors.join("p")
+    for number in range(300):
+        publisher.publish("flood", b"%d" % number, qos=1)
+    back = visitors.join("a", clean=False, props=LASTING)
+    numbers = []
+    while not numbers or numbers[-1] != 299:
+        message = back.message()
+        numbers.append(int(message.payload))
+        back.finish(message)
+    assert numbers == list(range(numbers[0], 300))
+    assert 90 <= len(numbers) <= 110
+
+
+def open_many(port: int, count: int) -> list[socket.socket]:
+    """Connections from several addresses on which nothing is sent."""
+    found = []
+    for number in range(count):
+        one = socket.socket()
+        one.bind((f"127.0.0.{2 + number % 8}", 0))
+        one.connect(("127.0.0.1", port))
+        found.append(one)
+    return found
+
+
+def check_served(visitors: Visitors, within_s: float) -> None:
+    began_at = time.monotonic()
+    client = visitors.join("")
+    client.subscribe(("here", 1))
+    client.publish("here", b"I am", qos=1)
+    assert client.message().payload == b"I am"
+    assert time.monotonic() - began_at < within_s
+
+
+@pytest.mark.parametrize("limits", ["[limits]\nhandshakes_max = 20_000\n", ""], ids=["all-may-wait", "by-default"])
+def test_ten_thousand_half_open_connections_do_not_keep_others_out(
+    make_broker: MakeBroker, visit: Visit, open_files: int, limits: str
+) -> None:
+    """Whether they may all wait for their CONNECT or only some, a normal client comes in at once and works."""
+    assert open_files > HALF_OPEN + 500, f"only {open_files} files may be opened; fix: ulimit -n 20000"
+    broker = make_broker(more=limits)
+    visitors = visit(broker)
+    regular = visitors.join("regular")
+    crowd = open_many(broker.tcp, HALF_OPEN // 2)
+    try:
+        check_served(visitors, 2)
+        crowd += open_many(broker.tcp, HALF_OPEN // 2)
+        check_served(visitors, 2)
+        assert regular.is_open()
+    finally:
+        for one in crowd:
+            one.close()
+    check_served(visitors, 10)
+
+
+@ours_only("Mosquitto waits much longer")
+def test_a_connection_that_never_says_connect_is_closed(make_broker: MakeBroker) -> None:
+    """3.1.4: within a reasonable time; also one that sends half a CONNECT, and goes on doing so byte by byte."""
+    broker = make_broker(more="[mqtt]\nhandshake_s_max = 1\n")
+    silent, slow = Raw(broker.tcp), Raw(broker.tcp)
+    began_at = time.monotonic()
+    whole = connect("x" * 100)
+    with silent, slow:
+        for byte in whole[:10]:
+            slow.send(bytes([byte]))
+        silent.until_closed(within_s=5)
+        slow.until_closed(within_s=5)
+    assert 0.9 < time.monotonic() - began_at < 5
