@@ -110,7 +110,10 @@ class WebSocketStream:
         payload, reply, is_over = self._end.on_bytes(data)
         if reply:
             self._unsent += reply
-            self.flush()
+            try:
+                self.flush()
+            except OSError:
+                return b""
         if is_over:
             return payload
         return payload or None

@@ -12,12 +12,14 @@ from milepost.model.reasons import Refused
 class Deliver:
     """Send a message to sessions of one dialect, under one number (0: it is not acknowledged)."""
 
-    __slots__ = ("delivery", "is_again", "number", "sessions")
+    __slots__ = ("delivery", "dialect", "is_again", "number", "sessions")
 
     def __init__(self, delivery: Delivery, number: int, sessions: list[Session], *, is_again: bool = False) -> None:
         self.delivery = delivery
         self.number = number
         self.sessions = sessions
+        self.dialect = sessions[0].dialect
+        """Who speaks another one when it is sent has come back in this turn, and is not meant."""
         self.is_again = is_again
 
 

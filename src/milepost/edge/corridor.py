@@ -21,7 +21,7 @@ from milepost.edge.journal import asked_to_bytes, parcel_to_bytes, session_to_by
 from milepost.edge.keeping import Changes
 from milepost.edge.limits import Limits
 from milepost.edge.parcels import EDGE_ITSELF, Delivery, Parcel
-from milepost.edge.plans import Fan, Plan, Planner, group_by_dialect
+from milepost.edge.plans import NO_FAN, Fan, Plan, Planner, group_by_dialect
 from milepost.edge.retained import Retained
 from milepost.edge.sessions import NOWHERE, Asked, Link, Session, Sessions, Will
 from milepost.matching.matcher import Limits as MatchingLimits
@@ -122,7 +122,7 @@ class Corridor:
         will, session.will = session.will, None
         # A will with a delay is not sent if the session goes on. [MQTT-3.1.3-9]
         if will is not None and (is_fresh or not session.is_kept or not will.delay_ns):
-            self._publish_will(will, now)
+            self._publish_will(session, will, now)
 
     def _attach(
         self, session: Session, link: Link, *, expiry_ns: int, window: int, dialect: int, will: Will | None, now: Instant
@@ -130,13 +130,15 @@ class Corridor:
         if session.is_kept and not expiry_ns:
             self.deliveries.unkeep(session)
             self._unkeep(session)
-        if session.subscriptions and session.dialect != dialect:
+        is_as_before = session.dialect in (0, dialect)
+        if not is_as_before:
             self.planner.change()
         session.link, session.dialect = link, dialect
         session.window = min(window, self.limits.in_flight_max)
         session.expiry_ns, session.expires_at, session.is_kept = expiry_ns, FOREVER, expiry_ns > 0
         session.will, session.will_at = will, FOREVER
-        session.is_clear = session.waiting is None or not session.waiting.has_plain
+        # In this turn messages may be on their way to it in the former dialect: they are to wait, and be put into the new one.
+        session.is_clear = is_as_before and (session.waiting is None or not session.waiting.has_plain)
         if session.is_kept:
             self.changes.sessions[session.number] = session_to_bytes(session)
         self.deliveries.resend(session, now)
@@ -177,7 +179,7 @@ class Corridor:
             self.matcher.forget([session.number])
         self.sessions.remove(session)
         if will is not None:  # the session's end comes before the delay's. [MQTT-3.1.2-8]
-            self._publish_will(will, now)
+            self._publish_will(session, will, now)
 
     def _unkeep(self, session: Session) -> None:
         """Neither the session nor what it asked for and received is to be remembered."""
@@ -290,6 +292,8 @@ class Corridor:
 
     def _fan_for(self, parcel: Parcel, now: Instant) -> Fan:
         """The address decides who is asked: matching, the map, or the list of sessions (M5)."""
+        if parcel.valid_until < now:
+            return NO_FAN
         match parcel.address:
             case ToContent():
                 return self.planner.plan(parcel.message, now).fan_for(parcel.origin)
@@ -347,11 +351,11 @@ class Corridor:
     def _publish_will_if_due(self, session: Session, now: Instant) -> None:
         if session.will is not None and session.will_at <= now:
             will, session.will, session.will_at = session.will, None, FOREVER
-            self._publish_will(will, now)
+            self._publish_will(session, will, now)
             self.changes.sessions[session.number] = session_to_bytes(session)
 
-    def _publish_will(self, will: Will, now: Instant) -> None:
-        will.parcel.seen_at = now
+    def _publish_will(self, session: Session, will: Will, now: Instant) -> None:
+        will.parcel.origin, will.parcel.seen_at = session.number, now
         will.parcel.valid_until = FOREVER if will.valid_ns is None else Instant(now + will.valid_ns)
         self.publish(will.parcel, now)
 

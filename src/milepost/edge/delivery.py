@@ -15,6 +15,8 @@ What must hold:
 - for a kept session every step is written to `changes` in the turn in which it is made.
 """
 
+from typing import Final
+
 from milepost.edge.actions import Action, Deliver, Expel, Release
 from milepost.edge.counts import Counts
 from milepost.edge.journal import details_to_bytes, parcel_to_bytes
@@ -26,6 +28,9 @@ from milepost.edge.plans import Fan, Group
 from milepost.edge.sessions import NOWHERE, NUMBERS_MAX, Session
 from milepost.model.instants import Instant
 from milepost.model.reasons import Reason, Refused
+
+_STEPS_MAX: Final = 1_000
+"""So many numbers that became free in this turn are passed over in search of another."""
 
 
 class Deliveries:
@@ -83,6 +88,8 @@ class Deliveries:
         for session in group.sessions:
             in_flight = session.in_flight
             is_free = number not in in_flight and number not in session.released
+            if session.is_kept and is_free:
+                is_free = not self._was_in_use(session, number)
             has_window = len(in_flight) + len(session.released) < session.window
             if is_free and has_window and session.is_clear and session.waiting is None:
                 in_flight[number] = delivery
@@ -116,10 +123,14 @@ class Deliveries:
         self._put(session, number, delivery)
 
     def _free_number(self, session: Session) -> int:
-        number = self._number
-        while session.is_in_use(number):
-            number = number % NUMBERS_MAX + 1
+        number, steps = self._number, 0
+        while session.is_in_use(number) or (steps < _STEPS_MAX and session.is_kept and self._was_in_use(session, number)):
+            number, steps = number % NUMBERS_MAX + 1, steps + 1
         return number
+
+    def _was_in_use(self, session: Session, number: int) -> bool:
+        """Whether a number became free in this turn: what is kept under it now would take the other's place in the order."""
+        return (session.number, number) in self.changes.queued
 
     def hold(self, session: Session, delivery: Delivery) -> None:
         """Let what needs no acknowledgement wait for somebody who is connected but busy."""
@@ -129,8 +140,7 @@ class Deliveries:
             self._put(session, 0, delivery)
 
     def restore(self, session: Session, number: int, delivery: Delivery, *, is_released: bool) -> None:
-        """Take up again what was kept for a session."""
-        delivery.parcel.holders += 1
+        """Take up again what was kept for a session; its message knows of all its holders already."""
         if is_released:
             session.released[number] = delivery
         else:
@@ -170,6 +180,7 @@ class Deliveries:
         lanes = session.waiting
         size = 0
         if lanes is None or session.link is NOWHERE:
+            session.is_clear = session.link is not NOWHERE
             return 0
         while size < size_max and (taken := lanes.take(has_window=session.has_window)) is not None:
             number, delivery = taken
@@ -246,8 +257,12 @@ class Deliveries:
                 self._forget(session, number, delivery)
 
     def leave(self, session: Session) -> None:
-        """The endpoint is away: what needs no acknowledgement waits no longer."""
+        """The endpoint is away: what needs no acknowledgement waits no longer, and what was to be sent is sent when it is back."""
         session.is_clear = False
+        if session.in_flight:
+            for action in self.actions:
+                if isinstance(action, Deliver) and session.in_flight.get(action.number) is action.delivery:
+                    action.sessions.remove(session)
         if session.waiting is None:
             return
         waiting, session.waiting = session.waiting.all(), None

@@ -86,14 +86,12 @@ class Plan:
 
     def fan_for(self, origin: int) -> Fan:
         """The takers of a message of some origin, members of shares chosen."""
-        groups = self.fan.groups
-        if self.turns:
-            groups = (*groups, *(turn.take() for turn in self.turns))
-        elif origin not in self.not_own:
+        if not self.turns and origin not in self.not_own:
             return self.fan
-        if origin in self.not_own:
+        groups = self.fan.groups
+        if origin in self.not_own:  # a member of a share gets its own messages too: no_local has no meaning there. [MQTT-3.8.3-4]
             groups = tuple(_without(group, origin) for group in groups)
-        return Fan(groups)
+        return Fan((*groups, *(turn.take() for turn in self.turns)))
 
 
 def group_by_dialect(sessions: list[Session]) -> Fan:
@@ -135,15 +133,14 @@ class Planner:
     def change(self) -> None:
         """What plans were made from has changed."""
         self.epoch += 1
-        if self._plans:
-            self._plans.clear()
-            self._fans.clear()
+        self._plans.clear()
+        self._fans.clear()  # also fans of plans that did not last: a number in them may soon be another session's
 
     def plan(self, message: Message, now: Instant) -> Plan:
         """Who gets this message."""
         plan = self._plans.get(message.topic)
-        is_lasting = self._matcher.is_lasting(message)
-        if plan is not None and is_lasting and not message.is_expired(now):
+        is_lasting = self._matcher.is_lasting(message) and not message.is_expired(now)
+        if plan is not None and is_lasting:
             return plan
         plan = self._make(message, now)
         if is_lasting:

@@ -19,6 +19,8 @@ def restore(corridor: Corridor, kept: Kept, now: Instant) -> None:
     for number, parcel in parcels.items():
         parcel.number = number
         corridor.deliveries.continue_from(number)
+    for queued in kept.queued.values():  # before any of it is given up because limits are lower now
+        parcels[queued.message].holders += 1
     for (number, delivery_number), queued in kept.queued.items():
         labels, is_from_store = details_from_bytes(queued.details)
         delivery = Delivery(parcels[queued.message], queued.qos, labels, is_from_store=is_from_store, is_again=True)

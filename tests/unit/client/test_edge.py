@@ -10,6 +10,7 @@ from milepost.client.edge import Edge
 from milepost.client.faults import ClientFault, EdgeClosed, RefusedByEdge
 from milepost.client.states import Change, State
 from milepost.client.values import Publication, Received, Wish
+from milepost.model.tags import tags as tag_set
 from milepost.model import Circle, Instant, Malformed, Place, Reason, ToEveryone
 
 UNCLAIMED_MAX = 3
@@ -137,7 +138,8 @@ def test_whoever_is_cancelled_while_it_waits_loses_nothing() -> None:
             await asyncio.sleep(0)
             edge.on_arrival(message(b"1", 1))
             waiting.cancel()
-            assert await asyncio.gather(waiting, return_exceptions=True) != []
+            await asyncio.wait([waiting])
+            assert waiting.cancelled()
             assert (await inbox.receive()).body == b"1"
 
     with_edge(work)
@@ -209,9 +211,9 @@ def test_changes_can_be_followed_to_the_end() -> None:
 def test_a_publication_says_what_was_said() -> None:
     async def work(edge: Edge, carrier: Nowhere) -> None:
         await edge.publish("a", "text", tags=["ice"], within=Circle(Place(0, 0), 5.0), qos=2)
-        await edge.publish("a", bytearray(b"bytes"), to=ToEveryone())
+        await edge.publish("a", b"bytes", to=ToEveryone())
         first, second = carrier.published
-        assert (first.body, first.qos, first.tags) == (b"text", 2, {"ice"})
+        assert (first.body, first.qos, first.tags) == (b"text", 2, tag_set(["ice"]))
         assert second.address == ToEveryone()
         assert edge.counts.published == 2
         with pytest.raises(Malformed):
@@ -222,9 +224,7 @@ def test_a_publication_says_what_was_said() -> None:
     with_edge(work)
 
 
-@pytest.mark.parametrize(
-    "asked", [{"query": "a &"}, {"area": "around x"}, {"frame": "tomorrow"}, {"filter": "a/#/b"}, {"qos": 7}]
-)
+@pytest.mark.parametrize("asked", [{"query": "a &"}, {"area": "around x"}, {"frame": "tomorrow"}, {"filter": "#/b"}, {"qos": 7}])
 def test_what_cannot_be_asked_is_told_before_it_is_sent(asked: dict[str, str]) -> None:
     async def work(edge: Edge, carrier: Nowhere) -> None:
         with pytest.raises(Malformed):

@@ -97,7 +97,7 @@ class MqttDoor:
             return
         if not data:
             self._lose(link, now)
-        elif link.state < State.CLOSING:
+        elif link.state < State.CLOSING and (link.session is None or link.session.link is link):  # else it is taken over
             link.heard_at = monotonic()
             self.on_bytes(link, data, now)
 

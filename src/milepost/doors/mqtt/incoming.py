@@ -4,6 +4,7 @@ from milepost.edge.parcels import Parcel
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import FOREVER, SECOND_NS, Instant
 from milepost.model.priorities import Priority
+from milepost.model.reasons import Malformed, Reason
 from milepost.wire.asks import MessageWords
 from milepost.wire.mqtt import NO_PROPERTIES, Properties, forwarded
 
@@ -29,4 +30,6 @@ def parcel_from(
         parcel.priority = priority if words.priority is None else words.priority
         parcel.seen_at = words.seen_at or now
         parcel.valid_until = min(parcel.valid_until, words.valid_until or FOREVER)
+        if parcel.valid_until < parcel.seen_at:
+            raise Malformed(Reason.VALIDITY_BACKWARDS, f"it ends {parcel.seen_at - parcel.valid_until} ns before it was seen")
     return parcel

@@ -13,6 +13,8 @@ from milepost.wire.mqtt.framing import PACKET_BYTES_MAX, frame_at
 
 _EXPIRY: Final = b"\x02"
 _SUBSCRIPTION_ID: Final = b"\x0b"
+_SUBSCRIPTION_ID_MAX: Final = 268_435_455
+"""Subscriptions made by JSON may have greater ones; MQTT has no way to say these."""
 _TOPIC_ALIAS: Final = b"\x23"
 _DUP, _RETAIN = 0b1000, 0b0001
 
@@ -36,6 +38,8 @@ def packet_for(link: MqttLink, delivery: Delivery, number: int, now: Instant, *,
     topic, properties = _aliased(link, parcel.topic, topic, properties)
     head = publish_head(topic, _flags(delivery, is_again=is_again), Version.V5, properties, len(parcel.body), number or None)
     if link.packet_max and len(head) + len(parcel.body) > link.packet_max:
+        if topic and link.aliases_out:  # the client was not told what this alias stands for
+            link.aliases_out.pop(parcel.topic, None)
         return None
     return head + parcel.body
 
@@ -74,7 +78,7 @@ def properties_of(delivery: Delivery, now: Instant) -> bytes:
 
 def labels_block(labels: tuple[int, ...]) -> bytes:
     """Subscription identifiers as properties. [MQTT-3.3.4-3] to [MQTT-3.3.4-5]"""
-    return b"".join(_SUBSCRIPTION_ID + encode_length(label) for label in labels)
+    return b"".join(_SUBSCRIPTION_ID + encode_length(label) for label in labels if label <= _SUBSCRIPTION_ID_MAX)
 
 
 def chunk_for(group: Group, packets: list[bytes], dialect: int) -> bytes:

@@ -86,7 +86,7 @@ def _publish(desk: Desk, link: MqttLink, session: Session, topic: str, packet: P
         desk.corridor.counts.refused[refused.reason] += 1
         return refused
     if route.is_service:
-        return serve(desk, link, session, topic, packet, now)
+        return _taken(desk, session, packet, serve(desk, link, session, topic, packet, now))
     words = words_of_message(packet.properties.user, sender=session.name, now=now) if packet.properties.user else None
     if words is not None and words.report is not None:
         desk.corridor.report(session, words.report)
@@ -101,9 +101,12 @@ def _hand_in(desk: Desk, session: Session, parcel: Parcel, packet: Publish, rout
     """Give a message to the corridor; under quality 2 its number is taken in the same moment."""
     corridor = desk.corridor
     is_plain = packet.properties is NO_PROPERTIES and (parcel.place is None or not corridor.matcher.has_areas)
-    outcome = corridor.publish(parcel, now, route.plan if is_plain else None)
+    return _taken(desk, session, packet, corridor.publish(parcel, now, route.plan if is_plain else None))
+
+
+def _taken(desk: Desk, session: Session, packet: Publish, outcome: int | Refused) -> int | Refused:
     if packet.qos == 2 and packet.number is not None and not isinstance(outcome, Refused):
-        corridor.receive(session, packet.number)  # [MQTT-4.3.3-8]
+        desk.corridor.receive(session, packet.number)  # [MQTT-4.3.3-8]
     return outcome
 
 

@@ -99,7 +99,7 @@ class Sender:
 
     def _deliver(self, action: Deliver, now: Instant) -> None:
         delivery, number = action.delivery, action.number
-        dialect = action.sessions[0].dialect
+        dialect = action.dialect
         if not is_shared_form(dialect):
             for session in action.sessions:
                 self._deliver_own(session, delivery, number, now, is_again=action.is_again)
@@ -108,7 +108,7 @@ class Sender:
         dirty = self._dirty
         for session in action.sessions:
             link = session.link
-            if link is NOWHERE:  # it left in this turn
+            if link is NOWHERE or session.dialect != dialect:  # it left in this turn, or came back as another
                 continue
             if not link.out:
                 dirty.append(link)

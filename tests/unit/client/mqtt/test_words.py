@@ -8,20 +8,20 @@ from milepost.model import (
     FOREVER,
     SECOND_NS,
     Circle,
+    Corridor,
     EndpointId,
     Instant,
     Malformed,
     Place,
-    Polygon,
     Priority,
     Reason,
     ToArea,
     ToContent,
     ToEndpoint,
     ToEveryone,
+    Union,
     tags,
 )
-from milepost.model.areas import POLYGON_POINTS_MAX, Ring
 from milepost.wire.json_form import from_json, to_json
 from milepost.wire.mqtt import NO_PROPERTIES, Properties, Publish
 
@@ -40,7 +40,7 @@ def test_what_is_said_is_heard(address: ToContent | ToArea | ToEndpoint | ToEver
     said = Publication(
         "a/b",
         b"x",
-        tags(["ice", "bridge"]),
+        tags(["ice", "i80"]),
         HERE,
         address,
         Priority.SAFETY,
@@ -93,11 +93,9 @@ def test_what_cannot_be_said_is_told_before_it_is_sent(said: Publication) -> Non
 
 
 def test_an_area_that_does_not_fit_is_refused_rather_than_left_out() -> None:
-    steps = POLYGON_POINTS_MAX - 1
-    side = [Place(10 + number / steps / 3, 20 + number / 7_777.7) for number in range(steps - 1)]
-    outline = Polygon(Ring((*side, Place(-10.0, 20.1), side[0])))
+    paths = [tuple(Place(number / 777.7, part + number / 3_333.3) for number in range(500)) for part in range(4)]
     with pytest.raises(Malformed) as fault:
-        packet_of(Publication("a", address=ToArea(outline)), NOW)
+        packet_of(Publication("a", address=ToArea(Union(tuple(Corridor(path, 50.0) for path in paths)))), NOW)
     assert fault.value.reason is Reason.AREA_TOO_COMPLEX
 
 

@@ -1,0 +1,55 @@
+"""How the tests of the client run: each with a deadline, without sleeps."""
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any, Final, Protocol, TypeVar
+
+from live.mqtt.brokers import Broker
+from milepost.client import Change, Changes, Edge, State
+
+Result = TypeVar("Result")
+
+DEADLINE_S: Final = 60.0
+
+
+class MakeEdge(Protocol):
+    """The `make_edge` fixture."""
+
+    def __call__(self, *, more: str = "", users: dict[str, str] | None = None, is_reference: bool = False) -> Broker: ...
+
+
+def run(work: Coroutine[Any, Any, Result]) -> Result:
+    """Run a test's coroutine to its end, within the deadline."""
+
+    async def limited() -> Result:
+        async with asyncio.timeout(DEADLINE_S):
+            return await work
+
+    return asyncio.run(limited())
+
+
+def url_of(broker: Broker) -> str:
+    return f"mqtt://127.0.0.1:{broker.tcp}"
+
+
+async def wait_state(changes: Changes, wanted: State) -> Change:
+    """Follow changes until there is one to this state."""
+    async for change in changes:
+        if change.state is wanted:
+            return change
+    raise AssertionError(f"it was closed and never {wanted}")
+
+
+@asynccontextmanager
+async def started(broker: Broker, *, is_reference: bool = False) -> AsyncIterator[None]:
+    """The broker runs again, started beside everything else that goes on."""
+    del is_reference
+    await asyncio.to_thread(broker.start)
+    yield
+
+
+async def receive_all(edge: Edge, topic: str, number: int) -> list[bytes]:
+    """So many bodies from a topic."""
+    async with edge.subscribe(topic) as inbox:
+        return [(await inbox.receive()).body for _ in range(number)]

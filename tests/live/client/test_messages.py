@@ -1,0 +1,220 @@
+"""Publishing and receiving, against our edge and, where it can, against Mosquitto."""
+
+import asyncio
+import ssl
+
+import pytest
+
+from live.client.running import run, url_of
+from live.mqtt.brokers import Broker
+from live.mqtt.certificates import Certificates
+from milepost.client import Edge, Publication, Received, RefusedByEdge, State, connect
+from milepost.model import Around, Circle, EndpointId, Place, Priority, ToArea, ToEndpoint, ToEveryone, tags
+
+HERE = Place(48.1, 11.6)
+NEARBY = Place(48.101, 11.6)
+FAR = Place(40.7, -74.0)
+
+
+@pytest.mark.parametrize("asked", [0, 1, 2])
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_what_is_published_is_received(either: Broker, name: str, qos: int, asked: int) -> None:
+    async def work() -> None:
+        async with connect(url_of(either)) as edge, edge.subscribe(f"{name}/#", qos=asked) as inbox:
+            await edge.publish(f"{name}/x", b"hello", tags=["ice"], place=HERE, qos=qos, properties=[("k", "v")])
+            got = await inbox.receive()
+        assert (got.topic, got.body, got.qos, got.properties) == (f"{name}/x", b"hello", min(qos, asked), (("k", "v"),))
+        assert (got.tags, got.place) == (tags(["ice"]), HERE)
+
+    run(work())
+
+
+def test_many_messages_come_in_their_order(either: Broker, name: str) -> None:
+    async def work() -> None:
+        bodies = [b"%d" % number for number in range(500)]
+        async with connect(url_of(either)) as edge, edge.subscribe(name, qos=2) as inbox:
+            sending = [asyncio.create_task(edge.publish(name, body, qos=number % 2 + 1)) for number, body in enumerate(bodies)]
+            got = [await inbox.receive() for _ in bodies]
+            await asyncio.gather(*sending)
+        for qos in (1, 2):
+            assert [one.body for one in got if one.qos == qos] == bodies[qos - 1 :: 2]
+
+    run(work())
+
+
+def test_query_and_area_choose(broker: Broker, name: str) -> None:
+    async def work() -> None:
+        async with connect(url_of(broker)) as edge:
+            await edge.report(latitude=HERE.latitude, longitude=HERE.longitude)
+            async with edge.subscribe(f"{name}/#", query="collision & !cleared", area=Around(2_000)) as inbox:
+                for body, words, place in (
+                    (b"cleared", ["collision", "cleared"], HERE),
+                    (b"far", ["collision"], FAR),
+                    (b"ice", ["ice"], HERE),
+                    (b"wanted", ["collision"], NEARBY),
+                ):
+                    await edge.publish(f"{name}/1", body, tags=words, place=place, qos=1)
+                assert (await inbox.receive()).body == b"wanted"
+                await edge.report(FAR.latitude, FAR.longitude, heading_deg=90, speed_mps=10)
+                await edge.publish(f"{name}/1", b"left behind", tags=["collision"], place=HERE, qos=1)
+                await edge.publish(f"{name}/1", b"moved along", tags=["collision"], place=FAR, qos=1)
+                assert (await inbox.receive()).body == b"moved along"
+
+    run(work())
+
+
+def test_a_frame_ends_a_subscription(broker: Broker, name: str) -> None:
+    async def work() -> None:
+        async with connect(url_of(broker)) as edge, edge.subscribe(name, frame="../2000-01-01T00:00:00Z") as past:
+            async with edge.subscribe(name, frame="next 2 hours") as coming:
+                await edge.publish(name, b"now", qos=1)
+                assert (await coming.receive()).body == b"now"
+                assert len(past) == 0
+
+    run(work())
+
+
+def test_two_subscriptions_to_one_filter_are_told_apart(broker: Broker, name: str) -> None:
+    async def work() -> None:
+        async with connect(url_of(broker)) as edge:
+            async with edge.subscribe(name, query="ice") as ice, edge.subscribe(name, query="fire", qos=2) as fire:
+                await edge.publish(name, b"hot", tags=["fire"], qos=2)
+                await edge.publish(name, b"cold", tags=["ice"], qos=1)
+                await edge.publish(name, b"both", tags=["ice", "fire"], qos=1)
+                assert [(await fire.receive()).body for _ in range(2)] == [b"hot", b"both"]
+                assert [(await ice.receive()).body for _ in range(2)] == [b"cold", b"both"]
+            async with edge.subscribe(name) as after:
+                await edge.publish(name, b"once", tags=["ice", "fire"], qos=1)
+                assert (await after.receive()).body == b"once"
+                assert edge.counts.received == 6 - (edge.counts.received == 5)  # both: in one packet or in two
+
+    run(work())
+
+
+def test_a_second_subscription_to_a_filter_is_refused_by_a_server_that_cannot(mosquitto: Broker, name: str) -> None:
+    async def work() -> None:
+        async with connect(url_of(mosquitto)) as edge, edge.subscribe(name):
+            with pytest.raises(RefusedByEdge, match="NO_MILEPOST_EDGE"):
+                await edge.subscribe(name, query="ice").__aenter__()
+            with pytest.raises(RefusedByEdge, match="NO_MILEPOST_EDGE"):
+                await edge.report(1, 2)
+
+    run(work())
+
+
+def test_messages_to_an_endpoint_an_area_and_everyone_need_no_subscription(broker: Broker, name: str) -> None:
+    async def work() -> None:
+        async with connect(url_of(broker), client_id=f"{name}-one") as one, connect(url_of(broker)) as other:
+            await one.report(HERE.latitude, HERE.longitude)
+            await other.publish(f"{name}/1", b"you", to=ToEndpoint(EndpointId(one.name)), qos=1)
+            await other.publish(f"{name}/2", b"here", to=ToArea(Circle(NEARBY, 1_000)), qos=1)
+            await other.publish(f"{name}/3", b"all", to=ToEveryone(), qos=1)
+            async with one.messages() as inbox:
+                assert [(await inbox.receive()).body for _ in range(3)] == [b"you", b"here", b"all"]
+
+    run(work())
+
+
+def test_within_chooses_among_subscribers(broker: Broker, name: str) -> None:
+    async def work() -> None:
+        async with connect(url_of(broker)) as near, connect(url_of(broker)) as away:
+            await near.report(HERE.latitude, HERE.longitude)
+            await away.report(FAR.latitude, FAR.longitude)
+            async with near.subscribe(name) as here, away.subscribe(name) as there:
+                await near.publish(name, b"only here", within=Circle(HERE, 500), priority=Priority.EMERGENCY, qos=1)
+                await near.publish(name, b"everywhere", qos=1)
+                first = await here.receive()
+                assert (first.body, first.priority) == (b"only here", Priority.EMERGENCY)
+                assert (await there.receive()).body == b"everywhere"
+
+    run(work())
+
+
+def test_a_retained_message_is_known_as_such(either: Broker, name: str) -> None:
+    async def work() -> None:
+        async with connect(url_of(either)) as edge:
+            await edge.publish(name, b"kept", qos=1, retain=True)
+            async with edge.subscribe(name) as inbox:
+                assert await _shown(inbox.receive()) == (b"kept", True)
+                await edge.publish(name, b"new", qos=1)
+                assert await _shown(inbox.receive()) == (b"new", False)
+            await edge.publish(name, b"", qos=1, retain=True)
+
+    async def _shown(waiting: "asyncio.Future[Received] | object") -> tuple[bytes, bool]:
+        got = await waiting  # type: ignore[misc]
+        return got.body, got.is_retained
+
+    run(work())
+
+
+def test_a_shared_subscription_hands_each_message_to_one(either: Broker, name: str) -> None:
+    async def work() -> None:
+        async with connect(url_of(either)) as one, connect(url_of(either)) as two:
+            async with one.subscribe(name, share="crew") as first, two.subscribe(name, share="crew") as second:
+                for number in range(10):
+                    await one.publish(name, b"%d" % number, qos=1)
+                waiting = {asyncio.create_task(inbox.receive()): inbox for inbox in (first, second)}
+                got: list[bytes] = []
+                while len(got) < 10:
+                    done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                    for task in done:
+                        inbox = waiting.pop(task)
+                        got.append(task.result().body)
+                        waiting[asyncio.create_task(inbox.receive())] = inbox
+                for task in waiting:
+                    task.cancel()
+        assert sorted(got) == [b"%d" % number for number in range(10)]
+
+    run(work())
+
+
+def test_a_will_is_published_for_a_client_that_is_cut_off_and_not_for_one_that_leaves(either: Broker, name: str) -> None:
+    async def work() -> None:
+        will = Publication(name, b"gone", tags(["lost"]), qos=1)
+        async with connect(url_of(either)) as edge, edge.subscribe(name) as inbox:
+            async with connect(url_of(either), client_id=f"{name}-a", will=will):
+                pass
+            async with connect(url_of(either), client_id=f"{name}-b", will=will) as other:
+                async with connect(url_of(either), client_id=f"{name}-b", clean_start=True):
+                    got = await inbox.receive()
+                assert other.state is State.CLOSED
+            assert (got.body, got.tags) == (b"gone", tags(["lost"]))
+            assert len(inbox) == 0
+
+    run(work())
+
+
+@pytest.mark.parametrize("scheme", ["mqtt", "mqtts", "ws", "wss"])
+def test_every_transport_carries_large_and_small(broker: Broker, certificates: Certificates, name: str, scheme: str) -> None:
+    port = {"mqtt": broker.tcp, "mqtts": broker.tls, "ws": broker.ws, "wss": broker.wss}[scheme]
+    tls = ssl.create_default_context(cafile=str(certificates.ca)) if scheme in ("mqtts", "wss") else None
+
+    async def work() -> None:
+        async with connect(f"{scheme}://localhost:{port}", tls=tls) as edge, edge.subscribe(name, qos=2) as inbox:
+            for body in (b"", b"x", b"y" * 1_500_000):
+                await edge.publish(name, body, qos=2)
+                assert (await inbox.receive()).body == body
+
+    run(work())
+
+
+def test_what_an_unknown_authority_signed_is_not_trusted(broker: Broker) -> None:
+    async def work() -> None:
+        with pytest.raises(Exception, match="certificate"):
+            await connect(f"mqtts://localhost:{broker.tls}", connect_within_s=0).open()
+
+    run(work())
+
+
+def test_messages_come_to_whoever_was_named_by_the_edge(broker: Broker, name: str) -> None:
+    async def work() -> None:
+        async with connect(url_of(broker)) as edge, connect(url_of(broker)) as other:
+            assert edge.name != other.name
+            async with other.messages() as inbox:
+                await _to(edge, other.name, name)
+                assert (await inbox.receive()).topic == name
+
+    async def _to(edge: Edge, endpoint: str, topic: str) -> None:
+        await edge.publish(topic, to=ToEndpoint(EndpointId(endpoint)), qos=1)
+
+    run(work())

@@ -1,0 +1,186 @@
+"""A broker as the specification has it, in lists and loops: what each client must be sent, and what may remain."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import product
+
+from milepost.model.instants import FOREVER, SECOND_NS, Instant
+from milepost.model.topics import filter_matches, maybe_shared
+from milepost.wire.mqtt import Publish, Request, Version
+
+
+@dataclass
+class Said:
+    """A message as one taker is to get it."""
+
+    topic: str
+    body: bytes
+    qos: int
+    is_retain_shown: bool
+    labels: tuple[int, ...]
+    valid_until: Instant
+    number: int = 0
+    """The number it was sent under, 0 before."""
+    is_in_flight: bool = False
+    is_released: bool = False
+    is_from_before: bool = False
+    """It was kept by a process that died since."""
+
+    def is_expired(self, now: Instant) -> bool:
+        return self.valid_until < now
+
+    def check(self, packet: Publish, version: Version) -> None:
+        assert (packet.topic, packet.payload, packet.qos) == (self.topic, self.body, self.qos)
+        assert packet.retain == self.is_retain_shown, packet
+        if version is Version.V5:
+            assert packet.properties.subscription_ids == self.labels, packet
+
+
+@dataclass
+class ModelSession:
+    """One client; `waiting` holds all it is to get with an acknowledgement, until that has come."""
+
+    name: str
+    version: Version
+    expiry_s: int
+    window: int
+    asked: dict[str, tuple[Request, int]] = field(default_factory=dict)
+    """Requests and labels by filter."""
+    waiting: list[Said] = field(default_factory=list)
+    plain: list[Said] = field(default_factory=list)
+    """What must have come without acknowledgement when all is quiet."""
+    open_numbers: set[int] = field(default_factory=set)
+    """Numbers of quality 2 that it sent under and has not ended."""
+    is_connected: bool = True
+    left_at: Instant = FOREVER
+
+    @property
+    def in_flight(self) -> list[Said]:
+        return [said for said in self.waiting if said.is_in_flight]
+
+    def on_message(self, packet: Publish, now: Instant) -> None:
+        """A message came: it is the first of its topic that was to come, or one that came before."""
+        if packet.qos == 0:
+            said = next(one for one in self.plain if one.topic == packet.topic)
+            self.plain.remove(said)
+            said.check(packet, self.version)
+            assert not packet.dup
+            return
+        assert packet.number is not None
+        assert all(one.number != packet.number for one in self.in_flight), f"{packet.number} is in use"
+        mine = [one for one in self.waiting if one.topic == packet.topic and not one.is_in_flight and not one.is_expired(now)]
+        said = mine[0]
+        said.check(packet, self.version)
+        assert not said.number or said.number == packet.number, "sent again under another number"
+        assert packet.dup == (said.number > 0 or said.is_from_before), packet
+        said.number, said.is_in_flight = packet.number, True
+        assert len(self.in_flight) <= self.window, "more in flight than the client takes"
+
+    def check_quiet(self, now: Instant) -> None:
+        """Nothing that should have come is missing."""
+        assert self.plain == [], self.plain
+        due = [one for one in self.waiting if one.is_in_flight or not one.is_expired(now)]
+        assert len(self.in_flight) == min(self.window, len(due)), self.waiting
+
+
+Choice = tuple[str, int]
+"""Who of a share gets a message, and with what quality."""
+
+
+@dataclass
+class ModelBroker:
+    """All sessions and all retained messages."""
+
+    now: Instant
+    sessions: dict[str, ModelSession] = field(default_factory=dict)
+    retained: dict[str, tuple[bytes, int, Instant]] = field(default_factory=dict)
+    handed: int = 0
+    """Messages times takers, whatever becomes of them."""
+    twice: int = 0
+    """What was sent, counted as delivered, and then lost with its session or expired before it could be sent again."""
+    handed_before: int = 0
+
+    def publish(self, sender: str, topic: str, body: bytes, qos: int, *, retain: bool, expiry_s: int | None) -> list[list[Choice]]:
+        """Everybody's own subscriptions are served; gives for each share those of whom one must get it."""
+        until = FOREVER if expiry_s is None else Instant(self.now + expiry_s * SECOND_NS)
+        if retain and body:
+            self.retained[topic] = (body, qos, until)
+        elif retain:
+            self.retained.pop(topic, None)
+        shares: dict[str, list[Choice]] = {}
+        for session in self.sessions.values():
+            own: list[tuple[Request, int]] = []
+            for request, label in session.asked.values():
+                shared = maybe_shared(request.filter)
+                if not filter_matches(shared.filter if shared else request.filter, topic):
+                    continue
+                if shared:
+                    shares.setdefault(request.filter, []).append((session.name, min(qos, request.qos)))
+                else:
+                    own.append((request, label))
+            if own and not (session.name == sender and all(request.no_local for request, _ in own)):
+                quality = min(qos, max(request.qos for request, _ in own))
+                shown = retain and any(request.retain_as_published for request, _ in own)
+                labels = tuple(sorted(label for _, label in own if label))
+                self.hand(session, Said(topic, body, quality, shown, labels, until))
+        return [self._fit(members) for members in shares.values()]
+
+    def _fit(self, members: list[Choice]) -> list[Choice]:
+        here = [one for one in members if self.sessions[one[0]].is_connected]
+        return here or members
+
+    def hand(self, session: ModelSession, said: Said) -> None:
+        self.handed += 1
+        if said.qos:
+            session.waiting.append(said)
+        elif session.is_connected:
+            session.plain.append(said)
+
+    def subscribe(self, session: ModelSession, request: Request, label: int) -> None:
+        is_new = request.filter not in session.asked
+        session.asked[request.filter] = (request, label)
+        if maybe_shared(request.filter) or request.retain_handling == 2 or (request.retain_handling == 1 and not is_new):
+            return
+        for topic, (body, qos, until) in self.retained.items():
+            if filter_matches(request.filter, topic) and until >= self.now:
+                labels = (label,) if label else ()
+                self.hand(session, Said(topic, body, min(qos, request.qos), True, labels, until))
+
+    def leave(self, session: ModelSession, expiry_s: int | None = None) -> None:
+        session.is_connected, session.left_at = False, self.now
+        session.expiry_s = session.expiry_s if expiry_s is None else expiry_s
+        for said in session.waiting:
+            said.is_in_flight = said.is_released
+        if not session.expiry_s:
+            self.end(session)
+
+    def end(self, session: ModelSession) -> None:
+        self.twice += sum(said.number > 0 and not said.is_from_before and not said.is_released for said in session.waiting)
+        del self.sessions[session.name]
+
+    def resume(self, session: ModelSession, version: Version, expiry_s: int) -> None:
+        session.version, session.expiry_s, session.is_connected = version, expiry_s, True
+        gone = [said for said in session.waiting if said.is_expired(self.now) and said.number and not said.is_released]
+        self.twice += sum(not said.is_from_before for said in gone)
+        session.waiting = [said for said in session.waiting if said not in gone]
+
+    def pass_time(self, seconds: int) -> None:
+        self.now = Instant(self.now + seconds * SECOND_NS)
+        for session in list(self.sessions.values()):
+            if not session.is_connected and session.left_at + session.expiry_s * SECOND_NS <= self.now:
+                self.end(session)
+
+    def restart(self, outstanding: int) -> None:
+        """The process dies and another begins; `outstanding` is what it found kept and has to hand out."""
+        for session in list(self.sessions.values()):
+            if session.is_connected:
+                self.leave(session)
+        for session in self.sessions.values():
+            for said in session.waiting:
+                said.is_from_before = True
+        self.handed, self.twice, self.handed_before = 0, 0, outstanding
+
+
+def assignments(options: list[list[Choice]]) -> Iterator[tuple[Choice, ...]]:
+    """Every way in which shares can choose."""
+    return product(*options)
