@@ -1,7 +1,7 @@
 """A broker as the specification has it, in lists and loops: what each client must be sent, and what may remain."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections import Counter
+from dataclasses import dataclass, field, replace
 from itertools import product
 
 from milepost.model.instants import FOREVER, SECOND_NS, Instant
@@ -23,6 +23,8 @@ class Said:
     """The number it was sent under, 0 before."""
     is_in_flight: bool = False
     is_released: bool = False
+    is_sent_here: bool = False
+    """It was sent by the process that runs now."""
     is_from_before: bool = False
     """It was kept by a process that died since."""
 
@@ -73,7 +75,7 @@ class ModelSession:
         said.check(packet, self.version)
         assert not said.number or said.number == packet.number, "sent again under another number"
         assert packet.dup == (said.number > 0 or said.is_from_before), packet
-        said.number, said.is_in_flight = packet.number, True
+        said.number, said.is_in_flight, said.is_sent_here = packet.number, True, True
         assert len(self.in_flight) <= self.window, "more in flight than the client takes"
 
     def check_quiet(self, now: Instant) -> None:
@@ -84,7 +86,16 @@ class ModelSession:
 
 
 Choice = tuple[str, int]
-"""Who of a share gets a message, and with what quality."""
+"""Who gets a message, and with what quality."""
+
+
+@dataclass
+class Handout:
+    """What a publication leads to: what is certain, and of each share (by its filter) those of whom one gets it."""
+
+    own: Counter[Choice]
+    shares: dict[str, list[Choice]]
+    takers: int = 0
 
 
 @dataclass
@@ -100,14 +111,13 @@ class ModelBroker:
     """What was sent, counted as delivered, and then lost with its session or expired before it could be sent again."""
     handed_before: int = 0
 
-    def publish(self, sender: str, topic: str, body: bytes, qos: int, *, retain: bool, expiry_s: int | None) -> list[list[Choice]]:
-        """Everybody's own subscriptions are served; gives for each share those of whom one must get it."""
-        until = FOREVER if expiry_s is None else Instant(self.now + expiry_s * SECOND_NS)
+    def publish(self, sender: str, topic: str, body: bytes, qos: int, *, retain: bool, until: Instant) -> Handout:
+        """Everybody's own subscriptions are served; shares are left to `settle_shares`."""
         if retain and body:
             self.retained[topic] = (body, qos, until)
         elif retain:
             self.retained.pop(topic, None)
-        shares: dict[str, list[Choice]] = {}
+        handout = Handout(Counter(), {})
         for session in self.sessions.values():
             own: list[tuple[Request, int]] = []
             for request, label in session.asked.values():
@@ -115,7 +125,7 @@ class ModelBroker:
                 if not filter_matches(shared.filter if shared else request.filter, topic):
                     continue
                 if shared:
-                    shares.setdefault(request.filter, []).append((session.name, min(qos, request.qos)))
+                    handout.shares.setdefault(request.filter, []).append((session.name, min(qos, request.qos)))
                 else:
                     own.append((request, label))
             if own and not (session.name == sender and all(request.no_local for request, _ in own)):
@@ -123,11 +133,28 @@ class ModelBroker:
                 shown = retain and any(request.retain_as_published for request, _ in own)
                 labels = tuple(sorted(label for _, label in own if label))
                 self.hand(session, Said(topic, body, quality, shown, labels, until))
-        return [self._fit(members) for members in shares.values()]
+                if quality or session.is_connected:
+                    handout.own[session.name, quality] += 1
+                handout.takers += 1
+        handout.takers += len(handout.shares)
+        return handout
 
-    def _fit(self, members: list[Choice]) -> list[Choice]:
-        here = [one for one in members if self.sessions[one[0]].is_connected]
-        return here or members
+    def settle_shares(self, handout: Handout, found: Counter[Choice], said: Said) -> None:
+        """One member of each share got it, one that is connected if there is any: `found` must be such a choice."""
+        options = []
+        for members in handout.shares.values():
+            here = [one for one in members if self.sessions[one[0]].is_connected]
+            options.append(here or members)
+        for chosen in product(*options):
+            seen = Counter((name, qos) for name, qos in chosen if qos or self.sessions[name].is_connected)
+            if handout.own + seen == found:
+                break
+        else:
+            raise AssertionError(f"{found} is no choice of {options} beside {handout.own}")
+        for topic_filter, (name, qos) in zip(handout.shares, chosen, strict=True):
+            request, label = self.sessions[name].asked[topic_filter]
+            shown = said.is_retain_shown and request.retain_as_published
+            self.hand(self.sessions[name], replace(said, qos=qos, is_retain_shown=shown, labels=(label,) if label else ()))
 
     def hand(self, session: ModelSession, said: Said) -> None:
         self.handed += 1
@@ -155,14 +182,14 @@ class ModelBroker:
             self.end(session)
 
     def end(self, session: ModelSession) -> None:
-        self.twice += sum(said.number > 0 and not said.is_from_before and not said.is_released for said in session.waiting)
+        self.twice += sum(said.is_sent_here and not said.is_released for said in session.waiting)
         del self.sessions[session.name]
 
     def resume(self, session: ModelSession, version: Version, expiry_s: int) -> None:
         session.version, session.expiry_s, session.is_connected = version, expiry_s, True
-        gone = [said for said in session.waiting if said.is_expired(self.now) and said.number and not said.is_released]
-        self.twice += sum(not said.is_from_before for said in gone)
-        session.waiting = [said for said in session.waiting if said not in gone]
+        gone = [said for said in session.waiting if said.is_expired(self.now) and said.is_sent_here and not said.is_released]
+        self.twice += len(gone)
+        session.waiting = [said for said in session.waiting if all(said is not one for one in gone)]
 
     def pass_time(self, seconds: int) -> None:
         self.now = Instant(self.now + seconds * SECOND_NS)
@@ -177,10 +204,5 @@ class ModelBroker:
                 self.leave(session)
         for session in self.sessions.values():
             for said in session.waiting:
-                said.is_from_before = True
+                said.is_from_before, said.is_sent_here = True, False
         self.handed, self.twice, self.handed_before = 0, 0, outstanding
-
-
-def assignments(options: list[list[Choice]]) -> Iterator[tuple[Choice, ...]]:
-    """Every way in which shares can choose."""
-    return product(*options)

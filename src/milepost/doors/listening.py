@@ -9,7 +9,7 @@ from typing import Final
 from milepost.doors.mqtt.door import MqttDoor
 from milepost.doors.mqtt.link import MqttLink
 from milepost.doors.streams import PlainStream, Stream
-from milepost.doors.turns import READABLE, WRITABLE, Turns
+from milepost.doors.turns import Turns
 from milepost.model.instants import Instant
 from milepost.model.reasons import Reason
 
@@ -84,7 +84,7 @@ class MqttEntrance:
         self._turns = turns
         self._door = door
         self._by_address: dict[str, int] = {}
-        door.watch_writes = self._watch_writes
+        door.watch = self._watch
         door.forget = self._forget
 
     def take(self, connection: socket.socket, address: str, wrap: Wrap = PlainStream) -> None:
@@ -108,8 +108,8 @@ class MqttEntrance:
         link = self._door.enter(stream, address)
         self._turns.watch(stream.fd, link)
 
-    def _watch_writes(self, link: MqttLink, is_wanted: bool) -> None:
-        self._turns.watch_for(link.stream.fd, READABLE | WRITABLE if is_wanted else READABLE)
+    def _watch(self, link: MqttLink) -> None:
+        self._turns.watch_for(link.stream.fd, link.mask)
 
     def _forget(self, link: MqttLink) -> None:
         self._turns.unwatch(link.stream.fd)

@@ -1,6 +1,6 @@
 """The broker that the client is tried on: ours, and Mosquitto where the test asks for both."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 from typing import Final
@@ -71,8 +71,3 @@ def make_edge(tmp_path: Path) -> Iterator[MakeEdge]:
 def name() -> str:
     """A word no other test uses: for topics and client identifiers."""
     return f"c{next(NUMBERS)}"
-
-
-@pytest.fixture
-def url() -> Callable[[Broker], str]:
-    return lambda broker: f"mqtt://127.0.0.1:{broker.tcp}"

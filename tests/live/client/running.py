@@ -1,12 +1,11 @@
 """How the tests of the client run: each with a deadline, without sleeps."""
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import Coroutine
 from typing import Any, Final, Protocol, TypeVar
 
 from live.mqtt.brokers import Broker
-from milepost.client import Change, Changes, Edge, State
+from milepost.client import Change, Changes, State
 
 Result = TypeVar("Result")
 
@@ -39,17 +38,3 @@ async def wait_state(changes: Changes, wanted: State) -> Change:
         if change.state is wanted:
             return change
     raise AssertionError(f"it was closed and never {wanted}")
-
-
-@asynccontextmanager
-async def started(broker: Broker, *, is_reference: bool = False) -> AsyncIterator[None]:
-    """The broker runs again, started beside everything else that goes on."""
-    del is_reference
-    await asyncio.to_thread(broker.start)
-    yield
-
-
-async def receive_all(edge: Edge, topic: str, number: int) -> list[bytes]:
-    """So many bodies from a topic."""
-    async with edge.subscribe(topic) as inbox:
-        return [(await inbox.receive()).body for _ in range(number)]

@@ -6,7 +6,7 @@ import pytest
 
 from live.client.running import MakeEdge, run, url_of, wait_state
 from live.mqtt.brokers import Broker, free_port
-from milepost.client import EdgeClosed, EdgeUnreachable, RefusedByEdge, State, connect
+from milepost.client import Edge, EdgeClosed, EdgeUnreachable, RefusedByEdge, State, connect
 from milepost.model import Around, Place
 from milepost.wire.mqtt import Code
 
@@ -52,13 +52,13 @@ def test_a_wrong_password_is_told_and_not_tried_again(make_edge: MakeEdge, is_re
 
 def test_whoever_is_taken_over_does_not_fight(either: Broker, name: str) -> None:
     async def work() -> None:
-        async with connect(url_of(either), client_id=name) as first, first.messages() as inbox:
-            async with connect(url_of(either), client_id=name):
-                with pytest.raises(RefusedByEdge, match="SESSION_TAKEN_OVER"):
-                    await inbox.receive()
-                assert first.state is State.CLOSED
-                with pytest.raises(RefusedByEdge, match="SESSION_TAKEN_OVER"):
-                    await first.publish(name)
+        first, second = connect(url_of(either), client_id=name), connect(url_of(either), client_id=name)
+        async with first, first.messages() as inbox, second:
+            with pytest.raises(RefusedByEdge, match="SESSION_TAKEN_OVER"):
+                await inbox.receive()
+            assert first.state is State.CLOSED
+            with pytest.raises(RefusedByEdge, match="SESSION_TAKEN_OVER"):
+                await first.publish(name)
 
     run(work())
 
@@ -129,10 +129,8 @@ def test_under_fire_every_message_of_quality_2_arrives_exactly_once(make_edge: M
     bodies = [b"%d" % number for number in range(300)]
 
     async def work() -> None:
-        async with (
-            connect(url_of(broker), client_id=f"{name}-in") as edge,
-            connect(url_of(broker), client_id=f"{name}-out") as other,
-        ):
+        edge, other = (connect(url_of(broker), client_id=f"{name}-{one}") for one in ("in", "out"))
+        async with edge, other:
             changes = edge.changes()
             async with edge.subscribe(name, qos=2) as inbox:
                 sending = [asyncio.create_task(other.publish(name, body, qos=2)) for body in bodies]
@@ -165,12 +163,12 @@ def test_a_client_restarted_under_its_name_gets_what_waited_into_the_right_inbox
         async with connect(url_of(broker)) as other:
             for topic in ("b", "a", "b"):
                 await other.publish(f"{name}/{topic}", topic.encode(), qos=1)
-        async with connect(url_of(broker), client_id=name) as edge:
-            async with edge.subscribe(f"{name}/b") as b, edge.subscribe(f"{name}/a") as a:
-                assert [(await b.receive()).body for _ in range(2)] == [b"b", b"b"]
-                assert (await a.receive()).body == b"a"
-                await edge.publish(f"{name}/a", b"new", qos=2)
-                assert (await a.receive()).body == b"new"
+        edge = connect(url_of(broker), client_id=name)
+        async with edge, edge.subscribe(f"{name}/b") as b, edge.subscribe(f"{name}/a") as a:
+            assert [(await b.receive()).body for _ in range(2)] == [b"b", b"b"]
+            assert (await a.receive()).body == b"a"
+            await edge.publish(f"{name}/a", b"new", qos=2)
+            assert (await a.receive()).body == b"new"
 
     run(first_life())
     run(second_life())
@@ -178,22 +176,21 @@ def test_a_client_restarted_under_its_name_gets_what_waited_into_the_right_inbox
 
 def test_a_slow_application_slows_the_edge_down_and_loses_nothing(either: Broker, name: str) -> None:
     async def work() -> None:
-        async with connect(url_of(either), receive_max=10) as slow, connect(url_of(either)) as other:
-            async with slow.subscribe(f"{name}/#") as inbox:
-                for number in range(50):
-                    await other.publish(f"{name}/1", b"%d" % number, qos=1)
-                await other.publish(f"{name}/0", b"done", qos=1)
-                await _answered(slow, name)
-                assert len(inbox) == 10
-                got = [(await inbox.receive()).body for _ in range(51)]
+        slow, other = connect(url_of(either), receive_max=10), connect(url_of(either))
+        async with slow, other, slow.subscribe(f"{name}/#") as inbox:
+            for number in range(50):
+                await other.publish(f"{name}/1", b"%d" % number, qos=1)
+            await other.publish(f"{name}/0", b"done", qos=1)
+            await answered(slow, name)
+            assert len(inbox) == 10
+            got = [(await inbox.receive()).body for _ in range(51)]
         assert got == [*(b"%d" % number for number in range(50)), b"done"]
 
     run(work())
 
 
-async def _answered(edge: object, name: str) -> None:
+async def answered(edge: Edge, name: str) -> None:
     """All that the edge sent before this has arrived: what it answers comes after that."""
-    assert hasattr(edge, "publish")
     await edge.publish(f"elsewhere/{name}", qos=1)
 
 
@@ -203,7 +200,7 @@ def test_a_slow_application_drops_the_oldest_of_quality_0_and_counts_them(broker
             for number in range(20):
                 await edge.publish(name, b"%d" % number)
             await edge.publish(name, b"last", qos=1)
-            await _answered(edge, name)
+            await answered(edge, name)
             assert inbox.dropped == 16
             assert [(await inbox.receive()).body for _ in range(5)] == [b"16", b"17", b"18", b"19", b"last"]
 
@@ -253,18 +250,16 @@ def test_an_edge_that_stays_away_is_given_up_after_the_deadline(make_edge: MakeE
 
 def test_a_server_that_says_nothing_is_given_up() -> None:
     async def work() -> None:
-        held: list[asyncio.StreamWriter] = []
-        server = await asyncio.start_server(lambda _, writer: held.append(writer), "127.0.0.1", 0)
+        held: asyncio.Queue[asyncio.StreamWriter] = asyncio.Queue()
+        server = await asyncio.start_server(lambda _, writer: held.put_nowait(writer), "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
         edge = connect(f"mqtt://127.0.0.1:{port}", connect_within_s=0)
         opening = asyncio.create_task(edge.open())
-        while not held:
-            await asyncio.sleep(0)
+        silent = await held.get()
         await edge.close()
         with pytest.raises(EdgeClosed):
             await opening
-        for writer in held:
-            writer.close()
+        silent.close()
         server.close()
 
     run(work())

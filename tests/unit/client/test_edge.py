@@ -10,8 +10,8 @@ from milepost.client.edge import Edge
 from milepost.client.faults import ClientFault, EdgeClosed, RefusedByEdge
 from milepost.client.states import Change, State
 from milepost.client.values import Publication, Received, Wish
-from milepost.model.tags import tags as tag_set
 from milepost.model import Circle, Instant, Malformed, Place, Reason, ToEveryone
+from milepost.model.tags import tags as tag_set
 
 UNCLAIMED_MAX = 3
 REFUSED = RefusedByEdge.of(Reason.NOT_ALLOWED)

@@ -346,6 +346,6 @@ class MqttCarrier:
 
 
 def _said(fault: Exception) -> str:
-    if isinstance(fault, OSError) and fault.errno and fault.errno > 0:
+    if isinstance(fault, OSError) and not isinstance(fault, ssl.SSLError) and fault.errno and fault.errno > 0:
         return os.strerror(fault.errno)  # asyncio words it in a way of its own
     return str(fault) or ("no answer in time" if isinstance(fault, TimeoutError) else type(fault).__name__)

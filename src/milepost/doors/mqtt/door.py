@@ -25,6 +25,7 @@ from milepost.doors.mqtt.publishing import on_acknowledge, on_publish
 from milepost.doors.mqtt.silences import Silences
 from milepost.doors.mqtt.subscribing import on_subscribe, on_unsubscribe
 from milepost.doors.streams import Stream
+from milepost.doors.turns import READABLE, WRITABLE
 from milepost.edge.sessions import Session
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.reasons import Malformed, Reason, Refused
@@ -73,9 +74,9 @@ class MqttDoor:
         self._wanting: dict[MqttLink, None] = {}
         self.links: set[MqttLink] = set()
         self.bytes_received = 0
-        self.watch_writes: Callable[[MqttLink, bool], None] = _watch_nothing
-        """Told which connections are to be watched for taking more."""
-        self.forget: Callable[[MqttLink], None] = _forget_nothing
+        self.watch: Callable[[MqttLink], None] = _nothing
+        """Told when a connection is to be watched for something else."""
+        self.forget: Callable[[MqttLink], None] = _nothing
         """Told which connections are over, before they are closed."""
 
     def enter(self, stream: Stream, address: str) -> MqttLink:
@@ -104,8 +105,9 @@ class MqttDoor:
     def on_writable(self, link: MqttLink, now: Instant) -> None:
         """A connection takes more."""
         del now
-        if self.desk.sender.send_rest(link):
-            self._watch(link, is_wanted=False)
+        is_all = self.desk.sender.send_rest(link)
+        self._watch(link)
+        if is_all:
             if link.state is State.CLOSING:
                 link.stream.finish()
             self._wanting[link] = None
@@ -270,7 +272,7 @@ class MqttDoor:
 
     def _send(self) -> None:
         for link in self.desk.sender.send_all():
-            self._watch(link, is_wanted=True)
+            self._watch(link)
 
     def _resume(self, link: MqttLink, now: Instant) -> None:
         session = link.session
@@ -282,10 +284,14 @@ class MqttDoor:
         ):
             del self._wanting[link]
 
-    def _watch(self, link: MqttLink, *, is_wanted: bool) -> None:
-        if link.is_watching_writes != is_wanted and link.state is not State.CLOSED:
-            link.is_watching_writes = is_wanted
-            self.watch_writes(link, is_wanted)
+    def _watch(self, link: MqttLink) -> None:
+        """Who has not taken what is for it is watched for taking more, and not read while that is too much."""
+        is_stuck = link.unsent_size > 0 or link.stream.has_unsent
+        is_full = link.unsent_size > self.desk.settings.limits.unsent_bytes_max
+        mask = READABLE if not is_stuck else WRITABLE if is_full else READABLE | WRITABLE
+        if mask != link.mask and link.state is not State.CLOSED:
+            link.mask = mask
+            self.watch(link)
 
     def _close(self, link: MqttLink, now: Instant) -> None:
         """Say goodbye, and give the client a moment to take it."""
@@ -349,11 +355,7 @@ def _version_of_connect(data: bytes) -> Version | None:
     return Version.V5 if data[frame[0] + 6 : frame[0] + 7] >= b"\x05" else Version.V3
 
 
-def _watch_nothing(_link: MqttLink, _is_wanted: bool) -> None:
-    """There is no loop."""
-
-
-def _forget_nothing(_link: MqttLink) -> None:
+def _nothing(_link: MqttLink) -> None:
     """There is no loop."""
 
 

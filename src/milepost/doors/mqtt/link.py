@@ -59,7 +59,7 @@ class MqttLink(Link):
         "heard_at",
         "is_over_rate",
         "is_telling",
-        "is_watching_writes",
+        "mask",
         "messages_bucket",
         "need",
         "open_in",
@@ -96,7 +96,8 @@ class MqttLink(Link):
         self.unsent: list[memoryview] = []
         self.unsent_size = 0
         """Bytes that the connection has not taken yet."""
-        self.is_watching_writes = False
+        self.mask = READABLE
+        """What it is watched for."""
         self.heard_at = heard_at
         self.patience_s = 0.0
         """After so long a silence the connection is given up; 0: never."""
