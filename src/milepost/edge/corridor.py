@@ -64,6 +64,7 @@ class Corridor:
         self.planner = Planner(self.matcher, self.sessions)
         self.deliveries = Deliveries(limits, self.counts, Changes())
         self._due: list[tuple[Instant, int, EndpointId]] = []
+        self._fading: list[tuple[Instant, str]] = []
         self._asked_in_row: dict[int, tuple[Session, str]] = {}
 
     @property
@@ -280,11 +281,17 @@ class Corridor:
     def _retain(self, parcel: Parcel) -> None:
         is_kept = parcel.origin != EDGE_ITSELF  # what the edge says of itself it will say again
         if parcel.body:
-            self.retained.put(parcel)
+            self.hold_retained(parcel)
             if is_kept:
                 self.changes.retained[parcel.topic] = parcel_to_bytes(parcel)
         elif self.retained.drop(parcel.topic) and is_kept:  # [MQTT-3.3.1-6]
             self.changes.retained[parcel.topic] = None
+
+    def hold_retained(self, parcel: Parcel) -> None:
+        """Retain a message for as long as it is valid."""
+        self.retained.put(parcel)
+        if parcel.valid_until != FOREVER:
+            heappush(self._fading, (parcel.valid_until, parcel.topic))
 
     def plan_for(self, topic: str, now: Instant) -> Plan | None:
         """Who gets every plain message of a topic until `planner.epoch` changes; nothing if that depends on the message."""
@@ -341,12 +348,20 @@ class Corridor:
             self._publish_will_if_due(session, now)
             if session.expires_at <= now:
                 self._end(session, now)
+        while self._fading and self._fading[0][0] < now:
+            self._fade(heappop(self._fading)[1], now)
         for row in self.matcher.expire(now):
             owner, asked = self._asked_in_row[row]
             del owner.subscriptions[asked]
             self._forget_row(row)
             if owner.is_kept:
                 self.changes.subscriptions[owner.number, asked] = None
+
+    def _fade(self, topic: str, now: Instant) -> None:
+        parcel = self.retained.maybe(topic)
+        if parcel is not None and parcel.valid_until < now:
+            self.retained.drop(topic)
+            self.changes.retained[topic] = None
 
     def _publish_will_if_due(self, session: Session, now: Instant) -> None:
         if session.will is not None and session.will_at <= now:

@@ -257,7 +257,7 @@ class Deliveries:
                 self._forget(session, number, delivery)
 
     def leave(self, session: Session) -> None:
-        """The endpoint is away: what needs no acknowledgement waits no longer, and what was to be sent is sent when it is back."""
+        """The endpoint is away: what needs no acknowledgement waits no longer, the rest is sent when it is back."""
         session.is_clear = False
         if session.in_flight:
             for action in self.actions:

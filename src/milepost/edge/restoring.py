@@ -11,7 +11,7 @@ from milepost.model.instants import FOREVER, Instant
 def restore(corridor: Corridor, kept: Kept, now: Instant) -> None:
     """Fill a new edge with what was kept; nobody is connected. What waits may have been sent before."""
     for topic in kept.retained:
-        corridor.retained.put(parcel_from_bytes(kept.retained[topic]))
+        corridor.hold_retained(parcel_from_bytes(kept.retained[topic]))
     sessions = {number: _session(corridor, number, kept.sessions[number]) for number in sorted(kept.sessions)}
     for (number, name), data in kept.subscriptions.items():
         corridor.take_up(sessions[number], name, asked_from_bytes(data))

@@ -93,6 +93,12 @@ class Outbound:
         self._waiting.append(sending)
         return sending.ticket
 
+    def put_first(self, packet: Publish) -> int:
+        """Have a request to the service sent before all that waits, as SUBSCRIBE is."""
+        sending = Sending(self.new_ticket(), packet, needs_service=True)
+        self._waiting.appendleft(sending)
+        return sending.ticket
+
     def withdraw(self, ticket: int) -> None:
         """Nobody wants it sent any more; what was sent already takes its course."""
         self._waiting = deque(one for one in self._waiting if one.ticket != ticket)

@@ -139,7 +139,7 @@ class Wishes:
             asked.stage = Stage.LEAVING
         else:
             return
-        ticket = self._outbound.put(Publish(SERVICE_PREFIX + service.value, body, qos=1), needs_service=True)
+        ticket = self._outbound.put_first(Publish(SERVICE_PREFIX + service.value, body, qos=1))
         self._by_service_ticket[ticket] = asked
 
     def on_answer(self, packet: Suback | Unsuback) -> Done | WishRefused | None:
