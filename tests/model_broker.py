@@ -19,6 +19,8 @@ class Said:
     is_retain_shown: bool
     labels: tuple[int, ...]
     valid_until: Instant
+    publication: int
+    """Copies of one publication may come in any order."""
     number: int = 0
     """The number it was sent under, 0 before."""
     is_in_flight: bool = False
@@ -31,11 +33,11 @@ class Said:
     def is_expired(self, now: Instant) -> bool:
         return self.valid_until < now
 
-    def check(self, packet: Publish, version: Version) -> None:
-        assert (packet.topic, packet.payload, packet.qos) == (self.topic, self.body, self.qos)
-        assert packet.retain == self.is_retain_shown, packet
-        if version is Version.V5:
-            assert packet.properties.subscription_ids == self.labels, packet
+    def is_told_by(self, packet: Publish, version: Version) -> bool:
+        is_same = (packet.topic, packet.payload, packet.qos) == (self.topic, self.body, self.qos)
+        has_labels = packet.properties.subscription_ids == (self.labels if version is Version.V5 else ())
+        is_known = not self.number or self.number == packet.number
+        return is_same and has_labels and is_known and packet.retain == self.is_retain_shown
 
 
 @dataclass
@@ -62,19 +64,17 @@ class ModelSession:
 
     def on_message(self, packet: Publish, now: Instant) -> None:
         """A message came: it is the first of its topic that was to come, or one that came before."""
+        here = self.plain if packet.qos == 0 else self.waiting
+        due = [one for one in here if one.topic == packet.topic and not one.is_in_flight and not one.is_expired(now)]
+        fitting = [one for one in due if one.publication == due[0].publication and one.is_told_by(packet, self.version)]
+        assert fitting, f"{packet} came instead of {due}"
+        said = next((one for one in fitting if one.number == packet.number), fitting[0])
+        assert packet.dup == (said.number > 0 or said.is_from_before), packet
         if packet.qos == 0:
-            said = next(one for one in self.plain if one.topic == packet.topic)
-            self.plain.remove(said)
-            said.check(packet, self.version)
-            assert not packet.dup
+            self.plain = [one for one in self.plain if one is not said]
             return
         assert packet.number is not None
         assert all(one.number != packet.number for one in self.in_flight), f"{packet.number} is in use"
-        mine = [one for one in self.waiting if one.topic == packet.topic and not one.is_in_flight and not one.is_expired(now)]
-        said = mine[0]
-        said.check(packet, self.version)
-        assert not said.number or said.number == packet.number, "sent again under another number"
-        assert packet.dup == (said.number > 0 or said.is_from_before), packet
         said.number, said.is_in_flight, said.is_sent_here = packet.number, True, True
         assert len(self.in_flight) <= self.window, "more in flight than the client takes"
 
@@ -107,12 +107,14 @@ class ModelBroker:
     retained: dict[str, tuple[bytes, int, Instant]] = field(default_factory=dict)
     handed: int = 0
     """Messages times takers, whatever becomes of them."""
+    publications: int = 0
     twice: int = 0
     """What was sent, counted as delivered, and then lost with its session or expired before it could be sent again."""
     handed_before: int = 0
 
     def publish(self, sender: str, topic: str, body: bytes, qos: int, *, retain: bool, until: Instant) -> Handout:
         """Everybody's own subscriptions are served; shares are left to `settle_shares`."""
+        self.publications += 1
         if retain and body:
             self.retained[topic] = (body, qos, until)
         elif retain:
@@ -132,7 +134,7 @@ class ModelBroker:
                 quality = min(qos, max(request.qos for request, _ in own))
                 shown = retain and any(request.retain_as_published for request, _ in own)
                 labels = tuple(sorted(label for _, label in own if label))
-                self.hand(session, Said(topic, body, quality, shown, labels, until))
+                self.hand(session, Said(topic, body, quality, shown, labels, until, self.publications))
                 if quality or session.is_connected:
                     handout.own[session.name, quality] += 1
                 handout.takers += 1
@@ -168,10 +170,11 @@ class ModelBroker:
         session.asked[request.filter] = (request, label)
         if maybe_shared(request.filter) or request.retain_handling == 2 or (request.retain_handling == 1 and not is_new):
             return
+        self.publications += 1
         for topic, (body, qos, until) in self.retained.items():
             if filter_matches(request.filter, topic) and until >= self.now:
                 labels = (label,) if label else ()
-                self.hand(session, Said(topic, body, min(qos, request.qos), True, labels, until))
+                self.hand(session, Said(topic, body, min(qos, request.qos), True, labels, until, self.publications))
 
     def leave(self, session: ModelSession, expiry_s: int | None = None) -> None:
         session.is_connected, session.left_at = False, self.now
@@ -196,6 +199,7 @@ class ModelBroker:
         for session in list(self.sessions.values()):
             if not session.is_connected and session.left_at + session.expiry_s * SECOND_NS <= self.now:
                 self.end(session)
+        self.retained = {topic: kept for topic, kept in self.retained.items() if kept[2] >= self.now}
 
     def restart(self, outstanding: int) -> None:
         """The process dies and another begins; `outstanding` is what it found kept and has to hand out."""

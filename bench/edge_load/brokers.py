@@ -147,7 +147,7 @@ class Nats:
     key: str = "nats"
     name: str = "NATS"
     pace: float = 0.5
-    cannot: dict[str, str] = field(default_factory=lambda: {"bursts": "only beside Mosquitto"})
+    cannot: dict[str, str] = field(default_factory=lambda: {"bursts": "left out, to save time"})
     program: Path = CACHE / "bin" / "nats-server"
 
     def absence(self) -> str:
@@ -172,7 +172,7 @@ class Amqtt:
     pace: float = 0.1
     cannot: dict[str, str] = field(
         default_factory=lambda: {
-            "bursts": "only beside Mosquitto",
+            **dict.fromkeys(("bursts", "groups", "tls"), "left out, to save time"),
             "idle": "10,000 connections take it over a minute",
             "storm": "5,000 connections take it half a minute",
         }
@@ -194,10 +194,10 @@ class Amqtt:
 
 @dataclass(frozen=True)
 class Relay:
-    """The ceiling: a relay in C that does no work, so what it reaches is what the machine and the generator can do."""
+    """A relay in C that does no work: what it reaches shows what the machine and the generator can do at least."""
 
     key: str = "relay"
-    name: str = "ceiling: a relay without work"
+    name: str = "relay without work (C)"
     pace: float = 16.0
     cannot: dict[str, str] = field(
         default_factory=lambda: {

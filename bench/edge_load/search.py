@@ -16,10 +16,10 @@ P99_US_MAX = 10_000.0
 DISTURBED_US = 3_000.0
 BUSY_MAX = 0.9
 TRIES_MAX = 2
-DISTURBED_TRIES_MAX = 4
+DISTURBED_TRIES_MAX = 3
 RAMP_STEPS_MAX = 10
 RATE_MIN = 10.0
-SEARCH_S_MAX = 40.0
+SEARCH_S_MAX = 20.0
 
 Offer = Callable[[float], Step | None]
 """Offers a rate; nothing when the broker broke down under it."""

@@ -12,7 +12,7 @@ from bench.edge_load.search import Held, highest, is_disturbed
 from bench.edge_load.servers import Server, serving
 from bench.harness import QUICK
 
-STEP_S, WARM_S = (0.8, 0.2) if QUICK else (1.2, 0.3)
+STEP_S, WARM_S = (0.8, 0.2) if QUICK else (1.0, 0.25)
 NARROWINGS, NARROWINGS_OF_OTHERS = (2, 1) if QUICK else (4, 1)
 LATER_GROWTH = 1.1
 ROUNDS = 1 if QUICK else 2
@@ -96,7 +96,7 @@ def rate_work(key: str, title: str, traffic: Traffic, goal: Goal, start: float, 
     def measure(broker: Broker, shared: Path, before: Figure | None) -> dict[str, Figure]:
         with serving(broker, setting or Setting(), shared) as server:
             offer = Offering(server, traffic)
-            narrowings = NARROWINGS if broker.key in JUDGED else NARROWINGS_OF_OTHERS
+            narrowings = NARROWINGS if broker.key in (*JUDGED, "relay") else NARROWINGS_OF_OTHERS
             try:
                 if before is None or before.held is None:
                     held = highest(offer, start * broker.pace, narrowings=narrowings)

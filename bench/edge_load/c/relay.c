@@ -2,7 +2,7 @@
  *
  *   relay PORT
  *
- * No topics, no sessions, no checks: what the generator reaches with it is what the machine and the generator can do at best.
+ * No topics, no sessions, no checks: what is reached with it the machine and the generator can do at least.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -22,7 +22,8 @@
 #define READ_MAX (64 * 1024)
 #define ROUND_MAX (1 << 20) /* what one turn may gather */
 #define BACKLOG_MAX (64 << 20)
-#define GATHER_NS 200000
+#define GATHER_US 1000
+#define MANY 10
 
 typedef struct {
     int fd, is_taker;
@@ -37,6 +38,7 @@ static Peer *takers[PEERS_MAX];
 static int taker_count, epoll;
 static uint8_t gathered[ROUND_MAX];
 static size_t gathered_len;
+static int forwarded; /* of late, to see whether there is load */
 
 static void leave(Peer *peer) {
     for (int at = 0; at < taker_count; at++)
@@ -80,6 +82,15 @@ static void give_round(void) {
     gathered_len = 0;
 }
 
+/* Under load it lets messages gather for a moment: many small sends would cost the machine more than the messages do. */
+static void gather(void) {
+    static int64_t since;
+    if (now_ns() - since < GATHER_US * 1000 && forwarded < MANY) return;
+    if (forwarded >= MANY) usleep(GATHER_US);
+    since = now_ns();
+    forwarded = 0;
+}
+
 static void answer(Peer *peer, const Packet *packet, const uint8_t *whole, uint8_t *acks, size_t *acks_len) {
     static const uint8_t connack[] = {CONNACK << 4, 2, 0, 0};
     uint8_t suback[] = {SUBACK << 4, 3, packet->body[0], packet->body[1], 0};
@@ -99,6 +110,7 @@ static void answer(Peer *peer, const Packet *packet, const uint8_t *whole, uint8
     if (gathered_len + packet->whole_len > ROUND_MAX) give_round();
     memcpy(gathered + gathered_len, whole, packet->whole_len);
     gathered_len += packet->whole_len;
+    forwarded++;
 }
 
 static void hear(Peer *peer) {
@@ -146,10 +158,8 @@ int main(int count, char **words) {
     epoll = epoll_create1(0);
     first.data.fd = door;
     epoll_ctl(epoll, EPOLL_CTL_ADD, door, &first);
-    for (int64_t last = 0;;) {
-        /* Under load it gathers for a moment: many small sends would cost the machine more than the messages do. */
-        if (now_ns() - last < GATHER_NS) usleep(GATHER_NS / 1000);
-        last = now_ns();
+    for (;;) {
+        gather();
         int ready = epoll_wait(epoll, events, 256, -1);
         for (int at = 0; at < ready; at++) {
             Peer *peer = peers[events[at].data.fd];

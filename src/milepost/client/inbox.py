@@ -84,11 +84,9 @@ class Inbox:
 
     def _drop_oldest(self) -> None:
         index = next(i for i, arrival in enumerate(self._waiting) if arrival.receipt is None)
-        dropped = self._waiting[index]
         del self._waiting[index]
         self._unanswered -= 1
         self.dropped += 1
-        self._took(dropped)
 
     def end(self, fault: ClientFault | None = None) -> None:
         """No more messages will come; what is here may still be taken."""

@@ -9,7 +9,7 @@ from typing import Final
 from milepost.doors.mqtt.door import MqttDoor
 from milepost.doors.mqtt.link import MqttLink
 from milepost.doors.streams import PlainStream, Stream
-from milepost.doors.turns import Turns
+from milepost.doors.turns import READABLE, Turns
 from milepost.model.instants import Instant
 from milepost.model.reasons import Reason
 
@@ -17,6 +17,9 @@ ACCEPTS_A_TURN: Final = 256
 """So many connections are taken in one turn: those that are there must not wait for a crowd at the door."""
 
 BACKLOG: Final = 4096
+
+PAUSE_S: Final = 1.0
+"""So long nobody is taken when the system has no more descriptors or memory to give."""
 
 NOT_SENT_BYTES_MAX: Final = 131_072
 """So much may wait in the system for the network: what is urgent must not stand behind megabytes that are not."""
@@ -54,7 +57,9 @@ class Listener:
         self._take = take
         host, port, *_ = listener.getsockname()
         self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self._is_open = True
         turns.watch(listener.fileno(), self)
+        turns.every(PAUSE_S, self._look_again)
 
     def on_event(self, mask: int, now: Instant) -> None:
         """Somebody is at the door."""
@@ -65,14 +70,21 @@ class Listener:
             except (BlockingIOError, InterruptedError):
                 return
             except OSError as error:
-                if error.errno in _NO_ROOM:  # it stays in the backlog, and is tried again in a later turn
+                if error.errno in _NO_ROOM:  # they stay in the backlog until there is room again
+                    self._turns.watch_for(self._listener.fileno(), 0)
                     return
                 continue
             connection.setblocking(False)
             self._take(connection, address[0])
 
+    def _look_again(self, now: Instant) -> None:
+        del now
+        if self._is_open:
+            self._turns.watch_for(self._listener.fileno(), READABLE)
+
     def close(self) -> None:
         """Take nobody any more."""
+        self._is_open = False
         self._turns.unwatch(self._listener.fileno())
         self._listener.close()
 

@@ -132,7 +132,7 @@ class Corridor:
             self.deliveries.unkeep(session)
             self._unkeep(session)
         is_as_before = session.dialect in (0, dialect)
-        if not is_as_before:
+        if session.subscriptions and session.dialect != dialect:  # plans are made for those away too, also since a restart
             self.planner.change()
         session.link, session.dialect = link, dialect
         session.window = min(window, self.limits.in_flight_max)

@@ -262,7 +262,7 @@ class Deliveries:
         if session.in_flight:
             for action in self.actions:
                 if isinstance(action, Deliver) and session.in_flight.get(action.number) is action.delivery:
-                    action.sessions.remove(session)
+                    action.sessions = [one for one in action.sessions if one is not session]
         if session.waiting is None:
             return
         waiting, session.waiting = session.waiting.all(), None

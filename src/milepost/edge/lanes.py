@@ -5,7 +5,7 @@ What must hold:
 - two messages of one class, topic and kind leave in the order in which they came [MQTT-4.6.0-6]: a deadline is moved back to
   that of the message before it, never forward;
 - what has a number waits also for the receiver to acknowledge others; what has none does not wait behind it for that;
-- the oldest of the lowest class is the first to be given up.
+- the oldest of the lowest class, by its deadline, is the first to be given up.
 """
 
 from heapq import heappop, heappush

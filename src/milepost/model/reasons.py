@@ -109,7 +109,9 @@ class Refused:
 
     def __str__(self) -> str:
         what = f"{self.reason.value} {self.reason.name}"
-        return f"{what}: {self.detail}. {self.reason.advice}" if self.detail else f"{what}: {self.reason.advice}"
+        if not self.detail:
+            return f"{what}: {self.reason.advice}"
+        return f"{what}: {self.detail}{'' if self.detail.endswith('?') else '.'} {self.reason.advice}"
 
 
 class Malformed(ValueError):

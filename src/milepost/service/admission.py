@@ -25,6 +25,15 @@ CHECKS_AT_A_TIME: Final = 2
 CHECKS_WAITING_MAX: Final = 1_000
 
 
+def read_users(settings: Settings) -> "Users | None":
+    """The users file that the settings name, if they do."""
+    if not settings.access.users:
+        return None
+    from milepost.service.passwords import Users  # noqa: PLC0415
+
+    return Users.load(Path(settings.access.users))
+
+
 class Admission:
     """Checks passwords against the users file."""
 
@@ -35,14 +44,9 @@ class Admission:
         self._pool: ThreadPoolExecutor | None = None
         self._open = 0
 
-    def use(self, settings: Settings) -> None:
-        """Read the users file, or read it again."""
-        if not settings.access.users:
-            self._users = None
-            return
-        from milepost.service.passwords import Users  # noqa: PLC0415
-
-        self._users = Users.load(Path(settings.access.users))
+    def use(self, users: "Users | None") -> None:
+        """Go by these users from now on."""
+        self._users = users
 
     def begin(self, door: MqttDoor, link: MqttLink, packet: Connect, user: str, password: bytes) -> None:
         """Check a password; the door hears of it in a later turn."""

@@ -24,14 +24,14 @@ from milepost.edge.keeping import Storage, StorageUnavailable
 from milepost.edge.restoring import restore
 from milepost.model.instants import Instant
 from milepost.service.addresses import host_and_port
-from milepost.service.admission import Admission
+from milepost.service.admission import Admission, read_users
 from milepost.service.faults import StartFault, cannot_keep, cannot_listen
 from milepost.service.figures import Figures
 from milepost.service.logs import Log
 from milepost.service.rules import read_rules
 from milepost.service.settings import Listener as ListenerSettings
 from milepost.service.settings import Settings
-from milepost.service.wrapping import Wrapper
+from milepost.service.wrapping import Wrapper, read_certificates
 from milepost.storage import open_storage
 
 TICK_S: Final = 0.25
@@ -72,7 +72,7 @@ class EdgeService:
             raise cannot_keep(settings.edge.data, str(fault)) from None
         desk = Desk(self.corridor, _door_settings(settings), read_rules(settings), log)
         self._admission = Admission(self._turns, desk)
-        self._admission.use(settings)
+        self._admission.use(read_users(settings))
         self.door = MqttDoor(desk, Keeper(self.corridor, storage, log), self._admission.begin)
         self._figures = Figures(settings.edge.name, self.door)
         self._wrappers = [Wrapper(one, settings.mqtt.packet_bytes_max) for one in settings.mqtt.listen]
@@ -152,13 +152,14 @@ class EdgeService:
         del now
         try:
             settings = self._reread()
-            rules = read_rules(settings)
-            self._admission.use(settings)
-            for (_, wrapper), listener in zip(self._mqtt_listeners(), settings.mqtt.listen, strict=False):
-                wrapper.use(listener)
+            rules, users = read_rules(settings), read_users(settings)
+            contexts = [read_certificates(listener) for listener in settings.mqtt.listen]
         except StartFault as fault:
             self._log.warning("reload failed", reason=str(fault))
             return
+        for wrapper, context in zip(self._wrappers, contexts, strict=False):  # listeners themselves stay as they are
+            wrapper.use(context)
+        self._admission.use(users)
         self.door.use(rules)
         self._log.info("reloaded certificates, users and rules")
 

@@ -12,26 +12,31 @@ if TYPE_CHECKING:
     import ssl
 
 
+def read_certificates(listener: Listener) -> "ssl.SSLContext | None":
+    """What a listener needs for TLS, if it has TLS."""
+    if not listener.transport.is_encrypted:
+        return None
+    from milepost.doors.tls import context_of  # noqa: PLC0415  # heavy, and most listeners are plain
+
+    client_ca = Path(listener.client_ca) if listener.client_ca else None
+    try:
+        return context_of(Path(listener.certificate), Path(listener.key), client_ca)
+    except OSError as error:  # ssl.SSLError is one
+        files = " and ".join(name for name in (listener.certificate, listener.key, listener.client_ca) if name)
+        raise UsageFault(f"{files} will not do for {listener.address}: {error.strerror or error}") from None
+
+
 class Wrapper:
     """Makes streams for one listener."""
 
     def __init__(self, listener: Listener, packet_bytes_max: int) -> None:
-        self._packet_bytes_max = packet_bytes_max
-        self._context: ssl.SSLContext | None = None
-        self.use(listener)
-
-    def use(self, listener: Listener) -> None:
-        """Read the certificates, or read them again; who is connected already stays as he is."""
-        if listener.transport.is_encrypted:
-            from milepost.doors.tls import context_of  # noqa: PLC0415  # heavy, and most listeners are plain
-
-            client_ca = Path(listener.client_ca) if listener.client_ca else None
-            try:
-                self._context = context_of(Path(listener.certificate), Path(listener.key), client_ca)
-            except OSError as error:  # ssl.SSLError is one
-                files = " and ".join(name for name in (listener.certificate, listener.key, listener.client_ca) if name)
-                raise UsageFault(f"{files} will not do for {listener.address}: {error.strerror or error}") from None
         self._listener = listener
+        self._packet_bytes_max = packet_bytes_max
+        self._context = read_certificates(listener)
+
+    def use(self, context: "ssl.SSLContext | None") -> None:
+        """Show these certificates to whoever comes; who is connected already stays as he is."""
+        self._context = context
 
     def wrap(self, connection: socket.socket) -> Stream:
         """The stream of a new connection."""

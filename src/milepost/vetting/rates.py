@@ -40,10 +40,3 @@ class Bucket:
             return False
         self._tokens = tokens - count
         return True
-
-    def ready_at(self, count: float) -> Instant:
-        """When `count` can be taken, as seen from the last time it was tried: how long to stop reading."""
-        missing = min(count, self._burst) - self._tokens
-        if not self._rate_per_ns or missing <= 0:
-            return Instant(self._at)
-        return Instant(self._at + int(missing / self._rate_per_ns) + 1)

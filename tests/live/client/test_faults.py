@@ -7,9 +7,10 @@ import pytest
 from live.client.running import MakeEdge, run, url_of, wait_state
 from live.mqtt.brokers import Broker, free_port
 from milepost.client import Edge, EdgeClosed, EdgeUnreachable, RefusedByEdge, State, connect
-from milepost.model import Around, Place
+from milepost.model import Around, Circle, Place
 from milepost.wire.mqtt import Code
 
+HERE = Place(48.1, 11.6)
 RULES = """
 [[access.rules]]
 allow = false
@@ -50,9 +51,9 @@ def test_a_wrong_password_is_told_and_not_tried_again(make_edge: MakeEdge, is_re
     run(work())
 
 
-def test_whoever_is_taken_over_does_not_fight(either: Broker, name: str) -> None:
+def test_whoever_is_taken_over_does_not_fight(broker: Broker, name: str) -> None:  # Mosquitto 2.0 tells nobody
     async def work() -> None:
-        first, second = connect(url_of(either), client_id=name), connect(url_of(either), client_id=name)
+        first, second = connect(url_of(broker), client_id=name), connect(url_of(broker), client_id=name)
         async with first, first.messages() as inbox, second:
             with pytest.raises(RefusedByEdge, match="SESSION_TAKEN_OVER"):
                 await inbox.receive()
@@ -97,17 +98,15 @@ def test_a_killed_edge_that_comes_back_loses_nothing(make_edge: MakeEdge, name: 
     async def work() -> None:
         async with connect(url_of(broker), client_id=f"{name}-a") as edge, connect(url_of(broker)) as other:
             changes, others = edge.changes(), other.changes()
-            if not is_reference:
-                await edge.report(48.1, 11.6)
-            async with edge.subscribe(f"{name}/#", area=None if is_reference else Around(1_000)) as inbox:
-                await other.publish(f"{name}/1", b"before", place=Place(48.1, 11.6), qos=1)
+            async with edge.subscribe(f"{name}/#", area=None if is_reference else Circle(HERE, 1_000)) as inbox:
+                await other.publish(f"{name}/1", b"before", place=HERE, qos=1)
                 assert (await inbox.receive()).body == b"before"
-                await asyncio.to_thread(broker.kill)
+                await answered(edge, name)
+                await asyncio.to_thread(broker.stop if is_reference else broker.kill)  # Mosquitto writes when it is stopped
                 await wait_state(changes, State.AWAY)
                 await wait_state(others, State.AWAY)
                 waiting = [
-                    asyncio.create_task(other.publish(f"{name}/1", b"%d" % number, place=Place(48.1, 11.6), qos=number))
-                    for number in (1, 2)
+                    asyncio.create_task(other.publish(f"{name}/1", b"%d" % number, place=HERE, qos=number)) for number in (1, 2)
                 ]
                 await restart(broker, is_reference=is_reference)
                 await wait_state(changes, State.CONNECTED)
@@ -122,6 +121,23 @@ async def restart(broker: Broker, *, is_reference: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("live.mqtt.brokers.IS_REFERENCE", is_reference)
         await asyncio.to_thread(broker.start)
+
+
+def test_an_edge_that_was_restarted_is_told_again_where_the_client_is(make_edge: MakeEdge, name: str) -> None:
+    broker = make_edge(more="[limits]\nsession_expiry_s_max = 0")  # it forgets every session
+
+    async def work() -> None:
+        async with connect(url_of(broker), client_id=name) as edge:
+            changes = edge.changes()
+            await edge.report(HERE.latitude, HERE.longitude)
+            async with edge.subscribe(name, area=Around(1_000)) as inbox, edge.subscribe(name, query="ice") as ice:
+                await asyncio.to_thread(broker.kill)
+                await restart(broker, is_reference=False)
+                await wait_state(changes, State.CONNECTED)
+                await edge.publish(name, b"here", place=HERE, tags=["ice"], qos=1)
+                assert [(await one.receive()).body for one in (inbox, ice)] == [b"here", b"here"]
+
+    run(work())
 
 
 def test_under_fire_every_message_of_quality_2_arrives_exactly_once(make_edge: MakeEdge, name: str) -> None:
@@ -182,7 +198,7 @@ def test_a_slow_application_slows_the_edge_down_and_loses_nothing(either: Broker
                 await other.publish(f"{name}/1", b"%d" % number, qos=1)
             await other.publish(f"{name}/0", b"done", qos=1)
             await answered(slow, name)
-            assert len(inbox) == 10
+            assert len(inbox) == 10 or either.setup.folder.name.startswith("client-mosquitto")  # which cannot count
             got = [(await inbox.receive()).body for _ in range(51)]
         assert got == [*(b"%d" % number for number in range(50)), b"done"]
 

@@ -37,7 +37,7 @@ from live.mqtt.packets import (
 )
 
 WIDTH: Final = 128
-PACKETS_EACH: Final = 8
+PACKETS_EACH: Final = 5
 SESSIONS: Final = 64
 CANARY_EVERY: Final = 100
 END_S: Final = 20.0

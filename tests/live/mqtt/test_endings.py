@@ -193,3 +193,59 @@ def test_the_lasting_session_of_a_client_that_was_thrown_out_stays(visitors: Vis
     back = visitors.dial(level)
     assert back.join(visitors.client_id("a"), clean=False, props=LASTING).session_present
     assert back.message().payload == b"kept"
+
+
+@BOTH
+@pytest.mark.parametrize("how", ["disconnect", "close", "fault", "take over"])
+def test_a_client_that_goes_while_messages_are_under_way_to_it_disturbs_nobody(visitors: Visitors, level: int, how: str) -> None:
+    """It happens while the broker stands still, so that it finds both at once; whoever is back gets what was not acknowledged."""
+    topic = visitors.name
+    publisher, again = visitors.join("p", level), visitors.dial(level)
+    goes = visitors.join("a", level, clean=False, props=LASTING)
+    others = [visitors.join("", one) for one in (V4, V5, V4, V5)]
+    for place, one in enumerate([goes, *others]):
+        one.subscribe((topic, 1 + place % 2))
+    hello = connect(visitors.client_id("a"), level, clean=False, props=LASTING)
+    with visitors.broker.paused():
+        publisher.send(*(publish(topic, b"%d" % number, level, qos=1, packet_id=1 + number) for number in range(3)))
+        match how:
+            case "disconnect":
+                goes.send(disconnect(level=level))
+            case "close":
+                goes.close()
+            case "fault":
+                goes.send(publish("x", b"", level, qos=3, packet_id=1))
+            case _:
+                again.send(hello)
+        publisher.send(publish(topic, b"3", level, qos=1, packet_id=4))
+    assert [publisher.expect(Kind.PUBACK).packet_id for _ in range(4)] == [1, 2, 3, 4]
+    for one in others:
+        assert [message.payload for message in one.messages(4)] == [b"0", b"1", b"2", b"3"]
+    if how != "take over":
+        again.send(hello)
+    assert again.expect(Kind.CONNACK).session_present
+    assert [message.payload for message in again.messages(4)] == [b"0", b"1", b"2", b"3"]
+
+
+@BOTH
+@pytest.mark.parametrize("is_away", [True, False])
+def test_a_client_that_comes_and_goes_in_one_breath_loses_nothing(visitors: Visitors, level: int, is_away: bool) -> None:
+    """CONNECT and DISCONNECT in one write, right behind a message for its session. Found by the fuzz."""
+    topic = visitors.name
+    publisher, other, brief = visitors.join("p", level), visitors.join("o", level), visitors.dial(level)
+    goes = visitors.join("a", level, clean=False, props=LASTING)
+    for one in (goes, other):
+        one.subscribe((topic, 1))
+    if is_away:
+        goes.leave()
+    hello = connect(visitors.client_id("a"), level, clean=False, props=LASTING)
+    with visitors.broker.paused():
+        publisher.send(publish(topic, b"x", level, qos=1, packet_id=1))
+        brief.send(hello, disconnect(level=level))
+    assert publisher.expect(Kind.PUBACK).packet_id == 1
+    assert other.message().payload == b"x"
+    brief.until_closed()
+    back = visitors.dial(level)
+    back.send(hello)
+    assert back.expect(Kind.CONNACK).session_present
+    assert back.message().payload == b"x"

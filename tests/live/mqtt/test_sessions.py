@@ -1,6 +1,7 @@
 """MQTT 5, 3.1.2.4 Clean Start, 3.1.2.11.2 Session Expiry Interval, 3.1.4 takeover, 3.2.2.1 session present, 4.1 session state."""
 
 import time
+from collections.abc import Callable
 
 import pytest
 
@@ -188,7 +189,7 @@ def test_a_take_over_in_another_version_does_not_disturb_what_others_get(
     takers = [lasting(visitors, "a", old_level), *(visitors.join("", level) for level in (V4, V5, V4, V5))]
     for one in takers:
         one.subscribe((topic, 1))
-    sends = [
+    sends: list[Callable[[], None]] = [
         lambda: publisher.send(*(publish(topic, b"x", qos=qos, packet_id=7 + qos, props=told) for qos in (0, 1))),
         lambda: new.send(connect(visitors.client_id("a"), new.level, clean=False, props=LASTING)),
     ]

@@ -52,7 +52,6 @@ def test_over_time_no_more_than_rate_and_burst_passes(count: int) -> None:
 def test_a_rate_of_zero_is_no_limit() -> None:
     bucket = Bucket(0, 0)
     assert all(bucket.take(10**9, NOON) for _ in range(3))
-    assert bucket.ready_at(10**9) <= NOON
 
 
 def test_a_clock_set_back_costs_no_time() -> None:
@@ -60,26 +59,6 @@ def test_a_clock_set_back_costs_no_time() -> None:
     bucket.take(5, NOON)
     assert not bucket.take(1, after(-3600))
     assert bucket.take(1, after(-3599.5))
-
-
-def test_when_to_try_again_is_told() -> None:
-    bucket = Bucket(10, 5)
-    assert bucket.take(4, NOON)
-    assert bucket.ready_at(1) == NOON
-    ready = bucket.ready_at(3)
-    assert after(0.2) <= ready <= after(0.2001)
-    assert not bucket.take(3, Instant(ready - 10_000))
-    assert bucket.take(3, ready)
-    assert bucket.take(25, bucket.ready_at(25))
-    assert not bucket.take(1, ready)
-    assert bucket.ready_at(25) < Instant(ready + 3 * SECOND_NS)
-
-
-@pytest.mark.parametrize("rate", [3, 7, 11, 1e6 / 3])
-def test_at_the_time_told_there_is_enough(rate: float) -> None:
-    bucket = Bucket(rate, 5)
-    bucket.take(5, NOON)
-    assert all(bucket.take(1, bucket.ready_at(1)) for _ in range(100))
 
 
 @pytest.mark.parametrize(("rate", "burst"), [(-1, 5), (nan, 5), (inf, 5), (1, 0), (1, -1), (1, nan), (1, inf)])

@@ -248,6 +248,7 @@ class MqttDoor:
             if link.state is State.OPEN:
                 self.desk.refuse(link, Refused(Reason.KEEP_ALIVE_TIMEOUT))  # [MQTT-3.1.2-22]
             else:
+                self._corridor.counts.refused[Reason.KEEP_ALIVE_TIMEOUT] += link.state < State.CLOSING
                 self._drop(link)
         self._corridor.tick(now)
         self._keeper.retry(now)

@@ -1,11 +1,13 @@
 """Incoming: what a PUBLISH or a will says, as a parcel."""
 
+from dataclasses import replace
+
 from milepost.edge.parcels import Parcel
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import FOREVER, SECOND_NS, Instant
 from milepost.model.priorities import Priority
 from milepost.model.reasons import Malformed, Reason
-from milepost.wire.asks import MessageWords
+from milepost.wire.asks import MessageWords, message_user_properties, ordinary_properties
 from milepost.wire.mqtt import NO_PROPERTIES, Properties, forwarded
 
 
@@ -32,4 +34,14 @@ def parcel_from(
         parcel.valid_until = min(parcel.valid_until, words.valid_until or FOREVER)
         if parcel.valid_until < parcel.seen_at:
             raise Malformed(Reason.VALIDITY_BACKWARDS, f"it ends {parcel.seen_at - parcel.valid_until} ns before it was seen")
+        parcel.extras = forwarded(_told(properties, parcel))
     return parcel
+
+
+def _told(properties: Properties, parcel: Parcel) -> Properties:
+    """What receivers are told: our words as the edge understood them. Where the sender is, was said to the edge alone.
+
+    A departure from [MQTT-3.3.2-17], which wants user properties passed on unaltered: these are not between applications.
+    """
+    user = (*ordinary_properties(properties.user), *message_user_properties(parcel.message))
+    return replace(properties, user=user)

@@ -100,6 +100,9 @@ def _publish(desk: Desk, link: MqttLink, session: Session, topic: str, packet: P
 def _hand_in(desk: Desk, session: Session, parcel: Parcel, packet: Publish, route: Route, now: Instant) -> int | Refused:
     """Give a message to the corridor; under quality 2 its number is taken in the same moment."""
     corridor = desk.corridor
+    if packet.qos == 2 and session.is_kept and corridor.trouble is not None:  # that it is here must be kept too
+        corridor.counts.refused[Reason.STORAGE_UNAVAILABLE] += 1
+        return Refused(Reason.STORAGE_UNAVAILABLE, corridor.trouble)
     is_plain = packet.properties is NO_PROPERTIES and (parcel.place is None or not corridor.matcher.has_areas)
     return _taken(desk, session, packet, corridor.publish(parcel, now, route.plan if is_plain else None))
 

@@ -58,8 +58,12 @@ def _run(typed: argparse.Namespace) -> int:
 
 def _check(typed: argparse.Namespace) -> int:
     from milepost.service.outline import outline  # noqa: PLC0415  # brings numpy
+    from milepost.service.wrapping import read_certificates  # noqa: PLC0415
 
-    say(outline(_settings(typed.config)))
+    settings = _settings(typed.config)
+    for listener in settings.mqtt.listen:
+        read_certificates(listener)
+    say(outline(settings))
     return 0
 
 

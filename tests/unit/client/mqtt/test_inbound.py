@@ -3,6 +3,7 @@
 import pytest
 
 from milepost.client.mqtt.events import Arrived, Event
+from milepost.client.mqtt.inbound import OVERRUN_MAX
 from milepost.client.mqtt.session import Phase
 from milepost.model import Malformed
 from milepost.wire.mqtt import Acknowledge, Code, Disconnect, Kind, Publish
@@ -68,6 +69,17 @@ def test_a_message_taken_while_the_server_was_away_is_answered_when_it_comes_aga
     assert numbers_of(talk.said()) == [("PUBACK" if qos == 1 else "PUBREC", 7, False)]
 
 
+def test_an_answer_that_was_not_sent_is_lost_with_its_connection_and_given_again() -> None:
+    talk = Talk()
+    talk.begin()
+    take_all(talk, talk.hear(message(7, 2)))
+    talk.lose()
+    assert talk.said() == []
+    talk.begin(present=True)
+    assert talk.hear(message(7, 2, dup=True)) == []
+    assert numbers_of(talk.said()) == [("PUBREC", 7, False)]
+
+
 def test_a_number_that_the_server_uses_anew_after_a_reconnection_is_another_message() -> None:
     talk = Talk()
     talk.begin()
@@ -90,12 +102,12 @@ def test_what_came_in_a_session_that_the_server_forgot_is_answered_to_nobody() -
     assert talk.said() == []
 
 
-def test_a_server_that_sends_more_than_it_may_is_told_so() -> None:
+def test_a_server_that_sends_far_more_than_it_may_is_told_so() -> None:
     talk = Talk(receive_max=2)
     talk.begin()
-    talk.hear(message(1, 1), message(2, 2))
+    assert len(talk.hear(*(message(number, 1) for number in range(1, OVERRUN_MAX + 3)))) == OVERRUN_MAX + 2
     with pytest.raises(Malformed) as fault:
-        talk.hear(message(3, 1))
+        talk.hear(message(OVERRUN_MAX + 3, 1))
     talk.session.object_to(fault.value)
     assert talk.said() == [Disconnect(Code.RECEIVE_MAXIMUM_EXCEEDED)]
     assert talk.session.phase is Phase.OFF

@@ -115,6 +115,17 @@ def test_without_the_session_what_was_not_answered_starts_over_and_what_was_rece
     assert talk.hear(Acknowledge(Kind.PUBACK, 5), Acknowledge(Kind.PUBACK, 4)) == [Done(third), Done(second)]
 
 
+def test_what_starts_over_is_new_also_after_it_was_sent_again() -> None:
+    talk = Talk()
+    talk.begin()
+    talk.publish(1)
+    talk.said()
+    talk.again(present=True)
+    talk.said()
+    talk.again(present=False)
+    assert numbers_of(talk.said()) == [("PUBLISH", 2, False)]
+
+
 def test_what_is_published_while_the_server_is_away_waits() -> None:
     talk = Talk()
     talk.begin()

@@ -143,6 +143,19 @@ def test_a_second_subscription_to_a_filter_is_asked_of_the_service() -> None:
     assert talk.hear(granted(packet)) == [Done(ticket)]
 
 
+def test_a_filter_that_is_free_again_is_subscribed_to_as_any_other() -> None:
+    talk = Talk()
+    talk.begin()
+    first = talk.subscribe("a")
+    talk.subscribe("a", "fire")
+    talk.session.unsubscribe(first)
+    (packet,) = talk.said()
+    assert isinstance(packet, Unsubscribe)
+    talk.hear(Unsuback(packet.number, (Code.SUCCESS,)))
+    talk.session.subscribe(9, Wish("a"))
+    assert [type(packet) for packet in talk.said()] == [Subscribe]
+
+
 def test_a_server_without_the_service_is_named_as_the_cause() -> None:
     talk = Talk()
     talk.begin()
@@ -163,7 +176,10 @@ def test_one_asked_of_the_service_is_asked_again_in_a_new_session_only() -> None
     talk.again(present=True)
     assert talk.said() == []
     talk.again(present=False)
-    assert [name for name, _, _ in numbers_of(talk.said())] == ["SUBSCRIBE", "PUBLISH"]
+    talk.publish(1)
+    packets = talk.said()
+    assert [name for name, _, _ in numbers_of(packets)] == ["SUBSCRIBE", "PUBLISH", "PUBLISH"]
+    assert [packet.topic for packet in packets if isinstance(packet, Publish)] == ["$milepost/subscribe", "a"]
 
 
 def test_labels_come_from_what_is_asked_for_and_differ() -> None:

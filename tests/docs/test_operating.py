@@ -1,0 +1,52 @@
+"""The pages for operators: every limit with its default, every figure, and TOML that an edge would take."""
+
+import re
+from dataclasses import fields
+from enum import Enum
+from pathlib import Path
+
+import pytest
+
+from milepost.doors.limits import DoorLimits
+from milepost.edge.limits import Limits
+from milepost.service.settings import Mqtt, Settings, settings_from
+from milepost.vetting.access import BUILT_IN
+
+ROOT = Path(__file__).parents[2]
+LIMITS = (ROOT / "docs" / "reference" / "limits.md").read_text()
+OPERATING = (ROOT / "docs" / "how-to" / "run-an-edge.md").read_text()
+FIGURES = (ROOT / "src" / "milepost" / "service" / "figures.py").read_text()
+
+ROW = re.compile(r"^\| `(\w+)` \| ([^|]+) \|", re.MULTILINE)
+TOML = re.compile(r"^```toml\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def written(value: object) -> str:
+    """A default as the page has it."""
+    return f'"{value.value}"' if isinstance(value, Enum) else f"{value:,}"
+
+
+def read(text: str) -> Settings:
+    return settings_from(text, source="page", folder=Path())
+
+
+def test_the_page_has_every_limit_once_with_its_default() -> None:
+    parts = (Limits(), DoorLimits(), Mqtt())
+    defaults = [(one.name, written(getattr(part, one.name))) for part in parts for one in fields(part) if one.name != "listen"]
+    assert len(defaults) > 20
+    assert [(key, value.strip()) for key, value in ROW.findall(LIMITS)] == defaults
+
+
+@pytest.mark.parametrize("text", TOML.findall(OPERATING))
+def test_an_edge_would_take_the_example(text: str) -> None:
+    assert read(text) != Settings()
+
+
+def test_the_built_in_access_rules_are_shown_as_they_are() -> None:
+    assert BUILT_IN in [read(text).access.rules for text in TOML.findall(OPERATING)]
+
+
+def test_every_figure_is_explained() -> None:
+    figures = set(re.findall(r'"(milepost_\w+)"', FIGURES))
+    assert len(figures) > 10
+    assert set(re.findall(r"`(milepost_\w+)`", OPERATING)) == figures
