@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from bench.edge_load.generator import Step
+from bench.harness import QUICK
 
 P99_US_MAX = 10_000.0
 DISTURBED_US = 3_000.0
@@ -19,7 +20,7 @@ TRIES_MAX = 2
 DISTURBED_TRIES_MAX = 3
 RAMP_STEPS_MAX = 10
 RATE_MIN = 10.0
-SEARCH_S_MAX = 20.0
+SEARCH_S_MAX = 7.0 if QUICK else 20.0
 
 Offer = Callable[[float], Step | None]
 """Offers a rate; nothing when the broker broke down under it."""

@@ -12,7 +12,7 @@ What must hold:
 
 from enum import Enum
 from heapq import heappop, heappush
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from milepost.edge.actions import Action, Expel
 from milepost.edge.counts import Counts
@@ -30,9 +30,13 @@ from milepost.model.addresses import ToArea, ToContent, ToEndpoint, ToEveryone
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import FOREVER, SECOND_NS, Instant
 from milepost.model.messages import Message, MessageId
+from milepost.model.places import Place
 from milepost.model.reasons import Malformed, Reason, Refused
 from milepost.model.reports import Report
 from milepost.model.subscriptions import Subscription
+
+_FORGOTTEN_MAX: Final = 64
+"""So many entries, more than is needed, may stand in an order of times."""
 
 
 class WantsRetained(Enum):
@@ -163,11 +167,10 @@ class Corridor:
         """Nobody is connected to a kept session: it has a time to live, and perhaps a will."""
         if session.expires_at == FOREVER:
             session.expires_at = Instant(now + session.expiry_ns)
-        self._remind(session.expires_at, session)
         if session.will is not None:
             session.will_at = Instant(now + session.will.delay_ns)
-            self._remind(session.will_at, session)
             self._publish_will_if_due(session, now)
+        self._remind(min(session.expires_at, session.will_at), session)
 
     def _end(self, session: Session, now: Instant) -> None:
         will, session.will = session.will, None
@@ -206,7 +209,7 @@ class Corridor:
         if is_new and len(session.subscriptions) >= self.limits.subscriptions_each_max:
             return Refused(Reason.SUBSCRIPTIONS_FULL, f"one endpoint may have {self.limits.subscriptions_each_max}")
         if subscription.frame.is_over(now):
-            return Refused(Reason.FRAME_BACKWARDS, "the frame is over")
+            return Refused(Reason.FRAME_OVER, f"it ended {(now - subscription.frame.end) // SECOND_NS} s ago")
         try:
             row = self.matcher.add(session.number, subscription)
         except Malformed as fault:
@@ -292,6 +295,8 @@ class Corridor:
         self.retained.put(parcel)
         if parcel.valid_until != FOREVER:
             heappush(self._fading, (parcel.valid_until, parcel.topic))
+        if len(self._fading) > 2 * len(self.retained) + _FORGOTTEN_MAX:  # most were replaced
+            self._fading = sorted((one.valid_until, one.topic) for one in self.retained.on_all() if one.valid_until != FOREVER)
 
     def plan_for(self, topic: str, now: Instant) -> Plan | None:
         """Who gets every plain message of a topic until `planner.epoch` changes; nothing if that depends on the message."""
@@ -315,8 +320,12 @@ class Corridor:
     def report(self, session: Session, report: Report) -> None:
         """Take note of where an endpoint is."""
         self.counts.reports += 1
-        session.place = report.place
-        self.matcher.move([session.number], [report.place.latitude], [report.place.longitude])
+        self.locate(session, report.place)
+
+    def locate(self, session: Session, place: Place) -> None:
+        """An endpoint is somewhere."""
+        session.place = place
+        self.matcher.move([session.number], [place.latitude], [place.longitude])
 
     def receive(self, session: Session, number: int) -> bool:
         """A sender offers a message at quality 2 under a number; tells whether it is new, or one that is here already."""
@@ -348,6 +357,8 @@ class Corridor:
             self._publish_will_if_due(session, now)
             if session.expires_at <= now:
                 self._end(session, now)
+            elif session.expires_at != FOREVER:
+                self._remind(min(session.expires_at, session.will_at), session)
         while self._fading and self._fading[0][0] < now:
             self._fade(heappop(self._fading)[1], now)
         for row in self.matcher.expire(now):
@@ -376,6 +387,10 @@ class Corridor:
 
     def _remind(self, instant: Instant, session: Session) -> None:
         heappush(self._due, (instant, session.number, session.name))
+        if len(self._due) > 4 * len(self.sessions) + _FORGOTTEN_MAX:  # most are of sessions that came back or ended
+            away = [one for one in self.sessions if one.link is NOWHERE]
+            times = [(min(one.expires_at, one.will_at), one.number, one.name) for one in away]
+            self._due = sorted(times)
 
 
 _ANYBODY = EndpointId("anybody")

@@ -203,13 +203,21 @@ class Deliveries:
         """Begin again with somebody who came back: first what was in flight, in the order it was sent. [MQTT-4.4.0-1]"""
         for number in session.released:
             self.actions.append(Release(session, number))
+        room = session.window - len(session.released)
         for number, delivery in list(session.in_flight.items()):
             if delivery.parcel.valid_until < now:
                 del session.in_flight[number]
                 self._drop_kept(session, number, delivery)
                 self._counts.dropped[Reason.EXPIRED] += 1
-            else:
+            elif room > 0:
+                room -= 1
                 self.actions.append(Deliver(delivery, number, [session], is_again=True))
+            else:  # it takes fewer at a time than before. [MQTT-3.3.4-9]
+                del session.in_flight[number]
+                again = Delivery(
+                    delivery.parcel, delivery.qos, delivery.labels, is_from_store=delivery.is_from_store, is_again=True
+                )
+                self._put(session, number, again)
 
     def acknowledge(self, session: Session, number: int) -> bool:
         """A receiver has what it was sent at quality 1, or will not have it; tells whether the number meant anything."""

@@ -20,6 +20,7 @@ from milepost.edge.sessions import Asked, Session, Will
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import FOREVER, Instant
 from milepost.model.messages import Message
+from milepost.model.places import Place
 from milepost.model.priorities import Priority
 from milepost.model.subscriptions import Subscription
 from milepost.wire.json_form import from_json, to_json
@@ -37,6 +38,8 @@ class KeptSession(NamedTuple):
     expires_at: Instant | None
     """None if its endpoint was connected."""
     will: Will | None
+    place: Place | None
+    """Where it last was."""
 
 
 def parcel_to_bytes(parcel: Parcel) -> bytes:
@@ -89,6 +92,7 @@ def session_to_bytes(session: Session) -> bytes:
             "name": session.name,
             "expiry_ns": session.expiry_ns,
             "expires_at": session.expires_at if session.expires_at != FOREVER else None,
+            "place": None if session.place is None else [session.place.latitude, session.place.longitude],
             "will": None if will is None else [will.delay_ns, will.valid_ns, parcel_to_bytes(will.parcel).hex()],
         }
     )
@@ -103,6 +107,7 @@ def session_from_bytes(data: bytes) -> KeptSession:
         value["expiry_ns"],
         value["expires_at"],
         None if will is None else Will(parcel_from_bytes(bytes.fromhex(will[2])), will[0], will[1]),
+        None if value["place"] is None else Place(*value["place"]),
     )
 
 

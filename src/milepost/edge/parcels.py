@@ -77,7 +77,7 @@ class Parcel:
         self.tags = tags
         self.place = place
         self.address = address
-        self.size = len(topic) + len(body)
+        self.size = len(topic) + len(body) + len(extras)
         """Bytes it is counted with in a queue."""
         self.number = 0
         """Its name in storage, 0 while it has none."""

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from milepost.edge.parcels import Parcel
+from milepost.model.addresses import ToArea, ToContent, ToEndpoint, ToEveryone
 from milepost.model.areas import Area, Around
 from milepost.model.instants import Instant
 from milepost.model.places import Place
@@ -87,6 +88,10 @@ class Retained:
         """The messages of all topics that pass a filter."""
         yield from _matching(self._root, topic_filter.split("/"), 0)
 
+    def on_all(self) -> Iterator[Parcel]:
+        """All messages."""
+        return _all(self._root)
+
     def wanted_by(self, subscription: Subscription, owner_at: Place | None, now: Instant) -> list[Parcel]:
         """The messages that a new subscription asks for, as far as they are still valid."""
         query = subscription.query
@@ -101,7 +106,21 @@ class Retained:
             area = area.at(owner_at)
         frame = subscription.frame
         valid = [parcel for parcel in found if parcel.valid_until >= now and frame.holds(parcel.seen_at)]
+        valid = [parcel for parcel in valid if _is_for(parcel, subscription, owner_at)]
         return valid if area is None else [parcel for parcel in valid if _is_inside(area, parcel.place)]
+
+
+def _is_for(parcel: Parcel, subscription: Subscription, owner_at: Place | None) -> bool:
+    """Whether the owner of a subscription is among those that a message is addressed to."""
+    match parcel.address:
+        case ToContent(None) | ToEveryone():
+            return True
+        case ToEndpoint(endpoint):
+            return endpoint == subscription.owner
+        case ToContent(within):
+            return within is None or _is_inside(within, owner_at)
+        case ToArea(area):
+            return _is_inside(area, owner_at)
 
 
 def _is_inside(area: Area, place: Place | None) -> bool:

@@ -55,6 +55,7 @@ class Reason(IntEnum):
     TIME_UNREADABLE = 161
     TIME_RANGE = 162
     VALIDITY_BACKWARDS = 163
+    FRAME_OVER = 164
     # Reports
     HEADING_RANGE = 170
     SPEED_RANGE = 171
@@ -180,6 +181,7 @@ _ADVICE: dict[Reason, str] = {
     Reason.TIME_UNREADABLE: "Write an ISO 8601 instant such as 2030-05-01T18:00:00Z, or a phrase such as: last 10 minutes.",
     Reason.TIME_RANGE: "Give an instant between the years 1970 and 2262.",
     Reason.VALIDITY_BACKWARDS: "Let the message be valid until after it was seen.",
+    Reason.FRAME_OVER: "Ask for a frame that ends in the future.",
     Reason.HEADING_RANGE: "Give the heading in degrees clockwise from north, 0 up to but not 360.",
     Reason.SPEED_RANGE: "Give the speed in metres per second, from 0 up to the stated limit.",
     Reason.SUBSCRIPTIONS_FULL: "Remove subscriptions that are no longer needed, or raise the limit.",

@@ -9,7 +9,7 @@ from live.client.running import run, url_of
 from live.mqtt.brokers import Broker
 from live.mqtt.certificates import Certificates
 from milepost.client import Inbox, Publication, RefusedByEdge, connect
-from milepost.model import Around, Circle, EndpointId, Place, Priority, ToArea, ToEndpoint, ToEveryone, tags
+from milepost.model import SECOND_NS, Around, Circle, EndpointId, Place, Priority, ToArea, ToEndpoint, ToEveryone, tags
 
 HERE = Place(48.1, 11.6)
 NEARBY = Place(48.101, 11.6)
@@ -25,6 +25,19 @@ def test_what_is_published_is_received(either: Broker, name: str, qos: int, aske
             got = await inbox.receive()
         assert (got.topic, got.body, got.qos, got.properties) == (f"{name}/x", b"hello", min(qos, asked), (("k", "v"),))
         assert (got.tags, got.place) == (tags(["ice"]), HERE)
+
+    run(work())
+
+
+def test_receivers_are_told_who_said_it_and_when(broker: Broker, name: str) -> None:
+    async def work() -> None:
+        async with connect(url_of(broker), client_id=name) as edge, edge.subscribe(name) as inbox:
+            await edge.publish(name, b"x", tags=["ice"], qos=1)
+            got = await inbox.receive()
+        assert got.source == name
+        assert got.seen_at is not None
+        assert abs(got.received_at - got.seen_at) < 10 * SECOND_NS
+        assert got.message.source == name
 
     run(work())
 

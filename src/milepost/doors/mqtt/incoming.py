@@ -35,6 +35,7 @@ def parcel_from(
         if parcel.valid_until < parcel.seen_at:
             raise Malformed(Reason.VALIDITY_BACKWARDS, f"it ends {parcel.seen_at - parcel.valid_until} ns before it was seen")
         parcel.extras = forwarded(_told(properties, parcel))
+    parcel.size += len(parcel.extras)
     return parcel
 
 

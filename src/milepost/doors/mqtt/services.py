@@ -1,7 +1,7 @@
 """Services: what clients ask of the edge itself, as JSON on topics below `$milepost/`, so that any MQTT client can.
 
-Every request is answered on `$milepost/reply`, to the client that asked and whether or not it subscribed to it; a refusal is
-also in the packet that confirms the request, where MQTT has words for it.
+Every request is answered on `$milepost/reply`, if the client that asked subscribes to it; a refusal is also in the packet that
+confirms the request, where MQTT has words for it.
 """
 
 from milepost.doors.mqtt.desk import Desk
@@ -96,5 +96,8 @@ def _publish(desk: Desk, link: MqttLink, session: Session, packet: Publish, now:
 
 
 def _answer(desk: Desk, session: Session, body: bytes, now: Instant) -> None:
-    parcel = Parcel(REPLY_TOPIC, body, now, source=EndpointId("edge"))
-    desk.corridor.deliveries.hand_one(Delivery(parcel, 0), session)
+    asked = session.subscriptions.get(REPLY_TOPIC)
+    if asked is not None:
+        labels = (asked.subscription.id,) if asked.subscription.id else ()
+        parcel = Parcel(REPLY_TOPIC, body, now, source=EndpointId("edge"))
+        desk.corridor.deliveries.hand_one(Delivery(parcel, 0, labels), session)

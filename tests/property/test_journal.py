@@ -1,0 +1,96 @@
+"""The journal: whatever is stored of messages, sessions and subscriptions reads back as it was, in all its parts."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from milepost.edge.journal import (
+    asked_from_bytes,
+    asked_to_bytes,
+    details_from_bytes,
+    details_to_bytes,
+    parcel_from_bytes,
+    parcel_to_bytes,
+    session_from_bytes,
+    session_to_bytes,
+)
+from milepost.edge.parcels import Parcel
+from milepost.edge.sessions import Asked, Session, Will
+from milepost.model import FOREVER, EndpointId, Instant, Message, Subscription
+from strategies import endpoint_ids, instants, messages, subscriptions
+
+STORED = (
+    "topic",
+    "body",
+    "seen_at",
+    "source",
+    "qos",
+    "is_retained",
+    "priority",
+    "valid_until",
+    "extras",
+    "tags",
+    "place",
+    "address",
+)
+
+
+@st.composite
+def parcels(draw: st.DrawFn) -> Parcel:
+    message: Message = draw(messages())
+    return Parcel(
+        message.topic,
+        draw(st.just(b"") | st.binary(max_size=300)),
+        message.seen_at,
+        source=message.source,
+        origin=draw(st.integers(0, 5)),
+        qos=draw(st.integers(0, 2)),
+        is_retained=draw(st.booleans()),
+        priority=message.priority,
+        valid_until=message.valid_until,
+        extras=draw(st.binary(max_size=40)),
+        tags=message.tags,
+        place=message.place,
+        address=message.address,
+    )
+
+
+def parts(parcel: Parcel) -> dict[str, object]:
+    return {name: getattr(parcel, name) for name in STORED}
+
+
+@given(parcels())
+def test_a_message_reads_back_as_it_was_stored(parcel: Parcel) -> None:
+    back = parcel_from_bytes(parcel_to_bytes(parcel))
+    assert parts(back) == parts(parcel)
+    assert (back.number, back.holders, back.size) == (0, 0, parcel.size)
+
+
+delays = st.integers(0, 0xFFFF_FFFF * 1_000_000_000)
+
+
+@given(endpoint_ids, delays, st.none() | instants, st.none() | st.tuples(parcels(), delays, st.none() | delays))
+def test_a_session_reads_back_as_it_was_stored(
+    name: EndpointId, expiry_ns: int, expires_at: Instant | None, will: tuple[Parcel, int, int | None] | None
+) -> None:
+    session = Session(name, 3)
+    session.expiry_ns = expiry_ns
+    session.expires_at = FOREVER if expires_at is None else expires_at
+    session.will = Will(*will) if will is not None else None
+    back = session_from_bytes(session_to_bytes(session))
+    assert (back.name, back.expiry_ns, back.expires_at) == (name, expiry_ns, expires_at)
+    assert (back.will is None) == (will is None)
+    if back.will is not None and will is not None:
+        assert parts(back.will.parcel) == parts(will[0])
+        assert (back.will.delay_ns, back.will.valid_ns) == will[1:]
+
+
+@given(subscriptions, st.booleans(), st.booleans())
+def test_a_subscription_reads_back_as_it_was_stored(subscription: Subscription, is_not_own: bool, is_retain_shown: bool) -> None:
+    back = asked_from_bytes(asked_to_bytes(Asked(subscription, 7, is_not_own=is_not_own, is_retain_shown=is_retain_shown)))
+    assert back.subscription == subscription
+    assert (back.is_not_own, back.is_retain_shown, back.row) == (is_not_own, is_retain_shown, -1)
+
+
+@given(st.lists(st.integers(1, 2**32 - 1), max_size=4).map(tuple), st.booleans())
+def test_the_details_of_a_delivery_read_back_as_they_were_stored(labels: tuple[int, ...], is_from_store: bool) -> None:
+    assert details_from_bytes(details_to_bytes(labels, is_from_store=is_from_store)) == (labels, is_from_store)
