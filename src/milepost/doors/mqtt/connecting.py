@@ -19,6 +19,8 @@ from milepost.wire.mqtt import Code, Connack, Connect, Kind, Properties, Version
 
 EXPIRES_NEVER_S: Final = 0xFFFFFFFF
 _RECEIVE_MAX: Final = 65_535
+_GROWTH_BYTES_MAX: Final = 8_192
+"""So much longer than it came a packet may be when it goes out: labels of subscriptions, an expiry."""
 _KEEP_ALIVE_GRACE: Final = 1.5
 
 CheckPassword = Callable[[str, bytes], None]
@@ -88,7 +90,7 @@ def admit(desk: Desk, link: MqttLink, packet: Connect, user: str | None, now: In
 
 def _open(desk: Desk, link: MqttLink, packet: Connect, name: EndpointId, will: Will | None, now: Instant) -> Opened | Refused:
     link.aliases_out_max = packet.properties.topic_alias_maximum or 0
-    is_own = link.aliases_out_max > 0 or 0 < link.packet_max < desk.settings.packet_bytes_max
+    is_own = link.aliases_out_max > 0 or 0 < link.packet_max < desk.settings.packet_bytes_max + _GROWTH_BYTES_MAX
     dialect = DIALECT_V3 if link.version is Version.V3 else DIALECT_OWN if is_own else DIALECT_V5
     _set_keep_alive(desk, link, packet)
     opened = desk.corridor.open(

@@ -256,13 +256,15 @@ class MqttDoor:
     def settle(self, now: Instant) -> bool:
         """The end of a turn: keep what changed, send what is due, close what is over; tells whether more can go at once."""
         desk, corridor = self.desk, self._corridor
-        for link in list(self._wanting):
-            self._resume(link, now)
         actions = corridor.take_actions()
         if corridor.changes and not self._keeper.keep(corridor.take_changes(), now):
             actions = desk.cut(actions)
         if actions:
             desk.sender.carry_out(actions, now)
+        if self._wanting:  # after what was decided before: a session may have come back as another since
+            for link in list(self._wanting):
+                self._resume(link, now)
+            desk.sender.carry_out(corridor.take_actions(), now)
         self._send()
         closing, desk.closing = desk.closing, []
         for link in closing:

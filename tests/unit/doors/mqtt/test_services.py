@@ -1,0 +1,102 @@
+"""Services: requests in JSON below `$milepost/` are done and answered, for clients of either version."""
+
+import json
+
+import pytest
+
+from door_in_memory import Client, EdgeInMemory
+from milepost.model.reasons import Reason
+from milepost.wire.mqtt import Acknowledge, Code, Kind, Properties, Publish, Version
+
+HERE = {"latitude": 40.0, "longitude": -111.0}
+
+
+def ask(client: Client, service: str, request: object, qos: int = 1) -> dict[str, object] | None:
+    """Ask, and give the answer that came on `$milepost/reply`; what confirmed the packet must agree with it."""
+    client.publish(f"$milepost/{service}", json.dumps(request).encode(), qos)
+    packets = client.take()
+    (reply,) = [one for one in packets if isinstance(one, Publish)] or [None]
+    for one in packets:
+        if isinstance(one, Acknowledge) and reply is not None:
+            is_good: bool = json.loads(reply.payload)["ok"]
+            assert (one.code < Code.UNSPECIFIED_ERROR) == is_good
+    return None if reply is None else dict(json.loads(reply.payload))
+
+
+@pytest.mark.parametrize("version", list(Version))
+def test_a_subscription_by_formula_and_area_is_served_until_it_is_ended(version: Version) -> None:
+    edge = EdgeInMemory()
+    taker, sender = edge.connect("t", version), edge.connect("s")
+    area = {"type": "circle", "centre": HERE, "radius_m": 1000}
+    reply = ask(taker, "subscribe", {"id": 5, "query": "ice & !cleared", "area": area})
+    assert reply == {"about": "subscribe", "id": 5, "ok": True}, reply
+    tags = (("milepost-tag", "ice"),)
+    sender.publish("road", b"far", properties=Properties(user=(*tags, ("milepost-place", "50,50"))))
+    sender.publish("road", b"near", properties=Properties(user=(*tags, ("milepost-place", "40.001,-111"))))
+    (message,) = taker.messages()
+    assert message.payload == b"near"
+    assert message.properties.subscription_ids == ((5,) if version is Version.V5 else ())
+    reply = ask(taker, "unsubscribe", {"id": 5})
+    assert reply is not None
+    assert reply["ok"]
+    sender.publish("road", b"near", properties=Properties(user=(*tags, ("milepost-place", "40.001,-111"))))
+    assert taker.bodies() == []
+
+
+def test_a_subscription_whose_id_mqtt_cannot_say_is_served_without_it() -> None:
+    edge = EdgeInMemory()
+    taker, sender = edge.connect("t"), edge.connect("s")
+    ask(taker, "subscribe", {"id": 2**32 - 1, "query": "ice"})
+    sender.publish("t", b"x", properties=Properties(user=(("milepost-tag", "ice"),)))
+    (message,) = taker.messages()
+    assert (message.payload, message.properties.subscription_ids) == (b"x", ())
+
+
+def test_a_report_is_taken_without_a_word_and_decides_who_is_in_an_area() -> None:
+    edge = EdgeInMemory()
+    here, sender = edge.connect("here"), edge.connect("s")
+    assert ask(here, "report", {"place": HERE}) is None
+    area = {"type": "circle", "centre": HERE, "radius_m": 1000}
+    reply = ask(sender, "publish", {"topic": "t", "address": {"to": "area", "area": area}, "body": "aGk="})
+    assert reply is not None
+    assert reply["ok"], reply
+    (message,) = here.messages()
+    assert message.topic == "t"
+    assert edge.corridor.counts.reports == 1
+
+
+def test_a_request_at_quality_two_is_done_once_however_often_it_is_sent() -> None:
+    edge = EdgeInMemory()
+    client = edge.connect("a")
+    number = client.publish("$milepost/subscribe", b'{"id":1,"query":"ice"}', 2)
+    assert [type(one).__name__ for one in client.take()] == ["Acknowledge", "Publish"]
+    again = client.ask(Publish("$milepost/subscribe", b'{"id":1,"query":"ice"}', 2, False, True, number))
+    assert again == [Acknowledge(Kind.PUBREC, number or 0)]
+    assert client.acknowledge(Kind.PUBREL, number) == [Acknowledge(Kind.PUBCOMP, number or 0)]
+
+
+@pytest.mark.parametrize(
+    ("service", "request_text", "reason"),
+    [
+        ("subscribe", b"{", Reason.MALFORMED),
+        ("subscribe", b'{"id":1,"query":"("}', Reason.QUERY_SYNTAX),
+        ("unsubscribe", b'{"id":9}', Reason.FIELD_RANGE),
+        ("publish", b'{"topic":"$milepost/report"}', Reason.TOPIC_RESERVED),
+        ("nothing", b"{}", Reason.TOPIC_RESERVED),
+    ],
+)
+def test_a_request_that_cannot_be_done_is_refused_and_counted_once(service: str, request_text: bytes, reason: Reason) -> None:
+    edge = EdgeInMemory()
+    client = edge.connect("a")
+    client.publish(f"$milepost/{service}", request_text, 1)
+    acknowledged = [one for one in client.take() if isinstance(one, Acknowledge)]
+    assert [one.code >= Code.UNSPECIFIED_ERROR for one in acknowledged] == [True]
+    assert edge.corridor.counts.refused == {reason: 1}
+
+
+def test_nobody_else_hears_an_answer() -> None:
+    edge = EdgeInMemory()
+    nosy, client = edge.connect("nosy"), edge.connect("a")
+    nosy.subscribe("#", "$milepost/reply")
+    ask(client, "subscribe", {"id": 1, "query": "ice"})
+    assert nosy.bodies() == []
