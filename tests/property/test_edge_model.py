@@ -30,7 +30,7 @@ from milepost.wire.mqtt import (
 from model_broker import Choice, ModelBroker, ModelSession, Said
 
 IS_FULL = os.environ.get("MILEPOST_TEST_PROFILE") == "full"
-WINDOW = 2
+WINDOW = 3
 LIMITS = Limits(sessions_max=16, subscriptions_max=64, in_flight_max=WINDOW)
 FOR_V3_S = LIMITS.session_expiry_s_max
 
@@ -43,7 +43,7 @@ versions = st.sampled_from(list(Version))
 
 
 ARGUMENTS: dict[str, tuple[int, st.SearchStrategy[tuple[object, ...]]]] = {
-    "connect": (4, st.tuples(names, versions, st.booleans(), st.sampled_from([0, 30, 1000, 1000]))),
+    "connect": (4, st.tuples(names, versions, st.booleans(), st.sampled_from([0, 30, 1000, 1000]), st.integers(1, WINDOW))),
     "subscribe": (4, st.tuples(names, filters, qualities, st.tuples(st.booleans(), st.booleans(), qualities), qualities)),
     "unsubscribe": (1, st.tuples(names, filters)),
     "publish": (
@@ -116,9 +116,9 @@ class Edges(RuleBasedStateMachine):
                     others[name].append(packet)
         return others
 
-    def connect(self, name: str, version: Version, clean: bool, expiry_s: int) -> None:
+    def connect(self, name: str, version: Version, clean: bool, expiry_s: int, window: int = WINDOW) -> None:
         if version is Version.V3:
-            expiry_s = 0 if clean else FOR_V3_S
+            expiry_s, window = 0 if clean else FOR_V3_S, WINDOW
         session = self.model.sessions.get(name)
         if session is not None and session.is_connected:
             self.model.leave(session)
@@ -127,13 +127,15 @@ class Edges(RuleBasedStateMachine):
             self.model.end(session)
             session = None
         if session is None:
-            self.model.sessions[name] = ModelSession(name, version, expiry_s, WINDOW)
+            self.model.sessions[name] = ModelSession(name, version, expiry_s, window)
         else:
-            self.model.resume(session, version, expiry_s)
+            self.model.resume(session, version, expiry_s, window)
         if name in self.clients:
             self.clients[name].take()
         v5_expiry_s = expiry_s if version is Version.V5 else 0
-        client = self.clients[name] = self.edge.connect(name, version, clean=clean, expiry_s=v5_expiry_s)
+        properties = Properties(receive_maximum=window) if window != WINDOW else NO_PROPERTIES
+        client = self.edge.connect(name, version, clean=clean, expiry_s=v5_expiry_s, properties=properties)
+        self.clients[name] = client
         assert client.connack is not None
         assert client.connack.session_present == (session is not None)
         again = self.observe()[name]

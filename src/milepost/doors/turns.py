@@ -19,8 +19,9 @@ READABLE: Final = select.EPOLLIN
 WRITABLE: Final = select.EPOLLOUT
 BROKEN: Final = select.EPOLLERR | select.EPOLLHUP
 
-EVENTS_A_TURN: Final = 1024
-"""So many connections are looked at in one turn; the rest have theirs in the next."""
+EVENTS_A_TURN: Final = 64
+"""So many connections are looked at in one turn; the rest have theirs in the next. More would only make clients and edge wait
+for each other in step; fewer would make a write to storage serve too few."""
 
 _WAIT_S_MAX: Final = 1.0
 

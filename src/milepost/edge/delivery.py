@@ -21,7 +21,7 @@ from milepost.edge.actions import Action, Deliver, Expel, Release
 from milepost.edge.counts import Counts
 from milepost.edge.journal import details_to_bytes, parcel_to_bytes
 from milepost.edge.keeping import Changes, Queued
-from milepost.edge.lanes import Lanes
+from milepost.edge.lanes import Lanes, Waiting
 from milepost.edge.limits import Limits, SlowPolicy
 from milepost.edge.parcels import Delivery, Parcel
 from milepost.edge.plans import Fan, Group
@@ -86,12 +86,9 @@ class Deliveries:
         number = self._number = self._number % NUMBERS_MAX + 1
         ready: list[Session] = []
         for session in group.sessions:
-            in_flight = session.in_flight
-            is_free = number not in in_flight and number not in session.released
-            if session.is_kept and is_free:
-                is_free = not self._was_in_use(session, number)
-            has_window = len(in_flight) + len(session.released) < session.window
-            if is_free and has_window and session.is_clear and session.waiting is None:
+            in_flight, is_direct = session.in_flight, session.is_clear and session.waiting is None and not session.released
+            is_direct = is_direct and len(in_flight) < session.window and number not in in_flight
+            if is_direct and not (session.is_kept and self._was_in_use(session, number)):
                 in_flight[number] = delivery
                 ready.append(session)
                 if session.is_kept:
@@ -147,14 +144,14 @@ class Deliveries:
             self._put(session, number, delivery)
 
     def _put(self, session: Session, number: int, delivery: Delivery) -> None:
-        if session.waiting is None:
-            session.waiting = Lanes()
-        session.waiting.put(number, delivery)
+        lanes = session.waiting
+        if lanes is None:
+            lanes = session.waiting = Lanes()
+        lanes.put(number, delivery)
         if not number:
             session.is_clear = False
         self.waiting_bytes += delivery.parcel.size
         limits = self._limits
-        lanes = session.waiting
         while (
             len(lanes) > limits.queue_messages_max
             or lanes.size > limits.queue_bytes_max
@@ -204,6 +201,7 @@ class Deliveries:
         for number in session.released:
             self.actions.append(Release(session, number))
         room = session.window - len(session.released)
+        back: list[Waiting] = []
         for number, delivery in list(session.in_flight.items()):
             if delivery.parcel.valid_until < now:
                 del session.in_flight[number]
@@ -214,10 +212,21 @@ class Deliveries:
                 self.actions.append(Deliver(delivery, number, [session], is_again=True))
             else:  # it takes fewer at a time than before. [MQTT-3.3.4-9]
                 del session.in_flight[number]
+                self._counts.delivered -= 1
                 again = Delivery(
                     delivery.parcel, delivery.qos, delivery.labels, is_from_store=delivery.is_from_store, is_again=True
                 )
-                self._put(session, number, again)
+                back.append((number, again))
+        if back:
+            self._put_first(session, back)
+
+    def _put_first(self, session: Session, back: list[Waiting]) -> None:
+        """Let what was in flight wait before what waits already: it came before."""
+        waiting = session.waiting.all() if session.waiting is not None else []
+        self.waiting_bytes -= sum(delivery.parcel.size for _, delivery in waiting)
+        session.waiting = None
+        for number, delivery in (*back, *waiting):
+            self._put(session, number, delivery)
 
     def acknowledge(self, session: Session, number: int) -> bool:
         """A receiver has what it was sent at quality 1, or will not have it; tells whether the number meant anything."""
@@ -286,11 +295,13 @@ class Deliveries:
         if not parcel.number:
             self._message += 1
             parcel.number = self._message
+        changes = self.changes
         if not parcel.holders:
-            self.changes.messages[parcel.number] = parcel_to_bytes(parcel)
+            changes.messages[parcel.number] = parcel_to_bytes(parcel)
         parcel.holders += 1
-        details = details_to_bytes(delivery.labels, is_from_store=delivery.is_from_store)
-        self.changes.queued[session.number, number] = Queued(parcel.number, delivery.qos, False, details)
+        is_bare = not delivery.labels and not delivery.is_from_store
+        details = b"" if is_bare else details_to_bytes(delivery.labels, is_from_store=delivery.is_from_store)
+        changes.queued[session.number, number] = Queued(parcel.number, delivery.qos, False, details)
 
     def _drop_kept(self, session: Session, number: int, delivery: Delivery) -> None:
         if session.is_kept:

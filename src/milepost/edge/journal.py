@@ -45,13 +45,23 @@ class KeptSession(NamedTuple):
 def parcel_to_bytes(parcel: Parcel) -> bytes:
     """A message as it is stored."""
     source, topic = parcel.source.encode(), parcel.topic.encode()
-    has_words = bool(parcel.tags) or parcel.place is not None or parcel.address is not TO_CONTENT
+    extras = parcel.extras
+    has_words = parcel.tags or parcel.place is not None or parcel.address is not TO_CONTENT
     words = _words_of(parcel) if has_words else b""
     flags = _RETAINED if parcel.is_retained else 0
-    times = (parcel.seen_at, parcel.valid_until)
-    sizes = (len(source), len(topic), len(parcel.extras), len(words))
-    head = _HEAD.pack(_VERSION, flags, parcel.priority, parcel.qos, *times, *sizes)
-    return b"".join((head, source, topic, parcel.extras, words, parcel.body))
+    head = _HEAD.pack(
+        _VERSION,
+        flags,
+        parcel.priority,
+        parcel.qos,
+        parcel.seen_at,
+        parcel.valid_until,
+        len(source),
+        len(topic),
+        len(extras),
+        len(words),
+    )
+    return b"".join((head, source, topic, extras, words, parcel.body))
 
 
 def _words_of(parcel: Parcel) -> bytes:

@@ -59,14 +59,17 @@ class Lanes:
     def put(self, number: int, delivery: Delivery) -> None:
         """Let a delivery wait."""
         parcel = delivery.parcel
-        if len(self._latest) > 2 * self._count + _FORGOTTEN_MAX:
+        latest = self._latest
+        if len(latest) > 2 * self._count + _FORGOTTEN_MAX:
             self._forget_deadlines()
-        key = (number > 0, int(parcel.priority), parcel.topic)
-        deadline = max(parcel.deadline, self._latest.get(key, 0))
-        self._latest[key] = deadline
+            latest = self._latest
+        priority, deadline = parcel.priority, parcel.deadline
+        key = (number > 0, priority, parcel.topic)
+        if (before := latest.get(key, 0)) > deadline:
+            deadline = before
+        latest[key] = deadline
         self._turn += 1
-        entry = (int(parcel.priority), deadline, self._turn, number, delivery)
-        heappush(self._heaps[number > 0][parcel.priority], entry)
+        heappush(self._heaps[number > 0][priority], (priority, deadline, self._turn, number, delivery))
         if number:
             self._numbers.add(number)
         self._count += 1

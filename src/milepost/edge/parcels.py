@@ -87,7 +87,8 @@ class Parcel:
     @property
     def deadline(self) -> int:
         """When it should have arrived: orders messages of one class."""
-        return min(self.valid_until, self.seen_at + DEADLINE_NS[self.priority])
+        wanted = self.seen_at + DEADLINE_NS[self.priority]
+        return min(self.valid_until, wanted)
 
     @property
     def message(self) -> Message:

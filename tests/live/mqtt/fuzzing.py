@@ -37,7 +37,7 @@ from live.mqtt.packets import (
 )
 
 WIDTH: Final = 128
-PACKETS_EACH: Final = 5
+PACKETS_EACH: Final = 6
 SESSIONS: Final = 64
 CANARY_EVERY: Final = 100
 END_S: Final = 20.0
@@ -181,6 +181,15 @@ class Driver:
 
     def run(self, packets: int) -> Outcome:
         """Send so many packets, and see every connection to its end."""
+        try:
+            self._run(packets)
+        finally:
+            self._poll.close()
+            for one, _ in self._talks.values():
+                one.close()
+        return self.outcome
+
+    def _run(self, packets: int) -> None:
         while self._talks or self.outcome.packets < packets:
             under_way = PACKETS_EACH * len(self._talks)
             while len(self._talks) < WIDTH and self.outcome.packets + under_way < packets:
@@ -189,8 +198,6 @@ class Driver:
             for number, event in self._poll.poll(1.0):
                 self._on_event(number, event)
             self._check_deadlines()
-        self._poll.close()
-        return self.outcome
 
     def _open(self) -> None:
         talk = make_talk(self._random, self.outcome.connections)

@@ -1,4 +1,4 @@
-"""MQTT 5, 3.3 PUBLISH to 3.7 PUBCOMP, 4.3 QoS, 4.6 ordering."""
+"""MQTT 5, 3.3 PUBLISH to 3.7 PUBCOMP, 4.3 QoS, 4.6 ordering. Messages go straight to their topic's takers here (M18, D2, D9)."""
 
 from collections import Counter
 

@@ -72,7 +72,12 @@ def test_every_turn_is_settled_and_another_is_wanted_if_anybody_wants_one(turns:
 
 def test_the_loop_ends_after_the_turn_in_which_it_was_told_to(turns: Turns, clock: Clock) -> None:
     settled: list[Instant] = []
-    turns.settle_with(lambda now: bool(settled.append(now)))
+
+    def settle(now: Instant) -> bool:
+        settled.append(now)
+        return True
+
+    turns.settle_with(settle)
     turns.call_soon(lambda now: turns.stop())
     turns.run()
     assert len(settled) == 1

@@ -1,4 +1,4 @@
-"""Lanes: what waits leaves by class, then by deadline, and within a topic in the order in which it came."""
+"""Lanes: what waits leaves by class, then by deadline, and within a topic in the order in which it came (M29)."""
 
 from hypothesis import given
 from hypothesis import strategies as st

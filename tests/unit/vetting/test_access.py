@@ -1,3 +1,5 @@
+"""Access: who may publish and subscribe where; reserved topics are closed, service topics are free (M27, D4, D5)."""
+
 import pytest
 
 from milepost.model.queries import parse_query

@@ -1,3 +1,5 @@
+"""Rates: nobody sends more than his share for long (M27)."""
+
 from math import inf, nan
 
 import pytest
