@@ -1,4 +1,4 @@
-"""Foreign clients: mosquitto_pub, mosquitto_sub and mosquitto_rr, as people use them in a shell, with the broker at an edge (D1)."""
+"""Foreign clients: mosquitto_pub, mosquitto_sub and mosquitto_rr, as people use them in a shell, at an edge (D1)."""
 
 from collections.abc import Iterator
 from pathlib import Path

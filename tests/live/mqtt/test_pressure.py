@@ -62,6 +62,28 @@ def test_reconnects_that_do_not_wait_for_the_answer_leave_one_session(visitors: 
     assert survivors[0].take(Kind.PUBLISH).payload == b"once"
 
 
+def come_and_go(port: int, count: int, name: str) -> None:
+    """Clients with names of their own that subscribe, publish and leave, or break off, one after the other."""
+    for number in range(count):
+        with Raw(port, level=V4 + number % 2) as client:
+            hello = connect(f"{name}{number}", client.level, keep_alive=65_535)
+            asks = subscribe(1, ("a/+", 1), level=client.level), publish("a/b", b"x", client.level, qos=1, packet_id=2)
+            client.send(hello, *asks)
+            client.take(Kind.PUBACK)
+            if number % 3:
+                client.leave()
+
+
+@ours_only("Mosquitto takes 20 ms for each")
+def test_clients_that_come_and_go_leave_no_memory_behind(make_broker: MakeBroker) -> None:
+    """Not until their keep alive would have run out, which may be a day."""
+    broker = make_broker(more="[mqtt]\nhandshake_s_max = 1\n")
+    come_and_go(broker.tcp, 3_000, "first")
+    before = broker.resident_bytes()
+    come_and_go(broker.tcp, 8_000, "second")
+    assert broker.resident_bytes() - before < 4_000_000
+
+
 def stalled(broker: Broker, level: int, name: str, topic: str, qos: int) -> Raw:
     """A client that subscribes and then never reads again, with a small buffer."""
     client = Raw(broker.tcp, level=level)

@@ -1,4 +1,4 @@
-"""The corridor: sessions that begin, go on, are taken over and end; wills; to whom addresses lead (M5, M15); what a fault refuses."""
+"""The corridor: sessions that begin, go on, are taken over and end; wills; where addresses lead (M5, M15); faults."""
 
 from dataclasses import replace
 

@@ -298,6 +298,24 @@ def test_who_comes_back_with_a_smaller_window_is_not_sent_more_than_it_takes() -
     assert len(room.sent()) == 2
 
 
+def test_what_a_smaller_window_holds_back_goes_before_what_waited_and_is_counted_once() -> None:
+    room = Room()
+    session = room.taker("a", is_kept=True, window=3)
+    bodies = [b"1", b"2", b"3", b"4", b"5"]
+    for body in bodies:
+        room.publish(body)
+    room.corridor.close(session, at(0), is_willed=True)
+    room.end_turn()
+    room.open("a", is_kept=True, window=1)
+    found = room.sent()
+    while session.in_flight:
+        room.deliveries.acknowledge(session, next(iter(session.in_flight)))
+        room.deliveries.resume(session, at(0), EVERYTHING)
+        found += room.sent()
+    assert [(body, is_again) for body, *_, is_again in found] == [(body, body < b"4") for body in bodies]
+    assert room.counts.delivered == 5
+
+
 def test_a_session_taken_over_twice_in_the_turn_of_a_message_gets_it_once() -> None:
     room = Room()
     room.taker("a", is_kept=True)
