@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from unittest.mock import patch
 
@@ -29,7 +29,8 @@ RULES = Rules(
 LIMITS = Limits(sessions_max=16, subscriptions_max=64, in_flight_max=3, queue_messages_max=20)
 SETTINGS = DoorSettings(packet_bytes_max=400, receive_max=5, limits=DoorLimits(messages_per_s=50, messages_burst=30))
 
-topics = st.sampled_from(["a", "a/b", "urgent", "json", "closed", "shared", "own", "a" * 200])
+TOPICS = ("a", "a/b", "urgent", "json", "closed", "shared", "own", "a" * 200)
+topics = st.sampled_from(["a", "urgent"]) | st.sampled_from(TOPICS)
 payloads = st.sampled_from([b"", b"1", b"{}", b"x" * 120, b"x" * 130]) | st.binary(max_size=6)
 some_properties = st.just(NO_PROPERTIES) | st.just(Properties(content_type="t"))
 
@@ -93,6 +94,9 @@ def play(
     ]
     for who, topic_filter, qos, label in asked:
         clients[who].subscribe(topic_filter, qos=qos, label=label if versions[who] is Version.V5 else 0)
+    for client in clients:  # from here on their topics are known
+        client.send(*[Publish(topic, b"{}") for topic in TOPICS])
+        edge.settle()
     for burst in bursts:
         edge.now = type(edge.now)(edge.now + burst.seconds * 1_000_000_000)
         _send(clients[burst.who], burst)
@@ -142,6 +146,21 @@ def test_bytes_may_be_cut_anywhere(packets: list[Packet], version: Version, data
         edge.settle()
         found.append((bytes(sender.stream.taken), bytes(taker.stream.taken), edge.corridor.counts))
     assert found[0] == found[1] == found[2]
+
+
+def test_what_goes_together_keeps_its_order_and_its_urgency() -> None:
+    """All topics have the same takers, so that nothing but order and urgency can keep messages apart."""
+    for way in (nullcontext(), only_the_long_way()):
+        with way:
+            edge = EdgeInMemory(rules=RULES)
+            taker, sender = edge.connect("t"), edge.connect("s")
+            taker.subscribe("#", qos=1)
+            sender.send(Publish("a", b""), Publish("urgent", b""))
+            edge.settle()
+            taker.take()
+            sender.send(Publish("a", b"1"), Publish("a", b"2", 1, number=1), Publish("a", b"3"), Publish("urgent", b"now"))
+            edge.settle()
+            assert taker.bodies() == [b"now", b"1", b"2", b"3"]
 
 
 def test_the_short_way_is_taken_at_all() -> None:

@@ -177,7 +177,7 @@ def _milepost_command(broker: Broker) -> list[str]:
 def _mosquitto_command(broker: Broker) -> list[str]:
     setup = broker.setup
     lines = ["user root", "log_dest stderr", "sys_interval 1", "persistence true", f"persistence_location {setup.data}/"]
-    lines += [f"max_packet_size {PACKET_BYTES_MAX}", "autosave_interval 1", "max_queued_messages 1000"]
+    lines += [f"max_packet_size {PACKET_BYTES_MAX}", "autosave_interval 1", "max_queued_messages 1000", "set_tcp_nodelay true"]
     lines += ["allow_anonymous true"] if setup.users is None else [f"password_file {_write_users(setup)}"]
     lines += [f"listener {broker.tcp} 127.0.0.1"]
     if setup.certificates:

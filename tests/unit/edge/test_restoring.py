@@ -182,3 +182,14 @@ def test_plans_made_while_a_session_was_away_since_the_start_do_not_speak_anothe
     sender.publish("t", b"2")
     sender.publish("t", b"3")
     assert client.bodies() == [b"2", b"3"]
+
+
+@pytest.mark.xfail(strict=True, reason="when a will is due is not kept: its delay begins anew with every process")
+def test_a_delayed_will_is_not_delayed_again_by_a_restart() -> None:
+    edge = EdgeInMemory()
+    edge.connect("w", expiry_s=1000).subscribe("will", qos=1)
+    edge.connect("a", expiry_s=1000, will=Will("will", b"gone", 1, properties=Properties(will_delay_s=60))).lose()
+    edge.pass_time(50)
+    edge = edge.restarted()
+    edge.pass_time(11)
+    assert back(edge, "w").bodies() == [b"gone"]

@@ -220,3 +220,23 @@ def test_everybody_is_told_when_the_edge_stops() -> None:
     assert nobody.link.state is State.CLOSING
     edge.settle()
     assert set(edge.kept.load().sessions) == {0}
+
+
+@pytest.mark.xfail(strict=True, reason="MqttDoor.on_bytes keeps whatever comes while a password is checked, without a limit")
+def test_what_comes_while_a_password_is_checked_is_limited() -> None:
+    edge = EdgeInMemory(rules=Rules(needs_password=True), check_password=lambda *_: None)
+    client = edge.enter()
+    client.send(Connect("a", Version.V5, username="ann", password=b"secret"))
+    for _ in range(100):
+        client.send_bytes(b"\x30" * 65_536)
+    assert sum(map(len, client.link.parts)) <= 2 * edge.settings.packet_bytes_max
+
+
+@pytest.mark.xfail(strict=True, reason="rules are asked when a client subscribes, and not again when they change")
+def test_who_may_no_longer_have_what_it_subscribed_to_does_not_get_it() -> None:
+    edge = EdgeInMemory()
+    taker = edge.connect("t")
+    taker.subscribe("t")
+    edge.door.use(Rules(Access([Rule(False, Verbs.SUBSCRIBE, "t")])))
+    edge.connect("s").publish("t", b"secret")
+    assert taker.bodies() == []

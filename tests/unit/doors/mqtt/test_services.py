@@ -1,10 +1,11 @@
 """Services: requests in JSON below `$milepost/` are done and answered, for clients of either version."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
-from door_in_memory import Client, EdgeInMemory
+from door_in_memory import SMALL, Client, EdgeInMemory
 from milepost.model.reasons import Reason
 from milepost.wire.mqtt import Acknowledge, Code, Kind, Properties, Publish, Version
 
@@ -101,3 +102,12 @@ def test_nobody_else_hears_an_answer() -> None:
     nosy.subscribe("#", "$milepost/reply")
     ask(client, "subscribe", {"id": 1, "query": "ice"})
     assert nosy.bodies() == []
+
+
+@pytest.mark.xfail(strict=True, reason="services.serve counts again what Corridor.publish has counted")
+def test_a_message_that_the_corridor_refuses_is_counted_once() -> None:
+    edge = EdgeInMemory(limits=replace(SMALL, retained_max=1))
+    client = edge.connect("a")
+    client.publish("x", b"1", retain=True)
+    client.publish("$milepost/publish", b'{"topic":"y","body":"aGk="}', 1, retain=True)
+    assert edge.corridor.counts.refused == {Reason.RETAINED_FULL: 1}

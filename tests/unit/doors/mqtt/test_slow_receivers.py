@@ -12,7 +12,7 @@ from milepost.doors.turns import READABLE, WRITABLE
 from milepost.edge.limits import SlowPolicy
 from milepost.model.priorities import Priority
 from milepost.model.reasons import Reason
-from milepost.wire.mqtt import Acknowledge, Code, Connect, Kind, Ping, Pong, Properties, Publish, Version
+from milepost.wire.mqtt import Acknowledge, Code, Connect, Kind, Ping, Pong, Properties, Publish, Version, encode
 
 SETTINGS = DoorSettings(limits=DoorLimits(unsent_bytes_max=100))
 RULES = Rules(priorities=(("urgent", Priority.EMERGENCY),))
@@ -30,13 +30,14 @@ def with_stuck_taker(version: Version = Version.V5, *, expiry_s: int = 0, qos: i
 def test_everything_arrives_in_order_however_little_is_taken_at_a_time(version: Version) -> None:
     edge, taker, sender = with_stuck_taker(version)
     bodies = [str(number).encode() * 9 for number in range(40)]
+    taker.stream.room = 7
     for body in bodies:
         sender.publish("t", body)
-    taker.stream.room = 7
     for _ in range(400):
         taker.take_more(7)
     assert taker.bodies() == bodies
     assert edge.corridor.counts.delivered == 40
+    assert taker.link.unsent_size == 0
     assert edge.session("taker").is_clear
 
 
@@ -49,6 +50,17 @@ def test_what_is_not_taken_is_limited_and_the_rest_waits_in_the_queue() -> None:
     assert not session.is_clear
     assert session.waiting is not None
     assert len(session.waiting) == 40 - edge.corridor.counts.delivered
+
+
+def test_what_is_not_taken_is_counted_to_the_byte() -> None:
+    _, taker, sender = with_stuck_taker(Version.V3)
+    taker.stream.room = 3
+    sender.publish("t", b"x" * 20)
+    assert taker.link.unsent_size == len(encode(Publish("t", b"x" * 20), Version.V3)) - 3
+    taker.take_more(4)
+    assert taker.link.unsent_size == 18
+    taker.take_more()
+    assert taker.link.unsent_size == 0
 
 
 @pytest.mark.parametrize("qos", [0, 1])
