@@ -8,6 +8,7 @@ for all that must be kept, one write to each connection for all it is to get.
 
 import os
 import select
+from collections import deque
 from collections.abc import Callable
 from heapq import heappop, heappush
 from time import monotonic, time_ns
@@ -45,7 +46,7 @@ class Turns:
         self._watched: dict[int, Watched] = {}
         self._settles: list[Settle] = []
         self._timers: list[tuple[float, int, Callable[[Instant], None], float]] = []
-        self._calls: list[Callable[[Instant], None]] = []
+        self._calls: deque[Callable[[Instant], None]] = deque()
         self._order = 0
         self._is_over = False
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -111,9 +112,8 @@ class Turns:
         os.close(self._wake_fd)
 
     def _call(self, now: Instant) -> None:
-        calls, self._calls = self._calls, []
-        for call in calls:
-            call(now)
+        for _ in range(len(self._calls)):  # what is added meanwhile has its turn next
+            self._calls.popleft()(now)
         while self._timers and self._timers[0][0] <= monotonic():
             due, order, call, seconds = heappop(self._timers)
             call(now)

@@ -105,7 +105,7 @@ class Corridor:
         former = self.sessions.maybe(name)
         if former is not None and former.link is not NOWHERE:
             self._take_over(former, is_fresh=is_fresh, now=now)
-        if former is not None and (is_fresh or not former.is_kept):
+        if former is not None and (is_fresh or not former.is_kept or former.expires_at <= now):
             self._end(former, now)
             former = None
         if former is None:
@@ -168,7 +168,8 @@ class Corridor:
         if session.expires_at == FOREVER:
             session.expires_at = Instant(now + session.expiry_ns)
         if session.will is not None:
-            session.will_at = Instant(now + session.will.delay_ns)
+            if session.will_at == FOREVER:
+                session.will_at = Instant(now + session.will.delay_ns)
             self._publish_will_if_due(session, now)
         self._remind(min(session.expires_at, session.will_at), session)
 
@@ -382,7 +383,8 @@ class Corridor:
 
     def _publish_will(self, session: Session, will: Will, now: Instant) -> None:
         will.parcel.origin, will.parcel.seen_at = session.number, now
-        will.parcel.valid_until = FOREVER if will.valid_ns is None else Instant(now + will.valid_ns)
+        if will.valid_ns is not None:
+            will.parcel.valid_until = Instant(now + will.valid_ns)
         self.publish(will.parcel, now)
 
     def _remind(self, instant: Instant, session: Session) -> None:

@@ -38,6 +38,7 @@ class KeptSession(NamedTuple):
     expires_at: Instant | None
     """None if its endpoint was connected."""
     will: Will | None
+    will_at: Instant
     place: Place | None
     """Where it last was."""
 
@@ -102,6 +103,7 @@ def session_to_bytes(session: Session) -> bytes:
             "name": session.name,
             "expiry_ns": session.expiry_ns,
             "expires_at": session.expires_at if session.expires_at != FOREVER else None,
+            "will_at": session.will_at if session.will_at != FOREVER else None,
             "place": None if session.place is None else [session.place.latitude, session.place.longitude],
             "will": None if will is None else [will.delay_ns, will.valid_ns, parcel_to_bytes(will.parcel).hex()],
         }
@@ -117,6 +119,7 @@ def session_from_bytes(data: bytes) -> KeptSession:
         value["expiry_ns"],
         value["expires_at"],
         None if will is None else Will(parcel_from_bytes(bytes.fromhex(will[2])), will[0], will[1]),
+        FOREVER if value["will_at"] is None else value["will_at"],
         None if value["place"] is None else Place(*value["place"]),
     )
 

@@ -33,9 +33,9 @@ def restore(corridor: Corridor, kept: Kept, now: Instant) -> None:
 
 
 def _session(corridor: Corridor, number: int, data: bytes) -> Session:
-    name, expiry_ns, expires_at, will, place = session_from_bytes(data)
+    name, expiry_ns, expires_at, will, will_at, place = session_from_bytes(data)
     session = corridor.sessions.restore(name, number)
-    session.is_kept, session.expiry_ns, session.will = True, expiry_ns, will
+    session.is_kept, session.expiry_ns, session.will, session.will_at = True, expiry_ns, will, will_at
     session.expires_at = expires_at if expires_at is not None else FOREVER
     if place is not None:
         corridor.locate(session, place)

@@ -303,7 +303,6 @@ def test_a_retained_message_for_one_endpoint_is_not_given_to_others() -> None:
     assert stranger.bodies() == []
 
 
-@pytest.mark.xfail(strict=True, reason="Corridor._publish_will overwrites the validity that the will's own words gave it")
 def test_a_will_that_says_until_when_it_is_valid_is_not_published_after_that() -> None:
     edge = EdgeInMemory()
     watcher = edge.connect("w")

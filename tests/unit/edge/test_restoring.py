@@ -184,7 +184,6 @@ def test_plans_made_while_a_session_was_away_since_the_start_do_not_speak_anothe
     assert client.bodies() == [b"2", b"3"]
 
 
-@pytest.mark.xfail(strict=True, reason="when a will is due is not kept: its delay begins anew with every process")
 def test_a_delayed_will_is_not_delayed_again_by_a_restart() -> None:
     edge = EdgeInMemory()
     edge.connect("w", expiry_s=1000).subscribe("will", qos=1)

@@ -8,6 +8,7 @@ from typing import Final
 from milepost.doors.mqtt.desk import Desk
 from milepost.doors.mqtt.incoming import parcel_from
 from milepost.doors.mqtt.link import DIALECT_OWN, DIALECT_V3, DIALECT_V5, MqttLink, State
+from milepost.doors.mqtt.subscribing import ask_again
 from milepost.edge.corridor import Opened
 from milepost.edge.sessions import Will
 from milepost.model.endpoints import EndpointId, endpoint_id
@@ -82,6 +83,7 @@ def admit(desk: Desk, link: MqttLink, packet: Connect, user: str | None, now: In
         deny(desk, link, opened)
         return
     link.session = opened.session
+    ask_again(desk, link, opened.session)
     if report is not None:
         desk.corridor.report(opened.session, report)
     desk.reply(link, Connack(opened.is_resumed, Code.SUCCESS, _announced(desk, link, packet, name)))  # [MQTT-3.2.2-2]

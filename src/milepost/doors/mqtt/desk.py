@@ -147,6 +147,11 @@ class Desk:
         """The properties that say why; only if the client wants them. [MQTT-3.1.2-29]"""
         return Properties(reason_string=str(refused)[:1000]) if link.is_telling or is_always else NO_PROPERTIES
 
+    def counted(self, refused: Refused) -> Refused:
+        """A refusal, counted."""
+        self.corridor.counts.refused[refused.reason] += 1
+        return refused
+
     def refuse(self, link: MqttLink, refused: Refused) -> None:
         """Tell a client why it is disconnected, and disconnect it."""
         self.corridor.counts.refused[refused.reason] += 1

@@ -23,7 +23,7 @@ from milepost.doors.mqtt.link import MqttLink, State
 from milepost.doors.mqtt.plain import PUBACK, take_acknowledged, take_plain
 from milepost.doors.mqtt.publishing import on_acknowledge, on_publish
 from milepost.doors.mqtt.silences import Silences
-from milepost.doors.mqtt.subscribing import on_subscribe, on_unsubscribe
+from milepost.doors.mqtt.subscribing import ask_again, on_subscribe, on_unsubscribe
 from milepost.doors.streams import Stream
 from milepost.doors.turns import READABLE, WRITABLE
 from milepost.edge.sessions import Session
@@ -206,6 +206,7 @@ class MqttDoor:
             self.desk.refuse(link, Refused(Reason.PROTOCOL_ERROR, "the first packet is not CONNECT"))
             return
         on_connect(self.desk, link, packet, partial(self._begin_check, link, packet), now)
+        self._watch(link)
         self._finish_handshake(link)
 
     def _begin_check(self, link: MqttLink, packet: Connect, user: str, password: bytes) -> None:
@@ -218,6 +219,7 @@ class MqttDoor:
             return
         link.state = State.NEW
         decision()
+        self._watch(link)
         self._finish_handshake(link)
         if link.state is State.OPEN and link.parts:
             data, link.parts = b"".join(link.parts), []
@@ -288,10 +290,13 @@ class MqttDoor:
             del self._wanting[link]
 
     def _watch(self, link: MqttLink) -> None:
-        """Who has not taken what is for it is watched for taking more, and not read while that is too much."""
+        """Who has not taken what is for it is watched for taking more, and not read while that is too much.
+
+        Nor is a client read while its password is checked: it will be, when it is known to be who it says.
+        """
         is_stuck = link.unsent_size > 0 or link.stream.has_unsent
-        is_full = link.unsent_size > self.desk.settings.limits.unsent_bytes_max
-        mask = READABLE if not is_stuck else WRITABLE if is_full else READABLE | WRITABLE
+        is_full = link.unsent_size > self.desk.settings.limits.unsent_bytes_max or link.state is State.CHECKING
+        mask = (0 if is_full else READABLE) | (WRITABLE if is_stuck else 0)
         if mask != link.mask and link.state is not State.CLOSED:
             link.mask = mask
             self.watch(link)
@@ -335,8 +340,9 @@ class MqttDoor:
         """Go by other rules from now on; whoever is connected stays, and is held to them."""
         self.desk.use(rules)
         for link in self.links:
-            if link.routes is not None:
+            if link.session is not None:
                 link.routes = self.desk.new_routes()
+                ask_again(self.desk, link, link.session)
 
     def shut(self, now: Instant) -> None:
         """Tell everybody that the edge stops; their sessions are kept."""

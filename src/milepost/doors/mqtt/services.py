@@ -40,13 +40,11 @@ def serve(desk: Desk, link: MqttLink, session: Session, topic: str, packet: Publ
             case Service.UNSUBSCRIBE:
                 number = unsubscription_from_json(packet.payload)
                 is_known = desk.corridor.unsubscribe(session, _name_of(number))
-                refused = None if is_known else Refused(Reason.FIELD_RANGE, f"there is no subscription {number}")
+                refused = None if is_known else desk.counted(Refused(Reason.FIELD_RANGE, f"there is no subscription {number}"))
             case Service.PUBLISH:
                 number, refused = _publish(desk, link, session, packet, now)
     except Malformed as fault:
-        refused = fault.refused
-    if refused is not None:
-        desk.corridor.counts.refused[refused.reason] += 1
+        refused = desk.counted(fault.refused)
     if refused is not None or service is not Service.REPORT:  # reports are many, and no news is good news
         _answer(desk, session, reply_json(service, number, refused), now)
     return refused or 1
@@ -65,7 +63,7 @@ def _subscribe(desk: Desk, link: MqttLink, session: Session, packet: Publish, no
         refused = Refused(Reason.RATE_TOO_HIGH, f"{desk.settings.limits.subscribes_per_s} subscriptions a second")
     if refused is None:
         refused = desk.corridor.subscribe(session, _name_of(subscription.id), subscription, now)
-    return subscription.id, refused
+    return subscription.id, None if refused is None else desk.counted(refused)
 
 
 def _publish(desk: Desk, link: MqttLink, session: Session, packet: Publish, now: Instant) -> tuple[int | None, Refused | None]:
@@ -75,7 +73,7 @@ def _publish(desk: Desk, link: MqttLink, session: Session, packet: Publish, now:
     if refused is None and route.is_service:
         refused = Refused(Reason.TOPIC_RESERVED, f"a message on {message.topic}")
     if refused is not None:
-        return message.id, refused
+        return message.id, desk.counted(refused)
     parcel = Parcel(
         message.topic,
         message.body,

@@ -75,6 +75,16 @@ def _code(refused: Refused) -> Code:
     return fitting(code_of(refused.reason), Kind.SUBACK)
 
 
+def ask_again(desk: Desk, link: MqttLink, session: Session) -> None:
+    """Hold the subscriptions of a client to rules that came after them; those that are not allowed any more end."""
+    assert link.who is not None, "an open link is somebody's"
+    for name, asked in list(session.subscriptions.items()):
+        refused = desk.rules.access.may_ask(link.who, asked.subscription.query)
+        if refused is not None:
+            desk.corridor.unsubscribe(session, name)
+            desk.log.seldom("subscription ended", client=session.name, name=name, reason=refused.reason.name)
+
+
 def on_unsubscribe(desk: Desk, link: MqttLink, session: Session, packet: Unsubscribe) -> None:
     """A client asks no longer; what was queued before still comes. [MQTT-3.10.4-1] to [MQTT-3.10.4-6]"""
     ended = [desk.corridor.unsubscribe(session, name) for name in packet.filters]

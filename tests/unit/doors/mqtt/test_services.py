@@ -104,7 +104,6 @@ def test_nobody_else_hears_an_answer() -> None:
     assert nosy.bodies() == []
 
 
-@pytest.mark.xfail(strict=True, reason="services.serve counts again what Corridor.publish has counted")
 def test_a_message_that_the_corridor_refuses_is_counted_once() -> None:
     edge = EdgeInMemory(limits=replace(SMALL, retained_max=1))
     client = edge.connect("a")
