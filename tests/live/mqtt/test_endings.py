@@ -33,10 +33,10 @@ def wait_closed(client: Raw, meanwhile: Callable[[], object]) -> None:
 @ours_only("Mosquitto looks every few seconds only")
 def test_a_silent_client_is_closed_after_one_and_a_half_keep_alives(visitors: Visitors, level: int) -> None:
     """[MQTT-3.1.2-22]: 0x8D in version 5."""
-    client = visitors.join("a", level, keep_alive=2)
     joined_at = time.monotonic()
+    client = visitors.join("a", level, keep_alive=2)
     assert client.last_words() == (KEEP_ALIVE_TIMEOUT if level == V5 else None)
-    assert 2.9 < time.monotonic() - joined_at < 4.5
+    assert 2.9 < time.monotonic() - joined_at < 6
 
 
 @BOTH

@@ -135,14 +135,14 @@ def test_a_message_expires_before_the_client_comes_back(broker: Broker, name: st
     with paho(broker.tcp, f"{name}p", V5) as publisher:
         publisher.publish(name, "short", 1, MessageExpiryInterval=1)
         publisher.publish(name, "long", 1, MessageExpiryInterval=1000)
-    wait_delayed_will(broker, name)
+    leave_delayed_will(broker, name)
     assert watcher.message().payload == b"tick"
     watcher.leave()
     with paho(broker.tcp, f"{name}t", V5, clean=False, session_s=300) as back:
         assert back.message().payload == b"long"
 
 
-def wait_delayed_will(broker: Broker, name: str, delay_s: int = 2) -> None:
+def leave_delayed_will(broker: Broker, name: str, delay_s: int = 2) -> None:
     """Leave behind a will that is published after a delay: a clock that the broker itself keeps."""
     client = Paho(f"{name}ticks", V5, session_s=300)
     client.client.will_set(f"{name}/clock", "tick", properties=props(PacketTypes.WILLMESSAGE, WillDelayInterval=delay_s))
@@ -153,8 +153,8 @@ def wait_delayed_will(broker: Broker, name: str, delay_s: int = 2) -> None:
 def test_a_delayed_will_is_published_after_its_delay(broker: Broker, name: str) -> None:
     with paho(broker.tcp, f"{name}w", V5) as watcher:
         watcher.subscribe(f"{name}/clock")
-        wait_delayed_will(broker, name, 1)
         vanished_at = time.monotonic()
+        leave_delayed_will(broker, name, 1)
         assert watcher.message().payload == b"tick"
         assert time.monotonic() - vanished_at > 0.9
 

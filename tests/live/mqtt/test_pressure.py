@@ -74,7 +74,6 @@ def come_and_go(port: int, count: int, name: str) -> None:
                 client.leave()
 
 
-@ours_only("Mosquitto takes 20 ms for each")
 def test_clients_that_come_and_go_leave_no_memory_behind(make_broker: MakeBroker) -> None:
     """Not until their keep alive would have run out, which may be a day."""
     broker = make_broker(more="[mqtt]\nhandshake_s_max = 1\n")
@@ -115,7 +114,7 @@ def test_a_subscriber_that_never_reads_costs_little_and_harms_nobody(
     other.subscribe(("quiet", 1))
     other.publish("quiet", b"still here", qos=1)
     assert other.message().payload == b"still here"
-    assert time.monotonic() - began_at < 2
+    assert time.monotonic() - began_at < 5
 
 
 def flood(publisher: Raw, awake: Raw, payload: bytes, rounds: int, qos: int) -> None:
@@ -188,9 +187,9 @@ def test_ten_thousand_half_open_connections_do_not_keep_others_out(
     regular = visitors.join("regular")
     crowd = open_many(broker.tcp, HALF_OPEN // 2)
     try:
-        check_served(visitors, 2)
+        check_served(visitors, 5)
         crowd += open_many(broker.tcp, HALF_OPEN // 2)
-        check_served(visitors, 2)
+        check_served(visitors, 5)
         assert regular.is_open()
         assert still_open(crowd) == HALF_OPEN if limits or IS_REFERENCE else 0 < still_open(crowd) <= HANDSHAKES_MAX
     finally:

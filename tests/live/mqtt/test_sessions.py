@@ -110,8 +110,8 @@ def test_a_session_expires_after_its_interval(visitors: Visitors) -> None:
     assert back.join(
         visitors.client_id("a"), clean=False, props=[(P.SESSION_EXPIRY, 1)], will=late_will(visitors)
     ).session_present
-    back.drop()
     dropped_at = time.monotonic()
+    back.drop()
     watcher.message()
     assert time.monotonic() - dropped_at > 0.9
     assert not visitors.dial().join(visitors.client_id("a"), clean=False).session_present

@@ -121,8 +121,9 @@ def test_a_delayed_will_waits(visitors: Visitors) -> None:
     """3.1.3.2.2"""
     watcher = watcher_of(visitors)
     will = Will(f"{visitors.name}/will", b"later", props=[(P.WILL_DELAY, 1)])
-    visitors.join("a", will=will, props=LASTING).reset()
+    client = visitors.join("a", will=will, props=LASTING)
     reset_at = time.monotonic()
+    client.reset()
     assert watcher.message().payload == b"later"
     assert time.monotonic() - reset_at > 0.9
 

@@ -53,6 +53,9 @@ from milepost.wire.mqtt import (
 RESUME_BYTES: Final = 65_536
 """So much of what waits is sent to one connection in one turn."""
 
+_TRACE_CHARACTERS: Final = 480
+"""So much of where a fault of ours happened is told: its end."""
+
 LINGER_S: Final = 2.0
 """So long the last bytes to a client may take."""
 
@@ -115,7 +118,7 @@ class MqttDoor:
     def on_fault(self, link: MqttLink, fault: Exception, now: Instant) -> None:
         """A fault of ours: told in full, counted, and the connection on which it showed is over."""
         self._corridor.counts.faults += 1
-        trace = "".join(format_exception(fault))
+        trace = "".join(format_exception(fault))[-_TRACE_CHARACTERS:]
         self.desk.log.warning("fault", address=link.address, error=repr(fault), traceback=trace)
         self._lose(link, now)
 
@@ -332,6 +335,7 @@ class MqttDoor:
         link.state = State.CLOSED
         self._unfinished.pop(link, None)
         self._wanting.pop(link, None)
+        self._silences.forget(link)
         self.links.discard(link)
         self.forget(link)
         link.stream.close()
