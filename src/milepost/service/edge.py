@@ -38,7 +38,7 @@ TICK_S: Final = 0.25
 GOODBYE_S: Final = 2.0
 """So long clients may take to hear that the edge stops."""
 
-_COLLECT_AFTER: Final = 50_000
+_COLLECT_AFTER: Final = 200_000
 """Objects are made and dropped by the thousand each turn, hardly any of them in circles: look for circles seldom."""
 
 

@@ -83,6 +83,8 @@ class Desk:
         self.settings = settings
         self.log = log
         self.sender = Sender(corridor, settings.limits.unsent_bytes_max, self.refuse)
+        self._messages_step = settings.limits.messages_burst / _STEPS
+        self._bytes_step = settings.limits.bytes_burst / _STEPS
         self.closing: list[MqttLink] = []
         """Connections to be closed at the end of the turn."""
         self.use(rules)
@@ -200,10 +202,9 @@ class Desk:
 
     def charge(self, link: MqttLink, now: Instant) -> None:
         """Hold what a client sent against its rates, some at a time: looking costs more than most packets do."""
-        limits = self.settings.limits
-        is_much = link.owed_messages * _STEPS >= limits.messages_burst or link.owed_bytes * _STEPS >= limits.bytes_burst
-        if not is_much and not link.is_over_rate:
+        if link.owed_messages < self._messages_step and link.owed_bytes < self._bytes_step and not link.is_over_rate:
             return
+        limits = self.settings.limits
         if link.messages_bucket is None or link.bytes_bucket is None:
             link.messages_bucket = Bucket(limits.messages_per_s, limits.messages_burst)
             link.bytes_bucket = Bucket(limits.bytes_per_s, limits.bytes_burst)

@@ -146,15 +146,17 @@ class MqttDoor:
 
     def _read(self, link: MqttLink, data: bytes, now: Instant) -> int:
         """Take all whole packets; gives where the first one begins that is not whole."""
-        at, size_max = 0, self.desk.settings.packet_bytes_max
-        while True:
+        at, size, size_max = 0, len(data), self.desk.settings.packet_bytes_max
+        while at < size:
             if (session := link.session) is not None:
-                if data[at : at + 1] == PUBACK:
+                if data[at] == PUBACK:
                     at = take_acknowledged(self._corridor, session, data, at)
                     if session.waiting is not None:
                         self._wanting[link] = None
                 if not link.is_over_rate:
                     at = take_plain(self.desk, link, session, data, at, now)
+                if at == size:
+                    break
             frame = frame_at(data, at, size_max)
             if frame is None:
                 return at
@@ -162,7 +164,8 @@ class MqttDoor:
             at = frame[1]
             self._on_packet(link, packet, now)
             if link.state is not State.OPEN:
-                return at
+                break
+        return at
 
     def _object(self, link: MqttLink, data: bytes, fault: Malformed) -> None:
         """What arrived is no MQTT. If it is CONNECT, some faults have an answer; with others the connection just ends."""

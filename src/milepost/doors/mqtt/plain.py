@@ -24,8 +24,8 @@ _USUAL: Final = bytes((0x30, _NUMBERED))
 _SMALLEST: Final = 5
 """A shorter rest holds no such packet."""
 
-PUBACK: Final = b"\x40"
-_PUBACK, _PUBACK_BODY, _PUBACK_BYTES = PUBACK[0], 2, 4
+PUBACK: Final = 0x40
+_PUBACK_BODY, _PUBACK_BYTES = 2, 4
 """PUBACK in its usual form: nothing but a number."""
 
 _TAKEN, _TAKEN_BY_NOBODY, _NOBODY = b"\x40\x02", b"\x40\x03", b"\x10"
@@ -99,7 +99,7 @@ def take_acknowledged(corridor: Corridor, session: Session, data: bytes, at: int
     """Take the PUBACKs from `at` on, as long as they are of the usual form; gives where the first other packet begins."""
     in_flight, deliveries = session.in_flight, corridor.deliveries
     last = len(data) - _PUBACK_BYTES
-    while at <= last and data[at] == _PUBACK and data[at + 1] == _PUBACK_BODY:
+    while at <= last and data[at] == PUBACK and data[at + 1] == _PUBACK_BODY:
         number = data[at + 2] << 8 | data[at + 3]
         if session.is_kept or number not in in_flight:
             if not number:  # [MQTT-2.2.1-3]: the long way says so
