@@ -51,27 +51,16 @@ class Stream(Protocol):
         """The name in the certificate that the client showed."""
 
 
-class PlainStream:
-    """A TCP connection as it is. Reading and writing are the socket's own: nothing stands between."""
+class SocketStream:
+    """What streams that hold nothing back have in common."""
 
-    __slots__ = ("_recv", "_socket", "fd", "write")
+    __slots__ = ("_socket", "fd")
 
     has_unsent = False
 
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
-        self._recv = connection.recv
-        self.write = connection.send
         self.fd = connection.fileno()
-
-    def read(self) -> bytes | None:
-        """What has arrived."""
-        try:
-            return self._recv(READ_BYTES)
-        except (BlockingIOError, InterruptedError):
-            return None
-        except OSError:
-            return b""
 
     def flush(self) -> None:
         """Nothing is held back."""
@@ -85,6 +74,26 @@ class PlainStream:
         """End it."""
         with suppress(OSError):
             self._socket.close()
+
+
+class PlainStream(SocketStream):
+    """A TCP connection as it is. Reading and writing are the socket's own: nothing stands between."""
+
+    __slots__ = ("_recv", "write")
+
+    def __init__(self, connection: socket.socket) -> None:
+        super().__init__(connection)
+        self._recv = connection.recv
+        self.write = connection.send
+
+    def read(self) -> bytes | None:
+        """What has arrived."""
+        try:
+            return self._recv(READ_BYTES)
+        except (BlockingIOError, InterruptedError):
+            return None
+        except OSError:
+            return b""
 
     def maybe_common_name(self) -> str | None:
         """There are no certificates."""

@@ -1,11 +1,10 @@
 """TLS: streams through it, and the contexts they are made by. Imported only where a listener asks for it."""
 
-import socket
 import ssl
 from contextlib import suppress
 from pathlib import Path
 
-from milepost.doors.streams import READ_BYTES
+from milepost.doors.streams import READ_BYTES, SocketStream
 
 
 def context_of(certificate: Path, key: Path, client_ca: Path | None) -> ssl.SSLContext:
@@ -19,18 +18,16 @@ def context_of(certificate: Path, key: Path, client_ca: Path | None) -> ssl.SSLC
     return context
 
 
-class TlsStream:
+class TlsStream(SocketStream):
     """A connection through TLS; the handshake happens while it is read."""
 
-    __slots__ = ("_is_named", "_is_open", "_socket", "fd")
-
-    has_unsent = False
+    __slots__ = ("_is_named", "_is_open", "_tls")
 
     def __init__(self, connection: ssl.SSLSocket, *, is_named: bool = False) -> None:
-        self._socket = connection
+        super().__init__(connection)
+        self._tls = connection
         self._is_named = is_named
         self._is_open = False
-        self.fd = connection.fileno()
 
     def read(self) -> bytes | None:
         """What has arrived: several records if they are there, and none of them left inside where nobody would see it."""
@@ -38,10 +35,10 @@ class TlsStream:
         size = 0
         try:
             if not self._is_open:
-                self._socket.do_handshake()
+                self._tls.do_handshake()
                 self._is_open = True
-            while size < READ_BYTES or self._socket.pending():
-                data = self._socket.recv(READ_BYTES)
+            while size < READ_BYTES or self._tls.pending():
+                data = self._tls.recv(READ_BYTES)
                 if not data:
                     return b"".join(found)
                 found.append(data)
@@ -58,26 +55,13 @@ class TlsStream:
         at = 0
         with suppress(BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             while at < len(view):
-                at += self._socket.send(view[at:])
+                at += self._tls.send(view[at:])
         return at
-
-    def flush(self) -> None:
-        """Nothing is held back."""
-
-    def finish(self) -> None:
-        """Say that nothing more is coming."""
-        with suppress(OSError):
-            self._socket.shutdown(socket.SHUT_WR)
-
-    def close(self) -> None:
-        """End it."""
-        with suppress(OSError):
-            self._socket.close()
 
     def maybe_common_name(self) -> str | None:
         """The name in the certificate that the client showed, if it is to be the user's."""
         if not self._is_named:
             return None
-        subject = (self._socket.getpeercert() or {}).get("subject", ())
+        subject = (self._tls.getpeercert() or {}).get("subject", ())
         pairs: list[tuple[str, str]] = [pair for part in subject for pair in part]  # type: ignore[misc]  # typeshed: one level less
         return dict(pairs).get("commonName")

@@ -201,11 +201,6 @@ class Matcher:
         """The number of the share that each subscription belongs to, 0 for none."""
         return self._shares.of(rows)
 
-    def qualities_of(self, rows: Rows) -> NDArray[np.uint8]:
-        """The quality of service that each subscription asks for."""
-        qualities: NDArray[np.uint8] = self._qos[rows]
-        return qualities
-
     def qos_of(self, takers: Takers) -> NDArray[np.uint8]:
         """The highest quality of service that each taker asked for."""
         return takers.most(self._qos[takers.rows])

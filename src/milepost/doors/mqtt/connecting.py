@@ -24,11 +24,11 @@ _GROWTH_BYTES_MAX: Final = 8_192
 """So much longer than it came a packet may be when it goes out: labels of subscriptions, an expiry."""
 _KEEP_ALIVE_GRACE: Final = 1.5
 
-CheckPassword = Callable[[str, bytes], None]
+BeginCheck = Callable[[str, bytes], None]
 """Begins to check a user's password; `admit` or `deny` is called when it is known."""
 
 
-def on_connect(desk: Desk, link: MqttLink, packet: Connect, check_password: CheckPassword, now: Instant) -> None:
+def on_connect(desk: Desk, link: MqttLink, packet: Connect, check_password: BeginCheck, now: Instant) -> None:
     """A client introduces itself."""
     link.version = packet.version
     properties = packet.properties
@@ -52,7 +52,7 @@ def on_connect(desk: Desk, link: MqttLink, packet: Connect, check_password: Chec
 
 def deny(desk: Desk, link: MqttLink, refused: Refused) -> None:
     """Answer CONNECT with a refusal. [MQTT-3.2.2-7]"""
-    desk.corridor.counts.refused[refused.reason] += 1
+    desk.counted(refused)
     code = fitting(code_of(refused.reason), Kind.CONNACK)
     packet = encode(Connack(False, code, desk.because(link, refused, is_always=True)), link.version)
     if not link.packet_max or len(packet) <= link.packet_max:

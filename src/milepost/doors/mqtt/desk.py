@@ -156,7 +156,7 @@ class Desk:
 
     def refuse(self, link: MqttLink, refused: Refused) -> None:
         """Tell a client why it is disconnected, and disconnect it."""
-        self.corridor.counts.refused[refused.reason] += 1
+        self.counted(refused)
         self.end(link, code_of(refused.reason), refused)
 
     def end(self, link: MqttLink, code: Code, why: Refused | None = None) -> None:

@@ -48,6 +48,7 @@ from milepost.wire.mqtt import (
     Version,
     decode,
     frame_at,
+    maybe_version,
 )
 
 RESUME_BYTES: Final = 65_536
@@ -359,16 +360,14 @@ class MqttDoor:
 
 
 def _version_of_connect(data: bytes) -> Version | None:
-    """The version in which a CONNECT can be answered: its own, or the nearest that we speak; nothing if it is no CONNECT."""
+    """The version in which to answer what may be a CONNECT; nothing if it is none, or not all there."""
     if data[0] != Kind.CONNECT << 4:
         return None
     try:
         frame = frame_at(data, 0, len(data))
     except Malformed:
         return None
-    if frame is None or data[frame[0] : frame[0] + 6] != b"\x00\x04MQTT":
-        return None
-    return Version.V5 if data[frame[0] + 6 : frame[0] + 7] >= b"\x05" else Version.V3
+    return None if frame is None else maybe_version(data[frame[0] : frame[1]])
 
 
 def _nothing(_link: MqttLink) -> None:

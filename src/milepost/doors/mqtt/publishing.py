@@ -39,8 +39,7 @@ def on_publish(desk: Desk, link: MqttLink, session: Session, packet: Publish, no
         if fault.reason in (Reason.TOPIC_ALIAS, Reason.PROTOCOL_ERROR):
             desk.refuse(link, fault.refused)
             return
-        refused = fault.refused
-        desk.corridor.counts.refused[fault.reason] += 1
+        refused = desk.counted(fault.refused)
     if isinstance(refused, Refused):
         _decline(desk, link, packet, refused)
     else:
@@ -83,8 +82,7 @@ def _publish(desk: Desk, link: MqttLink, session: Session, topic: str, packet: P
     route = desk.route(link, topic, now)
     refused = _why_not(link, route, packet)
     if refused is not None:
-        desk.corridor.counts.refused[refused.reason] += 1
-        return refused
+        return desk.counted(refused)
     if route.is_service:
         return _taken(desk, session, packet, serve(desk, link, session, topic, packet, now))
     words = words_of_message(packet.properties.user, sender=session.name, now=now) if packet.properties.user else None
@@ -101,8 +99,7 @@ def _hand_in(desk: Desk, session: Session, parcel: Parcel, packet: Publish, rout
     """Give a message to the corridor; under quality 2 its number is taken in the same moment."""
     corridor = desk.corridor
     if packet.qos == 2 and session.is_kept and corridor.trouble is not None:  # that it is here must be kept too
-        corridor.counts.refused[Reason.STORAGE_UNAVAILABLE] += 1
-        return Refused(Reason.STORAGE_UNAVAILABLE, corridor.trouble)
+        return desk.counted(Refused(Reason.STORAGE_UNAVAILABLE, corridor.trouble))
     is_plain = packet.properties is NO_PROPERTIES and (parcel.place is None or not corridor.matcher.has_areas)
     return _taken(desk, session, packet, corridor.publish(parcel, now, route.plan if is_plain else None))
 

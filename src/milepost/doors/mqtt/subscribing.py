@@ -32,8 +32,7 @@ def on_subscribe(desk: Desk, link: MqttLink, session: Session, packet: Subscribe
         refused = _subscribe(desk, link, session, packet, request, now)
         codes.append(_GRANTED[request.qos] if refused is None else _code(refused))  # [MQTT-3.8.4-7]
         if refused is not None:
-            refusals.append(refused)
-            desk.corridor.counts.refused[refused.reason] += 1
+            refusals.append(desk.counted(refused))
             desk.log.seldom("subscription refused", client=session.name, filter=request.filter, reason=refused.reason.name)
     properties = desk.because(link, refusals[0]) if refusals else NO_PROPERTIES
     desk.reply(link, Suback(packet.number, tuple(codes), properties))  # [MQTT-3.8.4-1], [MQTT-3.8.4-2]

@@ -17,9 +17,10 @@ _USERNAME, _PASSWORD, _WILL_RETAIN, _WILL_QOS, _WILL, _CLEAN, _RESERVED = 0x80, 
 
 
 def maybe_version(body: bytes) -> Version | None:
-    """The version that the body of a CONNECT asks for, to answer even a malformed one in; nothing if it is none of ours."""
-    level = body[6] if len(body) > 6 and body.startswith(_NAME) else 0
-    return Version(level) if level in (Version.V3, Version.V5) else None
+    """The version in which to answer even a malformed CONNECT: its own or the nearest of ours; nothing if it is no MQTT."""
+    if len(body) <= 6 or not body.startswith(_NAME):
+        return None
+    return Version.V5 if body[6] >= Version.V5 else Version.V3
 
 
 def read_connect(body: bytes) -> Connect:

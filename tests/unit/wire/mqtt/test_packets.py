@@ -158,7 +158,9 @@ def test_connect_says_its_version_itself(version: Version) -> None:
 def test_the_version_of_a_connect_is_known_even_if_the_rest_is_malformed() -> None:
     assert maybe_version(bytes.fromhex("0004 4D515454 04")) is V3
     assert maybe_version(bytes.fromhex("0004 4D515454 05 FF FF")) is V5
-    for text in ["", "0004 4D515454", "0004 4D515454 06", "0004 4D515455 05", "0006 4D5149736470 03"]:
+    assert maybe_version(bytes.fromhex("0004 4D515454 06")) is V5
+    assert maybe_version(bytes.fromhex("0004 4D515454 03")) is V3
+    for text in ["", "0004 4D515454", "0004 4D515455 05", "0006 4D5149736470 03"]:
         assert maybe_version(bytes.fromhex(text)) is None
 
 
