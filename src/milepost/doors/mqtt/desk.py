@@ -179,8 +179,7 @@ class Desk:
         """The changes of this turn are not kept: whoever was to hear of them is disconnected instead; gives what may be sent."""
         why = Refused(Reason.STORAGE_UNAVAILABLE, self.corridor.trouble or "")
         for link in self.sender.unsay():
-            if isinstance(link, MqttLink):
-                self.end(link, Code.IMPLEMENTATION_SPECIFIC_ERROR, why)
+            self.end(link, Code.IMPLEMENTATION_SPECIFIC_ERROR, why)
         safe: list[Action] = []
         for action in actions:
             kept = [one for one in action.sessions if one.is_kept] if isinstance(action, Deliver) and action.number else []

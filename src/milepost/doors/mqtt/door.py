@@ -134,7 +134,7 @@ class MqttDoor:
                 return
             data = b"".join(link.parts)
             link.parts = []
-        link.open_in = 0
+        link.open_in, link.has_promised = 0, False
         try:
             at = self._read(link, data, now)
         except Malformed as fault:

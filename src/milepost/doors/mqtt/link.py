@@ -56,6 +56,7 @@ class MqttLink(Link):
         "door",
         "due_at",
         "farewell",
+        "has_promised",
         "heard_at",
         "is_over_rate",
         "is_telling",
@@ -117,6 +118,8 @@ class MqttLink(Link):
         self.aliases_out_max = 0
         self.open_in = 0
         """Messages of quality 1 that came in this turn: their confirmation is not out yet."""
+        self.has_promised = False
+        """Whether an answer since it was last read rests on what is to be kept."""
         self.is_over_rate = False
         self.messages_bucket: Bucket | None = None
         self.bytes_bucket: Bucket | None = None

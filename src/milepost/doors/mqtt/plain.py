@@ -88,6 +88,7 @@ def _take_numbered(desk: Desk, link: MqttLink, session: Session, route: Route, n
     if is_over or number == b"\0\0" or desk.corridor.trouble is not None:
         return False
     link.open_in += 1
+    link.has_promised = True
     parcel = Parcel(route.topic, body, now, source=session.name, origin=session.number, qos=1, priority=route.priority)
     parcel.place = session.place
     takers = desk.corridor.publish(parcel, now, route.plan)

@@ -124,6 +124,7 @@ def _why_not(link: MqttLink, route: Route, packet: Publish) -> Refused | None:
 def _confirm(desk: Desk, link: MqttLink, packet: Publish, takers: int) -> None:
     if packet.number is None:
         return
+    link.has_promised = True
     kind = Kind.PUBACK if packet.qos == 1 else Kind.PUBREC  # [MQTT-4.3.2-4], [MQTT-4.3.3-8]
     code = Code.SUCCESS if takers or link.version is Version.V3 else Code.NO_MATCHING_SUBSCRIBERS
     desk.reply(link, Acknowledge(kind, packet.number, code))

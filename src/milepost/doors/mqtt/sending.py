@@ -36,11 +36,12 @@ class Sender:
             self._dirty.append(link)
         link.out.append(data)
 
-    def unsay(self) -> list[Link]:
-        """Take back what has not been sent; gives the connections that were to get it."""
-        taken, self._dirty = self._dirty, []
+    def unsay(self) -> list[MqttLink]:
+        """Take back answers that rest on what was to be kept; gives the connections that were to get them."""
+        taken = [link for link in self._dirty if isinstance(link, MqttLink) and _rests_on_kept(link)]
         for link in taken:
             link.out.clear()
+        self._dirty = [link for link in self._dirty if link.out]
         return taken
 
     def carry_out(self, actions: list[Action], now: Instant) -> None:
@@ -188,6 +189,11 @@ class Sender:
         if session is not None and session.link is link and (session.waiting is None or not session.waiting.has_plain):
             session.is_clear = True
         return not link.stream.has_unsent
+
+
+def _rests_on_kept(link: MqttLink) -> bool:
+    """Whether what a connection is told may say that something is safe: all of a kept session's answers, and confirmations."""
+    return link.has_promised or (link.session is not None and link.session.is_kept)
 
 
 def _urgency(action: Action) -> int:

@@ -139,7 +139,6 @@ def test_storage_is_tried_again_at_most_twice_a_second() -> None:
     assert failing.edge.log.events.count("storage is back") == 1
 
 
-@pytest.mark.xfail(strict=True, reason="Desk.cut takes back all answers of a turn, whoever they are for")
 def test_who_has_nothing_to_do_with_what_was_not_kept_is_not_disconnected() -> None:
     failing = Failing()
     failing.sender.publish("t", b"x", 1)
