@@ -59,6 +59,14 @@ class Reason(IntEnum):
     # Reports
     HEADING_RANGE = 170
     SPEED_RANGE = 171
+    REPORT_NOT_OWN = 172
+    REPORT_OUT_OF_ORDER = 173
+    CLOCK_AHEAD = 174
+    CLOCK_BEHIND = 175
+    MOVE_TOO_FAST = 176
+    MOVE_TELEPORT = 177
+    HEADING_AGAINST_MOVE = 178
+    OUTSIDE_COVERAGE = 179
     # Limits of a table
     SUBSCRIPTIONS_FULL = 180
     ENDPOINTS_FULL = 181
@@ -94,6 +102,21 @@ class Reason(IntEnum):
     WINDOW_EXCEEDED = 237
     AUTHENTICATION_METHOD = 238
     SESSION_EXPIRED = 239
+    SOURCE_FORGED = 240
+    AREA_NOT_COVERED = 241
+    PREFIX_RATE_TOO_HIGH = 242
+    EDGE_RATE_TOO_HIGH = 243
+    UNANSWERED = 244
+    # Seals and certificates
+    SEAL_BROKEN = 260
+    REPLAYED = 261
+    HANDSHAKE_STALE = 262
+    COOKIE_NEEDED = 263
+    CERTIFICATE_INVALID = 264
+    CERTIFICATE_EXPIRED = 265
+    CERTIFICATE_REVOKED = 266
+    CERTIFICATE_ROLE = 267
+    SIGNATURE_INVALID = 268
 
     @property
     def advice(self) -> str:
@@ -184,6 +207,14 @@ _ADVICE: dict[Reason, str] = {
     Reason.FRAME_OVER: "Ask for a frame that ends in the future.",
     Reason.HEADING_RANGE: "Give the heading in degrees clockwise from north, 0 up to but not 360.",
     Reason.SPEED_RANGE: "Give the speed in metres per second, from 0 up to the stated limit.",
+    Reason.REPORT_NOT_OWN: "Report for the endpoint that the session belongs to.",
+    Reason.REPORT_OUT_OF_ORDER: "Nothing to change if it is rare: a newer report had arrived before.",
+    Reason.CLOCK_AHEAD: "Set the clock: what was seen cannot lie in the future.",
+    Reason.CLOCK_BEHIND: "Set the clock, or send reports sooner after they were made.",
+    Reason.MOVE_TOO_FAST: "Check speed and position: nothing that this edge serves moves so fast.",
+    Reason.MOVE_TELEPORT: "Check the position: it is too far from the last one for the time between them.",
+    Reason.HEADING_AGAINST_MOVE: "Check heading and position: the endpoint moves another way than it says.",
+    Reason.OUTSIDE_COVERAGE: "Connect to the edge that covers the place.",
     Reason.SUBSCRIPTIONS_FULL: "Remove subscriptions that are no longer needed, or raise the limit.",
     Reason.ENDPOINTS_FULL: "Connect to another edge, or raise the limit.",
     Reason.NEGATED_ONLY_FULL: "Add a tag that must be present to queries made of negations alone.",
@@ -215,4 +246,18 @@ _ADVICE: dict[Reason, str] = {
     Reason.WINDOW_EXCEEDED: "Leave no more messages unacknowledged than the receive maximum that CONNACK states.",
     Reason.AUTHENTICATION_METHOD: "Authenticate with a method that this edge offers, the same one throughout.",
     Reason.SESSION_EXPIRED: "Ask for a longer session expiry interval, or come back sooner.",
+    Reason.SOURCE_FORGED: "Say your own endpoint id as the source: the one that the certificate or the session names.",
+    Reason.AREA_NOT_COVERED: "Address an area that touches this edge's coverage, or send it to the edge that covers the area.",
+    Reason.PREFIX_RATE_TOO_HIGH: "Many from your part of the network speak at once: wait, then send less often.",
+    Reason.EDGE_RATE_TOO_HIGH: "The edge is at its limit: wait, then send less often.",
+    Reason.UNANSWERED: "Let the receiver answer each reliable message with received, and stay within reach.",
+    Reason.SEAL_BROKEN: "Seal with the keys of the current session; if they are lost, begin a new one with INIT.",
+    Reason.REPLAYED: "Give every datagram a counter that was not used before in its session.",
+    Reason.HANDSHAKE_STALE: "Set the clock, then begin again with a new INIT.",
+    Reason.COOKIE_NEEDED: "Repeat the INIT with a second mac made from the cookie.",
+    Reason.CERTIFICATE_INVALID: "Use a certificate that this edge's authority signed: milepost trust issue.",
+    Reason.CERTIFICATE_EXPIRED: "Use a certificate whose validity has begun and is not over, and check the clock.",
+    Reason.CERTIFICATE_REVOKED: "Ask whoever runs the authority for a new certificate.",
+    Reason.CERTIFICATE_ROLE: "Use a certificate whose role allows this.",
+    Reason.SIGNATURE_INVALID: "Take the message for a forgery, and tell whoever runs the edge.",
 }
