@@ -13,6 +13,7 @@ import orjson
 
 from milepost.model.addresses import Address, ToArea, ToContent, ToEndpoint, ToEveryone
 from milepost.model.areas import Area, Around, Box, Circle, Corridor, Polygon, Union
+from milepost.model.cells import Cells
 from milepost.model.endpoints import EndpointId
 from milepost.model.frames import Frame
 from milepost.model.instants import SECOND_NS, Instant
@@ -86,7 +87,14 @@ def sessions() -> dict[str, Datagram]:
     return {
         "init": Init(REPORT),
         "init, all zeros": Init(at_zero),
+        "init that continues a session": Init(REPORT, TOKEN, hears_cells=True),
         "acknowledge": Acknowledge(TOKEN, SECOND_NS, EndpointId("edge-west")),
+        "acknowledge of a sealed session that goes on": Acknowledge(
+            TOKEN, SECOND_NS, EndpointId("edge-west"), True, bytes(range(16)), 3_600 * SECOND_NS
+        ),
+        "acknowledge with multicast": Acknowledge(
+            TOKEN, SECOND_NS, EndpointId("edge-west"), cells=Cells("239.192.0.0", 256, 4242, 0.01)
+        ),
         "report": ReportSent(TOKEN, REPORT),
         "report, heading and speed unknown": ReportSent(TOKEN, Report(TRUCK, HERE, NOON)),
         "report, largest token and last instant": ReportSent(SessionToken(2**64 - 1), Report(TRUCK, HERE, Instant(2**63 - 2))),

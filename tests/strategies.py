@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from milepost.model.addresses import Address, ToArea, ToContent, ToEndpoint, ToEveryone
 from milepost.model.areas import Area, Around, Box, Circle, Corridor, Polygon, Union
+from milepost.model.cells import Cells
 from milepost.model.endpoints import EndpointId
 from milepost.model.frames import Frame
 from milepost.model.instants import BEGINNING, FOREVER, Instant
@@ -135,6 +136,11 @@ def frames(draw: st.DrawFn) -> Frame:
     return Frame(draw(st.sampled_from([start, BEGINNING])), draw(st.sampled_from([end, FOREVER])))
 
 
+signatures: st.SearchStrategy[dict[str, bytes]] = st.just({}) | st.fixed_dictionaries(
+    {"signature": st.binary(min_size=64, max_size=64), "certificate": st.binary(min_size=1, max_size=30)}
+)
+
+
 @st.composite
 def messages(draw: st.DrawFn) -> Message:
     seen_at, valid_until = sorted(draw(st.tuples(instants, instants)))
@@ -151,6 +157,7 @@ def messages(draw: st.DrawFn) -> Message:
         reliable=draw(st.booleans()),
         fields=draw(fields),
         body=draw(st.binary(max_size=100)),
+        **draw(signatures),
     )
 
 
@@ -189,11 +196,23 @@ names = st.builds(MessageName, endpoint_ids, message_ids) | st.builds(Subscripti
 refused = st.builds(Refused, st.sampled_from(Reason), st.text(max_size=40))
 future_reasons = st.builds(Refusal, st.integers(60_000, 65_535), st.sampled_from(["NOT_YET_KNOWN", "X"]), st.text(max_size=40))
 refusals = st.builds(refusal_of, refused, st.none() | names, maybe_tokens) | future_reasons
+cells = st.builds(
+    Cells, st.sampled_from(["224.0.0.0", "239.192.0.7"]), st.integers(1, 300), st.integers(1, 65_535), st.floats(0.0001, 10)
+)
 intervals_ns = st.integers(1, 86_400_000_000_000)
 
 session_messages: st.SearchStrategy[Datagram] = (
-    st.builds(Init, reports)
-    | st.builds(Acknowledge, tokens, intervals_ns, endpoint_ids)
+    st.builds(Init, reports, maybe_tokens, st.booleans())
+    | st.builds(
+        Acknowledge,
+        tokens,
+        intervals_ns,
+        endpoint_ids,
+        st.booleans(),
+        st.just(b"") | st.binary(min_size=16, max_size=16),
+        st.none() | intervals_ns,
+        st.none() | cells,
+    )
     | st.builds(ReportSent, tokens, reports)
     | st.builds(Heartbeat, tokens)
     | st.builds(Close, tokens, st.sampled_from(CloseCause))

@@ -27,6 +27,9 @@ MESSAGE_BYTES_MAX: Final = 64_000
 BODY_BYTES_MAX: Final = 2_000_000
 """The most a body may take where the door is not a datagram."""
 
+SIGNATURE_BYTES: Final = 64
+CERTIFICATE_BYTES_MAX: Final = 1_000
+
 FIELDS_MAX: Final = 64
 FIELD_NAME_CHARACTERS_MAX: Final = 64
 
@@ -49,6 +52,10 @@ class Message:
     reliable: bool = False
     fields: Mapping[str, Scalar] = field(default_factory=lambda: _NO_FIELDS)
     body: bytes = b""
+    signature: bytes = b""
+    """By which the system vouches for what it says itself (M28)."""
+    certificate: bytes = b""
+    """Of who signed."""
 
     def __post_init__(self) -> None:
         check_message_id(self.id)
@@ -62,6 +69,7 @@ class Message:
         _check_fields(self.fields)
         if len(self.body) > BODY_BYTES_MAX:
             raise Malformed(Reason.MESSAGE_TOO_LARGE, f"the body has {len(self.body)} bytes, {BODY_BYTES_MAX} are allowed")
+        _check_signature(self.signature, self.certificate)
 
     @property
     def key(self) -> tuple[EndpointId, MessageId]:
@@ -82,6 +90,16 @@ def check_message_id(number: int) -> None:
     """Refuse what is not an unsigned 64-bit integer."""
     if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < 2**64:
         raise Malformed(Reason.FIELD_RANGE, f"the message's id is {shown(number)}, not an unsigned 64-bit integer")
+
+
+def _check_signature(signature: bytes, certificate: bytes) -> None:
+    if bool(signature) != bool(certificate):
+        raise Malformed(Reason.FIELD_MISSING, "a signature and the certificate of who signed come together")
+    if signature and (len(signature) != SIGNATURE_BYTES or len(certificate) > CERTIFICATE_BYTES_MAX):
+        sizes = f"{len(signature)} and {len(certificate)} bytes"
+        raise Malformed(
+            Reason.FIELD_RANGE, f"signature and certificate have {sizes}: {SIGNATURE_BYTES}, up to {CERTIFICATE_BYTES_MAX}"
+        )
 
 
 def _check_fields(fields: Mapping[str, Scalar]) -> None:

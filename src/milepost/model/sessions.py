@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NewType
 
+from milepost.model.cells import Cells
 from milepost.model.endpoints import EndpointId, endpoint_id
 from milepost.model.instants import SECOND_NS
 from milepost.model.messages import Message, MessageId
@@ -23,6 +24,8 @@ SessionToken = NewType("SessionToken", int)
 """Drawn at random by the edge, unsigned 64 bits, never 0: whoever shows it speaks for the session."""
 
 REPORTING_INTERVAL_NS_MAX: Final = 86_400 * SECOND_NS
+KEYS_NS_MAX: Final = 7 * 86_400 * SECOND_NS
+RESET_BYTES: Final = 16
 DETAIL_CHARACTERS_MAX: Final = 1024
 MATCHES_MAX: Final = 64
 """The most subscription ids that come with one delivered message."""
@@ -82,6 +85,13 @@ class Init:
     """An endpoint asks for a session; with its first report, so that the edge knows at once where it is."""
 
     report: Report
+    former: SessionToken | None = None
+    """The session that is to go on under a new token."""
+    hears_cells: bool = False
+    """Whether the endpoint listens to the multicast group of its cell."""
+
+    def __post_init__(self) -> None:
+        check_maybe_session(self.former)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +101,23 @@ class Acknowledge:
     session: SessionToken
     reporting_interval_ns: int
     edge: EndpointId
+    is_resumed: bool = False
+    """Whether the former session goes on, with its subscriptions."""
+    reset: bytes = b""
+    """What the edge will show if it no longer knows the session; empty if nothing is sealed."""
+    keys_ns: int | None = None
+    """How long the keys of the session are good; nothing if there are none."""
+    cells: Cells | None = None
+    """Where messages to an area are multicast, if they are."""
 
     def __post_init__(self) -> None:
         check_session(self.session)
         _check_range("reporting_interval_ns", self.reporting_interval_ns, 1, REPORTING_INTERVAL_NS_MAX)
         endpoint_id(self.edge)
+        if len(self.reset) not in (0, RESET_BYTES):
+            raise Malformed(Reason.FIELD_RANGE, f"reset has {len(self.reset)} bytes, not {RESET_BYTES}")
+        if self.keys_ns is not None:
+            _check_range("keys_ns", self.keys_ns, 1, KEYS_NS_MAX)
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,18 +49,42 @@ class Datagram(_message.Message):
     def __init__(self, version: _Optional[int] = ..., session: _Optional[int] = ..., init: _Optional[_Union[Init, _Mapping]] = ..., acknowledge: _Optional[_Union[Acknowledge, _Mapping]] = ..., report: _Optional[_Union[Report, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., close: _Optional[_Union[Close, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., publish: _Optional[_Union[Publish, _Mapping]] = ..., subscribe: _Optional[_Union[Subscription, _Mapping]] = ..., unsubscribe: _Optional[_Union[SubscriptionName, _Mapping]] = ..., notice: _Optional[_Union[Notice, _Mapping]] = ..., received: _Optional[_Union[Name, _Mapping]] = ...) -> None: ...
 
 class Init(_message.Message):
-    __slots__ = ("report",)
+    __slots__ = ("report", "former", "hears_cells")
     REPORT_FIELD_NUMBER: _ClassVar[int]
+    FORMER_FIELD_NUMBER: _ClassVar[int]
+    HEARS_CELLS_FIELD_NUMBER: _ClassVar[int]
     report: Report
-    def __init__(self, report: _Optional[_Union[Report, _Mapping]] = ...) -> None: ...
+    former: int
+    hears_cells: bool
+    def __init__(self, report: _Optional[_Union[Report, _Mapping]] = ..., former: _Optional[int] = ..., hears_cells: _Optional[bool] = ...) -> None: ...
 
 class Acknowledge(_message.Message):
-    __slots__ = ("reporting_interval_ns", "edge")
+    __slots__ = ("reporting_interval_ns", "edge", "resumed", "reset", "keys_ns", "cells")
     REPORTING_INTERVAL_NS_FIELD_NUMBER: _ClassVar[int]
     EDGE_FIELD_NUMBER: _ClassVar[int]
+    RESUMED_FIELD_NUMBER: _ClassVar[int]
+    RESET_FIELD_NUMBER: _ClassVar[int]
+    KEYS_NS_FIELD_NUMBER: _ClassVar[int]
+    CELLS_FIELD_NUMBER: _ClassVar[int]
     reporting_interval_ns: int
     edge: str
-    def __init__(self, reporting_interval_ns: _Optional[int] = ..., edge: _Optional[str] = ...) -> None: ...
+    resumed: bool
+    reset: bytes
+    keys_ns: int
+    cells: Cells
+    def __init__(self, reporting_interval_ns: _Optional[int] = ..., edge: _Optional[str] = ..., resumed: _Optional[bool] = ..., reset: _Optional[bytes] = ..., keys_ns: _Optional[int] = ..., cells: _Optional[_Union[Cells, _Mapping]] = ...) -> None: ...
+
+class Cells(_message.Message):
+    __slots__ = ("group", "groups", "port", "side_deg")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    PORT_FIELD_NUMBER: _ClassVar[int]
+    SIDE_DEG_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    groups: int
+    port: int
+    side_deg: float
+    def __init__(self, group: _Optional[str] = ..., groups: _Optional[int] = ..., port: _Optional[int] = ..., side_deg: _Optional[float] = ...) -> None: ...
 
 class Report(_message.Message):
     __slots__ = ("endpoint", "latitude", "longitude", "seen_at", "heading_deg", "speed_mps")
@@ -133,7 +157,7 @@ class Publish(_message.Message):
     def __init__(self, message: _Optional[_Union[Message, _Mapping]] = ..., matches: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Message(_message.Message):
-    __slots__ = ("id", "source", "topic", "seen_at", "tags", "address", "place", "valid_until", "priority", "reliable", "fields", "body")
+    __slots__ = ("id", "source", "topic", "seen_at", "tags", "address", "place", "valid_until", "priority", "reliable", "fields", "body", "signature", "certificate")
     class FieldsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -153,6 +177,8 @@ class Message(_message.Message):
     RELIABLE_FIELD_NUMBER: _ClassVar[int]
     FIELDS_FIELD_NUMBER: _ClassVar[int]
     BODY_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    CERTIFICATE_FIELD_NUMBER: _ClassVar[int]
     id: int
     source: str
     topic: str
@@ -165,7 +191,9 @@ class Message(_message.Message):
     reliable: bool
     fields: _containers.MessageMap[str, Scalar]
     body: bytes
-    def __init__(self, id: _Optional[int] = ..., source: _Optional[str] = ..., topic: _Optional[str] = ..., seen_at: _Optional[int] = ..., tags: _Optional[_Iterable[str]] = ..., address: _Optional[_Union[Address, _Mapping]] = ..., place: _Optional[_Union[Place, _Mapping]] = ..., valid_until: _Optional[int] = ..., priority: _Optional[_Union[Priority, str]] = ..., reliable: _Optional[bool] = ..., fields: _Optional[_Mapping[str, Scalar]] = ..., body: _Optional[bytes] = ...) -> None: ...
+    signature: bytes
+    certificate: bytes
+    def __init__(self, id: _Optional[int] = ..., source: _Optional[str] = ..., topic: _Optional[str] = ..., seen_at: _Optional[int] = ..., tags: _Optional[_Iterable[str]] = ..., address: _Optional[_Union[Address, _Mapping]] = ..., place: _Optional[_Union[Place, _Mapping]] = ..., valid_until: _Optional[int] = ..., priority: _Optional[_Union[Priority, str]] = ..., reliable: _Optional[bool] = ..., fields: _Optional[_Mapping[str, Scalar]] = ..., body: _Optional[bytes] = ..., signature: _Optional[bytes] = ..., certificate: _Optional[bytes] = ...) -> None: ...
 
 class Scalar(_message.Message):
     __slots__ = ("text", "integer", "number", "truth", "octets")
@@ -322,3 +350,45 @@ class Path(_message.Message):
     latitudes: _containers.RepeatedScalarFieldContainer[float]
     longitudes: _containers.RepeatedScalarFieldContainer[float]
     def __init__(self, latitudes: _Optional[_Iterable[float]] = ..., longitudes: _Optional[_Iterable[float]] = ...) -> None: ...
+
+class Certificate(_message.Message):
+    __slots__ = ("body", "signature")
+    BODY_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    body: bytes
+    signature: bytes
+    def __init__(self, body: _Optional[bytes] = ..., signature: _Optional[bytes] = ...) -> None: ...
+
+class CertificateBody(_message.Message):
+    __slots__ = ("id", "role", "key", "not_before", "not_after", "serial", "signing_key")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    ROLE_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    NOT_BEFORE_FIELD_NUMBER: _ClassVar[int]
+    NOT_AFTER_FIELD_NUMBER: _ClassVar[int]
+    SERIAL_FIELD_NUMBER: _ClassVar[int]
+    SIGNING_KEY_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    role: str
+    key: bytes
+    not_before: int
+    not_after: int
+    serial: int
+    signing_key: bytes
+    def __init__(self, id: _Optional[str] = ..., role: _Optional[str] = ..., key: _Optional[bytes] = ..., not_before: _Optional[int] = ..., not_after: _Optional[int] = ..., serial: _Optional[int] = ..., signing_key: _Optional[bytes] = ...) -> None: ...
+
+class Revocations(_message.Message):
+    __slots__ = ("body", "signature")
+    BODY_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    body: bytes
+    signature: bytes
+    def __init__(self, body: _Optional[bytes] = ..., signature: _Optional[bytes] = ...) -> None: ...
+
+class RevocationsBody(_message.Message):
+    __slots__ = ("issued_at", "serials")
+    ISSUED_AT_FIELD_NUMBER: _ClassVar[int]
+    SERIALS_FIELD_NUMBER: _ClassVar[int]
+    issued_at: int
+    serials: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, issued_at: _Optional[int] = ..., serials: _Optional[_Iterable[int]] = ...) -> None: ...

@@ -31,11 +31,12 @@ from milepost.model.sessions import (
 from milepost.model.subscriptions import SubscriptionId
 from milepost.wire._generated import datagram_pb2 as pb
 from milepost.wire.datagrams import messages, sessions, subscriptions
+from milepost.wire.datagrams.messages import signed_bytes
 from milepost.wire.datagrams.presence import missing, require
 
 VERSION: Final = 1
 
-__all__ = ["VERSION", "decode", "encode"]
+__all__ = ["VERSION", "decode", "encode", "signed_bytes"]
 
 
 def encode(value: Datagram) -> bytes:
@@ -87,7 +88,7 @@ def _write(value: Datagram, part: pb.Datagram) -> None:
         case Heartbeat():
             part.heartbeat.SetInParent()
         case Init():
-            sessions.write_report(value.report, part.init.report)
+            sessions.write_init(value, part.init)
         case Acknowledge():
             sessions.write_acknowledge(value, part.acknowledge)
         case Close():
@@ -117,8 +118,7 @@ def _maybe_session(part: pb.Datagram) -> SessionToken | None:
 def _read_init(part: pb.Datagram) -> Init:
     if part.session:
         raise Malformed(Reason.FIELD_UNKNOWN, "Datagram.session is there before a session was opened")
-    require(part.init, "report")
-    return Init(sessions.read_report(part.init.report))
+    return sessions.read_init(part.init)
 
 
 def _read_publish(part: pb.Datagram) -> Publish:

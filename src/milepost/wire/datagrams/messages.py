@@ -40,6 +40,18 @@ def write_message(message: Message, part: pb.Message) -> None:
     for name, value in message.fields.items():
         _write_scalar(value, part.fields[name])
     part.body = message.body
+    part.signature = message.signature
+    part.certificate = message.certificate
+
+
+def signed_bytes(message: Message) -> bytes:
+    """What a signature on a message is about: all of it but the signature and the certificate of who signed."""
+    part = pb.Message()
+    write_message(message, part)
+    part.ClearField("signature")
+    part.ClearField("certificate")
+    data: bytes = part.SerializeToString(deterministic=True)
+    return data
 
 
 def read_message(part: pb.Message) -> Message:
@@ -58,6 +70,8 @@ def read_message(part: pb.Message) -> Message:
         reliable=part.reliable,
         fields=MappingProxyType({name: _read_scalar(name, value) for name, value in part.fields.items()}),
         body=part.body,
+        signature=part.signature,
+        certificate=part.certificate,
     )
 
 

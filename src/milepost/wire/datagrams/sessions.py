@@ -2,6 +2,7 @@
 
 from typing import assert_never
 
+from milepost.model.cells import Cells
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import Instant
 from milepost.model.messages import MessageId
@@ -12,6 +13,7 @@ from milepost.model.sessions import (
     Acknowledge,
     Close,
     CloseCause,
+    Init,
     MessageName,
     Name,
     Refusal,
@@ -50,16 +52,54 @@ def read_report(part: pb.Report) -> Report:
     )
 
 
+def write_init(value: Init, part: pb.Init) -> None:
+    """Fill in what an endpoint asks a session with."""
+    write_report(value.report, part.report)
+    part.former = value.former or 0
+    part.hears_cells = value.hears_cells
+
+
+def read_init(part: pb.Init) -> Init:
+    """What an endpoint asks a session with."""
+    require(part, "report")
+    return Init(read_report(part.report), SessionToken(part.former) if part.former else None, part.hears_cells)
+
+
 def write_acknowledge(value: Acknowledge, part: pb.Acknowledge) -> None:
     """Fill in what an edge answers to INIT."""
     part.reporting_interval_ns = value.reporting_interval_ns
     part.edge = value.edge
+    part.resumed = value.is_resumed
+    part.reset = value.reset
+    if value.keys_ns is not None:
+        part.keys_ns = value.keys_ns
+    if value.cells is not None:
+        cells = value.cells
+        part.cells.group, part.cells.groups, part.cells.port, part.cells.side_deg = (
+            cells.group,
+            cells.groups,
+            cells.port,
+            cells.side_deg,
+        )
 
 
 def read_acknowledge(part: pb.Acknowledge, session: SessionToken) -> Acknowledge:
     """What an edge answered to INIT."""
     require(part, "reporting_interval_ns", "edge")
-    return Acknowledge(session, part.reporting_interval_ns, EndpointId(part.edge))
+    return Acknowledge(
+        session,
+        part.reporting_interval_ns,
+        EndpointId(part.edge),
+        part.resumed,
+        part.reset,
+        part.keys_ns if part.HasField("keys_ns") else None,
+        _read_cells(part.cells) if part.HasField("cells") else None,
+    )
+
+
+def _read_cells(part: pb.Cells) -> Cells:
+    require(part, "group", "groups", "port", "side_deg")
+    return Cells(part.group, part.groups, part.port, part.side_deg)
 
 
 def read_close(part: pb.Close, session: SessionToken) -> Close:

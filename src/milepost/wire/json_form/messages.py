@@ -21,6 +21,7 @@ from milepost.wire.times import instant_to_text
 MESSAGE_MEMBERS: Final = (
     "type", "id", "source", "topic", "seen_at",
     "tags", "address", "place", "valid_until", "priority", "reliable", "fields", "body",
+    "signature", "certificate",
 )  # fmt: skip
 ADDRESS_MEMBERS: Final = {
     "content": ("to", "within"),
@@ -58,6 +59,9 @@ def write_message(message: Message) -> JsonObject:
         found["fields"] = {name: _write_scalar(message.fields[name]) for name in sorted(message.fields)}
     if message.body:
         found["body"] = reading.spell_octets(message.body)
+    if message.signature:
+        found["signature"] = reading.spell_octets(message.signature)
+        found["certificate"] = reading.spell_octets(message.certificate)
     return found
 
 
@@ -77,6 +81,8 @@ def read_message(value: object, where: str) -> Message:
         reliable=members.maybe("reliable", reading.truth, False),
         fields=members.maybe("fields", _read_fields, MappingProxyType({})),
         body=members.maybe("body", reading.octets, b""),
+        signature=members.maybe("signature", reading.octets, b""),
+        certificate=members.maybe("certificate", reading.octets, b""),
     )
 
 

@@ -2,6 +2,7 @@
 
 from typing import Final, assert_never
 
+from milepost.model.cells import Cells
 from milepost.model.endpoints import EndpointId
 from milepost.model.messages import MessageId
 from milepost.model.reports import Report
@@ -34,8 +35,8 @@ from milepost.wire.times import instant_to_text
 
 REPORT_MEMBERS: Final = ("type", "endpoint", "place", "seen_at", "heading_deg", "speed_mps")
 SESSION_MEMBERS: Final[dict[str, tuple[str, ...]]] = {
-    "init": ("type", "report"),
-    "acknowledge": ("type", "session", "reporting_interval_ns", "edge"),
+    "init": ("type", "report", "former", "hears_cells"),
+    "acknowledge": ("type", "session", "reporting_interval_ns", "edge", "resumed", "reset", "keys_ns", "cells"),
     "report_sent": ("type", "session", "report"),
     "heartbeat": ("type", "session"),
     "close": ("type", "session", "cause"),
@@ -46,6 +47,7 @@ SESSION_MEMBERS: Final[dict[str, tuple[str, ...]]] = {
     "notify": ("type", "session", "notice"),
     "received": ("type", "session", "name"),
 }
+CELLS_MEMBERS: Final = ("group", "groups", "port", "side_deg")
 NAME_MEMBERS: Final = {"message_name": ("type", "source", "id"), "subscription_name": ("type", "owner", "id")}
 _NO_MATCHES: Final[tuple[SubscriptionId, ...]] = ()
 CAUSES: Final = {cause.name.lower(): cause for cause in CloseCause}
@@ -82,10 +84,9 @@ def write_datagram(value: Datagram) -> JsonObject:
     """The members of a session or pub/sub message."""
     match value:
         case Init():
-            return {"type": "init", "report": write_report(value.report)}
+            return _write_init(value)
         case Acknowledge():
-            interval_ns = value.reporting_interval_ns
-            return _headed("acknowledge", value.session) | {"reporting_interval_ns": interval_ns, "edge": value.edge}
+            return _headed("acknowledge", value.session) | _write_acknowledge(value)
         case ReportSent():
             return _headed("report_sent", value.session) | {"report": write_report(value.report)}
         case Heartbeat():
@@ -111,6 +112,28 @@ def write_datagram(value: Datagram) -> JsonObject:
 
 def _headed(kind: str, session: SessionToken | None) -> JsonObject:
     return {"type": kind} if session is None else {"type": kind, "session": str(session)}
+
+
+def _write_init(value: Init) -> JsonObject:
+    found: JsonObject = {"type": "init", "report": write_report(value.report)}
+    if value.former is not None:
+        found["former"] = str(value.former)
+    if value.hears_cells:
+        found["hears_cells"] = True
+    return found
+
+
+def _write_acknowledge(value: Acknowledge) -> JsonObject:
+    found: JsonObject = {"reporting_interval_ns": value.reporting_interval_ns, "edge": value.edge}
+    if value.is_resumed:
+        found["resumed"] = True
+    if value.reset:
+        found["reset"] = reading.spell_octets(value.reset)
+    if value.keys_ns is not None:
+        found["keys_ns"] = value.keys_ns
+    if (cells := value.cells) is not None:
+        found["cells"] = {"group": cells.group, "groups": cells.groups, "port": cells.port, "side_deg": cells.side_deg}
+    return found
 
 
 def _write_refusal(value: Refusal) -> JsonObject:
@@ -151,13 +174,33 @@ def _maybe_session(members: Members) -> SessionToken | None:
 
 
 def _read_init(value: object, where: str) -> Init:
-    return Init(_members(value, where, "init").need("report", read_report))
+    members = _members(value, where, "init")
+    former = members.maybe("former", _read_session, None)
+    return Init(members.need("report", read_report), former, members.maybe("hears_cells", reading.truth, False))
 
 
 def _read_acknowledge(value: object, where: str) -> Acknowledge:
     members = _members(value, where, "acknowledge")
     interval_ns = members.need("reporting_interval_ns", reading.integer)
-    return Acknowledge(_session(members), interval_ns, EndpointId(members.need("edge", reading.text)))
+    return Acknowledge(
+        _session(members),
+        interval_ns,
+        EndpointId(members.need("edge", reading.text)),
+        members.maybe("resumed", reading.truth, False),
+        members.maybe("reset", reading.octets, b""),
+        members.maybe("keys_ns", reading.integer, None),
+        members.maybe("cells", _read_cells, None),
+    )
+
+
+def _read_cells(value: object, where: str) -> Cells:
+    members = Members(value, where, CELLS_MEMBERS)
+    return Cells(
+        members.need("group", reading.text),
+        members.need("groups", reading.integer),
+        members.need("port", reading.integer),
+        members.need("side_deg", reading.number),
+    )
 
 
 def _read_report_sent(value: object, where: str) -> ReportSent:
