@@ -11,11 +11,12 @@ from unittest.mock import patch
 from rich.console import Console
 from rich.table import Table
 
+from milepost.doors.keeper import Keeper
 from milepost.doors.mqtt import door as door_module
 from milepost.doors.mqtt.desk import Desk, DoorSettings, Rules
 from milepost.doors.mqtt.door import MqttDoor
-from milepost.doors.mqtt.keeper import Keeper
 from milepost.doors.mqtt.link import MqttLink
+from milepost.doors.settling import Settling
 from milepost.edge.corridor import Corridor
 from milepost.edge.limits import Limits
 from milepost.edge.plans import Planner
@@ -59,7 +60,8 @@ class Edge:
         self._storage = open_storage(folder, survives)
         self._storage.load()
         desk = Desk(corridor, DoorSettings(), Rules(), log)
-        self._door = MqttDoor(desk, Keeper(corridor, self._storage, log))
+        self._door = MqttDoor(desk)
+        self._settling = Settling(corridor, Keeper(corridor, self._storage, log), self._door)
         self._qos = qos
         self._takers = [self._connect(f"taker-{number}", is_fresh=not is_kept) for number in range(1 if is_kept else TAKERS)]
         for taker in self._takers:
@@ -85,13 +87,13 @@ class Edge:
             now = Instant(time.time_ns())
             for one in range(start, start + a_turn):
                 self._door.on_bytes(self._givers[one % PUBLISHERS], self._packets[one % PUBLISHERS], now)
-            self._door.settle(now)
+            self._settling.settle(now)
             if self._qos and self._takers:
                 for taker in self._takers:
                     assert taker.session is not None
                     numbers = list(taker.session.in_flight)
                     self._door.on_bytes(taker, b"".join(b"\x40\x02" + one.to_bytes(2, "big") for one in numbers), now)
-                self._door.settle(now)
+                self._settling.settle(now)
 
     def _connect(self, name: str, *, is_fresh: bool = True) -> MqttLink:
         link = self._door.enter(Nowhere(), "bench")
@@ -101,7 +103,7 @@ class Edge:
     def _send(self, link: MqttLink, data: bytes) -> None:
         now = Instant(time.time_ns())
         self._door.on_bytes(link, data, now)
-        self._door.settle(now)
+        self._settling.settle(now)
 
 
 def us_a_message(edge: Edge, a_turn: int = 50) -> float:

@@ -4,10 +4,12 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 
 from kept_in_memory import KeptInMemory
-from milepost.doors.mqtt.desk import Desk, DoorSettings, Fact, Rules
+from milepost.doors.keeper import Keeper
+from milepost.doors.log import Fact
+from milepost.doors.mqtt.desk import Desk, DoorSettings, Rules
 from milepost.doors.mqtt.door import CheckPassword, MqttDoor
-from milepost.doors.mqtt.keeper import Keeper
 from milepost.doors.mqtt.link import State
+from milepost.doors.settling import Settling
 from milepost.edge.corridor import Corridor
 from milepost.edge.keeping import Storage
 from milepost.edge.limits import Limits
@@ -119,7 +121,8 @@ class EdgeInMemory:
         self.corridor = Corridor(limits)
         restore(self.corridor, self.storage.load(), now)
         self.desk = Desk(self.corridor, self.settings, self.rules, self.log)
-        self.door = MqttDoor(self.desk, Keeper(self.corridor, self.storage, self.log), check_password)
+        self.door = MqttDoor(self.desk, check_password)
+        self.settling = Settling(self.corridor, Keeper(self.corridor, self.storage, self.log), self.door)
         self.fds = 0
 
     def restarted(self, *, after_s: float = 0, limits: Limits | None = None) -> "EdgeInMemory":
@@ -130,14 +133,14 @@ class EdgeInMemory:
     def settle(self) -> None:
         """Turns until nothing more is wanted, and one to keep what the last ends left to be kept."""
         for _ in range(SETTLES_MAX):
-            if not self.door.settle(self.now):
-                self.door.settle(self.now)
+            if not self.settling.settle(self.now):
+                self.settling.settle(self.now)
                 return
         raise AssertionError("the door wants turns for ever")
 
     def pass_time(self, seconds: float) -> None:
         self.now = Instant(self.now + int(seconds * SECOND_NS))
-        self.door.tick(self.now)
+        self.settling.tick(self.now)
         self.settle()
 
     def enter(self, version: Version = Version.V5) -> "Client":

@@ -14,10 +14,11 @@ from time import monotonic, time_ns
 from typing import Final
 
 from milepost.doors.asking import HttpEntrance
+from milepost.doors.keeper import Keeper
 from milepost.doors.listening import Listener, MqttEntrance, Take, listen_at
 from milepost.doors.mqtt.desk import Desk, DoorSettings
 from milepost.doors.mqtt.door import MqttDoor
-from milepost.doors.mqtt.keeper import Keeper
+from milepost.doors.settling import Settling
 from milepost.doors.turns import Turns
 from milepost.edge.corridor import Corridor
 from milepost.edge.keeping import Storage, StorageUnavailable
@@ -73,7 +74,8 @@ class EdgeService:
         desk = Desk(self.corridor, _door_settings(settings), read_rules(settings), log)
         self._admission = Admission(self._turns, desk)
         self._admission.use(read_users(settings))
-        self.door = MqttDoor(desk, Keeper(self.corridor, storage, log), self._admission.begin)
+        self.door = MqttDoor(desk, self._admission.begin)
+        self._settling = Settling(self.corridor, Keeper(self.corridor, storage, log), self.door)
         self._figures = Figures(settings.edge.name, self.door)
         self._wrappers = [Wrapper(one, settings.mqtt.packet_bytes_max) for one in settings.mqtt.listen]
         self._listeners: list[Listener] = []
@@ -85,7 +87,7 @@ class EdgeService:
         entrance = MqttEntrance(turns, self.door)
         mqtt = [self._listen(one.address, partial(entrance.take, wrap=wrapper.wrap)) for one, wrapper in self._mqtt_listeners()]
         http = self._listen_for_questions()
-        turns.settle_with(self.door.settle)
+        turns.settle_with(self._settling.settle)
         turns.every(TICK_S, self._tick)
         if settings.sys.interval_s:
             self._figures.publish(Instant(time_ns()))
@@ -131,7 +133,7 @@ class EdgeService:
         signal.signal(signal.SIGHUP, lambda *_: self._turns.call_soon(self._reload))
 
     def _tick(self, now: Instant) -> None:
-        self.door.tick(now)
+        self._settling.tick(now)
         self._log.tell_suppressed()
         if self._stops_at is not None and (not self.door.links or monotonic() > self._stops_at):
             self._turns.stop()
@@ -145,7 +147,8 @@ class EdgeService:
         self._figures.is_ready = False
         for listener in self._listeners:
             listener.close()
-        self.door.shut(now)
+        self.door.shut()
+        self._settling.settle(now)
 
     def _reload(self, now: Instant) -> None:
         """Read certificates, users and rules again; if one of them will not do, everything stays as it was."""

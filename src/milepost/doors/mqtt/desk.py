@@ -1,13 +1,13 @@
 """The desk: what everything the MQTT door does has in common: settings, rules, the corridor, and answers to clients."""
 
 from dataclasses import dataclass, field, replace
-from typing import Final, Protocol
+from typing import Final
 
 from milepost.doors.limits import DoorLimits
+from milepost.doors.log import Log
 from milepost.doors.mqtt.link import MqttLink, State
 from milepost.doors.mqtt.routes import Route, Routes
 from milepost.doors.mqtt.sending import Sender
-from milepost.edge.actions import Action, Deliver, Release
 from milepost.edge.corridor import Corridor
 from milepost.model.instants import Instant
 from milepost.model.priorities import Priority
@@ -34,22 +34,6 @@ from milepost.wire.mqtt import (
 
 _STEPS: Final = 100
 """A client's rates are looked at each time it has sent this part of a burst."""
-
-
-Fact = str | int | float | bool | None
-
-
-class Log(Protocol):
-    """Where the door tells what happened."""
-
-    def info(self, event: str, **facts: Fact) -> None:
-        """Something worth a line."""
-
-    def seldom(self, event: str, **facts: Fact) -> None:
-        """The same for what clients can cause at will: some of them are not shown."""
-
-    def warning(self, event: str, **facts: Fact) -> None:
-        """Something that somebody should look at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +66,7 @@ class Desk:
         self.corridor = corridor
         self.settings = settings
         self.log = log
-        self.sender = Sender(corridor, settings.limits.unsent_bytes_max, self.refuse)
+        self.sender = Sender(corridor, settings.limits.unsent_bytes_max)
         self._messages_step = settings.limits.messages_burst / _STEPS
         self._bytes_step = settings.limits.bytes_burst / _STEPS
         self.closing: list[MqttLink] = []
@@ -174,23 +158,6 @@ class Desk:
         if why is not None:
             client = link.who.client if link.who else ""
             self.log.seldom("disconnected", client=client, address=link.address, reason=why.reason.name, detail=why.detail)
-
-    def cut(self, actions: list[Action]) -> list[Action]:
-        """The changes of this turn are not kept: whoever was to hear of them is disconnected instead; gives what may be sent."""
-        why = Refused(Reason.STORAGE_UNAVAILABLE, self.corridor.trouble or "")
-        for link in self.sender.unsay():
-            self.end(link, Code.IMPLEMENTATION_SPECIFIC_ERROR, why)
-        safe: list[Action] = []
-        for action in actions:
-            kept = [one for one in action.sessions if one.is_kept] if isinstance(action, Deliver) and action.number else []
-            for session in kept:
-                if isinstance(session.link, MqttLink):
-                    self.end(session.link, Code.IMPLEMENTATION_SPECIFIC_ERROR, why)
-            if not kept and not isinstance(action, Release):
-                safe.append(action)
-            elif isinstance(action, Deliver) and (others := [one for one in action.sessions if not one.is_kept]):
-                safe.append(Deliver(action.delivery, action.number, others, is_again=action.is_again))
-        return safe
 
     def may_subscribe_now(self, link: MqttLink, now: Instant) -> bool:
         """Whether a client keeps to the rate of subscriptions."""

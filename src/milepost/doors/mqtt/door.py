@@ -1,12 +1,11 @@
-"""The MQTT door: connections in, packets one after the other, and at the end of each turn: keep, then send.
+"""The MQTT door: connections in, packets one after the other, and at the end of each turn what they are to get.
 
     on_bytes ─▶ PUBLISH of quality 0 to a known topic ─▶ into a run          ┐
-             └▶ any other packet ─▶ connecting, publishing, subscribing      ├▶ settle: keep ─▶ send ─▶ close
-    on_tick  ─▶ silent connections, the corridor's own deadlines             ┘
+             └▶ any other packet ─▶ connecting, publishing, subscribing      ├▶ settling ─▶ deliver, run ─▶ send ─▶ close
+    on_tick  ─▶ silent connections                                           ┘
 
 What must hold:
 - a fault of a client ends its own connection and nothing else;
-- nothing that depends on a change is sent before the change was kept (`Keeper`);
 - a link is in `links` until it is `CLOSED`; its session knows it only while it is `OPEN`.
 """
 
@@ -18,15 +17,14 @@ from typing import Final, assert_never
 
 from milepost.doors.mqtt.connecting import deny, on_connect
 from milepost.doors.mqtt.desk import Desk, Rules
-from milepost.doors.mqtt.keeper import Keeper
-from milepost.doors.mqtt.link import MqttLink, State
+from milepost.doors.mqtt.link import DIALECT_OWN, DIALECT_V3, DIALECT_V5, MqttLink, State
 from milepost.doors.mqtt.plain import PUBACK, take_acknowledged, take_plain
 from milepost.doors.mqtt.publishing import on_acknowledge, on_publish
 from milepost.doors.mqtt.silences import Silences
 from milepost.doors.mqtt.subscribing import ask_again, on_subscribe, on_unsubscribe
 from milepost.doors.streams import Stream
 from milepost.doors.turns import READABLE, WRITABLE
-from milepost.edge.sessions import Session
+from milepost.edge.sessions import Link, Session
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.reasons import Malformed, Reason, Refused
 from milepost.wire.mqtt import (
@@ -68,10 +66,14 @@ CheckPassword = Callable[["MqttDoor", MqttLink, Connect, str, bytes], None]
 class MqttDoor:
     """All MQTT connections of an edge."""
 
-    def __init__(self, desk: Desk, keeper: Keeper, check_password: CheckPassword | None = None) -> None:
+    dialects: tuple[int, ...] = (DIALECT_V3, DIALECT_V5, DIALECT_OWN)
+
+    def __init__(self, desk: Desk, check_password: CheckPassword | None = None) -> None:
         self.desk = desk
         self._corridor = desk.corridor
-        self._keeper = keeper
+        self.deliver = desk.sender.deliver
+        self.run = desk.sender.run
+        self.release = desk.sender.release
         self._check_password = check_password
         self._silences = Silences()
         self._unfinished: dict[MqttLink, None] = {}
@@ -252,35 +254,44 @@ class MqttDoor:
         self.desk.closing.append(link)
 
     def tick(self, now: Instant) -> None:
-        """Once in a while: who was silent too long, and what the corridor has to do by itself."""
+        """Once in a while: who was silent too long."""
+        del now
         for link in self._silences.overdue(monotonic()):
             if link.state is State.OPEN:
                 self.desk.refuse(link, Refused(Reason.KEEP_ALIVE_TIMEOUT))  # [MQTT-3.1.2-22]
             else:
                 self._corridor.counts.refused[Reason.KEEP_ALIVE_TIMEOUT] += link.state < State.CLOSING
                 self._drop(link)
-        self._corridor.tick(now)
-        self._keeper.retry(now)
 
-    def settle(self, now: Instant) -> bool:
-        """The end of a turn: keep what changed, send what is due, close what is over; tells whether more can go at once."""
-        desk, corridor = self.desk, self._corridor
-        actions = corridor.take_actions()
-        if corridor.changes and not self._keeper.keep(corridor.take_changes(), now):
-            actions = desk.cut(actions)
-        if actions:
-            desk.sender.carry_out(actions, now)
-        if self._wanting:  # after what was decided before: a session may have come back as another since
-            for link in list(self._wanting):
-                self._resume(link, now)
-            desk.sender.carry_out(corridor.take_actions(), now)
+    def expel(self, link: Link, why: Refused) -> None:
+        """Close a connection, if it is one of ours, and say why."""
+        if isinstance(link, MqttLink):
+            self.desk.refuse(link, why)
+
+    def take_back(self, why: Refused) -> None:
+        """Do not give answers that rest on what could not be kept; who was to get them is disconnected."""
+        for link in self.desk.sender.unsay():
+            self.desk.end(link, Code.IMPLEMENTATION_SPECIFIC_ERROR, why)
+
+    def let_go(self, session: Session, why: Refused) -> None:
+        """Disconnect a session that cannot be served as it was promised."""
+        if isinstance(session.link, MqttLink):
+            self.desk.end(session.link, Code.IMPLEMENTATION_SPECIFIC_ERROR, why)
+
+    def resume(self, now: Instant) -> None:
+        """Have what waits handed out to those who take more."""
+        for link in list(self._wanting):
+            self._resume(link, now)
+
+    def send(self, now: Instant) -> bool:
+        """Hand everything to its connection, close what is over; tells whether more can go at once."""
         self._send()
-        closing, desk.closing = desk.closing, []
+        closing, self.desk.closing = self.desk.closing, []
         for link in closing:
             self._close(link, now)
         if closing:
             self._send()
-        return bool(self._wanting or corridor.deliveries.actions)
+        return bool(self._wanting)
 
     def _send(self) -> None:
         for link in self.desk.sender.send_all():
@@ -352,11 +363,10 @@ class MqttDoor:
                 link.routes = self.desk.new_routes()
                 ask_again(self.desk, link, link.session)
 
-    def shut(self, now: Instant) -> None:
+    def shut(self) -> None:
         """Tell everybody that the edge stops; their sessions are kept."""
         for link in list(self.links):
             self.desk.end(link, Code.SERVER_SHUTTING_DOWN, Refused(Reason.SHUTTING_DOWN))
-        self.settle(now)
 
 
 def _version_of_connect(data: bytes) -> Version | None:

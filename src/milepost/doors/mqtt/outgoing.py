@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from milepost.doors.mqtt.link import DIALECT_OWN, DIALECT_V3, MqttLink
+from milepost.doors.mqtt.link import DIALECT_V3, DIALECT_V5, MqttLink
 from milepost.edge.parcels import Delivery, Parcel
 from milepost.edge.plans import Group
 from milepost.edge.sessions import Session
@@ -112,5 +112,5 @@ def _taken_apart(packet: bytes, dialect: int) -> tuple[bytes, bytes]:
 
 
 def is_shared_form(dialect: int) -> bool:
-    """Whether all sessions of a dialect can be sent the same bytes."""
-    return dialect != DIALECT_OWN
+    """Whether all sessions of a dialect can be sent the same packets."""
+    return dialect in (DIALECT_V3, DIALECT_V5)

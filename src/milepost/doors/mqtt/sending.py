@@ -7,26 +7,24 @@ What must hold:
 - what a connection has not taken is limited; one that takes nothing and still asks for answers is not read any more.
 """
 
-from collections.abc import Callable
-
 from milepost.doors.mqtt.link import MqttLink, State
 from milepost.doors.mqtt.outgoing import chunk_for, is_shared_form, packet_for, packet_of, parcel_of
-from milepost.edge.actions import Action, Deliver, Expel, Release, Run
+from milepost.edge.actions import Deliver, Release, Run
 from milepost.edge.corridor import Corridor
 from milepost.edge.parcels import Delivery
+from milepost.edge.plans import Fan, Group
 from milepost.edge.sessions import NOWHERE, Link, Session
 from milepost.model.instants import Instant
-from milepost.model.reasons import Reason, Refused
+from milepost.model.reasons import Reason
 from milepost.wire.mqtt import Acknowledge, Kind, encode
 
 
 class Sender:
     """What is to be sent in this turn."""
 
-    def __init__(self, corridor: Corridor, unsent_max: int, expel: Callable[[MqttLink, Refused], None]) -> None:
+    def __init__(self, corridor: Corridor, unsent_max: int) -> None:
         self._corridor = corridor
         self._unsent_max = unsent_max
-        self._expel = expel
         self._dirty: list[Link] = []
         self.bytes_sent = 0
 
@@ -44,61 +42,45 @@ class Sender:
         self._dirty = [link for link in self._dirty if link.out]
         return taken
 
-    def carry_out(self, actions: list[Action], now: Instant) -> None:
-        """Turn actions into bytes; the most urgent first, otherwise in their order."""
-        if len(actions) > 1 and len({_urgency(action) for action in actions}) > 1:
-            actions = sorted(actions, key=_urgency)
-        for action in actions:
-            match action:
-                case Run():
-                    self._carry_run(action, now)
-                case Deliver():
-                    self._deliver(action, now)
-                case Release(session, number):
-                    link = session.link
-                    if isinstance(link, MqttLink):
-                        self.put(link, encode(Acknowledge(Kind.PUBREL, number), link.version))  # [MQTT-4.3.3-4]
-                case Expel(link, why):
-                    if isinstance(link, MqttLink):
-                        self._expel(link, why)
+    def release(self, action: Release) -> None:
+        """Go on with the exchange of quality 2."""
+        link = action.session.link
+        if isinstance(link, MqttLink):
+            self.put(link, encode(Acknowledge(Kind.PUBREL, action.number), link.version))  # [MQTT-4.3.3-4]
 
-    def _carry_run(self, run: Run, now: Instant) -> None:
+    def run(self, run: Run, now: Instant) -> None:
         """Messages as they came: the path on which nearly everything goes."""
         corridor, dirty = self._corridor, self._dirty
-        packets, held = run.packets, []
+        packets = run.packets
+        held: list[Group] = []
         corridor.counts.accepted += len(packets)
         for group in run.fan.groups:
             if not is_shared_form(group.dialect):
-                held += [(session, group.labels) for session in group.sessions]
+                held.append(group)
                 continue
             chunk = chunk_for(group, packets, run.dialect)
-            ready = 0
+            busy: list[Session] = []
             for session in group.sessions:
                 if session.is_clear:
-                    ready += 1
                     out = session.link.out
                     if not out:
                         dirty.append(session.link)
                     out.append(chunk)
                 else:
-                    held.append((session, group.labels))
-            corridor.counts.delivered += ready * len(packets)
+                    busy.append(session)
+            corridor.counts.delivered += (len(group.sessions) - len(busy)) * len(packets)
+            if busy:
+                held.append(Group((group.dialect, 0, group.labels, False), busy))
         if held:
-            self._hand_over(run, held, now)
+            self._hand_over(run, Fan(tuple(held)), now)
 
-    def _hand_over(self, run: Run, takers: list[tuple[Session, tuple[int, ...]]], now: Instant) -> None:
+    def _hand_over(self, run: Run, fan: Fan, now: Instant) -> None:
         """Some takers cannot be sent the bytes as they are: they get the messages one by one, or these wait for them."""
         for packet, origin in zip(run.packets, run.origins, strict=True):
-            parcel = parcel_of(packet, run.dialect, origin, run.priority, now)
-            for session, labels in takers:
-                self._corridor.deliveries.hand_one(Delivery(parcel, 0, labels), session)
-        for action in self._corridor.take_actions():
-            if isinstance(action, Deliver):
-                self._deliver(action, now)
-            elif isinstance(action, Expel) and isinstance(action.link, MqttLink):
-                self._expel(action.link, action.why)
+            self._corridor.deliveries.hand_out(parcel_of(packet, run.dialect, origin, run.priority, now), fan)
 
-    def _deliver(self, action: Deliver, now: Instant) -> None:
+    def deliver(self, action: Deliver, now: Instant) -> None:
+        """A message for sessions of one dialect."""
         delivery, number = action.delivery, action.number
         dialect = action.dialect
         if not is_shared_form(dialect):
@@ -194,13 +176,3 @@ class Sender:
 def _rests_on_kept(link: MqttLink) -> bool:
     """Whether what a connection is told may say that something is safe: all of a kept session's answers, and confirmations."""
     return link.has_promised or (link.session is not None and link.session.is_kept)
-
-
-def _urgency(action: Action) -> int:
-    match action:
-        case Run():
-            return action.priority
-        case Deliver():
-            return action.delivery.parcel.priority
-        case _:
-            return -1

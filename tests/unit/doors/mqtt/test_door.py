@@ -216,7 +216,8 @@ def test_an_unknown_word_of_ours_is_refused_where_it_stands() -> None:
 def test_everybody_is_told_when_the_edge_stops() -> None:
     edge = EdgeInMemory()
     client, nobody = edge.connect("a", expiry_s=10), edge.enter()
-    edge.door.shut(edge.now)
+    edge.door.shut()
+    edge.settle()
     assert client.ended_with() is Code.SERVER_SHUTTING_DOWN
     assert nobody.link.state is State.CLOSING
     edge.settle()

@@ -10,7 +10,7 @@ While in trouble the corridor refuses what would have to be kept, so what is hel
 
 from typing import Final
 
-from milepost.doors.mqtt.desk import Log
+from milepost.doors.log import Log
 from milepost.edge.corridor import Corridor
 from milepost.edge.keeping import Changes, Storage, StorageUnavailable
 from milepost.model.instants import SECOND_NS, Instant
