@@ -15,8 +15,8 @@ from milepost.edge.journal import (
 )
 from milepost.edge.parcels import Parcel
 from milepost.edge.sessions import Asked, Session, Will
-from milepost.model import FOREVER, EndpointId, Instant, Message, Subscription
-from strategies import endpoint_ids, instants, messages, subscriptions
+from milepost.model import FOREVER, EndpointId, Instant, Message, Place, Subscription
+from strategies import endpoint_ids, instants, messages, places, subscriptions
 
 STORED = (
     "topic",
@@ -31,13 +31,16 @@ STORED = (
     "tags",
     "place",
     "address",
+    "id",
+    "fields",
+    "signed",
 )
 
 
 @st.composite
 def parcels(draw: st.DrawFn) -> Parcel:
     message: Message = draw(messages())
-    return Parcel(
+    parcel = Parcel(
         message.topic,
         draw(st.just(b"") | st.binary(max_size=300)),
         message.seen_at,
@@ -47,11 +50,15 @@ def parcels(draw: st.DrawFn) -> Parcel:
         is_retained=draw(st.booleans()),
         priority=message.priority,
         valid_until=message.valid_until,
-        extras=draw(st.binary(max_size=40)),
+        extras=draw(st.none() | st.binary(max_size=40)),
         tags=message.tags,
         place=message.place,
         address=message.address,
+        fields=message.fields,
     )
+    parcel.id = message.id
+    parcel.signed = (message.signature, message.certificate) if message.signature and message.id else None
+    return parcel
 
 
 def parts(parcel: Parcel) -> dict[str, object]:
@@ -68,15 +75,18 @@ def test_a_message_reads_back_as_it_was_stored(parcel: Parcel) -> None:
 delays = st.integers(0, 0xFFFF_FFFF * 1_000_000_000)
 
 
-@given(endpoint_ids, delays, st.none() | instants, st.none() | st.tuples(parcels(), delays, st.none() | delays))
+@given(
+    endpoint_ids, delays, st.none() | instants, st.none() | st.tuples(parcels(), delays, st.none() | delays), st.none() | places
+)
 def test_a_session_reads_back_as_it_was_stored(
-    name: EndpointId, expiry_ns: int, expires_at: Instant | None, will: tuple[Parcel, int, int | None] | None
+    name: EndpointId, expiry_ns: int, expires_at: Instant | None, will: tuple[Parcel, int, int | None] | None, place: Place | None
 ) -> None:
     session = Session(name, 3)
     session.expiry_ns = expiry_ns
     session.expires_at = FOREVER if expires_at is None else expires_at
     session.will = Will(*will) if will is not None else None
-    back = session_from_bytes(session_to_bytes(session))
+    back = session_from_bytes(session_to_bytes(session, place))
+    assert back.place == place
     assert (back.name, back.expiry_ns, back.expires_at) == (name, expiry_ns, expires_at)
     assert (back.will is None) == (will is None)
     if back.will is not None and will is not None:

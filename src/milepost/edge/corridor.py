@@ -11,10 +11,11 @@ What must hold:
 """
 
 from enum import Enum
-from heapq import heappop, heappush
 from typing import Final, NamedTuple
 
+from milepost.edge.absences import Absences
 from milepost.edge.actions import Action, Expel
+from milepost.edge.alerts import AlertRule, Alerts
 from milepost.edge.counts import Counts
 from milepost.edge.delivery import Deliveries
 from milepost.edge.journal import asked_to_bytes, parcel_to_bytes, session_to_bytes
@@ -24,6 +25,7 @@ from milepost.edge.parcels import EDGE_ITSELF, Delivery, Parcel
 from milepost.edge.plans import NO_FAN, Fan, Plan, Planner, group_by_dialect
 from milepost.edge.retained import Retained
 from milepost.edge.sessions import NOWHERE, Asked, Link, Session, Sessions, Will
+from milepost.edge.watching import Watch
 from milepost.matching.matcher import Limits as MatchingLimits
 from milepost.matching.matcher import Matcher
 from milepost.model.addresses import ToArea, ToContent, ToEndpoint, ToEveryone
@@ -34,9 +36,9 @@ from milepost.model.places import Place
 from milepost.model.reasons import Malformed, Reason, Refused
 from milepost.model.reports import Report
 from milepost.model.subscriptions import Subscription
+from milepost.vetting import vet_message
 
-_FORGOTTEN_MAX: Final = 64
-"""So many entries, more than is needed, may stand in an order of times."""
+EDGE_NAME: Final = EndpointId("edge")
 
 
 class WantsRetained(Enum):
@@ -57,7 +59,7 @@ class Opened(NamedTuple):
 class Corridor:
     """One edge."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, name: EndpointId = EDGE_NAME) -> None:
         self.limits = limits
         self.counts = Counts()
         self.sessions = Sessions(limits.sessions_max)
@@ -67,8 +69,11 @@ class Corridor:
         self.matcher = Matcher(MatchingLimits(limits.subscriptions_max, limits.sessions_max, limits.subscriptions_max))
         self.planner = Planner(self.matcher, self.sessions)
         self.deliveries = Deliveries(limits, self.counts, Changes())
-        self._due: list[tuple[Instant, int, EndpointId]] = []
-        self._fading: list[tuple[Instant, str]] = []
+        self.watch = Watch(limits, self.matcher, self.counts)
+        self.alerts = Alerts()
+        self.name = name
+        self._last_id = 0
+        self._absences = Absences(self.sessions)
         self._asked_in_row: dict[int, tuple[Session, str]] = {}
 
     @property
@@ -145,7 +150,7 @@ class Corridor:
         # In this turn messages may be on their way to it in the former dialect: they are to wait, and be put into the new one.
         session.is_clear = is_as_before and (session.waiting is None or not session.waiting.has_plain)
         if session.is_kept:
-            self.changes.sessions[session.number] = session_to_bytes(session)
+            self.changes.sessions[session.number] = self._session_bytes(session)
         self.deliveries.resend(session, now)
 
     def close(self, session: Session, now: Instant, *, is_willed: bool, expiry_ns: int | None = None) -> None:
@@ -161,7 +166,7 @@ class Corridor:
             return
         session.expires_at = Instant(now + session.expiry_ns)
         self.take_leave(session, now)
-        self.changes.sessions[session.number] = session_to_bytes(session)
+        self.changes.sessions[session.number] = self._session_bytes(session)
 
     def take_leave(self, session: Session, now: Instant) -> None:
         """Nobody is connected to a kept session: it has a time to live, and perhaps a will."""
@@ -171,7 +176,7 @@ class Corridor:
             if session.will_at == FOREVER:
                 session.will_at = Instant(now + session.will.delay_ns)
             self._publish_will_if_due(session, now)
-        self._remind(min(session.expires_at, session.will_at), session)
+        self._absences.remind(session)
 
     def _end(self, session: Session, now: Instant) -> None:
         will, session.will = session.will, None
@@ -180,11 +185,13 @@ class Corridor:
         self.deliveries.end(session)
         for name in list(session.subscriptions):
             self._drop_subscription(session, name)
-        if session.place is not None:
-            self.matcher.forget([session.number])
+        self.watch.forget(session)
         self.sessions.remove(session)
         if will is not None:  # the session's end comes before the delay's. [MQTT-3.1.2-8]
             self._publish_will(session, will, now)
+
+    def _session_bytes(self, session: Session) -> bytes:
+        return session_to_bytes(session, self.place_of(session))
 
     def _unkeep(self, session: Session) -> None:
         """Neither the session nor what it asked for and received is to be remembered."""
@@ -239,7 +246,7 @@ class Corridor:
         if subscription.share is not None or not len(self.retained):  # [MQTT-3.8.4-4] and its note on shared ones
             return
         labels = (subscription.id,) if subscription.id else ()
-        for parcel in self.retained.wanted_by(subscription, session.place, now):
+        for parcel in self.retained.wanted_by(subscription, self.place_of(session), now):
             delivery = Delivery(parcel, min(parcel.qos, subscription.qos), labels, is_from_store=True)
             self.deliveries.hand_one(delivery, session)
 
@@ -261,6 +268,11 @@ class Corridor:
         del self._asked_in_row[row]
         self.planner.take_away(row)
 
+    def vet(self, parcel: Parcel, sender: EndpointId, now: Instant) -> Refused | None:
+        """Whether an endpoint may say what is in a message beside topic and payload (M15, M27)."""
+        ground = self.watch.ground
+        return vet_message(parcel.message, sender, ground.said, now, size=parcel.size, coverage=ground.coverage)
+
     def publish(self, parcel: Parcel, now: Instant, plan: Plan | None = None) -> int | Refused:
         """Let a message in and give it to whom it is for (`plan`: as was found out before); tells how many that are."""
         fan = plan.fan_for(parcel.origin) if plan is not None else self._fan_for(parcel, now)
@@ -270,8 +282,24 @@ class Corridor:
         if parcel.is_retained:
             self._retain(parcel)
         self.counts.accepted += parcel.origin != EDGE_ITSELF
+        if self.alerts.rules and (rule := self.alerts.maybe_rule(parcel.topic)) is not None:
+            self._raise(rule, parcel, now)
         self.deliveries.hand_out(parcel, fan)
         return fan.size
+
+    def _raise(self, rule: AlertRule, parcel: Parcel, now: Instant) -> None:
+        """An emergency: everyone near it hears of it, before anything else is sent (M22, M29)."""
+        if parcel.place is None:
+            self.counts.dropped[Reason.FIELD_MISSING] += 1
+            return
+        heading = self.watch.tracks.maybe_heading(parcel.origin) if parcel.origin != EDGE_ITSELF else None
+        alert = self.alerts.make(rule, parcel, heading, self.name, self.next_id(now), now)
+        self.deliveries.hand_out(alert, self._fan_for(alert, now))
+
+    def next_id(self, now: Instant) -> int:
+        """An id for a message that has none: never given before by this edge, as long as its clock is not set back."""
+        self._last_id = max(self._last_id + 1, now)
+        return self._last_id
 
     def _why_not(self, parcel: Parcel, fan: Fan) -> Refused | None:
         if self.trouble is not None:
@@ -285,19 +313,11 @@ class Corridor:
     def _retain(self, parcel: Parcel) -> None:
         is_kept = parcel.origin != EDGE_ITSELF  # what the edge says of itself it will say again
         if parcel.body:
-            self.hold_retained(parcel)
+            self.retained.put(parcel)
             if is_kept:
                 self.changes.retained[parcel.topic] = parcel_to_bytes(parcel)
         elif self.retained.drop(parcel.topic) and is_kept:  # [MQTT-3.3.1-6]
             self.changes.retained[parcel.topic] = None
-
-    def hold_retained(self, parcel: Parcel) -> None:
-        """Retain a message for as long as it is valid."""
-        self.retained.put(parcel)
-        if parcel.valid_until != FOREVER:
-            heappush(self._fading, (parcel.valid_until, parcel.topic))
-        if len(self._fading) > 2 * len(self.retained) + _FORGOTTEN_MAX:  # most were replaced
-            self._fading = sorted((one.valid_until, one.topic) for one in self.retained.on_all() if one.valid_until != FOREVER)
 
     def plan_for(self, topic: str, now: Instant) -> Plan | None:
         """Who gets every plain message of a topic until `planner.epoch` changes; nothing if that depends on the message."""
@@ -318,15 +338,13 @@ class Corridor:
             case ToEveryone():
                 return group_by_dialect([session for session in self.sessions if session.link is not NOWHERE])
 
-    def report(self, session: Session, report: Report) -> None:
-        """Take note of where an endpoint is."""
-        self.counts.reports += 1
-        self.locate(session, report.place)
+    def report(self, session: Session, report: Report, now: Instant) -> Refused | None:
+        """Take note of where an endpoint is, if that may be true."""
+        return self.watch.take_one(session, report, now)
 
-    def locate(self, session: Session, place: Place) -> None:
-        """An endpoint is somewhere."""
-        session.place = place
-        self.matcher.move([session.number], [place.latitude], [place.longitude])
+    def place_of(self, session: Session) -> Place | None:
+        """Where an endpoint is, if it is known."""
+        return self.watch.tracks.maybe_place(session.number)
 
     def receive(self, session: Session, number: int) -> bool:
         """A sender offers a message at quality 2 under a number; tells whether it is new, or one that is here already."""
@@ -350,18 +368,14 @@ class Corridor:
 
     def tick(self, now: Instant) -> None:
         """Do what is due: wills, the ends of sessions, the ends of frames."""
-        while self._due and self._due[0][0] <= now:
-            _, number, name = heappop(self._due)
-            session = self.sessions.maybe(name)
-            if session is None or session.number != number or session.link is not NOWHERE:
-                continue
+        for session in self._absences.overdue(now):
             self._publish_will_if_due(session, now)
             if session.expires_at <= now:
                 self._end(session, now)
             elif session.expires_at != FOREVER:
-                self._remind(min(session.expires_at, session.will_at), session)
-        while self._fading and self._fading[0][0] < now:
-            self._fade(heappop(self._fading)[1], now)
+                self._absences.remind(session)
+        for topic in self.retained.fade(now):
+            self.changes.retained[topic] = None
         for row in self.matcher.expire(now):
             owner, asked = self._asked_in_row[row]
             del owner.subscriptions[asked]
@@ -369,30 +383,17 @@ class Corridor:
             if owner.is_kept:
                 self.changes.subscriptions[owner.number, asked] = None
 
-    def _fade(self, topic: str, now: Instant) -> None:
-        parcel = self.retained.maybe(topic)
-        if parcel is not None and parcel.valid_until < now:
-            self.retained.drop(topic)
-            self.changes.retained[topic] = None
-
     def _publish_will_if_due(self, session: Session, now: Instant) -> None:
         if session.will is not None and session.will_at <= now:
             will, session.will, session.will_at = session.will, None, FOREVER
             self._publish_will(session, will, now)
-            self.changes.sessions[session.number] = session_to_bytes(session)
+            self.changes.sessions[session.number] = self._session_bytes(session)
 
     def _publish_will(self, session: Session, will: Will, now: Instant) -> None:
         will.parcel.origin, will.parcel.seen_at = session.number, now
         if will.valid_ns is not None:
             will.parcel.valid_until = Instant(now + will.valid_ns)
         self.publish(will.parcel, now)
-
-    def _remind(self, instant: Instant, session: Session) -> None:
-        heappush(self._due, (instant, session.number, session.name))
-        if len(self._due) > 4 * len(self.sessions) + _FORGOTTEN_MAX:  # most are of sessions that came back or ended
-            away = [one for one in self.sessions if one.link is NOWHERE]
-            times = [(min(one.expires_at, one.will_at), one.number, one.name) for one in away]
-            self._due = sorted(times)
 
 
 _ANYBODY = EndpointId("anybody")

@@ -21,5 +21,8 @@ class Counts:
     sessions_opened: int = 0
     sessions_resumed: int = 0
     reports: int = 0
+    """Reports let in."""
+    reports_outside: int = 0
+    """Of these, those from outside the coverage."""
     faults: int = 0
     """Faults of ours that cost a connection."""

@@ -6,7 +6,7 @@ A message is stored as
     source … topic … extras … words … body
 
 with the lengths of the four texts in the middle; words is the message's JSON form without its body, present only if it has tags,
-a place or an address.
+a place, an address, an id or fields.
 """
 
 from dataclasses import replace
@@ -27,6 +27,7 @@ from milepost.wire.json_form import from_json, to_json
 
 _VERSION: Final = 1
 _RETAINED: Final = 1
+_HAS_NO_EXTRAS: Final = 2
 _HEAD: Final = Struct("<BBBBqqHHII")
 
 
@@ -46,10 +47,10 @@ class KeptSession(NamedTuple):
 def parcel_to_bytes(parcel: Parcel) -> bytes:
     """A message as it is stored."""
     source, topic = parcel.source.encode(), parcel.topic.encode()
-    extras = parcel.extras
-    has_words = parcel.tags or parcel.place is not None or parcel.address is not TO_CONTENT
+    extras = parcel.extras or b""
+    has_words = parcel.tags or parcel.place is not None or parcel.address is not TO_CONTENT or parcel.id or parcel.fields
     words = _words_of(parcel) if has_words else b""
-    flags = _RETAINED if parcel.is_retained else 0
+    flags = parcel.is_retained * _RETAINED | (parcel.extras is None) * _HAS_NO_EXTRAS
     head = _HEAD.pack(
         _VERSION,
         flags,
@@ -87,15 +88,17 @@ def parcel_from_bytes(data: bytes) -> Parcel:
         is_retained=bool(flags & _RETAINED),
         priority=Priority(priority),
         valid_until=valid_until,
-        extras=extras,
+        extras=None if flags & _HAS_NO_EXTRAS else extras,
     )
     if words:
         message = cast("Message", from_json(words))
         parcel.tags, parcel.place, parcel.address = message.tags, message.place, message.address
+        parcel.id, parcel.fields = message.id, message.fields
+        parcel.signed = (message.signature, message.certificate) if message.signature else None
     return parcel
 
 
-def session_to_bytes(session: Session) -> bytes:
+def session_to_bytes(session: Session, place: Place | None) -> bytes:
     """A session as it is stored: without its subscriptions and queue, which are stored apart."""
     will = session.will
     return orjson.dumps(
@@ -104,7 +107,7 @@ def session_to_bytes(session: Session) -> bytes:
             "expiry_ns": session.expiry_ns,
             "expires_at": session.expires_at if session.expires_at != FOREVER else None,
             "will_at": session.will_at if session.will_at != FOREVER else None,
-            "place": None if session.place is None else [session.place.latitude, session.place.longitude],
+            "place": None if place is None else [place.latitude, place.longitude],
             "will": None if will is None else [will.delay_ns, will.valid_ns, parcel_to_bytes(will.parcel).hex()],
         }
     )

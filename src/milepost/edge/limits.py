@@ -44,6 +44,10 @@ class Limits:
     """Bytes of all messages that wait for anybody."""
     in_flight_max: int = 1_000
     """Messages sent to one session and not yet acknowledged."""
+    reports_per_s: int = 20
+    """Reports of its place that one endpoint may send in a second, for long; 0: any number."""
+    reports_burst: int = 100
+    """Reports that one endpoint may send at once after it was quiet."""
     session_expiry_s_max: int = 7 * 86_400
     """How long a session is kept after its endpoint left, at most."""
     when_slow: SlowPolicy = SlowPolicy.DROP

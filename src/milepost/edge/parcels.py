@@ -5,12 +5,13 @@ pass, and most are never asked for the whole. A delivery is a parcel as some tak
 one, so that a message to a thousand endpoints is a parcel, a few deliveries and a thousand numbers.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 from milepost.model.addresses import Address, ToContent
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import FOREVER, Instant
-from milepost.model.messages import Message, MessageId
+from milepost.model.messages import NO_FIELDS, Message, MessageId, Scalar
 from milepost.model.places import Place
 from milepost.model.priorities import DEADLINE_NS, Priority
 from milepost.model.tags import Tag
@@ -29,7 +30,9 @@ class Parcel:
         "address",
         "body",
         "extras",
+        "fields",
         "holders",
+        "id",
         "is_retained",
         "number",
         "origin",
@@ -37,6 +40,7 @@ class Parcel:
         "priority",
         "qos",
         "seen_at",
+        "signed",
         "size",
         "source",
         "tags",
@@ -56,10 +60,11 @@ class Parcel:
         is_retained: bool = False,
         priority: Priority = Priority.CONVENIENCE,
         valid_until: Instant = FOREVER,
-        extras: bytes = b"",
+        extras: bytes | None = b"",
         tags: frozenset[Tag] = _NO_TAGS,
         place: Place | None = None,
         address: Address = TO_CONTENT,
+        fields: Mapping[str, Scalar] = NO_FIELDS,
     ) -> None:
         self.topic = topic
         self.body = body
@@ -73,12 +78,17 @@ class Parcel:
         self.priority = priority
         self.valid_until = valid_until
         self.extras = extras
-        """What the door wants to have again when it sends the message on; nobody else reads it."""
+        """MQTT's properties as receivers get them; nothing: nobody has put the message into these words yet."""
         self.tags = tags
         self.place = place
         self.address = address
-        self.size = len(topic) + len(body) + len(extras)
+        self.fields = fields
+        self.size = len(topic) + len(body) + len(extras or b"")
         """Bytes it is counted with in a queue."""
+        self.id = 0
+        """The id that its source gave it; 0 if it has none."""
+        self.signed: tuple[bytes, bytes] | None = None
+        """Signature and certificate, on what the system says itself."""
         self.number = 0
         """Its name in storage, 0 while it has none."""
         self.holders = 0
@@ -93,8 +103,9 @@ class Parcel:
     @property
     def message(self) -> Message:
         """The whole as the model has it."""
+        signature, certificate = self.signed or (b"", b"")
         return Message(
-            MessageId(self.number),
+            MessageId(self.id or self.number),
             self.source,
             self.topic,
             self.seen_at,
@@ -104,7 +115,10 @@ class Parcel:
             valid_until=self.valid_until,
             priority=self.priority,
             reliable=self.qos > 0,
+            fields=self.fields,
             body=self.body,
+            signature=signature,
+            certificate=certificate,
         )
 
 

@@ -11,7 +11,7 @@ from milepost.model.instants import FOREVER, Instant
 def restore(corridor: Corridor, kept: Kept, now: Instant) -> None:
     """Fill a new edge with what was kept; nobody is connected. What waits may have been sent before."""
     for topic in kept.retained:
-        corridor.hold_retained(parcel_from_bytes(kept.retained[topic]))
+        corridor.retained.put(parcel_from_bytes(kept.retained[topic]))
     sessions = {number: _session(corridor, number, kept.sessions[number]) for number in sorted(kept.sessions)}
     for (number, name), data in kept.subscriptions.items():
         corridor.take_up(sessions[number], name, asked_from_bytes(data))
@@ -38,5 +38,5 @@ def _session(corridor: Corridor, number: int, data: bytes) -> Session:
     session.is_kept, session.expiry_ns, session.will, session.will_at = True, expiry_ns, will, will_at
     session.expires_at = expires_at if expires_at is not None else FOREVER
     if place is not None:
-        corridor.locate(session, place)
+        corridor.watch.put_place(session, place)
     return session

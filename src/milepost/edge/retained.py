@@ -5,15 +5,20 @@ Topics are kept as a tree by level, so that a filter finds its topics without lo
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from typing import Final
 
 from milepost.edge.parcels import Parcel
 from milepost.model.addresses import ToArea, ToContent, ToEndpoint, ToEveryone
 from milepost.model.areas import Area, Around
-from milepost.model.instants import Instant
+from milepost.model.instants import FOREVER, Instant
 from milepost.model.places import Place
 from milepost.model.queries import OnTopic, holds
 from milepost.model.reasons import Reason, Refused
 from milepost.model.subscriptions import Subscription
+
+_FORGOTTEN_MAX: Final = 64
+"""So many entries, more than is needed, may stand in the order of times."""
 
 
 @dataclass(slots=True)
@@ -30,6 +35,7 @@ class Retained:
         self._messages_max = messages_max
         self._bytes_max = bytes_max
         self._count = 0
+        self._fading: list[tuple[Instant, str]] = []
         self.size = 0
         """Bytes of all messages."""
 
@@ -56,6 +62,21 @@ class Retained:
             self.size -= level.parcel.size
         level.parcel = parcel
         self.size += parcel.size
+        if parcel.valid_until != FOREVER:
+            heappush(self._fading, (parcel.valid_until, parcel.topic))
+        if len(self._fading) > 2 * self._count + _FORGOTTEN_MAX:  # most were replaced
+            self._fading = sorted((one.valid_until, one.topic) for one in self.on_all() if one.valid_until != FOREVER)
+
+    def fade(self, now: Instant) -> list[str]:
+        """Drop messages that are no longer valid; gives their topics."""
+        faded = []
+        while self._fading and self._fading[0][0] < now:
+            topic = heappop(self._fading)[1]
+            parcel = self.maybe(topic)
+            if parcel is not None and parcel.valid_until < now:
+                self.drop(topic)
+                faded.append(topic)
+        return faded
 
     def drop(self, topic: str) -> bool:
         """Retain nothing for a topic; tells whether anything was."""

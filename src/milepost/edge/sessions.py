@@ -23,7 +23,6 @@ from milepost.edge.lanes import Lanes
 from milepost.edge.parcels import Delivery, Parcel
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import FOREVER, Instant
-from milepost.model.places import Place
 from milepost.model.reasons import Malformed, Reason
 from milepost.model.subscriptions import Subscription
 
@@ -82,7 +81,6 @@ class Session:
         "link",
         "name",
         "number",
-        "place",
         "received",
         "released",
         "subscriptions",
@@ -112,7 +110,6 @@ class Session:
         self.subscriptions: dict[str, Asked] = {}
         self.will: Will | None = None
         self.will_at: Instant = FOREVER
-        self.place: Place | None = None
 
     @property
     def takes_numbered(self) -> bool:

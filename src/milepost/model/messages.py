@@ -33,7 +33,7 @@ CERTIFICATE_BYTES_MAX: Final = 1_000
 FIELDS_MAX: Final = 64
 FIELD_NAME_CHARACTERS_MAX: Final = 64
 
-_NO_FIELDS: Final[Mapping[str, Scalar]] = MappingProxyType({})
+NO_FIELDS: Final[Mapping[str, Scalar]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Message:
     valid_until: Instant = FOREVER
     priority: Priority = Priority.CONVENIENCE
     reliable: bool = False
-    fields: Mapping[str, Scalar] = field(default_factory=lambda: _NO_FIELDS)
+    fields: Mapping[str, Scalar] = field(default_factory=lambda: NO_FIELDS)
     body: bytes = b""
     signature: bytes = b""
     """By which the system vouches for what it says itself (M28)."""

@@ -292,7 +292,7 @@ def test_coming_and_going_leaves_nothing_behind() -> None:
     edge = EdgeInMemory()
     for _ in range(300):
         edge.connect("a", clean=False, expiry_s=1000).lose()
-    assert len(edge.corridor._due) < 100
+    assert len(edge.corridor._absences) < 100
 
 
 def test_a_retained_message_for_one_endpoint_is_not_given_to_others() -> None:

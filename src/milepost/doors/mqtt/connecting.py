@@ -85,7 +85,7 @@ def admit(desk: Desk, link: MqttLink, packet: Connect, user: str | None, now: In
     link.session = opened.session
     ask_again(desk, link, opened.session)
     if report is not None:
-        desk.corridor.report(opened.session, report)
+        desk.corridor.report(opened.session, report, now)  # if it cannot be true, that is counted, and the client is where it was
     link.has_promised = True  # a session that was kept may have ended for this one
     desk.reply(link, Connack(opened.is_resumed, Code.SUCCESS, _announced(desk, link, packet, name)))  # [MQTT-3.2.2-2]
     desk.log.seldom("session opened", client=name, user=user, address=link.address, resumed=opened.is_resumed)

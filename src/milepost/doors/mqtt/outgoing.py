@@ -8,7 +8,8 @@ from milepost.edge.plans import Group
 from milepost.edge.sessions import Session
 from milepost.model.instants import FOREVER, SECOND_NS, Instant
 from milepost.model.priorities import Priority
-from milepost.wire.mqtt import Version, encode_length, publish_head
+from milepost.wire.asks import message_user_properties
+from milepost.wire.mqtt import Properties, Version, encode_length, forwarded, publish_head
 from milepost.wire.mqtt.framing import PACKET_BYTES_MAX, frame_at
 
 _EXPIRY: Final = b"\x02"
@@ -69,11 +70,19 @@ def _flags(delivery: Delivery, *, is_again: bool) -> int:
 def properties_of(delivery: Delivery, now: Instant) -> bytes:
     """The properties of a PUBLISH in MQTT 5, without their length."""
     parcel = delivery.parcel
-    found = parcel.extras
+    found = _extras_of(parcel)
     if parcel.valid_until != FOREVER:  # what is left of it. [MQTT-3.3.2-6]
         left_s = max(0, -((now - parcel.valid_until) // SECOND_NS))
         found += _EXPIRY + min(left_s, 0xFFFFFFFF).to_bytes(4, "big")
     return found + labels_block(delivery.labels) if delivery.labels else found
+
+
+def _extras_of(parcel: Parcel) -> bytes:
+    """What receivers are told in user properties; put into words now if the message came in by another door."""
+    if parcel.extras is None:
+        fields = tuple((name, value) for name, value in sorted(parcel.fields.items()) if isinstance(value, str))
+        parcel.extras = forwarded(Properties(user=(*fields, *message_user_properties(parcel.message))))
+    return parcel.extras
 
 
 def labels_block(labels: tuple[int, ...]) -> bytes:

@@ -34,7 +34,7 @@ _TAKEN, _TAKEN_BY_NOBODY, _NOBODY = b"\x40\x02", b"\x40\x03", b"\x10"
 def take_plain(desk: Desk, link: MqttLink, session: Session, data: bytes, at: int, now: Instant) -> int:
     """Take the packets from `at` on as long as they are of this kind; gives where the first other one begins."""
     corridor = desk.corridor
-    if link.routes is None or (session.place is not None and corridor.matcher.has_areas):
+    if link.routes is None or (corridor.matcher.has_areas and corridor.watch.tracks.is_known(session.number)):
         return at
     routes, epoch, size, size_max = link.routes.by_topic, corridor.planner.epoch, len(data), desk.settings.packet_bytes_max
     is_v5 = link.version is Version.V5
@@ -90,7 +90,7 @@ def _take_numbered(desk: Desk, link: MqttLink, session: Session, route: Route, n
     link.open_in += 1
     link.has_promised = True
     parcel = Parcel(route.topic, body, now, source=session.name, origin=session.number, qos=1, priority=route.priority)
-    parcel.place = session.place
+    parcel.place = desk.corridor.place_of(session)
     takers = desk.corridor.publish(parcel, now, route.plan)
     desk.sender.put(link, _TAKEN + number if takers or not is_v5 else _TAKEN_BY_NOBODY + number + _NOBODY)
     return True

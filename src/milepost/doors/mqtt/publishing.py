@@ -87,11 +87,15 @@ def _publish(desk: Desk, link: MqttLink, session: Session, topic: str, packet: P
         return _taken(desk, session, packet, serve(desk, link, session, topic, packet, now))
     words = words_of_message(packet.properties.user, sender=session.name, now=now) if packet.properties.user else None
     if words is not None and words.report is not None:
-        desk.corridor.report(session, words.report)
+        refused = desk.corridor.report(session, words.report, now)
+        if refused is not None and refused.reason is not Reason.REPORT_OUT_OF_ORDER:
+            return refused
     parcel = parcel_from(topic, packet.payload, packet.properties, words, session.name, route.priority, now)
     parcel.origin, parcel.qos, parcel.is_retained = session.number, packet.qos, packet.retain
     if parcel.place is None:
-        parcel.place = session.place
+        parcel.place = desk.corridor.place_of(session)
+    if words is not None and (refused := desk.corridor.vet(parcel, session.name, now)) is not None:
+        return desk.counted(refused)
     return _hand_in(desk, session, parcel, packet, route, now)
 
 

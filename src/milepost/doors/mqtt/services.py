@@ -34,7 +34,7 @@ def serve(desk: Desk, link: MqttLink, session: Session, topic: str, packet: Publ
     try:
         match service:
             case Service.REPORT:
-                desk.corridor.report(session, report_from_json(packet.payload, session.name, now))
+                refused = desk.corridor.report(session, report_from_json(packet.payload, session.name, now), now)
             case Service.SUBSCRIBE:
                 number, refused = _subscribe(desk, link, session, packet, now)
             case Service.UNSUBSCRIBE:
@@ -86,9 +86,12 @@ def _publish(desk: Desk, link: MqttLink, session: Session, packet: Publish, now:
         valid_until=message.valid_until,
         extras=forwarded(Properties(user=message_user_properties(message))),
         tags=message.tags,
-        place=message.place or session.place,
+        place=message.place or desk.corridor.place_of(session),
         address=message.address,
     )
+    refused = desk.corridor.vet(parcel, session.name, now)
+    if refused is not None:
+        return message.id, desk.counted(refused)
     outcome = desk.corridor.publish(parcel, now)
     return message.id, outcome if isinstance(outcome, Refused) else None
 

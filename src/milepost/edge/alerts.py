@@ -1,0 +1,103 @@
+"""Alerts: what an edge raises by itself when an emergency is reported, for everyone near it, at once (M22).
+
+message on a topic that a rule is about ─▶ area by the rule, from place and heading ─▶ signed message to that area
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from milepost.edge.parcels import EDGE_ITSELF, Parcel
+from milepost.model.addresses import ToArea
+from milepost.model.areas import Area, Circle
+from milepost.model.areas.ahead import corridor_ahead
+from milepost.model.endpoints import EndpointId
+from milepost.model.instants import SECOND_NS, Instant
+from milepost.model.places import Place
+from milepost.model.priorities import Priority
+from milepost.model.topics import check_filter, check_topic, filter_matches
+from milepost.trust.signing import Signer
+
+
+class Shape(Enum):
+    """What the area of an alert looks like."""
+
+    CIRCLE = "circle"
+    """Around the place."""
+    CORRIDOR = "corridor"
+    """Along the reporter's heading; around the place if the heading is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class AlertRule:
+    """Messages on some topics are emergencies: which area they concern, and for how long."""
+
+    topic: str
+    """A filter: what is reported there raises an alert."""
+    alert: str = "Alert"
+    """The topic of the alert."""
+    shape: Shape = Shape.CIRCLE
+    radius_m: float = 500.0
+    ahead_m: float = 0.0
+    """How far the corridor reaches in front of the reporter."""
+    behind_m: float = 1_000.0
+    """How far it reaches behind: those who follow are the ones who will get there."""
+    half_width_m: float = 50.0
+    valid_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        check_filter(self.topic)
+        check_topic(self.alert)
+        if filter_matches(self.topic, self.alert):
+            raise ValueError(f"the alert {self.alert!r} would itself raise alerts: {self.topic!r} is about it")
+        if not 0 < self.valid_s <= 86_400:
+            raise ValueError(f"valid_s is {self.valid_s}, not in 0..86400")
+        self.area_for(Place(0.0, 0.0), 0.0)  # what makes no area is found out now
+
+    def area_for(self, place: Place, heading_deg: float | None) -> Area:
+        """Whom an emergency at a place concerns."""
+        if self.shape is Shape.CORRIDOR and heading_deg is not None:
+            return corridor_ahead(
+                place, heading_deg, ahead_m=self.ahead_m, behind_m=self.behind_m, half_width_m=self.half_width_m
+            )
+        return Circle(place, self.radius_m)
+
+
+class Alerts:
+    """The rules of an edge, and what is said by them in its name."""
+
+    def __init__(self) -> None:
+        self.rules: tuple[AlertRule, ...] = ()
+        self.signer: Signer | None = None
+        """Nothing: what the edge says is not signed."""
+        self.raised = 0
+
+    def maybe_rule(self, topic: str) -> AlertRule | None:
+        """The first rule about a topic."""
+        return next((rule for rule in self.rules if filter_matches(rule.topic, topic)), None)
+
+    def make(
+        self, rule: AlertRule, parcel: Parcel, heading_deg: float | None, edge: EndpointId, number: int, now: Instant
+    ) -> Parcel:
+        """The alert that a message raises; the message has a place."""
+        assert parcel.place is not None, "an emergency without a place concerns no area"
+        self.raised += 1
+        alert = Parcel(
+            rule.alert,
+            parcel.body,
+            now,
+            source=edge,
+            origin=EDGE_ITSELF,
+            qos=1,
+            priority=Priority.EMERGENCY,
+            valid_until=Instant(now + int(rule.valid_s * SECOND_NS)),
+            extras=None,
+            tags=parcel.tags,
+            place=parcel.place,
+            address=ToArea(rule.area_for(parcel.place, heading_deg)),
+            fields={**parcel.fields, "raised_by": str(parcel.source), "raised_on": parcel.topic},
+        )
+        alert.id = number
+        if self.signer is not None:
+            signed = self.signer.sign(alert.message)
+            alert.signed = (signed.signature, signed.certificate)
+        return alert
