@@ -13,9 +13,10 @@ from rich.table import Table
 
 from milepost.doors.keeper import Keeper
 from milepost.doors.mqtt import door as door_module
-from milepost.doors.mqtt.desk import Desk, DoorSettings, Rules
+from milepost.doors.mqtt.desk import Desk, DoorSettings
 from milepost.doors.mqtt.door import MqttDoor
 from milepost.doors.mqtt.link import MqttLink
+from milepost.doors.rules import Rules
 from milepost.doors.settling import Settling
 from milepost.edge.corridor import Corridor
 from milepost.edge.limits import Limits

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field, replace
 from kept_in_memory import KeptInMemory
 from milepost.doors.keeper import Keeper
 from milepost.doors.log import Fact
-from milepost.doors.mqtt.desk import Desk, DoorSettings, Rules
+from milepost.doors.mqtt.desk import Desk, DoorSettings
 from milepost.doors.mqtt.door import CheckPassword, MqttDoor
 from milepost.doors.mqtt.link import State
+from milepost.doors.rules import Rules
 from milepost.doors.settling import Settling
 from milepost.edge.corridor import Corridor
 from milepost.edge.keeping import Storage

@@ -6,8 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from door_in_memory import SMALL, Client, EdgeInMemory
-from milepost.doors.mqtt.desk import DoorSettings, Rules
+from milepost.doors.mqtt.desk import DoorSettings
 from milepost.doors.mqtt.link import State
+from milepost.doors.rules import Rules
 from milepost.vetting.access import Access, Rule, Verbs
 from milepost.vetting.payloads import PayloadRule, Payloads
 from milepost.wire.mqtt import Connect, Packet, Properties, Version, Will, encode

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from door_in_memory import SMALL, Client, EdgeInMemory
 from milepost.doors.limits import DoorLimits
 from milepost.doors.mqtt import door as door_module
-from milepost.doors.mqtt.desk import DoorSettings, Rules
+from milepost.doors.mqtt.desk import DoorSettings
+from milepost.doors.rules import Rules
 from milepost.edge.counts import Counts
 from milepost.edge.limits import Limits
 from milepost.model.priorities import Priority

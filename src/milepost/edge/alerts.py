@@ -5,6 +5,7 @@ message on a topic that a rule is about ─▶ area by the rule, from place and 
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from milepost.edge.parcels import EDGE_ITSELF, Parcel
 from milepost.model.addresses import ToArea
@@ -15,7 +16,9 @@ from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.places import Place
 from milepost.model.priorities import Priority
 from milepost.model.topics import check_filter, check_topic, filter_matches
-from milepost.trust.signing import Signer
+
+if TYPE_CHECKING:
+    from milepost.trust.signing import Signer  # brings OpenSSL, which an edge that signs nothing does without
 
 
 class Shape(Enum):

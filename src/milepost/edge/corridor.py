@@ -10,7 +10,6 @@ What must hold:
 - while nothing can be kept (`trouble`), whatever would have to be kept is refused, and everything else goes on.
 """
 
-from enum import Enum
 from typing import Final, NamedTuple
 
 from milepost.edge.absences import Absences
@@ -23,7 +22,7 @@ from milepost.edge.keeping import Changes
 from milepost.edge.limits import Limits
 from milepost.edge.parcels import EDGE_ITSELF, Delivery, Parcel
 from milepost.edge.plans import NO_FAN, Fan, Plan, Planner, group_by_dialect
-from milepost.edge.retained import Retained
+from milepost.edge.retained import Retained, WantsRetained
 from milepost.edge.sessions import NOWHERE, Asked, Link, Session, Sessions, Will
 from milepost.edge.watching import Watch
 from milepost.matching.matcher import Limits as MatchingLimits
@@ -39,14 +38,6 @@ from milepost.model.subscriptions import Subscription
 from milepost.vetting import vet_message
 
 EDGE_NAME: Final = EndpointId("edge")
-
-
-class WantsRetained(Enum):
-    """Which subscriptions are given retained messages when they begin."""
-
-    ALWAYS = 0
-    IF_NEW = 1
-    NEVER = 2
 
 
 class Opened(NamedTuple):
@@ -102,12 +93,15 @@ class Corridor:
         dialect: int,
         will: Will | None,
         now: Instant,
+        is_proven: bool = False,
     ) -> Opened | Refused:
         """Open a session for an endpoint, or take up the one it has; an older link of the same name is closed."""
         expiry_ns = min(expiry_ns, self.limits.session_expiry_s_max * SECOND_NS)
         if expiry_ns and self.trouble is not None:
             return Refused(Reason.STORAGE_UNAVAILABLE, self.trouble)
         former = self.sessions.maybe(name)
+        if former is not None and former.is_proven and former.link is not NOWHERE and not is_proven:
+            return Refused(Reason.NOT_ALLOWED, f"{name} is here with a certificate")
         if former is not None and former.link is not NOWHERE:
             self._take_over(former, is_fresh=is_fresh, now=now)
         if former is not None and (is_fresh or not former.is_kept or former.expires_at <= now):
@@ -122,6 +116,7 @@ class Corridor:
         else:
             session = former
             self.counts.sessions_resumed += 1
+        session.is_proven = is_proven
         self._attach(session, link, expiry_ns=expiry_ns, window=window, dialect=dialect, will=will, now=now)
         return Opened(session, former is not None)
 

@@ -103,6 +103,10 @@ class Parcel:
     @property
     def message(self) -> Message:
         """The whole as the model has it."""
+        return self.message_as(reliable=self.qos > 0)
+
+    def message_as(self, *, reliable: bool) -> Message:
+        """The whole as the model has it; what is signed says itself whether it is to be answered."""
         signature, certificate = self.signed or (b"", b"")
         return Message(
             MessageId(self.id or self.number),
@@ -114,7 +118,7 @@ class Parcel:
             place=self.place,
             valid_until=self.valid_until,
             priority=self.priority,
-            reliable=self.qos > 0,
+            reliable=self.qos > 0 if self.signed else reliable,
             fields=self.fields,
             body=self.body,
             signature=signature,

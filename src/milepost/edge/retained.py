@@ -5,6 +5,7 @@ Topics are kept as a tree by level, so that a filter finds its topics without lo
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from enum import Enum
 from heapq import heappop, heappush
 from typing import Final
 
@@ -19,6 +20,14 @@ from milepost.model.subscriptions import Subscription
 
 _FORGOTTEN_MAX: Final = 64
 """So many entries, more than is needed, may stand in the order of times."""
+
+
+class WantsRetained(Enum):
+    """Which subscriptions are given retained messages when they begin."""
+
+    ALWAYS = 0
+    IF_NEW = 1
+    NEVER = 2
 
 
 @dataclass(slots=True)

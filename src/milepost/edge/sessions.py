@@ -78,6 +78,7 @@ class Session:
         "in_flight",
         "is_clear",
         "is_kept",
+        "is_proven",
         "link",
         "name",
         "number",
@@ -99,6 +100,8 @@ class Session:
         self.is_clear = False
         self.is_kept = False
         """Whether it outlives its connection, and then also the process."""
+        self.is_proven = False
+        """Whether its endpoint has shown a certificate for the name: only who does that too may take its place."""
         self.expiry_ns = 0
         self.expires_at: Instant = FOREVER
         self.window = 0

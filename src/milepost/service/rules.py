@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from milepost.doors.mqtt.desk import Rules
+from milepost.doors.rules import Rules
 from milepost.model.reasons import Malformed
 from milepost.service.faults import UsageFault, cannot_read
 from milepost.service.settings import Settings

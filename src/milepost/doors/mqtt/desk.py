@@ -8,13 +8,11 @@ from milepost.doors.log import Log
 from milepost.doors.mqtt.link import MqttLink, State
 from milepost.doors.mqtt.routes import Route, Routes
 from milepost.doors.mqtt.sending import Sender
+from milepost.doors.rules import Rules
 from milepost.edge.corridor import Corridor
 from milepost.model.instants import Instant
-from milepost.model.priorities import Priority
 from milepost.model.reasons import Malformed, Reason, Refused
-from milepost.model.topics import check_topic, filter_matches
-from milepost.vetting.access import Access
-from milepost.vetting.payloads import Payloads
+from milepost.model.topics import check_topic
 from milepost.vetting.rates import Bucket
 from milepost.wire.asks import SERVICE_PREFIX
 from milepost.wire.mqtt import (
@@ -46,17 +44,6 @@ class DoorSettings:
     keep_alive_s_max: int = 0
     handshake_s_max: int = 10
     limits: DoorLimits = field(default_factory=DoorLimits)
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """What clients may do, and how their messages are looked at; replaced as a whole when they are read again."""
-
-    access: Access = field(default_factory=Access)
-    payloads: Payloads = field(default_factory=Payloads)
-    priorities: tuple[tuple[str, Priority], ...] = ()
-    """Topic filters and the class of messages on them; the first that fits counts."""
-    needs_password: bool = False
 
 
 class Desk:
@@ -105,14 +92,9 @@ class Desk:
         route = Route(topic)
         route.refused = self.rules.access.may_publish(link.who, topic)
         route.check = self.rules.payloads.check_for(topic)
-        route.priority = self.priority_of(topic)
+        route.priority = self.rules.priority_of(topic)
         route.is_service = topic.startswith(SERVICE_PREFIX)
         return route
-
-    def priority_of(self, topic: str) -> Priority:
-        """The class of messages on a topic whose sender does not say."""
-        fitting_ones = (priority for pattern, priority in self.rules.priorities if filter_matches(pattern, topic))
-        return next(fitting_ones, Priority.CONVENIENCE)
 
     def _plan(self, route: Route, now: Instant) -> None:
         corridor = self.corridor

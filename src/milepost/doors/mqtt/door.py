@@ -16,12 +16,13 @@ from traceback import format_exception
 from typing import Final, assert_never
 
 from milepost.doors.mqtt.connecting import deny, on_connect
-from milepost.doors.mqtt.desk import Desk, Rules
+from milepost.doors.mqtt.desk import Desk
 from milepost.doors.mqtt.link import DIALECT_OWN, DIALECT_V3, DIALECT_V5, MqttLink, State
 from milepost.doors.mqtt.plain import PUBACK, take_acknowledged, take_plain
 from milepost.doors.mqtt.publishing import on_acknowledge, on_publish
 from milepost.doors.mqtt.silences import Silences
 from milepost.doors.mqtt.subscribing import ask_again, on_subscribe, on_unsubscribe
+from milepost.doors.rules import Rules
 from milepost.doors.streams import Stream
 from milepost.doors.turns import READABLE, WRITABLE
 from milepost.edge.sessions import Link, Session

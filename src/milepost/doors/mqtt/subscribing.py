@@ -2,7 +2,7 @@
 
 from milepost.doors.mqtt.desk import Desk
 from milepost.doors.mqtt.link import MqttLink
-from milepost.edge.corridor import WantsRetained
+from milepost.edge.retained import WantsRetained
 from milepost.edge.sessions import Session
 from milepost.model.instants import Instant
 from milepost.model.queries import OnTopic

@@ -10,7 +10,7 @@ recvmmsg and sendmmsg take an array of headers, each of which points to an addre
     header, 64 bytes:  name 8 | its length 4 | pieces 8 | how many 8 | control 8 | its length 8 | flags 4 | length 4
     piece, 16 bytes:   where 8 | length 8                              (what is 4 bytes has 4 of padding after it)
 
-An address is a raw sockaddr of either family with zeros up to `ADDRESS_BYTES`: what came with a datagram is what an answer takes.
+Addresses are as in `addresses.py`: what came with a datagram is what an answer takes.
 """
 
 import ctypes
@@ -18,7 +18,6 @@ import errno
 import mmap
 import os
 import socket
-import struct
 import sys
 from io import BytesIO
 from typing import Any, Final
@@ -26,13 +25,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from milepost.doors.udp.addresses import ADDRESS_BYTES
 from milepost.matching.columns import column
 
 HEAD_BYTES: Final = 2048
 """So much of each datagram lies in `Inbound.rows`."""
-
-ADDRESS_BYTES: Final = 28
-"""A sockaddr_in6; a sockaddr_in is 16 bytes, and the kernel takes it with zeros after it."""
 
 DATAGRAM_BYTES_MAX: Final = 65_535
 BATCH_MAX: Final = 1024
@@ -58,10 +55,6 @@ _PIECE: Final = np.dtype([("at", "u8"), ("length", "u8")])
 assert sys.platform == "linux"
 assert sys.byteorder == "little"
 assert (ctypes.sizeof(ctypes.c_void_p), _HEADER.itemsize, _PIECE.itemsize) == (8, 64, 16)
-
-_IPV4: Final = struct.Struct("=H2s4s20x")  # family, port, address
-_IPV6: Final = struct.Struct("=H2sI16sI")  # family, port, flow, address, scope
-assert _IPV4.size == _IPV6.size == ADDRESS_BYTES
 
 _FULL: Final = frozenset((errno.EAGAIN, errno.ENOBUFS, errno.ENOMEM))
 _OURS: Final = frozenset((errno.EBADF, errno.ENOTSOCK, errno.EFAULT, errno.ENOSYS))
@@ -145,7 +138,7 @@ class Inbound:
     def all_data(self) -> list[bytes]:
         """Every datagram of the batch."""
         starts, heads = self._starts[: self._count], self._heads
-        ends = starts + np.minimum(self.lengths, HEAD_BYTES)
+        ends = starts + self.lengths
         found = [heads[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
         for at in np.flatnonzero(self.lengths > HEAD_BYTES).tolist():
             found[at] = self.data(at)
@@ -164,7 +157,7 @@ class Outbound:
         self._headers, self._pieces = _headers_with_pieces(batch)
         self._headers["name_length"] = ADDRESS_BYTES
         self._headers_at = _place(self._headers)
-        self._joined = BytesIO(b"\0")  # grows to the longest batch; never empty, so that it has a place
+        self._joined = BytesIO()  # grows to the longest batch
         self.failed = 0
 
     def send_shared(self, heads: NDArray[np.uint8], tail: bytes, addresses: NDArray[np.uint8]) -> int:
@@ -172,7 +165,7 @@ class Outbound:
 
         If they are fewer than there are heads, the socket has no room: the rest is to be sent when it has.
         """
-        heads, shared = np.ascontiguousarray(heads), np.frombuffer(tail or b"\0", np.uint8)
+        heads, shared = np.ascontiguousarray(heads, np.uint8), np.frombuffer(tail, np.uint8)
         head_places, tail_place = _row_places(heads), _place(shared)
         done = 0
         while done < len(heads):
@@ -180,7 +173,7 @@ class Outbound:
             pieces["at"][:, 0] = head_places[done : done + len(pieces)]
             pieces["at"][:, 1] = tail_place
             pieces["length"] = heads.shape[1], len(tail)
-            sent = self._send(addresses[done : done + len(pieces)], piece_count=2)
+            sent = self._send(addresses[done : done + len(pieces)], len(pieces), piece_count=2)
             done += sent
             if sent < len(pieces):
                 break
@@ -198,16 +191,16 @@ class Outbound:
                 pieces = self._pieces[: len(part), 0]
                 pieces["at"] = np.cumsum(lengths) - lengths + np.uint64(_place(np.frombuffer(joined, np.uint8)))
                 pieces["length"] = lengths
-                sent = self._send(addresses[done : done + len(part)], piece_count=1)
+                sent = self._send(addresses[done : done + len(part)], len(part), piece_count=1)
             done += sent
             if sent < len(part):
                 break
         return done
 
-    def _send(self, addresses: NDArray[np.uint8], *, piece_count: int) -> int:
-        """Send what the pieces say, to so many addresses."""
-        addresses = np.ascontiguousarray(addresses)
-        count = len(addresses)
+    def _send(self, addresses: NDArray[np.uint8], count: int, *, piece_count: int) -> int:
+        """Send what the first so many headers and their pieces say."""
+        addresses = np.ascontiguousarray(addresses, np.uint8)
+        assert addresses.shape == (count, ADDRESS_BYTES)
         self._headers["name"][:count] = _row_places(addresses)
         self._headers["piece_count"][:count] = piece_count
         fd, done, was_refused = self._socket.fileno(), 0, False
@@ -225,28 +218,6 @@ class Outbound:
             else:
                 was_refused = True  # the error may be news of an earlier datagram: once more
         return done
-
-
-def sockaddr_of(host: str, port: int) -> bytes:
-    """The address of a numeric host, such as 192.0.2.7, 2001:db8::7 or fe80::7%2."""
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM, flags=socket.AI_NUMERICHOST)
-    family, _, _, _, (name, *rest) = found[0]
-    port_bytes = port.to_bytes(2)
-    if family == socket.AF_INET:
-        return _IPV4.pack(family, port_bytes, socket.inet_pton(family, str(name)))
-    _, flow, scope = rest
-    return _IPV6.pack(family, port_bytes, flow, socket.inet_pton(family, str(name).partition("%")[0]), scope)
-
-
-def host_and_port_of(raw: bytes) -> tuple[str, int]:
-    """The numeric host and the port of an address."""
-    family = int.from_bytes(raw[:2], sys.byteorder)
-    if family == socket.AF_INET:
-        _, port, host = _IPV4.unpack(raw)
-        return socket.inet_ntop(family, host), int.from_bytes(port)
-    assert family == socket.AF_INET6
-    _, port, _, host, scope = _IPV6.unpack(raw)
-    return socket.inet_ntop(family, host) + (f"%{scope}" if scope else ""), int.from_bytes(port)
 
 
 def _headers_with_pieces(batch: int) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -5,9 +5,10 @@ import pytest
 from door_in_memory import EdgeInMemory
 from milepost.doors.limits import DoorLimits
 from milepost.doors.mqtt.connecting import admit, deny
-from milepost.doors.mqtt.desk import DoorSettings, Rules
+from milepost.doors.mqtt.desk import DoorSettings
 from milepost.doors.mqtt.door import MqttDoor
 from milepost.doors.mqtt.link import MqttLink, State
+from milepost.doors.rules import Rules
 from milepost.doors.turns import READABLE
 from milepost.model.priorities import Priority
 from milepost.model.reasons import Reason, Refused

@@ -6,8 +6,9 @@ import pytest
 
 from door_in_memory import SMALL, Client, EdgeInMemory
 from milepost.doors.limits import DoorLimits
-from milepost.doors.mqtt.desk import DoorSettings, Rules
+from milepost.doors.mqtt.desk import DoorSettings
 from milepost.doors.mqtt.link import State
+from milepost.doors.rules import Rules
 from milepost.doors.turns import READABLE, WRITABLE
 from milepost.edge.limits import SlowPolicy
 from milepost.model.priorities import Priority

@@ -1,0 +1,297 @@
+"""The UDP door: sessions of endpoints over datagrams, sealed or plain (M10-M13, M28).
+
+    batch ─▶ opened (`reading`) ─▶ strangers: `opening`, or who asks for an edge
+                 │                       └─ first DATA of a pending session opens it
+                 ├▶ others, the most urgent first: `serving` ─▶ corridor
+                 └▶ reports, as columns: rates ─▶ corridor
+    settling ─▶ deliver ─▶ `sending`;  tick ─▶ repeats, heartbeats, silence, worn keys
+
+| state   | INIT               | first DATA of it    | DATA          | CLOSE | silence     | a newer session            |
+|---------|--------------------|---------------------|---------------|-------|-------------|----------------------------|
+| none    | pending, ACK       | RESET               | RESET         | RESET |             |                            |
+| pending | the same ACK       | open; report counts |               |       | none, 10 s  | both pending               |
+| open    | another is pending |                     | served        | none  | none, CLOSE | goes on under it, or CLOSE |
+| former  |                    |                     | as its heir's | none  | none, 10 s  |                            |
+
+What must hold:
+- nothing here asks the clock: `now` is the time, `beat` is one that is never set back, and silence is measured by it;
+- what an endpoint does costs nobody but itself.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from milepost.doors.log import Log
+from milepost.doors.rules import Rules
+from milepost.doors.udp.finding import Finding
+from milepost.doors.udp.hearing import Hearing, batch_of
+from milepost.doors.udp.link import DIALECT_UDP, Seats, UdpLink
+from milepost.doors.udp.opening import Draw, Opening, PlainOpening, SealedOpening
+from milepost.doors.udp.outgoing import content_of, name_parcel
+from milepost.doors.udp.reading import Arrived, PlainReader, Reader, SealedReader
+from milepost.doors.udp.repeats import TRIES_MAX, Due, Repeats
+from milepost.doors.udp.sending import NoiseSeals, NoSeals, Octets, Post, Seals, Sender
+from milepost.doors.udp.serving import Serving
+from milepost.doors.udp.settings import SILENT_INTERVALS, Identity, UdpSettings
+from milepost.doors.udp.tenants import Tenants
+from milepost.edge.actions import Deliver, Release, Run
+from milepost.edge.corridor import Corridor
+from milepost.edge.sessions import Link, Session
+from milepost.model.instants import Instant
+from milepost.model.priorities import Priority
+from milepost.model.reasons import Malformed, Reason, Refused
+from milepost.model.sessions import CloseCause, Datagram, MessageName, Name, Received, refusal_of
+from milepost.wire.sealed import Kind
+
+RESUME_BYTES: Final = 65_536
+"""So much of what waits is sent to one endpoint in one turn."""
+
+_HEARTBEAT: Final = b"\x32\x00"
+
+
+class UdpDoor:
+    """All UDP sessions of an edge."""
+
+    dialects: tuple[int, ...] = (DIALECT_UDP,)
+
+    def __init__(
+        self,
+        corridor: Corridor,
+        settings: UdpSettings,
+        identity: Identity | None,
+        rules: Rules,
+        post: Post,
+        log: Log,
+        *,
+        draw: Draw,
+        clock: Callable[[], int],
+    ) -> None:
+        self._corridor = corridor
+        self._settings = settings
+        self._identity = identity
+        self._log = log
+        self._clock = clock
+        counts, links = corridor.counts, dict[bytes, UdpLink]()
+        self._seats = seats = Seats(corridor.limits.sessions_max)
+        self._reader: Reader = (
+            PlainReader(links) if identity is None else SealedReader(links, seats, counts, settings.openers_max)
+        )
+        seals: Seals = NoSeals(seats) if identity is None else NoiseSeals(seats)
+        self.sender = Sender(seats, seals, post, counts, settings.unsent_bytes_max)
+        self.tenants = Tenants(corridor, settings, links, seats, self._reader, self.sender, log)
+        self.tenants.gone = self._forget
+        self._opening = Opening(corridor.name, settings, draw, counts, lambda key: key in links)
+        self._strangers: PlainOpening | SealedOpening = (
+            PlainOpening(self._opening, counts, self.tenants.may_resume)
+            if identity is None
+            else SealedOpening(self._opening, identity, settings, draw, counts, self.tenants.may_resume)
+        )
+        self.finding = Finding(corridor)
+        self._serving = Serving(corridor, settings, rules, self)
+        self._hearing = Hearing(corridor, settings, seats, self, log)
+        self._repeats = Repeats()
+        self._confirmations: list[tuple[UdpLink, Name]] = []
+        self._wanting: dict[UdpLink, None] = {}
+        self.bytes_received = 0
+        self.datagrams_received = 0
+
+    @property
+    def pending(self) -> int:
+        """How many sessions were answered and have not spoken yet."""
+        return len(self._opening.pending)
+
+    def on_batch(self, datagrams: list[bytes], addresses: Octets, now: Instant) -> None:
+        """What has arrived, each datagram with where it came from."""
+        beat = self._clock()
+        self.datagrams_received += len(datagrams)
+        self.bytes_received += sum(map(len, datagrams))
+        arrived = self._reader.read(datagrams)
+        if arrived.strangers:
+            arrived = self._meet(arrived, datagrams, addresses, now, beat)
+        if arrived.report_rows or arrived.others:
+            self._hearing.hear(arrived, addresses, now, beat)
+
+    def _meet(self, arrived: Arrived, datagrams: list[bytes], addresses: Octets, now: Instant, beat: int) -> Arrived:
+        """Datagrams of no session: who wants one, who speaks in a pending one for the first time, who looks for an edge."""
+        again: list[int] = []
+        for row in arrived.strangers:
+            data, address = datagrams[row], addresses[row].tobytes()
+            if self._is_opened(data, address, now, beat):
+                again.append(row)
+            elif data and data[0] == Kind.ASK:
+                self._reply(self.finding.answer(data, now), address)
+            else:
+                self._reply(self._strangers.on_stranger(data, address, now, beat), address)
+        if not again:
+            return arrived
+        more = self._reader.read([datagrams[row] for row in again])
+        return Arrived(
+            arrived.report_rows + [again[row] for row in more.report_rows],
+            arrived.report_links + more.report_links,
+            arrived.report_tails + more.report_tails,
+            arrived.others + [one._replace(row=again[one.row]) for one in more.others],
+            [],
+        )
+
+    def _token_in(self, data: bytes) -> bytes:
+        return data[3:11] if self._identity is None else data[1:9] if data[:1] == b"\x04" else b""
+
+    def _is_opened(self, data: bytes, address: bytes, now: Instant, beat: int) -> bool:
+        """Whether an endpoint speaks for the first time in a session that is pending: then it is open."""
+        pending = self._opening.maybe_pending(self._token_in(data))
+        if pending is None:
+            return False
+        if not self._reader.opens(pending.keys.receive, data):
+            self._corridor.counts.refused[Reason.SEAL_BROKEN] += 1
+            return False
+        self._opening.close(pending)
+        link = self.tenants.open(pending, address, now, beat)
+        if link is not None:
+            self._hearing.report(batch_of([(link, pending.init.report)]), now, beat)
+        return True
+
+    def _reply(self, data: bytes, address: bytes) -> None:
+        if data:
+            self.sender.reply(data, address)
+
+    def serve(self, link: UdpLink, value: Datagram, size: int, now: Instant) -> None:
+        """Do what an endpoint asks for, if it has not gone in this turn."""
+        if self.tenants.is_here(link):
+            self._serving.serve(link, value, size, now)
+
+    def leave(self, link: UdpLink, now: Instant) -> None:
+        """An endpoint has closed its session."""
+        self.tenants.leave(link, now)
+
+    def _forget(self, link: UdpLink) -> None:
+        self._wanting.pop(link, None)
+
+    def confirm(self, link: UdpLink, name: Name) -> None:
+        """Say that something has arrived, once what it rests on is kept."""
+        self._confirmations.append((link, name))
+
+    def refuse(self, link: UdpLink, refused: Refused, about: Name | None) -> None:
+        """Say that something was not let in."""
+        self._log.seldom("refused", client=link.session.name, reason=refused.reason.name, detail=refused.detail)
+        self.sender.tell(link, refusal_of(refused, about), self._clock())
+
+    def want(self, link: UdpLink) -> None:
+        """An endpoint has answered: it takes more."""
+        if link.session.waiting is not None:
+            self._wanting[link] = None
+
+    def deliver(self, action: Deliver, now: Instant) -> None:
+        """Send a message to sessions, sealed for each; what is to be answered is repeated until it is."""
+        sessions = [one for one in action.sessions if isinstance(one.link, UdpLink)]
+        if not sessions:
+            return
+        parcel = action.delivery.parcel
+        name_parcel(parcel, self._corridor.next_id(now))
+        try:
+            content = content_of(action.delivery, action.number)
+        except Malformed as fault:
+            self._give_up(sessions, action, fault.reason)
+            return
+        beat = self._clock()
+        self.sender.tell_all([one.number for one in sessions], content, parcel.priority, beat)
+        if action.number:
+            self._repeats.expect(action.delivery, action.number, sessions, beat)
+
+    def _give_up(self, sessions: list[Session], action: Deliver, reason: Reason) -> None:
+        self._corridor.counts.delivered -= len(sessions)
+        self._corridor.counts.dropped[reason] += len(sessions)
+        for session in sessions if action.number else ():
+            self._corridor.deliveries.acknowledge(session, action.number)
+
+    def run(self, action: Run, now: Instant) -> None:
+        """Nothing comes in here that could be sent on as it came."""
+        raise AssertionError(f"a run of {action.dialect} at {now}")
+
+    def release(self, action: Release) -> None:
+        """There is no quality 2 here: every message is shown once by its name."""
+
+    def expel(self, link: Link, why: Refused) -> None:
+        """Close a session, if it is one of ours; the corridor has let go of it."""
+        if isinstance(link, UdpLink):
+            self.tenants.expel(link, why, self._clock())
+
+    def take_back(self, why: Refused) -> None:
+        """Give none of this turn's answers; whoever waits for one will ask again."""
+        del why
+        for link, name in self._confirmations:
+            if link.names is not None and isinstance(name, MessageName):
+                link.names.pop(name, None)
+        self._confirmations = []
+
+    def let_go(self, session: Session, why: Refused) -> None:
+        """Sessions here are not kept over a restart: nothing was promised that cannot be."""
+
+    def resume(self, now: Instant) -> None:
+        """Have what waits handed out to those who take more."""
+        for link in list(self._wanting):
+            session = link.session
+            if session.link is not link or not self._corridor.deliveries.resume(session, now, RESUME_BYTES):
+                self._wanting.pop(link, None)
+
+    def send(self, now: Instant) -> bool:
+        """Hand everything to the network; tells whether more can go at once."""
+        del now
+        if self._confirmations:
+            confirmations, self._confirmations = self._confirmations, []
+            beat = self._clock()
+            for link, name in confirmations:
+                if self.tenants.is_here(link):
+                    self.sender.tell(link, Received(name), beat)
+        self.sender.send()
+        return bool(self._wanting)
+
+    def tick(self, now: Instant) -> None:
+        """Once in a while: repeat, say that the edge is alive, end what is silent or worn."""
+        beat, seats, settings = self._clock(), self._seats, self._settings
+        for due in self._repeats.overdue(beat):
+            self._repeat(due, now, beat)
+        interval_ns = settings.reporting_interval_ns
+        silent = seats.where(lambda part: seats.heard_at[part] < beat - SILENT_INTERVALS * interval_ns)
+        worn = seats.where(lambda part: seats.worn_at[part] < beat) if self._identity is not None else []
+        for number in {*silent, *worn}:
+            self.tenants.end_number(number, CloseCause.SILENT, now, beat)
+        quiet = seats.where(lambda part: seats.told_at[part] <= beat - settings.heartbeat_intervals * interval_ns)
+        if quiet:
+            self.sender.tell_all(quiet, _HEARTBEAT, Priority.CONVENIENCE, beat)
+        self.tenants.tick(beat)
+        self._opening.tick(beat)
+
+    def _repeat(self, due: Due, now: Instant, beat: int) -> None:
+        """Send a message again to who has not answered, or give it up."""
+        _, _, tries, delivery, number, sessions = due
+        parcel = delivery.parcel
+        reason = Reason.EXPIRED if parcel.valid_until < now else Reason.UNANSWERED if tries >= TRIES_MAX else None
+        if reason is None:
+            self.sender.tell_all([one.number for one in sessions], content_of(delivery, number), parcel.priority, beat)
+            self._repeats.expect(delivery, number, sessions, beat, tries + 1)
+            return
+        self._give_up(sessions, Deliver(delivery, number, sessions), reason)
+        for session in sessions:
+            if isinstance(session.link, UdpLink):
+                self.want(session.link)
+
+    def use(self, rules: Rules) -> None:
+        """Go by other rules from now on; whoever has a session keeps it, and is held to them."""
+        self._serving.use(rules)
+        for link in self.tenants:
+            self._serving.ask_again(link)
+
+    def expel_revoked(self, now: Instant) -> int:
+        """End the sessions whose certificates were revoked; gives how many."""
+        assert self._identity is not None, "a plain door knows no certificates"
+        revoked = self._identity.authority.revoked
+        found = [link for link in self.tenants if int(self._seats.serials[link.number]) in revoked]
+        for link in found:
+            self._corridor.counts.refused[Reason.CERTIFICATE_REVOKED] += 1
+            self.tenants.end(link, CloseCause.EXPELLED, now, self._clock())
+        return len(found)
+
+    def shut(self, now: Instant) -> None:
+        """Tell everybody that the edge stops."""
+        for link in self.tenants:
+            self.tenants.end(link, CloseCause.STOPPING, now, self._clock())

@@ -1,0 +1,186 @@
+"""Hearing: what open sessions say in one batch, within the rates: messages one by one, reports as columns.
+
+What must hold:
+- messages come before reports, the most urgent first, since one may be an emergency (M22); those of one class keep their order;
+- an endpoint is where its last authentic datagram came from (M13).
+"""
+
+from typing import Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from milepost.doors.log import Log
+from milepost.doors.udp.link import Seats, UdpLink
+from milepost.doors.udp.reading import Arrived, columns_of
+from milepost.doors.udp.sending import Octets
+from milepost.doors.udp.settings import UdpSettings
+from milepost.edge.corridor import Corridor
+from milepost.model.instants import SECOND_NS, Instant
+from milepost.model.priorities import Priority
+from milepost.model.reasons import Malformed, Reason, Refused
+from milepost.model.reports import Report
+from milepost.model.sessions import Datagram, Init, Name, Publish, ReportSent
+from milepost.vetting import Batch, Bucket, PrefixBuckets
+from milepost.wire.datagrams import decode
+
+REFUSALS_NS: Final = SECOND_NS
+"""An endpoint is told of refused reports no more often than this."""
+
+PREFIXES_MAX: Final = 10_000
+"""Parts of the network whose rate is known at a time."""
+
+_UNKNOWN: Final = float("nan")
+_IPV4: Final = 2
+_FIRST_3_BYTES, _FIRST_7_BYTES = np.uint64(0xFF_FFFF), np.uint64(0xFF_FFFF_FFFF_FFFF)
+
+Said = tuple[UdpLink, Datagram, int]
+"""Who said what, in how many bytes."""
+
+
+class Desk(Protocol):
+    """Who serves and answers endpoints."""
+
+    def serve(self, link: UdpLink, value: Datagram, size: int, now: Instant) -> None:
+        """Do what an endpoint asks for."""
+
+    def refuse(self, link: UdpLink, refused: Refused, about: Name | None) -> None:
+        """Say that something was not let in."""
+
+
+class Hearing:
+    """The ear of the door."""
+
+    def __init__(self, corridor: Corridor, settings: UdpSettings, seats: Seats, desk: Desk, log: Log) -> None:
+        self._corridor = corridor
+        self._seats = seats
+        self._desk = desk
+        self._log = log
+        self._prefixes = PrefixBuckets(settings.prefix_per_s, settings.prefix_burst, prefixes_max=PREFIXES_MAX)
+        self._total = Bucket(settings.total_per_s, settings.total_burst)
+
+    def hear(self, arrived: Arrived, addresses: Octets, now: Instant, beat: int) -> None:
+        """Take what open sessions say."""
+        rows = arrived.report_rows + [one.row for one in arrived.others]
+        numbers = np.array([link.number for link in arrived.report_links] + [one.link.number for one in arrived.others], np.intp)
+        came_from = addresses[rows]
+        self._seats.heard_at[numbers] = beat
+        moved = (self._seats.addresses[numbers] != came_from).any(axis=1)
+        if moved.any():
+            self._follow(numbers[moved], came_from[moved])
+        late = self._over_rate(came_from, now)
+        said, reports = self._decoded(arrived, late[len(arrived.report_rows) :])
+        for link, value, size in sorted(said, key=_urgency):
+            self._desk.serve(link, value, size, now)
+        self._take_reports(arrived, reports, late[: len(arrived.report_rows)], now, beat)
+
+    def _follow(self, numbers: NDArray[np.intp], addresses: Octets) -> None:
+        """Endpoints speak from other addresses than before: that is where they are now (M13)."""
+        self._seats.addresses[numbers] = addresses
+        self._log.seldom("address changed", sessions=len(numbers))
+
+    def _over_rate(self, came_from: Octets, now: Instant) -> NDArray[np.bool_]:
+        """Which datagrams come from a part of the network, or are of an edge, that is over its rate."""
+        late = np.zeros(len(came_from), np.bool_)
+        refused = self._corridor.counts.refused
+        if not self._total.take(len(came_from), now):
+            refused[Reason.EDGE_RATE_TOO_HIGH] += len(came_from)
+            late[:] = True
+            return late
+        prefixes = _prefixes_of(came_from)
+        for prefix, count in _counted(prefixes):
+            if not self._prefixes.take(prefix.to_bytes(8, "little"), count, now):
+                late |= prefixes == prefix
+        if late.any():
+            refused[Reason.PREFIX_RATE_TOO_HIGH] += int(late.sum())
+        return late
+
+    def _decoded(self, arrived: Arrived, late: NDArray[np.bool_]) -> tuple[list[Said], list[tuple[UdpLink, Report]]]:
+        said: list[Said] = []
+        reports: list[tuple[UdpLink, Report]] = []
+        for one, is_late in zip(arrived.others, late.tolist(), strict=True):
+            if is_late:
+                continue
+            try:
+                value = decode(one.plain)
+            except Malformed as fault:
+                self._corridor.counts.refused[fault.reason] += 1
+                self._desk.refuse(one.link, fault.refused, None)
+                continue
+            if isinstance(value, Init) or value.session != one.token:
+                self._corridor.counts.refused[Reason.SESSION_UNKNOWN] += 1
+            elif isinstance(value, ReportSent):
+                reports.append((one.link, value.report))
+            else:
+                said.append((one.link, value, len(one.plain)))
+        return said, reports
+
+    def _take_reports(
+        self, arrived: Arrived, reports: list[tuple[UdpLink, Report]], late: NDArray[np.bool_], now: Instant, beat: int
+    ) -> None:
+        links, tails = arrived.report_links, arrived.report_tails
+        if late.any():
+            kept = (~late).nonzero()[0].tolist()
+            links, tails = [links[at] for at in kept], [tails[at] for at in kept]
+        if links:
+            batch, are_odd = columns_of([link.number for link in links], tails)
+            if are_odd.any():
+                self._corridor.counts.refused[Reason.MALFORMED] += int(are_odd.sum())
+                batch = batch.only((~are_odd).nonzero()[0])
+            self.report(batch, now, beat)
+        own = [(link, report) for link, report in reports if self._is_own(link, report)]
+        if own:
+            self.report(batch_of(own), now, beat)
+
+    def _is_own(self, link: UdpLink, report: Report) -> bool:
+        if report.endpoint == link.session.name:
+            return True
+        self._corridor.counts.refused[Reason.REPORT_NOT_OWN] += 1
+        self._desk.refuse(link, Refused(Reason.REPORT_NOT_OWN, f"the session is {link.session.name}'s"), None)
+        return False
+
+    def report(self, batch: Batch, now: Instant, beat: int) -> None:
+        """Take reports, and tell endpoints whose are refused, now and then."""
+        verdicts = self._corridor.watch.take(batch, now)
+        if not verdicts.any():
+            return
+        for at in verdicts.nonzero()[0].tolist():
+            number, reason = int(batch.numbers[at]), Reason(int(verdicts[at]))
+            link = self._corridor.sessions[number].link
+            is_quiet = reason in (Reason.REPORT_OUT_OF_ORDER, Reason.RATE_TOO_HIGH)
+            if not is_quiet and isinstance(link, UdpLink) and beat - self._seats.refused_at[number] >= REFUSALS_NS:
+                self._seats.refused_at[number] = beat
+                self._desk.refuse(link, Refused(reason, "a report"), None)
+
+
+def _prefixes_of(addresses: Octets) -> NDArray[np.uint64]:
+    """The part of the network that each address belongs to: /24 of IPv4, /56 of IPv6; a socket has addresses of one family."""
+    start, mask = (4, _FIRST_3_BYTES) if addresses[0, 0] == _IPV4 else (8, _FIRST_7_BYTES)
+    found: NDArray[np.uint64] = np.ascontiguousarray(addresses[:, start : start + 8]).view("<u8").ravel() & mask
+    return found
+
+
+def _counted(prefixes: NDArray[np.uint64]) -> list[tuple[int, int]]:
+    """Each prefix with how often it is there; most batches have one."""
+    if (prefixes == prefixes[0]).all():
+        return [(int(prefixes[0]), prefixes.size)]
+    found, counts = np.unique(prefixes, return_counts=True)
+    return list(zip(found.tolist(), counts.tolist(), strict=True))
+
+
+def _urgency(said: Said) -> int:
+    """Emergencies are served before anything else that came with them."""
+    value = said[1]
+    return value.message.priority if isinstance(value, Publish) else Priority.SAFETY
+
+
+def batch_of(reports: list[tuple[UdpLink, Report]]) -> Batch:
+    """Reports that were read one by one, as columns."""
+    return Batch(
+        np.array([link.number for link, _ in reports], np.int32),
+        np.array([report.place.latitude for _, report in reports]),
+        np.array([report.place.longitude for _, report in reports]),
+        np.array([report.seen_at for _, report in reports], np.int64),
+        np.array([_UNKNOWN if report.heading_deg is None else report.heading_deg for _, report in reports]),
+        np.array([_UNKNOWN if report.speed_mps is None else report.speed_mps for _, report in reports]),
+    )

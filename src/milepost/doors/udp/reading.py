@@ -1,0 +1,216 @@
+"""Reading: a batch of datagrams, opened; reports of the usual form as columns, everything else one by one.
+
+    datagrams ─▶ token: whose ─▶ counter: new ─▶ seal: whole ─▶ usual report? ─▶ columns
+                  └▶ strangers         └▶ counted      └▶ counted        └▶ the rest, as plain datagrams
+
+What must hold:
+- nothing of a datagram counts before its seal was opened: neither its counter nor the address it came from;
+- a report read as columns is what `wire.datagrams.decode` would read, or is refused for the same reason.
+"""
+
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from milepost.doors.udp.link import Seats, UdpLink
+from milepost.edge.counts import Counts
+from milepost.model.reasons import Reason
+from milepost.trust.windows import ALL
+from milepost.vetting import Batch
+from milepost.wire.sealed import DATA_HEAD_BYTES, NONCE_ZEROS, Kind
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+_TAIL_BYTES: Final = 44
+_TAIL: Final = np.dtype(
+    [
+        ("latitude", "<f8"),
+        ("tag_3", "u1"),
+        ("longitude", "<f8"),
+        ("tag_4", "u1"),
+        ("seen_at", "<i8"),
+        ("tag_5", "u1"),
+        ("heading", "<f8"),
+        ("tag_6", "u1"),
+        ("speed", "<f8"),
+    ]
+)
+_PLAIN_HEAD: Final = b"\x08\x01\x11"
+"""How a canonical datagram with a session begins."""
+
+
+class Other(NamedTuple):
+    """A datagram that has to be read for itself."""
+
+    row: int
+    link: UdpLink
+    plain: bytes
+    token: int
+    """The one it must have inside."""
+
+
+class Arrived(NamedTuple):
+    """What a batch of datagrams is, by row of the batch."""
+
+    report_rows: list[int]
+    report_links: list[UdpLink]
+    report_tails: list[bytes]
+    others: list[Other]
+    strangers: list[int]
+
+
+class Reader(Protocol):
+    """Turns batches into what they hold."""
+
+    def read(self, datagrams: list[bytes]) -> Arrived:
+        """What a batch holds."""
+
+    def opens(self, key: bytes, data: bytes) -> bool:
+        """Whether a datagram was sealed with a key."""
+
+    def pin(self, link: UdpLink) -> None:
+        """Let a link keep the key it has."""
+
+    def forget(self, link: UdpLink) -> None:
+        """A link is over."""
+
+
+class SealedReader:
+    """Opens what endpoints sealed."""
+
+    def __init__(self, links: dict[bytes, UdpLink], seats: Seats, counts: Counts, openers_max: int) -> None:
+        from cryptography.exceptions import InvalidTag  # noqa: PLC0415  # OpenSSL, which a plain edge does without
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415
+
+        self._invalid = InvalidTag
+        self._cipher = AESGCM
+        self._links = links
+        self._seats = seats
+        self._counts = counts
+        self._openers_max = openers_max
+        self._ready: dict[UdpLink, None] = {}
+
+    def read(self, datagrams: list[bytes]) -> Arrived:
+        """What a batch holds. The busiest loop of the door: one round for each datagram."""
+        get, refused = self._links.get, self._counts.refused
+        found = Arrived([], [], [], [], [])
+        rows, links, tails, others, strangers = found
+        for row, data in enumerate(datagrams):
+            link = get(data[1:9])
+            if link is None or data[0] != Kind.DATA:
+                strangers.append(row)
+                continue
+            counter = int.from_bytes(data[9:DATA_HEAD_BYTES], "big")
+            window = link.window
+            is_next = counter == window.greatest + 1
+            if not is_next and not window.is_new(counter):
+                refused[Reason.REPLAYED] += 1
+                continue
+            try:
+                opener = link.opener or self._opener(link)
+                plain = opener.decrypt(NONCE_ZEROS + data[9:DATA_HEAD_BYTES], data[DATA_HEAD_BYTES:], None)
+            except self._invalid:
+                refused[Reason.SEAL_BROKEN] += 1
+                continue
+            if is_next:  # as `Window.take` would
+                window.greatest = counter
+                window.seen = (window.seen << 1 | 1) & ALL
+            else:
+                window.take(counter)
+            head = link.head
+            heir = link if link.heir is None else link.heir
+            if head and plain.startswith(head) and len(plain) == len(head) + _TAIL_BYTES:
+                rows.append(row)
+                links.append(heir)
+                tails.append(plain[-_TAIL_BYTES:])
+            else:
+                others.append(Other(row, heir, plain, link.token))
+        return found
+
+    def _opener(self, link: UdpLink) -> "AESGCM":
+        """The link's key, made ready; kept for as many links as there is room for."""
+        opener = self._cipher(self._seats.receive_keys[link.number].tobytes())
+        if len(self._ready) >= self._openers_max:
+            oldest = next(iter(self._ready))
+            del self._ready[oldest]
+            oldest.opener = None
+        self._ready[link] = None
+        link.opener = opener
+        return opener
+
+    def opens(self, key: bytes, data: bytes) -> bool:
+        """Whether a datagram was sealed with a key."""
+        try:
+            self._cipher(key).decrypt(NONCE_ZEROS + data[9:DATA_HEAD_BYTES], data[DATA_HEAD_BYTES:], None)
+        except self._invalid:
+            return False
+        return True
+
+    def pin(self, link: UdpLink) -> None:
+        """The session will have another key: let this link keep the one it has."""
+        if link.opener is None:
+            self._opener(link)
+        self._ready.pop(link, None)
+
+    def forget(self, link: UdpLink) -> None:
+        """The link is over."""
+        self._ready.pop(link, None)
+        link.opener = None
+
+
+class PlainReader:
+    """Reads what was not sealed: for experiments."""
+
+    def __init__(self, links: dict[bytes, UdpLink]) -> None:
+        self._links = links
+
+    def read(self, datagrams: list[bytes]) -> Arrived:
+        """What a batch holds."""
+        get = self._links.get
+        found = Arrived([], [], [], [], [])
+        rows, links, tails, others, strangers = found
+        for row, data in enumerate(datagrams):
+            link = get(data[3:11]) if data.startswith(_PLAIN_HEAD) else None
+            if link is None:
+                strangers.append(row)
+                continue
+            head = link.head
+            heir = link if link.heir is None else link.heir
+            if head and data.startswith(head) and len(data) == len(head) + _TAIL_BYTES:
+                rows.append(row)
+                links.append(heir)
+                tails.append(data[-_TAIL_BYTES:])
+            else:
+                others.append(Other(row, heir, data, link.token))
+        return found
+
+    def opens(self, key: bytes, data: bytes) -> bool:
+        """Whoever shows the token speaks for the session."""
+        del key, data
+        return True
+
+    def pin(self, link: UdpLink) -> None:
+        """There are no keys."""
+
+    def forget(self, link: UdpLink) -> None:
+        """Nothing is kept."""
+
+
+def columns_of(numbers: list[int], tails: list[bytes]) -> tuple[Batch, NDArray[np.bool_]]:
+    """Reports as columns, and which of them are not of the usual form after all."""
+    read = np.frombuffer(b"".join(tails), _TAIL)
+    are_odd = (read["tag_3"] != 0x19) | (read["tag_4"] != 0x21) | (read["tag_5"] != 0x29) | (read["tag_6"] != 0x31)
+    headings, speeds = read["heading"].copy(), read["speed"].copy()
+    headings[np.isnan(headings)] = -1.0  # said, and no number: not the same as unknown
+    speeds[np.isnan(speeds)] = -1.0
+    batch = Batch(
+        np.array(numbers, np.int32),
+        read["latitude"].copy(),
+        read["longitude"].copy(),
+        read["seen_at"].copy(),
+        headings,
+        speeds,
+    )
+    return batch, are_odd
