@@ -19,7 +19,7 @@ from milepost.vetting.filters import are_covering, covers, levels_of, maybe_over
 NAMES = ["a", "$s", ""]
 DEPTH = 3
 TOPICS = ["/".join(levels) for depth in range(1, DEPTH + 3) for levels in product([*NAMES, "unnamed"], repeat=depth)]
-WHO = Who("a", "a")
+WHO = Who("a", "a", "a")
 
 
 def _closed(parts: tuple[list[str], bool]) -> str:
@@ -36,9 +36,10 @@ rules = st.builds(
     filters | built_in | st.sampled_from(["%c/#", "+/%u", "+/%c"]),
     st.none() | st.sampled_from(["a", ""]),
     st.none() | st.sampled_from(["a", "b"]),
+    st.none() | st.sampled_from(["a", ""]),
 )
 names = st.sampled_from(["a", "$s", "", "+", "a/a", "#"])
-whos = st.builds(Who, names, st.none() | names)
+whos = st.builds(Who, names, st.none() | names, st.sampled_from([None, "", "a", "b"]))
 
 
 def passing(topic_filter: str) -> set[str]:
@@ -53,7 +54,7 @@ def is_about(rule: Rule, who: Who, topic: str) -> bool:
             if not name or set(name) & set("/+#") or (filled.startswith(blank) and name.startswith("$")):
                 return False
             filled = filled.replace(blank, name)
-    is_for = rule.user in (None, who.user or "") and rule.client in (None, who.client)
+    is_for = rule.user in (None, who.user or "") and rule.client in (None, who.client) and rule.role in (None, who.role or "")
     return is_for and filter_matches(filled, topic)
 
 

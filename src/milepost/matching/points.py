@@ -18,7 +18,7 @@ A full leaf is cut in two, a sparse one joined to its neighbour: work on a few l
 This file must not know what a point stands for (an endpoint, or the middle of a subscription's area).
 """
 
-from math import cos, pi
+from math import pi
 from typing import Final
 
 import numpy as np
@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 from milepost.matching.columns import column
 from milepost.matching.curve import KEY_MAX, NUMBER_BITS, Keys, keys_of, stretches_over
 from milepost.matching.directory import Directory
-from milepost.model.areas import Area, Circle
+from milepost.model.areas import Area, Cap, Circle
 from milepost.model.areas.circle import SMALL_RAD
 from milepost.model.places import Vectors, vectors
 from milepost.model.reasons import Malformed, Reason
@@ -132,7 +132,7 @@ class PointIndex:
             else:
                 leaves = np.concatenate((within, leaves))
         numbers = self._numbers.take(leaves, axis=0)
-        reach = cos(cap.angle_rad if is_circle else min(pi, cap.angle_rad + _CAP_SLACK_RAD))
+        reach = cap.cosine if is_circle else Cap(cap.centre, min(pi, cap.angle_rad + _CAP_SLACK_RAD)).cosine
         is_near = cap.centre @ self._vectors.take(leaves, axis=0) >= reach
         is_near &= numbers >= 0
         if is_circle:

@@ -7,7 +7,7 @@ Rules of this file:
 """
 
 from dataclasses import dataclass
-from math import cos, pi, radians, sin
+from math import atan2, cos, degrees, hypot, pi, radians, sin
 from typing import Final
 
 import numpy as np
@@ -72,3 +72,29 @@ def distance_m(one: Place, other: Place) -> float:
     """Metres between two places along the sphere."""
     a, b = one.vector, other.vector
     return float(np.arctan2(np.linalg.norm(np.cross(a, b)), a @ b)) * EARTH_RADIUS_M
+
+
+def bearing_deg(one: Place, other: Place) -> float:
+    """The direction from one place to the other along the sphere: degrees clockwise from north, 0 up to but not 360.
+
+    At a pole, north is the way on along the meridian of its longitude.
+    """
+    north, east = _compass(one)
+    towards = other.vector - one.vector
+    # Twice: the remainder of a negative hair is 360 itself.
+    return degrees(atan2(towards @ east, towards @ north)) % 360.0 % 360.0
+
+
+def moved(place: Place, bearing_deg: float, distance_m: float) -> Place:
+    """The place reached by going straight on along the sphere, `bearing_deg` clockwise from north at the start."""
+    north, east = _compass(place)
+    bearing, angle = radians(bearing_deg), distance_m / EARTH_RADIUS_M
+    x, y, z = (place.vector * cos(angle) + (north * cos(bearing) + east * sin(bearing)) * sin(angle)).tolist()
+    return Place(degrees(atan2(z, hypot(x, y))), degrees(atan2(y, x)))
+
+
+def _compass(place: Place) -> tuple[Vectors, Vectors]:
+    """Which way is north and which is east, as unit vectors."""
+    latitude, longitude = radians(place.latitude), radians(place.longitude)
+    north = np.array((-sin(latitude) * cos(longitude), -sin(latitude) * sin(longitude), cos(latitude)))
+    return north, np.array((-sin(longitude), cos(longitude), 0.0))

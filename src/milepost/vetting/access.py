@@ -6,7 +6,9 @@ Rules of this file:
 - a subscription is allowed if nothing it asks for is denied: one that reaches into a denied filter is refused as a whole, and
   told which rule is in the way, rather than served in part without a word;
 - `%c` and `%u` in a rule stand for the client's id and user name. A name with / + or # in it, a name that would make the
-  first level begin with $, and no name at all fit nothing: such a rule is not about that client.
+  first level begin with $, and no name at all fit nothing: such a rule is not about that client;
+- a rule may be for the clients of one role, the one in their certificate. What such a rule denies is refused for the role
+  (`CERTIFICATE_ROLE`), what any other denies is not allowed (`NOT_ALLOWED`). There is no blank for roles.
 """
 
 import re
@@ -33,6 +35,8 @@ class Who:
 
     client: str
     user: str | None = None
+    role: str | None = None
+    """What its certificate says it is; nothing or an empty text = it has no certificate."""
 
 
 class Verbs(Enum):
@@ -45,7 +49,7 @@ class Verbs(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One line of the access list: allows or denies the topics of a filter to everybody, to a user or to a client."""
+    """One line of the access list: allows or denies the topics of a filter to everybody, to a user, a client or a role."""
 
     allow: bool
     verbs: Verbs
@@ -54,6 +58,8 @@ class Rule:
     user: str | None = None
     """To whom it applies; nothing = to everybody, an empty text = to clients without a user name."""
     client: str | None = None
+    role: str | None = None
+    """Nothing = to everybody, an empty text = to clients without a certificate."""
 
     def __post_init__(self) -> None:
         check_filter(self.topics)
@@ -79,7 +85,7 @@ class Access:
     def __init__(self, rules: Sequence[Rule] = ()) -> None:
         if len(rules) > RULES_MAX:
             raise Malformed(Reason.FIELD_RANGE, f"{len(rules)} access rules, {RULES_MAX} are allowed")
-        own = [_Line(rule, f"rule {number}", Reason.NOT_ALLOWED) for number, rule in enumerate(rules, 1)]
+        own = [_Line(rule, f"rule {number}", _reason_of(rule)) for number, rule in enumerate(rules, 1)]
         lines = [*own, *(_Line(rule, "a built-in rule", Reason.TOPIC_RESERVED) for rule in BUILT_IN)]
         self._publish = tuple(line for line in lines if line.rule.verbs is not Verbs.SUBSCRIBE)
         self._subscribe = tuple(line for line in lines if line.rule.verbs is not Verbs.PUBLISH)
@@ -160,7 +166,8 @@ class _Line:
     @property
     def is_personal(self) -> bool:
         """Whether it depends on who asks."""
-        return len(self._parts) > 1 or self.rule.user is not None or self.rule.client is not None
+        rule = self.rule
+        return len(self._parts) > 1 or not (rule.user is None and rule.client is None and rule.role is None)
 
     def maybe_levels(self, who: Who, wanted: Levels) -> Levels | None:
         """The rule's filter for this client; nothing if the rule is not about it, or has nothing to do with what is wanted."""
@@ -170,6 +177,8 @@ class _Line:
         if rule.user is not None and rule.user != (who.user or ""):
             return None
         if rule.client is not None and rule.client != who.client:
+            return None
+        if rule.role is not None and rule.role != (who.role or ""):
             return None
         return self._levels if len(self._parts) == 1 else self._maybe_filled(who)
 
@@ -181,6 +190,10 @@ class _Line:
                 return None
             filled[at] = name
         return levels_of("".join(filled))
+
+
+def _reason_of(rule: Rule) -> Reason:
+    return Reason.NOT_ALLOWED if rule.role is None else Reason.CERTIFICATE_ROLE
 
 
 def _maybe_common(filters: Iterator[str]) -> Levels | None:

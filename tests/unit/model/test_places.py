@@ -1,4 +1,4 @@
-"""Places: what is one, its unit vector, and distances between them."""
+"""Places: what is one, its unit vector, distances and bearings between them, and how to get from one to another."""
 
 from math import inf, nan, pi
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from milepost.model.places import EARTH_RADIUS_M, Place, check_coordinates, distance_m, vectors
+from milepost.model.places import EARTH_RADIUS_M, Place, bearing_deg, check_coordinates, distance_m, moved, vectors
 from milepost.model.reasons import Malformed, Reason
 
 NANOMETRES = 4e-9 / EARTH_RADIUS_M
@@ -84,3 +84,62 @@ def test_both_names_of_the_antimeridian_and_all_names_of_a_pole_are_one_place() 
 def test_distances_are_along_the_sphere_from_centimetres_to_antipodes(one: Place, other: Place, metres: float) -> None:
     assert distance_m(one, other) == pytest.approx(metres, rel=1e-6, abs=1e-8)
     assert distance_m(other, one) == pytest.approx(metres, rel=1e-6, abs=1e-8)
+
+
+def turn_deg(one: float, other: float) -> float:
+    return abs((one - other + 180) % 360 - 180)
+
+
+STARTS = [
+    Place(50.0, 8.0),
+    Place(-60.0, 179.99999),
+    Place(3.0, -180.0),
+    Place(89.99999, 77.0),
+    Place(90.0, 30.0),
+    Place(-90.0, -5.0),
+]
+
+
+@pytest.mark.parametrize("start", STARTS)
+@pytest.mark.parametrize("bearing", [0.0, 45.0, 133.3, 270.0, 359.9])
+@pytest.mark.parametrize("metres", [0.5, 1500.0, 9e6, 1.9e7])
+def test_one_arrives_as_far_away_as_one_goes_and_in_the_direction_one_set_out(
+    start: Place, bearing: float, metres: float
+) -> None:
+    reached = moved(start, bearing, metres)
+    assert distance_m(start, reached) == pytest.approx(metres, abs=1e-6)
+    assert turn_deg(bearing, bearing_deg(start, reached)) < 1e-5
+    halfway = moved(start, bearing, metres / 2)
+    assert distance_m(moved(halfway, bearing_deg(halfway, reached), metres / 2), reached) < 1e-3
+
+
+@pytest.mark.parametrize(
+    ("start", "bearing", "degrees_away", "reached"),
+    [
+        (Place(0.0, 0.0), 0.0, 30.0, Place(30.0, 0.0)),
+        (Place(0.0, 0.0), 90.0, 30.0, Place(0.0, 30.0)),
+        (Place(0.0, 170.0), 90.0, 30.0, Place(0.0, -160.0)),
+        (Place(0.0, -170.0), 270.0, 30.0, Place(0.0, 160.0)),
+        (Place(80.0, 20.0), 0.0, 30.0, Place(70.0, -160.0)),
+        (Place(-80.0, 20.0), 180.0, 30.0, Place(-70.0, -160.0)),
+        (Place(90.0, 20.0), 180.0, 30.0, Place(60.0, 20.0)),
+        (Place(90.0, 20.0), 90.0, 30.0, Place(60.0, 110.0)),
+        (Place(-90.0, 20.0), 0.0, 30.0, Place(-60.0, 20.0)),
+        (Place(45.0, 0.0), 0.0, 45.0, Place(90.0, 0.0)),
+    ],
+)
+def test_one_goes_over_the_pole_and_across_the_antimeridian(
+    start: Place, bearing: float, degrees_away: float, reached: Place
+) -> None:
+    metres = degrees_away * pi / 180 * EARTH_RADIUS_M
+    assert distance_m(moved(start, bearing, metres), reached) < 1e-6
+    assert turn_deg(bearing, bearing_deg(start, reached)) < 1e-9
+
+
+def test_bearings_are_those_of_the_compass_and_stay_below_360() -> None:
+    start = Place(10.0, 10.0)
+    around = [Place(11.0, 10.0), Place(10.0, 11.0), Place(9.0, 10.0), Place(10.0, 9.0)]
+    assert [round(bearing_deg(start, place) / 90) % 4 for place in around] == [0, 1, 2, 3]
+    for longitude in np.linspace(9.0, 11.0, 401):
+        for nudge in (0.0, -1e-15, 1e-15):
+            assert 0 <= bearing_deg(Place(10.0, float(longitude)), Place(40.0, float(longitude) + nudge)) < 360

@@ -11,12 +11,16 @@ ANYBODY = Who("truck-7")
 ADA = Who("phone-1", "ada")
 
 
-def allow(topics: str, verbs: Verbs = Verbs.BOTH, user: str | None = None, client: str | None = None) -> Rule:
-    return Rule(True, verbs, topics, user, client)
+def allow(
+    topics: str, verbs: Verbs = Verbs.BOTH, user: str | None = None, client: str | None = None, role: str | None = None
+) -> Rule:
+    return Rule(True, verbs, topics, user, client, role)
 
 
-def deny(topics: str, verbs: Verbs = Verbs.BOTH, user: str | None = None, client: str | None = None) -> Rule:
-    return Rule(False, verbs, topics, user, client)
+def deny(
+    topics: str, verbs: Verbs = Verbs.BOTH, user: str | None = None, client: str | None = None, role: str | None = None
+) -> Rule:
+    return Rule(False, verbs, topics, user, client, role)
 
 
 def reason_to_publish(access: Access, topic: str, who: Who = ANYBODY) -> Reason | None:
@@ -132,6 +136,29 @@ def test_rules_may_be_for_a_user_a_client_or_the_anonymous() -> None:
     assert reason_to_publish(access, "b", Who("x", "")) is Reason.NOT_ALLOWED
 
 
+def test_rules_may_be_for_a_role_or_for_those_without_a_certificate() -> None:
+    access = Access(
+        [allow("a", role="roadside"), deny("a"), deny("b", role=""), allow("c", user="ada", role="roadside"), deny("c")]
+    )
+    unit, car = Who("unit-1", None, "roadside"), Who("car-1", "ada", "vehicle")
+    assert reason_to_publish(access, "a", unit) is None
+    assert reason_to_publish(access, "a", car) is Reason.NOT_ALLOWED
+    assert reason_to_publish(access, "b", car) is None
+    assert reason_to_publish(access, "c", unit) is Reason.NOT_ALLOWED
+    assert reason_to_publish(access, "c", Who("unit-1", "ada", "roadside")) is None
+    for nobody in (ANYBODY, Who("x", "ada", "")):
+        assert reason_to_publish(access, "b", nobody) is Reason.CERTIFICATE_ROLE
+
+
+def test_what_a_rule_for_a_role_denies_is_refused_for_the_role() -> None:
+    access = Access([deny("a/#", role="vehicle"), deny("a/b")])
+    car, unit = Who("car-1", None, "vehicle"), Who("unit-1", None, "roadside")
+    assert reason_to_publish(access, "a/b", car) is Reason.CERTIFICATE_ROLE
+    assert reason_to_subscribe(access, "+/b", car) is Reason.CERTIFICATE_ROLE
+    assert reason_to_publish(access, "a/b", unit) is Reason.NOT_ALLOWED
+    assert reason_to_subscribe(access, "a/c", unit) is None
+
+
 def test_blanks_stand_for_client_and_user_also_inside_a_level() -> None:
     access = Access([allow("at/%c/by-%u-x/#"), deny("#")])
     assert reason_to_publish(access, "at/phone-1/by-ada-x/1", ADA) is None
@@ -178,6 +205,8 @@ def test_the_anonymous_have_no_topics_by_user_name() -> None:
         (allow("a/x%u"), True),
         (deny("a", user=""), True),
         (deny("a", client="x"), True),
+        (deny("a", role="vehicle"), True),
+        (deny("a", role=""), True),
     ],
 )
 def test_whether_verdicts_depend_on_who_asks_is_known(rule: Rule, is_personal: bool) -> None:

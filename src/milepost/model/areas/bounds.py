@@ -30,6 +30,11 @@ class Cap:
     angle_rad: float
 
     @property
+    def cosine(self) -> float:
+        """A point is in the cap if its product with the centre is not below this; no product is where it holds everything."""
+        return -2.0 if self.angle_rad >= pi - SLACK_RAD else cos(self.angle_rad)
+
+    @property
     def radius_m(self) -> float:
         """The angle as a distance on the ground."""
         return self.angle_rad * EARTH_RADIUS_M

@@ -1,7 +1,7 @@
 """The smallest cap around many points, found by pivoting: a cap rests on two or three of its points.
 
 Rules of this file:
-- a cap given out holds all points for certain, by the test `points @ centre >= cos(angle_rad)` too, whose rounding is why
+- a cap given out holds all points for certain, by the test `points @ centre >= cosine` too, whose rounding is why
   caps are a little wider than they need be: 0.6 m around a single point, less than a millimetre from 1 km up;
 - how near it comes to the smallest cap is a matter of speed, never of correctness.
 """

@@ -67,7 +67,7 @@ class Corridor:
     def contains(self, points: Vectors) -> Flags:
         """Which points lie inside, the rim included."""
         inside = np.zeros(len(points), np.bool_)
-        near = np.flatnonzero(points @ self.cap.centre >= cos(self.cap.angle_rad))
+        near = np.flatnonzero(points @ self.cap.centre >= self.cap.cosine)
         for stretch in self._stretches:
             found = stretch.are_near(points[near])
             inside[near[found]] = True
@@ -89,7 +89,7 @@ class _Stretch:
     def are_near(self, points: Vectors) -> Flags:
         """Which points are near enough to one of the segments."""
         found = np.zeros(len(points), np.bool_)
-        near = np.flatnonzero(points @ self.cap.centre >= cos(self.cap.angle_rad))
+        near = np.flatnonzero(points @ self.cap.centre >= self.cap.cosine)
         for block in blocks(len(near), len(self.arcs)):
             rows = near[block]
             is_near = self._are_near_a_point(points[rows])

@@ -1,0 +1,114 @@
+"""Messages: whether an endpoint may say what it says, apart from topics (`access`) and payloads (M27).
+
+The checks stand in `CHAIN`; the first that finds a fault gives its reason. What the system itself says, such as an alert, has
+no sender to be compared with and is not vetted here.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, NamedTuple, assert_never
+
+from milepost.model.addresses import Address, ToArea, ToContent, ToEndpoint, ToEveryone
+from milepost.model.areas import Area, touches
+from milepost.model.endpoints import EndpointId
+from milepost.model.instants import SECOND_NS, Instant
+from milepost.model.messages import MESSAGE_BYTES_MAX, Message
+from milepost.model.reasons import Reason, Refused, shown
+from milepost.vetting.reports import LIMIT_MOST
+
+
+@dataclass(frozen=True, slots=True)
+class MessageLimits:
+    """What is taken of messages."""
+
+    bytes_max: int = MESSAGE_BYTES_MAX
+    """The size of a message as it came."""
+    clock_ahead_s_max: float = 2.0
+    """How far the time at which it was seen may lie in the future; 0: any."""
+
+    def __post_init__(self) -> None:
+        if self.bytes_max < 1:
+            raise ValueError(f"bytes_max is {self.bytes_max}, which would let nothing through; at least 1")
+        if not 0 <= self.clock_ahead_s_max <= LIMIT_MOST:
+            raise ValueError(f"clock_ahead_s_max is {self.clock_ahead_s_max}, not in 0..{LIMIT_MOST:.0f}")
+
+
+class Case(NamedTuple):
+    """All that a check may look at."""
+
+    message: Message
+    sender: EndpointId
+    size: int
+    limits: MessageLimits
+    now: Instant
+    coverage: Area | None
+
+
+class Check(NamedTuple):
+    """One link of the chain: what it asks for, the reason it gives, and what is wrong, if anything."""
+
+    name: str
+    reason: Reason
+    maybe_fault: Callable[[Case], str | None]
+
+
+def vet_message(
+    message: Message, sender: EndpointId, limits: MessageLimits, now: Instant, *, size: int, coverage: Area | None = None
+) -> Refused | None:
+    """The verdict on a message of `size` bytes that came from `sender`."""
+    case = Case(message, sender, size, limits, now, coverage)
+    for check in CHAIN:
+        fault = check.maybe_fault(case)
+        if fault is not None:
+            return Refused(check.reason, fault)
+    return None
+
+
+def maybe_too_large(case: Case) -> str | None:
+    """Says how large it is, if that is too much."""
+    if case.size <= case.limits.bytes_max:
+        return None
+    return f"the message has {case.size} bytes, {case.limits.bytes_max} are allowed"
+
+
+def maybe_forged(case: Case) -> str | None:
+    """Says in whose name somebody speaks, if not in the own."""
+    if case.message.source == case.sender:
+        return None
+    return f"{shown(case.sender)} sent it as {shown(case.message.source)}"
+
+
+def maybe_ahead(case: Case) -> str | None:
+    """Says how far in the future it was seen, if too far."""
+    ahead_ns, limit_s = case.message.seen_at - case.now, case.limits.clock_ahead_s_max
+    if not limit_s or ahead_ns <= round(limit_s * SECOND_NS):
+        return None
+    return f"it was seen {ahead_ns / SECOND_NS:.1f} s from now, {limit_s:g} s are allowed"
+
+
+def maybe_not_covered(case: Case) -> str | None:
+    """Says so, if it is addressed to an area of which nothing is covered."""
+    area = _maybe_area(case.message.address)
+    if area is None or case.coverage is None or touches(area, case.coverage):
+        return None
+    return "nothing of the area is covered"
+
+
+CHAIN: Final = (
+    Check("not too large", Reason.MESSAGE_TOO_LARGE, maybe_too_large),
+    Check("in the sender's name", Reason.SOURCE_FORGED, maybe_forged),
+    Check("not from the future", Reason.CLOCK_AHEAD, maybe_ahead),
+    Check("to an area within reach", Reason.AREA_NOT_COVERED, maybe_not_covered),
+)
+
+
+def _maybe_area(address: Address) -> Area | None:
+    match address:
+        case ToArea(area):
+            return area
+        case ToContent(within):
+            return within
+        case ToEndpoint() | ToEveryone():
+            return None
+        case _:
+            assert_never(address)
