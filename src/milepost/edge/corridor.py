@@ -35,7 +35,7 @@ from milepost.model.places import Place
 from milepost.model.reasons import Malformed, Reason, Refused
 from milepost.model.reports import Report
 from milepost.model.subscriptions import Subscription
-from milepost.vetting import vet_message
+from milepost.vetting import Reputations, vet_message
 
 EDGE_NAME: Final = EndpointId("edge")
 
@@ -64,6 +64,7 @@ class Corridor:
         self.alerts = Alerts()
         self.name = name
         self._last_id = 0
+        self._reputations = Reputations()
         self._absences = Absences(self.sessions)
         self._asked_in_row: dict[int, tuple[Session, str]] = {}
 
@@ -117,6 +118,8 @@ class Corridor:
             session = former
             self.counts.sessions_resumed += 1
         session.is_proven = is_proven
+        if len(self._reputations):
+            self.watch.trust_less({session.number: self._reputations.share_of(name)})
         self._attach(session, link, expiry_ns=expiry_ns, window=window, dialect=dialect, will=will, now=now)
         return Opened(session, former is not None)
 
@@ -145,7 +148,7 @@ class Corridor:
         # In this turn messages may be on their way to it in the former dialect: they are to wait, and be put into the new one.
         session.is_clear = is_as_before and (session.waiting is None or not session.waiting.has_plain)
         if session.is_kept:
-            self.changes.sessions[session.number] = self._session_bytes(session)
+            self.changes.sessions[session.number] = session_to_bytes(session, self.place_of(session))
         self.deliveries.resend(session, now)
 
     def close(self, session: Session, now: Instant, *, is_willed: bool, expiry_ns: int | None = None) -> None:
@@ -161,7 +164,7 @@ class Corridor:
             return
         session.expires_at = Instant(now + session.expiry_ns)
         self.take_leave(session, now)
-        self.changes.sessions[session.number] = self._session_bytes(session)
+        self.changes.sessions[session.number] = session_to_bytes(session, self.place_of(session))
 
     def take_leave(self, session: Session, now: Instant) -> None:
         """Nobody is connected to a kept session: it has a time to live, and perhaps a will."""
@@ -184,9 +187,6 @@ class Corridor:
         self.sessions.remove(session)
         if will is not None:  # the session's end comes before the delay's. [MQTT-3.1.2-8]
             self._publish_will(session, will, now)
-
-    def _session_bytes(self, session: Session) -> bytes:
-        return session_to_bytes(session, self.place_of(session))
 
     def _unkeep(self, session: Session) -> None:
         """Neither the session nor what it asked for and received is to be remembered."""
@@ -337,6 +337,11 @@ class Corridor:
         """Take note of where an endpoint is, if that may be true."""
         return self.watch.take_one(session, report, now)
 
+    def believe(self, reputations: Reputations) -> None:
+        """Go by other reputations from now on, for those who are here and those who come."""
+        self._reputations = reputations
+        self.watch.trust_less({session.number: reputations.share_of(session.name) for session in self.sessions})
+
     def place_of(self, session: Session) -> Place | None:
         """Where an endpoint is, if it is known."""
         return self.watch.tracks.maybe_place(session.number)
@@ -382,7 +387,7 @@ class Corridor:
         if session.will is not None and session.will_at <= now:
             will, session.will, session.will_at = session.will, None, FOREVER
             self._publish_will(session, will, now)
-            self.changes.sessions[session.number] = self._session_bytes(session)
+            self.changes.sessions[session.number] = session_to_bytes(session, self.place_of(session))
 
     def _publish_will(self, session: Session, will: Will, now: Instant) -> None:
         will.parcel.origin, will.parcel.seen_at = session.number, now

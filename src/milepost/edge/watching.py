@@ -46,8 +46,8 @@ class Watch:
         self._counts = counts
         self.tracks = Tracks(limits.sessions_max)
         self.ground = Ground()
-        spent, at = column(limits.sessions_max, np.float64), column(limits.sessions_max, np.int64)
-        self._buckets = Buckets(limits.reports_per_s, limits.reports_burst, spent=spent, at=at)
+        self._spent, at = column(limits.sessions_max, np.float64), column(limits.sessions_max, np.int64)
+        self._buckets = Buckets(limits.reports_per_s, limits.reports_burst, spent=self._spent, at=at)
         self._deficits = column(limits.sessions_max, np.float32)
         """How much of its rate an endpoint has lost by its reputation."""
         self._has_deficits = False
@@ -117,7 +117,7 @@ class Watch:
         if self.tracks.is_known(session.number):
             self.tracks.forget(session.number)
             self._matcher.forget([session.number])
-        self._deficits[session.number] = 0.0
+        self._deficits[session.number] = self._spent[session.number] = 0.0
 
     def trust_less(self, sessions: Mapping[int, float]) -> None:
         """Leave endpoints, by session number, only a share of their rates: their reputation is known."""

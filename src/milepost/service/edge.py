@@ -11,31 +11,43 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from time import monotonic, time_ns
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from milepost.doors.asking import HttpEntrance
 from milepost.doors.keeper import Keeper
 from milepost.doors.listening import Listener, MqttEntrance, Take, listen_at
 from milepost.doors.mqtt.desk import Desk, DoorSettings
 from milepost.doors.mqtt.door import MqttDoor
+from milepost.doors.rules import Rules
 from milepost.doors.settling import Settling
 from milepost.doors.turns import Turns
 from milepost.edge.corridor import Corridor
 from milepost.edge.keeping import Storage, StorageUnavailable
 from milepost.edge.restoring import restore
+from milepost.edge.watching import Ground
+from milepost.model.endpoints import endpoint_id
 from milepost.model.instants import Instant
+from milepost.model.messages import BODY_BYTES_MAX
 from milepost.service.addresses import host_and_port
 from milepost.service.admission import Admission, read_users
 from milepost.service.faults import StartFault, cannot_keep, cannot_listen
 from milepost.service.figures import Figures
 from milepost.service.logs import Log
+from milepost.service.reputation import ReputationFile
 from milepost.service.rules import read_rules
 from milepost.service.settings import Listener as ListenerSettings
 from milepost.service.settings import Settings
 from milepost.service.wrapping import Wrapper, read_certificates
 from milepost.storage import open_storage
+from milepost.vetting import MessageLimits
+
+if TYPE_CHECKING:
+    from milepost.service.udp import UdpService
 
 TICK_S: Final = 0.25
+LOOK_S: Final = 1.0
+"""So often files that others replace are looked at."""
+
 GOODBYE_S: Final = 2.0
 """So long clients may take to hear that the edge stops."""
 
@@ -66,20 +78,38 @@ class EdgeService:
         self._log = log
         self._reread = reread
         self._turns = Turns()
-        self.corridor = Corridor(settings.limits.edge)
+        self.corridor = Corridor(settings.limits.edge, endpoint_id(settings.edge.name))
+        self._use_ground(settings)
         try:
             restore(self.corridor, storage.load(), Instant(time_ns()))
         except StorageUnavailable as fault:
             raise cannot_keep(settings.edge.data, str(fault)) from None
-        desk = Desk(self.corridor, _door_settings(settings), read_rules(settings), log)
+        self._reputations = ReputationFile(settings.vetting.reputation, self.corridor, log)
+        rules = read_rules(settings)
+        desk = Desk(self.corridor, _door_settings(settings), rules, log)
         self._admission = Admission(self._turns, desk)
         self._admission.use(read_users(settings))
         self.door = MqttDoor(desk, self._admission.begin)
         self._settling = Settling(self.corridor, Keeper(self.corridor, storage, log), self.door)
-        self._figures = Figures(settings.edge.name, self.door)
+        self._udp = self._open_udp(rules) if settings.udp.address else None
+        self._figures = Figures(settings.edge.name, self.door, self._udp)
         self._wrappers = [Wrapper(one, settings.mqtt.packet_bytes_max) for one in settings.mqtt.listen]
         self._listeners: list[Listener] = []
         self._stops_at: float | None = None
+
+    def _use_ground(self, settings: Settings) -> None:
+        """What the edge covers and believes, and when it raises alerts."""
+        believed = settings.vetting.reports
+        said = MessageLimits(bytes_max=BODY_BYTES_MAX, clock_ahead_s_max=believed.clock_ahead_s_max)
+        self.corridor.watch.ground = Ground(settings.edge.area, believed, said)
+        self.corridor.alerts.rules = settings.rules.alert
+
+    def _open_udp(self, rules: Rules) -> "UdpService":
+        from milepost.service.udp import UdpService  # noqa: PLC0415  # brings OpenSSL and protobuf, which MQTT does without
+
+        udp = UdpService(self._settings, self.corridor, rules, self._turns, self._log)
+        self._settling.join(udp.door)
+        return udp
 
     def run(self) -> None:
         """Listen, and take turns until told to stop."""
@@ -89,6 +119,8 @@ class EdgeService:
         http = self._listen_for_questions()
         turns.settle_with(self._settling.settle)
         turns.every(TICK_S, self._tick)
+        self._reputations.look()
+        turns.every(LOOK_S, lambda _: self._reputations.look())
         if settings.sys.interval_s:
             self._figures.publish(Instant(time_ns()))
             turns.every(settings.sys.interval_s, self._figures.publish)
@@ -98,11 +130,14 @@ class EdgeService:
             "edge ready",
             name=settings.edge.name,
             mqtt=" ".join(mqtt),
+            udp=self._udp.entrance.address if self._udp else None,
             http=http,
             survives=settings.keep.survives.value,
             sessions=len(self.corridor.sessions),
         )
         turns.run()
+        if self._udp is not None:
+            self._udp.close()
         turns.close()
         self._admission.close()
         self._log.info("edge stopped", sessions=len(self.corridor.sessions))
@@ -148,6 +183,8 @@ class EdgeService:
         for listener in self._listeners:
             listener.close()
         self.door.shut()
+        if self._udp is not None:
+            self._udp.door.shut(now)
         self._settling.settle(now)
 
     def _reload(self, now: Instant) -> None:
@@ -164,6 +201,9 @@ class EdgeService:
             wrapper.use(context)
         self._admission.use(users)
         self.door.use(rules)
+        self._use_ground(settings)
+        if self._udp is not None:
+            self._udp.door.use(rules)
         self._log.info("reloaded certificates, users and rules")
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from http import HTTPStatus
 from time import monotonic
+from typing import TYPE_CHECKING
 
 from milepost import __version__
 from milepost.doors.mqtt.door import MqttDoor
@@ -12,15 +13,19 @@ from milepost.model.endpoints import EndpointId
 from milepost.model.instants import Instant
 from milepost.service.metrics import CONTENT_TYPE, Family, Kind, counter, exposition, gauge, labelled
 
+if TYPE_CHECKING:
+    from milepost.service.udp import UdpService
+
 _TEXT = "text/plain; charset=utf-8"
 
 
 class Figures:
     """Asked by whoever operates the edge."""
 
-    def __init__(self, name: str, door: MqttDoor) -> None:
+    def __init__(self, name: str, door: MqttDoor, udp: "UdpService | None" = None) -> None:
         self._name = name
         self._door = door
+        self._udp = udp
         self._started_at = monotonic()
         self.is_ready = True
         """Whether new clients are welcome."""
@@ -56,10 +61,14 @@ class Figures:
         yield counter("milepost_messages_delivered_total", "Messages sent, once for each receiver.", counts.delivered)
         yield counter("milepost_sessions_opened_total", "New sessions.", counts.sessions_opened)
         yield counter("milepost_sessions_resumed_total", "Sessions taken up again.", counts.sessions_resumed)
-        yield counter("milepost_reports_total", "Reports of places.", counts.reports)
+        yield counter("milepost_reports_total", "Reports of places that were let in.", counts.reports)
+        yield counter("milepost_reports_outside_total", "Of these, those from outside the coverage.", counts.reports_outside)
+        yield counter("milepost_alerts_total", "Alerts that the edge raised.", corridor.alerts.raised)
         yield counter("milepost_received_bytes_total", "Bytes that came in.", door.bytes_received)
         yield counter("milepost_sent_bytes_total", "Bytes that went out.", door.desk.sender.bytes_sent)
         yield counter("milepost_faults_total", "Faults of ours that cost a connection.", counts.faults)
+        if self._udp is not None:
+            yield from _udp_families(self._udp)
         refused = [(reason.name, count) for reason, count in sorted(counts.refused.items())]
         yield labelled("milepost_refused_total", Kind.COUNTER, "What was not let in, by reason.", "reason", refused)
         dropped = [(reason.name, count) for reason, count in sorted(counts.dropped.items())]
@@ -89,3 +98,14 @@ class Figures:
         yield "publish/messages/dropped", str(counts.dropped.total())
         yield "bytes/received", str(door.bytes_received)
         yield "bytes/sent", str(door.desk.sender.bytes_sent)
+
+
+def _udp_families(udp: "UdpService") -> Iterator[Family]:
+    door, sender = udp.door, udp.door.sender
+    yield gauge("milepost_udp_sessions", "Open UDP sessions.", len(door.tenants))
+    yield gauge("milepost_udp_pending", "UDP sessions that were answered and have not spoken yet.", door.pending)
+    yield counter("milepost_udp_received_total", "Datagrams that came in.", door.datagrams_received)
+    yield counter("milepost_udp_received_bytes_total", "Bytes of datagrams that came in.", door.bytes_received)
+    yield counter("milepost_udp_sent_total", "Datagrams handed to the network.", sender.datagrams_sent)
+    yield counter("milepost_udp_sent_bytes_total", "Bytes of datagrams handed to the network.", sender.bytes_sent)
+    yield counter("milepost_udp_failed_total", "Datagrams that the system refused to send.", udp.entrance.failed)

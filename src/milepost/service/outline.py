@@ -11,6 +11,7 @@ from milepost.service.passwords import Users
 from milepost.service.settings import Listener, Settings
 from milepost.storage.survives import Survives
 from milepost.vetting.payloads import Payloads
+from milepost.wire.times import instant_to_text
 
 
 def outline(settings: Settings) -> str:
@@ -23,6 +24,9 @@ def _lines(settings: Settings) -> Iterator[tuple[str, str]]:
     yield "keeps", _keeping(settings)
     for listener in settings.mqtt.listen:
         yield "listens", _listening(listener)
+    if settings.udp.address:
+        yield "udp", _udp(settings)
+    yield "covers", settings.edge.coverage or "everywhere"
     yield "users", _users(settings)
     yield "access", f"{_count(len(settings.access.rules), 'rule')}; what no rule is about is allowed, topics with $ apart"
     _check_schemas(settings)
@@ -31,6 +35,8 @@ def _lines(settings: Settings) -> Iterator[tuple[str, str]]:
         yield "payload", f"{payload.topic} must be {must}"
     for priority in settings.rules.priority:
         yield "priority", f"{priority.topic} is {priority.priority.name.lower()}"
+    for alert in settings.rules.alert:
+        yield "alert", f"{alert.topic} raises {alert.alert} for a {alert.shape.value} around it, {alert.valid_s:g} s long"
     for name, value, default in _changed_limits(settings):
         yield "limit", f"{name} = {value} (default {default})"
     yield "http", f"http://{settings.http.address}/metrics" if settings.http.address else "off"
@@ -53,6 +59,16 @@ def _listening(listener: Listener) -> str:
     return f"{listener.address} ({listener.transport.value}{clients})"
 
 
+def _udp(settings: Settings) -> str:
+    from milepost.service.udp import read_identity  # noqa: PLC0415  # brings OpenSSL
+
+    keys, certificate = read_identity(settings)
+    if keys is None or certificate is None:
+        return f"{settings.udp.address}, sealing nothing: for experiments only"
+    until = instant_to_text(certificate.not_after)[:10]
+    return f"{settings.udp.address}, sealed, as {certificate.id} until {until}; authority {settings.trust.authority}"
+
+
 def _users(settings: Settings) -> str:
     if not settings.access.users:
         return "everybody may connect, with any name or none"
@@ -68,7 +84,7 @@ def _check_schemas(settings: Settings) -> None:
 
 
 def _changed_limits(settings: Settings) -> Iterator[tuple[str, object, object]]:
-    for limits in (settings.limits.edge, settings.limits.door):
+    for limits in (settings.limits.edge, settings.limits.door, settings.vetting.reports):
         default = type(limits)()
         for field in fields(limits):
             value, usual = getattr(limits, field.name), getattr(default, field.name)

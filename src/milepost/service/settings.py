@@ -9,16 +9,21 @@ from pathlib import Path
 from typing import Annotated, Final
 
 from milepost.doors.limits import DoorLimits
+from milepost.edge.alerts import AlertRule
 from milepost.edge.limits import Limits
+from milepost.model.areas import Area
 from milepost.model.priorities import Priority
 from milepost.model.topics import check_filter
 from milepost.service.addresses import host_and_port
 from milepost.service.faults import cannot_read
 from milepost.service.logs import Format, Level
 from milepost.service.reading import FileName, Inline, Key, Range, Reader
+from milepost.service.udp_settings import Trust, Udp
 from milepost.storage.survives import Survives
 from milepost.vetting.access import Rule
 from milepost.vetting.payloads import PayloadRule
+from milepost.vetting.reports import ReportLimits
+from milepost.wire.asks.texts import area_from_text
 
 _PACKET_BYTES_MAX: Final = 268_435_460  # the longest that MQTT can say, and the header around it
 
@@ -70,12 +75,19 @@ class Edge:
 
     name: str = "edge-1"
     data: Annotated[str, FileName()] = "data/edge"
+    coverage: str = ""
 
     def __post_init__(self) -> None:
+        self.area  # what is no area is found out now  # noqa: B018
         if not self.name or not self.name.isprintable() or set(self.name) & set("/+#"):
             raise ValueError(f"name {self.name!r} is part of topics: give it characters, but no / + # nor control characters")
         if not self.data:
             raise ValueError('data is empty: name a folder, or keep nothing with survives = "nothing" in [keep]')
+
+    @property
+    def area(self) -> Area | None:
+        """What the edge covers; nothing: everywhere."""
+        return area_from_text(self.coverage) if self.coverage else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +166,15 @@ class Rules:
 
     payload: tuple[PayloadSetting, ...] = ()
     priority: tuple[PriorityRule, ...] = ()
+    alert: tuple[AlertRule, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Vetting:
+    """What is believed of reports, and what is known of endpoints from outside."""
+
+    reports: Annotated[ReportLimits, Inline()] = field(default_factory=ReportLimits)
+    reputation: Annotated[str, FileName()] = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,9 +210,12 @@ class Settings:
     edge: Edge = field(default_factory=Edge)
     keep: Keep = field(default_factory=Keep)
     mqtt: Mqtt = field(default_factory=Mqtt)
+    udp: Udp = field(default_factory=Udp)
+    trust: Trust = field(default_factory=Trust)
     limits: AllLimits = field(default_factory=AllLimits)
     access: Access = field(default_factory=Access)
     rules: Rules = field(default_factory=Rules)
+    vetting: Vetting = field(default_factory=Vetting)
     http: Http = field(default_factory=Http)
     log: Logs = field(default_factory=Logs)
     sys: Sys = field(default_factory=Sys)
@@ -224,7 +248,7 @@ def check_files(settings: Settings) -> None:
 
 
 def _named_files(settings: Settings) -> list[str]:
-    found = [settings.access.users]
+    found = [settings.access.users, settings.vetting.reputation, *settings.trust.files]
     for listener in settings.mqtt.listen:
         found += [listener.certificate, listener.key, listener.client_ca]
     found += [rule.schema for rule in settings.rules.payload]

@@ -1,0 +1,112 @@
+"""The UDP door of an edge: from its settings and the files of trust to a socket that is served."""
+
+import os
+from pathlib import Path
+from time import monotonic_ns
+from typing import Final
+
+from milepost.doors.rules import Rules
+from milepost.doors.turns import Turns
+from milepost.doors.udp.door import UdpDoor
+from milepost.doors.udp.entrance import FindingEntrance, UdpEntrance, bind_at, join_at
+from milepost.doors.udp.settings import Identity
+from milepost.edge.corridor import Corridor
+from milepost.model.instants import Instant
+from milepost.model.reasons import Malformed
+from milepost.service.addresses import host_and_port
+from milepost.service.faults import StartFault, UsageFault, cannot_listen
+from milepost.service.files import Changed
+from milepost.service.logs import Log
+from milepost.service.settings import Settings
+from milepost.service.trust_files import KeyFile, read_authority, read_certificate_file, read_key, read_revoked
+from milepost.service.udp_settings import Seal
+from milepost.trust.authority import Authority
+from milepost.trust.certificates import EDGE, Certificate
+from milepost.trust.noise import public_of
+from milepost.trust.signing import Signer, signing_public_of
+
+LOOK_S: Final = 1.0
+"""So often the list of revocations is looked at."""
+
+
+class UdpService:
+    """The door, its socket, and what it goes by."""
+
+    def __init__(self, settings: Settings, corridor: Corridor, rules: Rules, turns: Turns, log: Log) -> None:
+        self._settings = settings
+        self._log = log
+        udp = settings.udp
+        host, port = host_and_port(udp.address)
+        keys, certificate = read_identity(settings)
+        self._authority = None if certificate is None else Authority(read_authority(Path(settings.trust.authority)))
+        identity = None
+        if keys is not None and certificate is not None and self._authority is not None:
+            identity = Identity(keys.static, certificate, self._authority)
+        try:
+            self.entrance = UdpEntrance(turns, bind_at(host, port, multicast_interface=udp.cells.interface), log, corridor.counts)
+        except OSError as error:
+            raise cannot_listen(udp.address, error) from None
+        self.door = UdpDoor(corridor, udp.door, identity, rules, self.entrance, log, draw=os.urandom, clock=monotonic_ns)
+        self.door.finding.port = self.entrance.port
+        if keys is not None and certificate is not None:
+            signer = Signer(keys.signing, certificate)
+            corridor.alerts.signer = self.door.finding.signer = signer
+            self.door.finding.certificate = certificate.data
+        else:
+            log.warning("udp seals nothing: for experiments only, anybody can read and forge", address=self.entrance.address)
+        self._finding = self._join(turns)
+        self._revoked = Changed(settings.trust.revoked)
+        self.reload_revoked(Instant(0))
+        self.entrance.serve(self.door)
+        turns.every(LOOK_S, self.reload_revoked)
+
+    def _join(self, turns: Turns) -> FindingEntrance | None:
+        finding = self._settings.udp.finding
+        if not finding.group:
+            return None
+        try:
+            return FindingEntrance(turns, join_at(finding.group, finding.port, finding.interface), self.door.finding.answer)
+        except OSError as error:
+            raise StartFault(f"[udp.finding] cannot join {finding.group}:{finding.port}: {error.strerror or error}") from None
+
+    def reload_revoked(self, now: Instant) -> None:
+        """Read the list of revocations if it has changed, and end the sessions of those on it."""
+        if self._authority is None or not self._revoked.has_changed():
+            return
+        try:
+            public = read_authority(Path(self._settings.trust.authority))
+            self._authority.use(read_revoked(Path(self._settings.trust.revoked), public))
+        except (UsageFault, Malformed) as fault:
+            self._log.warning("revocations not read", reason=str(fault))
+            return
+        ended = self.door.expel_revoked(now) if now else 0
+        self._log.info("revocations read", revoked=len(self._authority.revoked), ended=ended)
+
+    def close(self) -> None:
+        """Give the sockets back."""
+        self.entrance.close()
+        if self._finding is not None:
+            self._finding.close()
+
+
+def read_identity(settings: Settings) -> tuple[KeyFile | None, Certificate | None]:
+    """The keys and the certificate of the edge, checked against each other; nothing if it seals nothing."""
+    if settings.udp.seal is Seal.NONE:
+        return None, None
+    trust = settings.trust
+    if not (trust.authority and trust.certificate and trust.key):
+        raise UsageFault(
+            "[udp] seals with noise, which needs authority, certificate and key in [trust]: make them with"
+            ' "milepost trust init DIR" and "milepost trust issue DIR NAME --role edge"; or set seal = "none" for an experiment'
+        )
+    keys, certificate = read_key(Path(trust.key)), read_certificate_file(Path(trust.certificate))
+    if certificate.role != EDGE:
+        raise UsageFault(f'{trust.certificate} is of the role {certificate.role}: issue one with "--role edge"')
+    is_pair = public_of(keys.static) == certificate.key and signing_public_of(keys.signing) == certificate.signing_key
+    if not is_pair:
+        raise UsageFault(f"{trust.key} is not the key of {trust.certificate}: take the two that were issued together")
+    if certificate.id != settings.edge.name:
+        raise UsageFault(
+            f"{trust.certificate} is for {certificate.id!r}, the edge is named {settings.edge.name!r}: make them equal"
+        )
+    return keys, certificate

@@ -1,0 +1,119 @@
+"""The settings of the UDP door and of whom it trusts: tables of the settings file."""
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Annotated
+
+from milepost.doors.udp.settings import UdpSettings
+from milepost.model.cells import Cells
+from milepost.model.instants import SECOND_NS
+from milepost.service.addresses import host_and_port
+from milepost.service.reading import FileName, Range
+
+
+class Seal(Enum):
+    """How datagrams are sealed."""
+
+    NOISE = "noise"
+    NONE = "none"
+    """Not at all: for experiments."""
+
+
+@dataclass(frozen=True, slots=True)
+class CellSettings:
+    """Where messages to an area are multicast."""
+
+    group: str = ""
+    groups: Annotated[int, Range(1, 65_536)] = 256
+    port: Annotated[int, Range(1, 65_535)] = 4243
+    side_deg: float = 0.01
+    interface: str = ""
+
+    def __post_init__(self) -> None:
+        self.cells  # what makes no grid is found out now  # noqa: B018
+
+    @property
+    def cells(self) -> Cells | None:
+        """The grid, if there is one."""
+        return Cells(self.group, self.groups, self.port, self.side_deg) if self.group else None
+
+
+@dataclass(frozen=True, slots=True)
+class FindingSettings:
+    """Where endpoints that look for an edge ask."""
+
+    group: str = ""
+    port: Annotated[int, Range(1, 65_535)] = 4244
+    interface: str = ""
+
+    def __post_init__(self) -> None:
+        if self.group:
+            Cells(self.group, 1, self.port, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Udp:
+    """The UDP door: where it is, what it tells endpoints, what it takes from them."""
+
+    address: str = ""
+    seal: Seal = Seal.NOISE
+    reporting_interval_s: float = 1.0
+    heartbeat_intervals: Annotated[int, Range(1, 100)] = 3
+    keys_s: Annotated[int, Range(60, 604_800)] = 3_600
+    clock_off_s_max: Annotated[int, Range(1, 86_400)] = 60
+    handshakes_per_s: Annotated[int, Range(1)] = 1_000
+    pending_max: Annotated[int, Range(1)] = 10_000
+    openers_max: Annotated[int, Range(1)] = 20_000
+    messages_per_s: int = 50
+    messages_burst: int = 200
+    prefix_per_s: int = 100_000
+    prefix_burst: int = 200_000
+    total_per_s: int = 1_000_000
+    total_burst: int = 1_000_000
+    window: Annotated[int, Range(1, 15_000)] = 128
+    unsent_bytes_max: Annotated[int, Range(65_536)] = 64_000_000
+    cells: CellSettings = field(default_factory=CellSettings)
+    finding: FindingSettings = field(default_factory=FindingSettings)
+
+    def __post_init__(self) -> None:
+        if self.address:
+            host_and_port(self.address)
+        if not 0.01 <= self.reporting_interval_s <= 86_400:
+            raise ValueError(f"reporting_interval_s is {self.reporting_interval_s}, not in 0.01..86400")
+
+    @property
+    def door(self) -> UdpSettings:
+        """The same as the door has it."""
+        return UdpSettings(
+            reporting_interval_ns=int(self.reporting_interval_s * SECOND_NS),
+            heartbeat_intervals=self.heartbeat_intervals,
+            keys_ns=self.keys_s * SECOND_NS,
+            clock_off_ns_max=self.clock_off_s_max * SECOND_NS,
+            handshakes_per_s=self.handshakes_per_s,
+            pending_max=self.pending_max,
+            openers_max=self.openers_max,
+            messages_per_s=self.messages_per_s,
+            messages_burst=self.messages_burst,
+            prefix_per_s=self.prefix_per_s,
+            prefix_burst=self.prefix_burst,
+            total_per_s=self.total_per_s,
+            total_burst=self.total_burst,
+            window=self.window,
+            unsent_bytes_max=self.unsent_bytes_max,
+            cells=self.cells.cells,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """Who this edge is, and whom it believes: files made by `milepost trust`."""
+
+    authority: Annotated[str, FileName()] = ""
+    certificate: Annotated[str, FileName()] = ""
+    key: Annotated[str, FileName()] = ""
+    revoked: Annotated[str, FileName()] = ""
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """All of them."""
+        return self.authority, self.certificate, self.key, self.revoked
