@@ -9,12 +9,12 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from milepost.service.commands import edge, passwd, pub, sub
+from milepost.service.commands import edge, passwd, pub, sub, trust
 from milepost.service.faults import StartFault
 from milepost.service.parsers import Arguments, Commands
 from milepost.service.terminal import complain
 
-COMMANDS: Final = (edge, pub, sub, passwd)
+COMMANDS: Final = (edge, pub, sub, passwd, trust)
 
 STATUS_INTERRUPTED: Final = 130
 _ONE_THREAD: Final = {"OPENBLAS_NUM_THREADS": "1"}
@@ -28,6 +28,7 @@ examples:
   milepost sub -t 'fleet/#'                  print what comes in
   milepost pub -t fleet/truck-17 -m hello    publish a message
   milepost passwd users ada                  add a user, or change a password
+  milepost trust init ca                     an authority of your own, for certificates
 
 milepost COMMAND --help says more about each. milepost.example.toml explains every setting.
 """

@@ -1,0 +1,159 @@
+"""The handshake Noise_IK_25519_AESGCM_SHA256 (Noise, revision 34), both sides, as functions of keys and bytes.
+
+       initiator knows the responder's key           responder
+    1  e, es, s, ss, payload             ──────▶     read: whose key is it, what does it say
+       read: payload, keys               ◀──────  2  e, ee, se, payload
+
+What must hold:
+- an ephemeral key makes one message and no second one: the same key and nonce would seal two texts;
+- a message that cannot be opened changes nothing: what waits for the right answer goes on waiting;
+- a shared secret of zeros (a point of low order) is refused, though Noise leaves that open: nobody chose it honestly;
+- message 1 may be a replay. What it says is its sender's, when it was said is not known: `sent_at` in the payload tells.
+"""
+
+import hmac
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Final, NamedTuple
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from milepost.model.reasons import Malformed, Reason
+from milepost.wire.sealed import KEY_BYTES, TAG_BYTES
+
+PROTOCOL: Final = b"Noise_IK_25519_AESGCM_SHA256"
+PROLOGUE: Final = b"milepost 1"
+FIRST_BYTES_MIN: Final = KEY_BYTES + KEY_BYTES + TAG_BYTES + TAG_BYTES
+SECOND_BYTES_MIN: Final = KEY_BYTES + TAG_BYTES
+
+_CHAINING_KEY: Final = PROTOCOL.ljust(32, b"\0")  # a name of up to 32 bytes is its own hash (5.2)
+_HASH: Final = sha256(_CHAINING_KEY + PROLOGUE).digest()
+_NONCE: Final = bytes(12)  # each key of a handshake seals once
+_SEALED_KEY_END: Final = KEY_BYTES + KEY_BYTES + TAG_BYTES
+
+
+class Keys(NamedTuple):
+    """What a session is sealed with, one key each way."""
+
+    send: bytes
+    receive: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """Message 1 as the responder understood it: whose key it came from, what it says, and what the answer needs."""
+
+    key: bytes
+    payload: bytes
+    chaining_key: bytes
+    hash: bytes
+    ephemeral: X25519PublicKey
+    static: X25519PublicKey
+
+
+def public_of(private: bytes) -> bytes:
+    """The public key of a private one."""
+    return X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
+
+
+class Initiator:
+    """The side that begins; made for one handshake."""
+
+    __slots__ = ("_chaining_key", "_ephemeral", "_hash", "_responder", "_responder_key", "_static")
+
+    def __init__(self, static: bytes, responder_key: bytes, ephemeral: bytes) -> None:
+        self._static = X25519PrivateKey.from_private_bytes(static)
+        self._ephemeral = X25519PrivateKey.from_private_bytes(ephemeral)
+        self._responder = X25519PublicKey.from_public_bytes(responder_key)
+        self._responder_key = responder_key
+        self._chaining_key = b""
+        self._hash = b""
+
+    def write(self, payload: bytes) -> bytes:
+        """Message 1, once."""
+        assert not self._hash, "an ephemeral key makes one message"
+        ephemeral_key = self._ephemeral.public_key().public_bytes_raw()
+        so_far = _hashed(_hashed(_HASH, self._responder_key), ephemeral_key)
+        chaining_key, key = _mixed(_CHAINING_KEY, _shared(self._ephemeral, self._responder))
+        sealed_key = AESGCM(key).encrypt(_NONCE, self._static.public_key().public_bytes_raw(), so_far)
+        so_far = _hashed(so_far, sealed_key)
+        self._chaining_key, key = _mixed(chaining_key, _shared(self._static, self._responder))
+        sealed = AESGCM(key).encrypt(_NONCE, payload, so_far)
+        self._hash = _hashed(so_far, sealed)
+        return ephemeral_key + sealed_key + sealed
+
+    def read(self, message: bytes) -> tuple[bytes, Keys]:
+        """What message 2 says, and the keys; one that cannot be opened is refused, and another may be tried."""
+        assert self._hash, "message 1 comes first"
+        if len(message) < SECOND_BYTES_MIN:
+            raise Malformed(Reason.SEAL_BROKEN, f"message 2 has {len(message)} bytes, at least {SECOND_BYTES_MIN} are needed")
+        ephemeral_key = message[:KEY_BYTES]
+        ephemeral = X25519PublicKey.from_public_bytes(ephemeral_key)
+        chaining_key, _ = _mixed(self._chaining_key, _shared(self._ephemeral, ephemeral))
+        chaining_key, key = _mixed(chaining_key, _shared(self._static, ephemeral))
+        payload = _opened(key, message[KEY_BYTES:], _hashed(self._hash, ephemeral_key))
+        return payload, Keys(*_mixed(chaining_key, b""))
+
+
+class Responder:
+    """The side that answers; made once for a static key, holds nothing of any handshake."""
+
+    __slots__ = ("_hash", "_static")
+
+    def __init__(self, static: bytes) -> None:
+        self._static = X25519PrivateKey.from_private_bytes(static)
+        self._hash = _hashed(_HASH, public_of(static))
+
+    def read(self, message: bytes) -> Heard:
+        """What message 1 says and whose key said it; whether that key may is for its certificate to say."""
+        if len(message) < FIRST_BYTES_MIN:
+            raise Malformed(Reason.SEAL_BROKEN, f"message 1 has {len(message)} bytes, at least {FIRST_BYTES_MIN} are needed")
+        ephemeral_key, sealed_key, sealed = message[:KEY_BYTES], message[KEY_BYTES:_SEALED_KEY_END], message[_SEALED_KEY_END:]
+        ephemeral = X25519PublicKey.from_public_bytes(ephemeral_key)
+        so_far = _hashed(self._hash, ephemeral_key)
+        chaining_key, key = _mixed(_CHAINING_KEY, _shared(self._static, ephemeral))
+        static_key = _opened(key, sealed_key, so_far)
+        static = X25519PublicKey.from_public_bytes(static_key)
+        so_far = _hashed(so_far, sealed_key)
+        chaining_key, key = _mixed(chaining_key, _shared(self._static, static))
+        payload = _opened(key, sealed, so_far)
+        return Heard(static_key, payload, chaining_key, _hashed(so_far, sealed), ephemeral, static)
+
+    def answer(self, heard: Heard, ephemeral: bytes, payload: bytes) -> tuple[bytes, Keys]:
+        """Message 2 and the keys; `ephemeral` is drawn for this answer and used for no other."""
+        private = X25519PrivateKey.from_private_bytes(ephemeral)
+        ephemeral_key = private.public_key().public_bytes_raw()
+        chaining_key, _ = _mixed(heard.chaining_key, _shared(private, heard.ephemeral))
+        chaining_key, key = _mixed(chaining_key, _shared(private, heard.static))
+        sealed = AESGCM(key).encrypt(_NONCE, payload, _hashed(heard.hash, ephemeral_key))
+        receive, send = _mixed(chaining_key, b"")
+        return ephemeral_key + sealed, Keys(send, receive)
+
+
+def _shared(private: X25519PrivateKey, public: X25519PublicKey) -> bytes:
+    """The secret that both sides can work out."""
+    try:
+        return private.exchange(public)
+    except ValueError:  # the library's word for a result of zeros
+        raise Malformed(Reason.SEAL_BROKEN, "a public key is a point of low order") from None
+
+
+def _mixed(chaining_key: bytes, secret: bytes) -> tuple[bytes, bytes]:
+    """Noise's HKDF with two outputs (4.3): the next chaining key and a key; at the end, the keys of both directions."""
+    extracted = hmac.digest(chaining_key, secret, "sha256")
+    first = hmac.digest(extracted, b"\x01", "sha256")
+    return first, hmac.digest(extracted, first + b"\x02", "sha256")
+
+
+def _hashed(so_far: bytes, data: bytes) -> bytes:
+    """The hash over everything said so far."""
+    return sha256(so_far + data).digest()
+
+
+def _opened(key: bytes, sealed: bytes, so_far: bytes) -> bytes:
+    try:
+        return AESGCM(key).decrypt(_NONCE, sealed, so_far)
+    except InvalidTag:
+        raise Malformed(Reason.SEAL_BROKEN, "the handshake was sealed with another key, or changed on its way") from None

@@ -1,0 +1,87 @@
+"""Signing: by which an endpoint knows that the system itself said something, also when an edge multicast it unsealed.
+
+    message   Ed25519 over "milepost message" and all of the message but signature and certificate
+    HERE      Ed25519 over "milepost here" and all bytes of the datagram before the signature
+
+What must hold:
+- only an edge signs: role `edge`, with a signing key in its certificate;
+- a message takes the certificate of its signer along, so that it can be checked by who never met that edge.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from milepost.model.instants import Instant
+from milepost.model.messages import Message
+from milepost.model.reasons import Malformed, Reason, Refused
+from milepost.trust.authority import Authority
+from milepost.trust.certificates import EDGE, Certificate, read_certificate
+from milepost.wire.datagrams import signed_bytes
+
+_MESSAGE_PURPOSE: Final = b"milepost message"
+_HERE_PURPOSE: Final = b"milepost here"
+
+
+def signing_public_of(signing_key: bytes) -> bytes:
+    """The public key of a signing key."""
+    return Ed25519PrivateKey.from_private_bytes(signing_key).public_key().public_bytes_raw()
+
+
+class Signer:
+    """Signs for an edge."""
+
+    __slots__ = ("_certificate", "_private")
+
+    def __init__(self, signing_key: bytes, certificate: Certificate) -> None:
+        assert signing_public_of(signing_key) == certificate.signing_key, "the certificate is for another signing key"
+        self._private = Ed25519PrivateKey.from_private_bytes(signing_key)
+        self._certificate = certificate
+
+    def sign(self, message: Message) -> Message:
+        """The message with signature and certificate."""
+        signature = self._private.sign(_MESSAGE_PURPOSE + signed_bytes(message))
+        return replace(message, signature=signature, certificate=self._certificate.data)
+
+    def sign_here(self, data: bytes) -> bytes:
+        """The signature of a HERE; `data` is all of it that comes before."""
+        return self._private.sign(_HERE_PURPOSE + data)
+
+
+class Verifier:
+    """Tells what an edge of this authority signed from what it did not."""
+
+    __slots__ = ("_authority",)
+
+    def __init__(self, authority: Authority) -> None:
+        self._authority = authority
+
+    def check(self, message: Message, now: Instant) -> Refused | None:
+        """The verdict on a message that should be signed; None = an edge said so."""
+        if not message.signature:
+            return Refused(Reason.SIGNATURE_INVALID, "the message is not signed")
+        try:
+            certificate = read_certificate(message.certificate)
+        except Malformed as fault:
+            return fault.refused
+        return self._check(certificate, _MESSAGE_PURPOSE + signed_bytes(message), message.signature, now)
+
+    def check_here(self, data: bytes, certificate: Certificate, signature: bytes, now: Instant) -> Refused | None:
+        """The verdict on a HERE with this certificate in it; `data` is all that comes before the signature."""
+        return self._check(certificate, _HERE_PURPOSE + data, signature, now)
+
+    def _check(self, certificate: Certificate, signed: bytes, signature: bytes, now: Instant) -> Refused | None:
+        verdict = self._authority.check(certificate, now)
+        if verdict is not None:
+            return verdict
+        if certificate.role != EDGE:
+            return Refused(Reason.CERTIFICATE_ROLE, f"{certificate.id!r} signed as {certificate.role}, not as {EDGE}")
+        if not certificate.signing_key:
+            return Refused(Reason.SIGNATURE_INVALID, f"the certificate of {certificate.id!r} has no signing key")
+        try:
+            Ed25519PublicKey.from_public_bytes(certificate.signing_key).verify(signature, signed)
+        except InvalidSignature:
+            return Refused(Reason.SIGNATURE_INVALID, f"{certificate.id!r} did not sign this")
+        return None
