@@ -17,6 +17,7 @@ from milepost.edge.actions import Action, Expel
 from milepost.edge.alerts import AlertRule, Alerts
 from milepost.edge.counts import Counts
 from milepost.edge.delivery import Deliveries
+from milepost.edge.elsewhere import Elsewhere
 from milepost.edge.journal import asked_to_bytes, parcel_to_bytes, session_to_bytes
 from milepost.edge.keeping import Changes
 from milepost.edge.limits import Limits
@@ -62,6 +63,8 @@ class Corridor:
         self.deliveries = Deliveries(limits, self.counts, Changes())
         self.watch = Watch(limits, self.matcher, self.counts)
         self.alerts = Alerts()
+        self.elsewhere: Elsewhere | None = None
+        """Nothing: this edge is alone."""
         self.name = name
         self._last_id = 0
         self._reputations = Reputations()
@@ -271,7 +274,10 @@ class Corridor:
     def publish(self, parcel: Parcel, now: Instant, plan: Plan | None = None) -> int | Refused:
         """Let a message in and give it to whom it is for (`plan`: as was found out before); tells how many that are."""
         fan = plan.fan_for(parcel.origin) if plan is not None else self._fan_for(parcel, now)
-        if (refused := self._why_not(parcel, fan)) is not None:
+        refused = self._why_not(parcel, fan)
+        if refused is None and self.elsewhere is not None and parcel.origin != EDGE_ITSELF:
+            refused = self.elsewhere.take(parcel, now)
+        if refused is not None:
             self.counts.refused[refused.reason] += 1
             return refused
         if parcel.is_retained:
@@ -318,6 +324,11 @@ class Corridor:
         """Who gets every plain message of a topic until `planner.epoch` changes; nothing if that depends on the message."""
         return self.planner.maybe_lasting(Message(MessageId(0), _ANYBODY, topic, now), now)
 
+    def is_short(self, topic: str) -> bool:
+        """Whether plain messages on a topic concern nobody but their takers here: no alert, nobody elsewhere."""
+        is_wanted = self.elsewhere is not None and self.elsewhere.is_wanted(topic)
+        return not is_wanted and self.alerts.maybe_rule(topic) is None
+
     def _fan_for(self, parcel: Parcel, now: Instant) -> Fan:
         """The address decides who is asked: matching, the map, or the list of sessions (M5)."""
         if parcel.valid_until < now:
@@ -335,7 +346,10 @@ class Corridor:
 
     def report(self, session: Session, report: Report, now: Instant) -> Refused | None:
         """Take note of where an endpoint is, if that may be true."""
-        return self.watch.take_one(session, report, now)
+        refused = self.watch.take_one(session, report, now)
+        if refused is None and self.elsewhere is not None:
+            self.elsewhere.take_report(report)
+        return refused
 
     def believe(self, reputations: Reputations) -> None:
         """Go by other reputations from now on, for those who are here and those who come."""
@@ -345,26 +359,6 @@ class Corridor:
     def place_of(self, session: Session) -> Place | None:
         """Where an endpoint is, if it is known."""
         return self.watch.tracks.maybe_place(session.number)
-
-    def receive(self, session: Session, number: int) -> bool:
-        """A sender offers a message at quality 2 under a number; tells whether it is new, or one that is here already."""
-        if session.received is None:
-            session.received = set()
-        if number in session.received:
-            return False
-        session.received.add(number)
-        if session.is_kept:
-            self.changes.received[session.number, number] = True
-        return True
-
-    def end_receiving(self, session: Session, number: int) -> bool:
-        """A sender will not offer that message again; tells whether the number meant anything."""
-        if session.received is None or number not in session.received:
-            return False
-        session.received.discard(number)
-        if session.is_kept:
-            self.changes.received[session.number, number] = None
-        return True
 
     def tick(self, now: Instant) -> None:
         """Do what is due: wills, the ends of sessions, the ends of frames."""

@@ -101,9 +101,7 @@ class Desk:
         route.epoch = corridor.planner.epoch
         route.plan = None if route.refused or route.is_service else corridor.plan_for(route.topic, now)
         plan = route.plan
-        is_same_for_all = (
-            plan is not None and not plan.turns and not plan.not_own and corridor.alerts.maybe_rule(route.topic) is None
-        )
+        is_same_for_all = plan is not None and not plan.turns and not plan.not_own and corridor.is_short(route.topic)
         route.fan = plan.fan if plan is not None and is_same_for_all else None
 
     def reply(self, link: MqttLink, packet: Packet) -> None:

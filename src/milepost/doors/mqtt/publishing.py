@@ -15,6 +15,7 @@ from milepost.doors.mqtt.link import MqttLink
 from milepost.doors.mqtt.routes import Route
 from milepost.doors.mqtt.services import serve
 from milepost.edge.parcels import Parcel
+from milepost.edge.receiving import end_receiving, receive
 from milepost.edge.sessions import Session
 from milepost.model.instants import Instant
 from milepost.model.reasons import Malformed, Reason, Refused
@@ -110,7 +111,7 @@ def _hand_in(desk: Desk, session: Session, parcel: Parcel, packet: Publish, rout
 
 def _taken(desk: Desk, session: Session, packet: Publish, outcome: int | Refused) -> int | Refused:
     if packet.qos == 2 and packet.number is not None and not isinstance(outcome, Refused):
-        desk.corridor.receive(session, packet.number)  # [MQTT-4.3.3-8]
+        receive(session, packet.number, desk.corridor.changes)  # [MQTT-4.3.3-8]
     return outcome
 
 
@@ -161,7 +162,7 @@ def on_acknowledge(desk: Desk, link: MqttLink, session: Session, packet: Acknowl
             code = Code.SUCCESS if is_known else Code.PACKET_IDENTIFIER_NOT_FOUND
             desk.reply(link, Acknowledge(Kind.PUBREL, number, code))
         case Kind.PUBREL:
-            is_known = desk.corridor.end_receiving(session, number)
+            is_known = end_receiving(session, number, desk.corridor.changes)
             code = Code.SUCCESS if is_known else Code.PACKET_IDENTIFIER_NOT_FOUND
             desk.reply(link, Acknowledge(Kind.PUBCOMP, number, code))  # [MQTT-4.3.3-11]
         case _:

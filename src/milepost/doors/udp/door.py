@@ -23,6 +23,7 @@ from typing import Final
 
 from milepost.doors.log import Log
 from milepost.doors.rules import Rules
+from milepost.doors.udp.addresses import sockaddr_of
 from milepost.doors.udp.finding import Finding
 from milepost.doors.udp.hearing import Hearing, batch_of
 from milepost.doors.udp.link import DIALECT_UDP, Seats, UdpLink
@@ -36,7 +37,9 @@ from milepost.doors.udp.settings import SILENT_INTERVALS, Identity, UdpSettings
 from milepost.doors.udp.tenants import Tenants
 from milepost.edge.actions import Deliver, Release, Run
 from milepost.edge.corridor import Corridor
+from milepost.edge.parcels import Parcel
 from milepost.edge.sessions import Link, Session
+from milepost.model.addresses import ToArea
 from milepost.model.instants import Instant
 from milepost.model.priorities import Priority
 from milepost.model.reasons import Malformed, Reason, Refused
@@ -193,9 +196,27 @@ class UdpDoor:
             self._give_up(sessions, action, fault.reason)
             return
         beat = self._clock()
-        self.sender.tell_all([one.number for one in sessions], content, parcel.priority, beat)
+        alone = self._multicast(sessions, parcel, content)
+        if alone:
+            self.sender.tell_all([one.number for one in alone], content, parcel.priority, beat)
         if action.number:
             self._repeats.expect(action.delivery, action.number, sessions, beat)
+
+    def _multicast(self, sessions: list[Session], parcel: Parcel, content: bytes) -> list[Session]:
+        """Send a message to an area once for each cell, to who listens there; gives those who must be sent it one by one.
+
+        Nothing is sealed on that way: where sessions are, only what is signed goes it. Who does not answer gets it alone later.
+        """
+        cells = self._settings.cells
+        is_open = parcel.signed is not None or self._identity is None
+        if cells is None or not is_open or not isinstance(parcel.address, ToArea):
+            return sessions
+        alone = [one for one in sessions if not (isinstance(one.link, UdpLink) and one.link.hears_cells)]
+        groups = cells.maybe_groups_over(parcel.address.area, len(sessions) - len(alone))
+        if groups is None:  # more squares than listeners
+            return sessions
+        self.sender.shout(content, [sockaddr_of(group, cells.port) for group in sorted(groups)], parcel.priority)
+        return alone
 
     def _give_up(self, sessions: list[Session], action: Deliver, reason: Reason) -> None:
         self._corridor.counts.delivered -= len(sessions)

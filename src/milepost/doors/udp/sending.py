@@ -160,6 +160,11 @@ class Sender:
         self._seats.told_at[numbers] = beat
         self._put(self._seals.close_all(numbers, tail, self._seats.addresses[numbers]), priority)
 
+    def shout(self, tail: bytes, addresses: list[bytes], priority: Priority) -> None:
+        """Say the same at several addresses, to whoever listens: without session and seal."""
+        rows = np.frombuffer(b"".join(addresses), np.uint8).reshape(-1, ADDRESS_BYTES)
+        self._put(_Many([_VERSION + tail] * len(addresses), rows), priority)
+
     def _put(self, parcel: _Many | _Shared, priority: Priority) -> None:
         self._lanes[priority].append(parcel)
         self._unsent += parcel.size
