@@ -16,7 +16,7 @@ _RUN_EPILOG: Final = """\
 examples:
   milepost edge run                                     127.0.0.1:1883, state in data/edge
   milepost edge run --listen 0.0.0.0:1883 --data /var/lib/milepost
-  milepost edge run --config milepost.toml              TLS, WebSocket, users, rules, limits: see milepost.example.toml
+  milepost edge run --config milepost.toml              TLS, WebSocket, UDP, users, rules, limits: see milepost.example.toml
 
 It runs in the foreground until SIGINT or SIGTERM, and logs to standard error. Try it from another terminal:
   mosquitto_sub -t 'fleet/#' -v &
@@ -36,7 +36,12 @@ def add_to(commands: Commands) -> None:
     edge = commands.add_parser("edge", help="run a broker, or check its configuration", description="The broker at the edge.")
     verbs: Commands = edge.add_subparsers(title="verbs", metavar="VERB", required=True)
 
-    run = verbs.add_parser("run", help="run a broker", description="Run an MQTT 3.1.1 and 5 broker.", epilog=_RUN_EPILOG)
+    run = verbs.add_parser(
+        "run",
+        help="run a broker",
+        description="Run a broker for MQTT 3.1.1 and 5 and, if the file says so, for sealed sessions over UDP.",
+        epilog=_RUN_EPILOG,
+    )
     run.add_argument("--config", metavar="FILE", type=Path, help="the TOML file of settings; without one, the defaults")
     run.add_argument("--listen", metavar="ADDR", help="HOST:PORT for MQTT over TCP, instead of what the file says")
     run.add_argument("--data", metavar="DIR", help="where state is kept, instead of what the file says")
