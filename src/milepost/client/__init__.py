@@ -11,6 +11,7 @@ from milepost.client.edge import Counts, Edge
 from milepost.client.faults import ClientFault, EdgeClosed, EdgeUnreachable, RefusedByEdge
 from milepost.client.inbox import Inbox
 from milepost.client.states import Change, Changes, State
+from milepost.client.udp.trust import Trust
 from milepost.client.values import Publication, Received
 
 __all__ = [
@@ -26,5 +27,6 @@ __all__ = [
     "Received",
     "RefusedByEdge",
     "State",
+    "Trust",
     "connect",
 ]

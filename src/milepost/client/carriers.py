@@ -5,6 +5,7 @@ gives the receipt back (`took`) once the application has the message; only then 
 """
 
 from dataclasses import dataclass
+from enum import Enum
 from typing import Protocol
 
 from milepost.client.faults import ClientFault
@@ -36,6 +37,15 @@ class Arrival:
     """How many inboxes have it and have not handed it out."""
 
 
+class Unshown(Enum):
+    """Why a message that came is not for the application."""
+
+    OUTSIDE = "outside"
+    """It is addressed to an area in which the endpoint is not (M16)."""
+    FORGED = "forged"
+    """It is signed, and not by who says so (M28)."""
+
+
 class Listener(Protocol):
     """Who a carrier talks to."""
 
@@ -44,6 +54,9 @@ class Listener(Protocol):
 
     def on_change(self, change: Change) -> None:
         """The connection came or went."""
+
+    def on_unshown(self, why: Unshown) -> None:
+        """A message came that is not for the application."""
 
     def on_refused(self, label: int, fault: ClientFault) -> None:
         """A wish that was granted before is not granted again."""

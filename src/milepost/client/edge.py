@@ -15,7 +15,7 @@ from typing import Final
 from weakref import WeakSet
 
 from milepost.client.asking import wish_of
-from milepost.client.carriers import Arrival, Carrier, Motion
+from milepost.client.carriers import Arrival, Carrier, Motion, Unshown
 from milepost.client.faults import ClientFault, EdgeClosed
 from milepost.client.inbox import Inbox
 from milepost.client.states import Change, Changes, State
@@ -44,6 +44,10 @@ class Counts:
     """Of quality 0, because the application was too slow."""
     unclaimed: int = 0
     """Given up because no inbox took them."""
+    outside: int = 0
+    """Not shown, because they are addressed to an area in which this endpoint is not."""
+    forged: int = 0
+    """Not shown, because their signature is wrong."""
     connections: int = 0
 
 
@@ -252,6 +256,11 @@ class Edge:
         self.counts.connections += change.state is State.CONNECTED
         for follower in self._followers:
             follower.put(change)
+
+    def on_unshown(self, why: Unshown) -> None:
+        """A message came that is not to be shown: called by the carrier."""
+        self.counts.outside += why is Unshown.OUTSIDE
+        self.counts.forged += why is Unshown.FORGED
 
     def on_refused(self, label: int, fault: ClientFault) -> None:
         """After a reconnection a wish is not granted again: called by the carrier."""

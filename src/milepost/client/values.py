@@ -90,13 +90,17 @@ class Received:
     """Whether the edge sent it before, in which case this may be the second copy."""
     properties: tuple[tuple[str, str], ...] = ()
     """Names and values of the sender's own."""
+    id: MessageId | None = None
+    """With `source` the message's name for good; nothing over MQTT, where messages have none on their way."""
+    is_signed: bool = False
+    """Whether an edge of the authority vouches for it: then the system itself said it."""
 
     @property
     def message(self) -> Message:
         """The same as a message of the model; where nobody says who sent it or when it was seen: `UNKNOWN`, and now."""
         seen_at = self.received_at if self.seen_at is None else self.seen_at
         return Message(
-            MessageId(self.received_at),  # messages have no id on their way over MQTT
+            MessageId(self.received_at) if self.id is None else self.id,
             self.source or UNKNOWN,
             self.topic,
             seen_at,

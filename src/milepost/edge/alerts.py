@@ -5,6 +5,7 @@ message on a topic that a rule is about ─▶ area by the rule, from place and 
 
 from dataclasses import dataclass
 from enum import Enum
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from milepost.edge.parcels import EDGE_ITSELF, Parcel
@@ -13,6 +14,7 @@ from milepost.model.areas import Area, Circle
 from milepost.model.areas.ahead import corridor_ahead
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import SECOND_NS, Instant
+from milepost.model.messages import FIELDS_MAX, Scalar
 from milepost.model.places import Place
 from milepost.model.priorities import Priority
 from milepost.model.topics import check_filter, check_topic, filter_matches
@@ -84,6 +86,7 @@ class Alerts:
         """The alert that a message raises; the message has a place."""
         assert parcel.place is not None, "an emergency without a place concerns no area"
         self.raised += 1
+        raised: dict[str, Scalar] = {"raised_by": str(parcel.source), "raised_on": parcel.topic}
         alert = Parcel(
             rule.alert,
             parcel.body,
@@ -97,7 +100,7 @@ class Alerts:
             tags=parcel.tags,
             place=parcel.place,
             address=ToArea(rule.area_for(parcel.place, heading_deg)),
-            fields={**parcel.fields, "raised_by": str(parcel.source), "raised_on": parcel.topic},
+            fields={**dict(islice(parcel.fields.items(), FIELDS_MAX - 2)), **raised},
         )
         alert.id = number
         if self.signer is not None:

@@ -1,5 +1,7 @@
 """Tracks: the last report of every endpoint, as columns by session number (M13: current telemetry, no history)."""
 
+from typing import Final
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -7,7 +9,7 @@ from milepost.matching.columns import column, numbers_of
 from milepost.model.places import Place
 from milepost.vetting import Batch, Before
 
-_LONG_AGO = 1
+LONG_AGO: Final = 1
 """When a place was seen of which only that is known: anything can have been reached since."""
 
 
@@ -45,7 +47,7 @@ class Tracks:
         """Where an endpoint was when it was last heard of, by an earlier process."""
         self._latitudes[number], self._longitudes[number] = place.latitude, place.longitude
         self._headings[number] = self._speeds[number] = np.nan
-        self._seen[number] = _LONG_AGO
+        self._seen[number] = LONG_AGO
 
     def forget(self, number: int) -> None:
         """Nothing is known any more."""
@@ -62,7 +64,7 @@ class Tracks:
 
     def maybe_heading(self, number: int) -> float | None:
         """Which way an endpoint goes, if it is known."""
-        heading = float(self._headings[number])
+        heading = float(self._headings[number]) % 360.0  # just under 360 is 360 in so few digits
         return heading if self._seen[number] and heading == heading else None  # NaN is unequal to itself
 
     def reports_of(self, number: int) -> int:

@@ -2,7 +2,9 @@
 
     reports of a turn ─▶ rate of each endpoint ─▶ vetting, against the last one ─▶ tracks ─▶ matching (places)
 
-What must hold: what vetting refuses changes nothing but counts; of one endpoint each report is judged against the one before it.
+What must hold:
+- what vetting refuses changes nothing but counts; of one endpoint each report is judged against the one before it;
+- after the edge's clock was set back nobody has to wait until it is where it was: what was seen then counts as seen long ago.
 """
 
 from collections.abc import Mapping
@@ -14,11 +16,11 @@ from numpy.typing import NDArray
 from milepost.edge.counts import Counts
 from milepost.edge.limits import Limits
 from milepost.edge.sessions import Session
-from milepost.edge.tracks import Tracks
+from milepost.edge.tracks import LONG_AGO, Tracks
 from milepost.matching.columns import column
 from milepost.matching.matcher import Matcher
 from milepost.model.areas import Area
-from milepost.model.instants import Instant
+from milepost.model.instants import FOREVER, SECOND_NS, Instant
 from milepost.model.messages import BODY_BYTES_MAX
 from milepost.model.places import Place
 from milepost.model.reasons import Reason, Refused
@@ -80,7 +82,9 @@ class Watch:
     def _take_round(self, batch: Batch, now: Instant) -> NDArray[np.uint16]:
         """Reports of different endpoints."""
         ground = self.ground
-        verdicts = vet_reports(batch, self.tracks.before(batch.numbers), ground.believed, now, ground.coverage)
+        before = self.tracks.before(batch.numbers)
+        before.seen_at[before.seen_at > self._latest(now)] = LONG_AGO
+        verdicts = vet_reports(batch, before, ground.believed, now, ground.coverage)
         accepted = batch if not verdicts.any() else batch.only((verdicts == 0).nonzero()[0])
         if accepted.numbers.size:
             self._counts.reports += accepted.numbers.size
@@ -90,11 +94,17 @@ class Watch:
             self._matcher.move(accepted.numbers, accepted.latitudes, accepted.longitudes)
         return verdicts
 
+    def _latest(self, now: Instant) -> int:
+        """The latest time at which something can have been seen."""
+        ahead_s = self.ground.believed.clock_ahead_s_max
+        return now + int(ahead_s * SECOND_NS) if ahead_s else FOREVER
+
     def take_one(self, session: Session, report: Report, now: Instant) -> Refused | None:
         """One report, from a door that has them one by one."""
         seen_at: int = report.seen_at
-        if seen_at == now:  # said without a time: of two in one turn the later one counts
-            seen_at = max(seen_at, self.tracks.seen_at(session.number) + 1)
+        last = self.tracks.seen_at(session.number)
+        if seen_at == now <= last <= self._latest(now):  # said without a time: of two in one turn the later one counts
+            seen_at = last + 1
         heading, speed = report.heading_deg, report.speed_mps
         batch = Batch(
             np.array([session.number], np.int32),

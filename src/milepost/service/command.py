@@ -9,12 +9,12 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from milepost.service.commands import edge, passwd, pub, sub, trust
+from milepost.service.commands import agent, edge, passwd, pub, report, sub, trust
 from milepost.service.faults import StartFault
 from milepost.service.parsers import Arguments, Commands
 from milepost.service.terminal import complain
 
-COMMANDS: Final = (edge, pub, sub, passwd, trust)
+COMMANDS: Final = (edge, agent, pub, sub, report, passwd, trust)
 
 STATUS_INTERRUPTED: Final = 130
 _ONE_THREAD: Final = {"OPENBLAS_NUM_THREADS": "1"}
@@ -27,6 +27,8 @@ examples:
   milepost edge check --config milepost.toml read the file and say what it would do
   milepost sub -t 'fleet/#'                  print what comes in
   milepost pub -t fleet/truck-17 -m hello    publish a message
+  milepost report --along route.geojson      drive a made-up vehicle along a line
+  milepost agent run --url udp+find:// ...   on a vehicle: one client of an edge for all its programs
   milepost passwd users ada                  add a user, or change a password
   milepost trust init ca                     an authority of your own, for certificates
 

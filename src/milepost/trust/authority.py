@@ -42,7 +42,7 @@ class Authority:
         if now > certificate.not_after:
             return Refused(Reason.CERTIFICATE_EXPIRED, f"the certificate of {certificate.id!r} is no longer valid")
         if self.is_revoked(certificate.serial):
-            return Refused(Reason.CERTIFICATE_REVOKED, f"the certificate {certificate.serial} of {certificate.id!r}")
+            return Refused(Reason.CERTIFICATE_REVOKED, f"the certificate {certificate.serial:016x} of {certificate.id!r}")
         return None
 
     def use(self, revocations: Revocations) -> None:

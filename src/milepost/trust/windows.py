@@ -9,18 +9,20 @@ What must hold:
 from typing import Final
 
 WIDTH: Final = 256
-ALL: Final = (1 << WIDTH) - 1
+_ALL: Final = (1 << WIDTH) - 1
 
 
 class Window:
-    """The last 256 counters of one direction, as bits below the greatest."""
+    """The last 256 counters of one direction; those that came in order are counted, not written down one by one."""
 
-    __slots__ = ("greatest", "seen")
+    __slots__ = ("_at", "_seen", "greatest")
 
     def __init__(self) -> None:
         self.greatest = -1
-        self.seen = 0
-        """Bit i says whether `greatest - i` came."""
+        """Whoever has opened a datagram with the counter after it may set this to that counter: the same as `take`."""
+        self._at = -1
+        self._seen = 0
+        """Bit i says whether `_at - i` came; all from there to `greatest` did."""
 
     def is_new(self, counter: int) -> bool:
         """Whether the counter did not come yet and is not too far behind."""
@@ -30,9 +32,18 @@ class Window:
     def take(self, counter: int) -> None:
         """The counter came."""
         assert self.is_new(counter), "asked before the datagram was opened"
-        ahead = counter - self.greatest
+        ahead, seen = counter - self.greatest, self.seen
         if ahead > 0:
-            self.seen = (self.seen << ahead | 1) & ALL if ahead < WIDTH else 1
-            self.greatest = counter
+            self._seen = (seen << ahead | 1) & _ALL if ahead < WIDTH else 1
+            self._at = self.greatest = counter
         else:
-            self.seen |= 1 << -ahead
+            self._seen = seen | 1 << -ahead
+
+    @property
+    def seen(self) -> int:
+        """Bit i says whether `greatest - i` came."""
+        run = self.greatest - self._at
+        if run:
+            self._seen = (self._seen << run | (1 << run) - 1) & _ALL if run < WIDTH else _ALL
+            self._at = self.greatest
+        return self._seen

@@ -25,9 +25,9 @@ from milepost.doors.log import Log
 from milepost.doors.rules import Rules
 from milepost.doors.udp.addresses import sockaddr_of
 from milepost.doors.udp.finding import Finding
-from milepost.doors.udp.hearing import Hearing, batch_of
+from milepost.doors.udp.hearing import Hearing
 from milepost.doors.udp.link import DIALECT_UDP, Seats, UdpLink
-from milepost.doors.udp.opening import Draw, Opening, PlainOpening, SealedOpening
+from milepost.doors.udp.opening import Draw, Opening, Pending, PlainOpening, SealedOpening
 from milepost.doors.udp.outgoing import content_of, name_parcel
 from milepost.doors.udp.reading import Arrived, PlainReader, Reader, SealedReader
 from milepost.doors.udp.repeats import TRIES_MAX, Due, Repeats
@@ -43,6 +43,7 @@ from milepost.model.addresses import ToArea
 from milepost.model.instants import Instant
 from milepost.model.priorities import Priority
 from milepost.model.reasons import Malformed, Reason, Refused
+from milepost.model.reports import Report
 from milepost.model.sessions import CloseCause, Datagram, MessageName, Name, Received, refusal_of
 from milepost.wire.sealed import Kind
 
@@ -83,18 +84,22 @@ class UdpDoor:
         self.sender = Sender(seats, seals, post, counts, settings.unsent_bytes_max)
         self.tenants = Tenants(corridor, settings, links, seats, self._reader, self.sender, log)
         self.tenants.gone = self._forget
-        self._opening = Opening(corridor.name, settings, draw, counts, lambda key: key in links)
+        self._is_known = links.__contains__
+        self._opening = Opening(corridor.name, settings, draw, counts, self._is_known)
         self._strangers: PlainOpening | SealedOpening = (
             PlainOpening(self._opening, counts, self.tenants.may_resume)
             if identity is None
-            else SealedOpening(self._opening, identity, settings, draw, counts, self.tenants.may_resume)
+            else SealedOpening(self._opening, identity, settings, draw, counts, self.tenants.may_resume, log)
         )
         self.finding = Finding(corridor)
         self._serving = Serving(corridor, settings, rules, self)
         self._hearing = Hearing(corridor, settings, seats, self, log)
         self._repeats = Repeats()
-        self._confirmations: list[tuple[UdpLink, Name]] = []
+        self._confirmations: list[tuple[UdpLink, Name, bool]] = []
+        self._expelled: list[tuple[UdpLink, Refused]] = []
         self._wanting: dict[UdpLink, None] = {}
+        self._newcomers: list[tuple[UdpLink, Report]] = []
+        """Who has opened a session in this batch, and where it is."""
         self.bytes_received = 0
         self.datagrams_received = 0
 
@@ -109,49 +114,44 @@ class UdpDoor:
         self.datagrams_received += len(datagrams)
         self.bytes_received += sum(map(len, datagrams))
         arrived = self._reader.read(datagrams)
-        if arrived.strangers:
-            arrived = self._meet(arrived, datagrams, addresses, now, beat)
+        self._hear(arrived, addresses, now, beat)
+        if arrived.strangers:  # after the others: a session that begins may be the end of one that has spoken in this batch
+            opened = [row for row in arrived.strangers if self._is_opened(datagrams[row], addresses[row].tobytes(), now, beat)]
+            self._hearing.report_all(self._newcomers, now, beat)
+            self._newcomers = []
+            self._hear(self._reader.read([datagrams[row] for row in opened]), addresses[opened], now, beat)
+
+    def _hear(self, arrived: Arrived, addresses: Octets, now: Instant, beat: int) -> None:
         if arrived.report_rows or arrived.others:
             self._hearing.hear(arrived, addresses, now, beat)
 
-    def _meet(self, arrived: Arrived, datagrams: list[bytes], addresses: Octets, now: Instant, beat: int) -> Arrived:
-        """Datagrams of no session: who wants one, who speaks in a pending one for the first time, who looks for an edge."""
-        again: list[int] = []
-        for row in arrived.strangers:
-            data, address = datagrams[row], addresses[row].tobytes()
-            if self._is_opened(data, address, now, beat):
-                again.append(row)
-            elif data and data[0] == Kind.ASK:
-                self._reply(self.finding.answer(data, now), address)
-            else:
-                self._reply(self._strangers.on_stranger(data, address, now, beat), address)
-        if not again:
-            return arrived
-        more = self._reader.read([datagrams[row] for row in again])
-        return Arrived(
-            arrived.report_rows + [again[row] for row in more.report_rows],
-            arrived.report_links + more.report_links,
-            arrived.report_tails + more.report_tails,
-            arrived.others + [one._replace(row=again[one.row]) for one in more.others],
-            [],
-        )
+    def _is_opened(self, data: bytes, address: bytes, now: Instant, beat: int) -> bool:
+        """Whether a datagram of no session is the first word in a pending one, which then is open; others are answered."""
+        token = self._token_in(data)
+        if self._is_known(token):  # it was opened by a datagram before this one in the batch
+            return True
+        pending = self._opening.maybe_pending(token)
+        if pending is not None:
+            if not self._reader.opens(pending.keys.receive, data):  # no RESET: who only listens is not to learn what it shows
+                self._corridor.counts.refused[Reason.SEAL_BROKEN] += 1
+                return False
+            if self._begin(pending, address, now, beat):
+                return True
+        if data and data[0] == Kind.ASK:
+            self._reply(self.finding.answer(data, now), address)
+        else:
+            self._reply(self._strangers.on_stranger(data, address, now, beat), address)
+        return False
 
     def _token_in(self, data: bytes) -> bytes:
         return data[3:11] if self._identity is None else data[1:9] if data[:1] == b"\x04" else b""
 
-    def _is_opened(self, data: bytes, address: bytes, now: Instant, beat: int) -> bool:
-        """Whether an endpoint speaks for the first time in a session that is pending: then it is open."""
-        pending = self._opening.maybe_pending(self._token_in(data))
-        if pending is None:
-            return False
-        if not self._reader.opens(pending.keys.receive, data):
-            self._corridor.counts.refused[Reason.SEAL_BROKEN] += 1
-            return False
+    def _begin(self, pending: Pending, address: bytes, now: Instant, beat: int) -> bool:
         self._opening.close(pending)
-        link = self.tenants.open(pending, address, now, beat)
-        if link is not None:
-            self._hearing.report(batch_of([(link, pending.init.report)]), now, beat)
-        return True
+        link = self.tenants.maybe_open(pending, address, now, beat)
+        if link is not None and not pending.is_resumed:
+            self._newcomers.append((link, pending.init.report))
+        return link is not None
 
     def _reply(self, data: bytes, address: bytes) -> None:
         if data:
@@ -169,9 +169,9 @@ class UdpDoor:
     def _forget(self, link: UdpLink) -> None:
         self._wanting.pop(link, None)
 
-    def confirm(self, link: UdpLink, name: Name) -> None:
-        """Say that something has arrived, once what it rests on is kept."""
-        self._confirmations.append((link, name))
+    def confirm(self, link: UdpLink, name: Name, *, is_again: bool = False) -> None:
+        """Say that something has arrived, once what it rests on is kept; `is_again`: it had arrived before."""
+        self._confirmations.append((link, name, is_again))
 
     def refuse(self, link: UdpLink, refused: Refused, about: Name | None) -> None:
         """Say that something was not let in."""
@@ -223,6 +223,8 @@ class UdpDoor:
         self._corridor.counts.dropped[reason] += len(sessions)
         for session in sessions if action.number else ():
             self._corridor.deliveries.acknowledge(session, action.number)
+            if isinstance(session.link, UdpLink):  # what waits has room now
+                self.want(session.link)
 
     def run(self, action: Run, now: Instant) -> None:
         """Nothing comes in here that could be sent on as it came."""
@@ -232,15 +234,15 @@ class UdpDoor:
         """There is no quality 2 here: every message is shown once by its name."""
 
     def expel(self, link: Link, why: Refused) -> None:
-        """Close a session, if it is one of ours; the corridor has let go of it."""
+        """Close a session at the end of this turn, if it is one of ours."""
         if isinstance(link, UdpLink):
-            self.tenants.expel(link, why, self._clock())
+            self._expelled.append((link, why))
 
     def take_back(self, why: Refused) -> None:
         """Give none of this turn's answers; whoever waits for one will ask again."""
         del why
-        for link, name in self._confirmations:
-            if link.names is not None and isinstance(name, MessageName):
+        for link, name, is_again in self._confirmations:
+            if not is_again and link.names is not None and isinstance(name, MessageName):
                 link.names.pop(name, None)
         self._confirmations = []
 
@@ -256,13 +258,15 @@ class UdpDoor:
 
     def send(self, now: Instant) -> bool:
         """Hand everything to the network; tells whether more can go at once."""
-        del now
+        beat = self._clock()
         if self._confirmations:
             confirmations, self._confirmations = self._confirmations, []
-            beat = self._clock()
-            for link, name in confirmations:
+            for link, name, _ in confirmations:
                 if self.tenants.is_here(link):
                     self.sender.tell(link, Received(name), beat)
+        expelled, self._expelled = self._expelled, []
+        for gone, why in expelled:
+            self.tenants.expel(gone, why, now, beat)
         self.sender.send()
         return bool(self._wanting)
 
@@ -292,9 +296,6 @@ class UdpDoor:
             self._repeats.expect(delivery, number, sessions, beat, tries + 1)
             return
         self._give_up(sessions, Deliver(delivery, number, sessions), reason)
-        for session in sessions:
-            if isinstance(session.link, UdpLink):
-                self.want(session.link)
 
     def use(self, rules: Rules) -> None:
         """Go by other rules from now on; whoever has a session keeps it, and is held to them."""

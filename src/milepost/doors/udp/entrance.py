@@ -14,8 +14,9 @@ from milepost.doors.udp.sending import Octets
 from milepost.edge.counts import Counts
 from milepost.model.instants import Instant
 
-BATCHES_A_TURN: Final = 4
-"""So many batches are read in one turn: what they decide must not wait for all that a crowd sends."""
+BATCH: Final = 1_024
+"""So many datagrams are read at a time, if so many are there, and one such batch in a turn: it takes some 3 ms, and what it
+decides must not wait for all that a crowd sends."""
 
 BUFFER_BYTES: Final = 32_000_000
 """So much the system is asked to hold for us each way while a turn lasts; it gives what it allows."""
@@ -66,7 +67,7 @@ class UdpEntrance:
     def __init__(self, turns: Turns, bound: socket.socket, log: Log, counts: Counts) -> None:
         self._turns = turns
         self._socket = bound
-        self._inbound = Inbound(bound)
+        self._inbound = Inbound(bound, batch=BATCH)
         self._outbound = Outbound(bound)
         self._log = log
         self._counts = counts
@@ -100,16 +101,15 @@ class UdpEntrance:
         assert self._door is not None, "watched only once there is a door"
         if not mask & ~WRITABLE:
             return  # the end of the turn sends
-        for _ in range(BATCHES_A_TURN):
-            count = self._inbound.receive()
-            if not count:
-                return
-            try:
-                self._door.on_batch(self._inbound.all_data(), self._inbound.addresses[:count], now)
-            except Exception as fault:  # noqa: BLE001  # what one endpoint can cause must not stop the others
-                self._counts.faults += 1
-                trace = "".join(format_exception(fault))[-_TRACE_CHARACTERS:]
-                self._log.warning("fault", door="udp", error=repr(fault), traceback=trace)
+        count = self._inbound.receive()
+        if not count:
+            return
+        try:
+            self._door.on_batch(self._inbound.all_data(), self._inbound.addresses[:count], now)
+        except Exception as fault:  # noqa: BLE001  # what one endpoint can cause must not stop the others
+            self._counts.faults += 1
+            trace = "".join(format_exception(fault))[-_TRACE_CHARACTERS:]
+            self._log.warning("fault", door="udp", error=repr(fault), traceback=trace)
 
     def _look_again(self, now: Instant) -> bool:
         """After each turn: wait for room only while something waits for it."""

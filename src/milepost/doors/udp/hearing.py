@@ -1,7 +1,8 @@
 """Hearing: what open sessions say in one batch, within the rates: messages one by one, reports as columns.
 
 What must hold:
-- messages come before reports, the most urgent first, since one may be an emergency (M22); those of one class keep their order;
+- messages come before reports, the most urgent first, since one may be an emergency (M22); those of one class keep their order,
+  and who says goodbye is heard out before;
 - an endpoint is where its last authentic datagram came from (M13).
 """
 
@@ -20,7 +21,7 @@ from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.priorities import Priority
 from milepost.model.reasons import Malformed, Reason, Refused
 from milepost.model.reports import Report
-from milepost.model.sessions import Datagram, Init, Name, Publish, ReportSent
+from milepost.model.sessions import Close, Datagram, Init, Name, Publish, ReportSent
 from milepost.vetting import Batch, Bucket, PrefixBuckets
 from milepost.wire.datagrams import decode
 
@@ -67,17 +68,14 @@ class Hearing:
         self._seats.heard_at[numbers] = beat
         moved = (self._seats.addresses[numbers] != came_from).any(axis=1)
         if moved.any():
-            self._follow(numbers[moved], came_from[moved])
+            order = np.argsort(rows)
+            self._seats.addresses[numbers[order]] = came_from[order]
+            self._log.seldom("address changed", sessions=int(moved.sum()))
         late = self._over_rate(came_from, now)
         said, reports = self._decoded(arrived, late[len(arrived.report_rows) :])
         for link, value, size in sorted(said, key=_urgency):
             self._desk.serve(link, value, size, now)
         self._take_reports(arrived, reports, late[: len(arrived.report_rows)], now, beat)
-
-    def _follow(self, numbers: NDArray[np.intp], addresses: Octets) -> None:
-        """Endpoints speak from other addresses than before: that is where they are now (M13)."""
-        self._seats.addresses[numbers] = addresses
-        self._log.seldom("address changed", sessions=len(numbers))
 
     def _over_rate(self, came_from: Octets, now: Instant) -> NDArray[np.bool_]:
         """Which datagrams come from a part of the network, or are of an edge, that is over its rate."""
@@ -119,18 +117,35 @@ class Hearing:
         self, arrived: Arrived, reports: list[tuple[UdpLink, Report]], late: NDArray[np.bool_], now: Instant, beat: int
     ) -> None:
         links, tails = arrived.report_links, arrived.report_tails
-        if late.any():
-            kept = (~late).nonzero()[0].tolist()
+        numbers = [link.number for link in links if link.session.link is link]
+        if len(numbers) < len(links) or late.any():  # some have left in this turn, or came over their rate
+            kept = [at for at in (~late).nonzero()[0].tolist() if links[at].session.link is links[at]]
             links, tails = [links[at] for at in kept], [tails[at] for at in kept]
+            numbers = [link.number for link in links]
         if links:
-            batch, are_odd = columns_of([link.number for link in links], tails)
+            batch, are_odd = columns_of(numbers, tails)
             if are_odd.any():
-                self._corridor.counts.refused[Reason.MALFORMED] += int(are_odd.sum())
+                reports = reports + [one for at in are_odd.nonzero()[0].tolist() for one in self._odd(links[at], tails[at])]
                 batch = batch.only((~are_odd).nonzero()[0])
             self.report(batch, now, beat)
-        own = [(link, report) for link, report in reports if self._is_own(link, report)]
-        if own:
-            self.report(batch_of(own), now, beat)
+        self.report_all([(link, report) for link, report in reports if self._is_own(link, report)], now, beat)
+
+    def report_all(self, reports: list[tuple[UdpLink, Report]], now: Instant, beat: int) -> None:
+        """Take reports that were read one by one; who sent one may have gone since."""
+        here = [(link, report) for link, report in reports if link.session.link is link]
+        if here:
+            self.report(_batch_of(here), now, beat)
+
+    def _odd(self, link: UdpLink, tail: bytes) -> list[tuple[UdpLink, Report]]:
+        """A report that is as long as the usual ones and begins like them, and yet is put otherwise."""
+        try:
+            value = decode(link.head + tail)
+        except Malformed as fault:
+            self._corridor.counts.refused[fault.reason] += 1
+            self._desk.refuse(link, fault.refused, None)
+            return []
+        assert isinstance(value, ReportSent), "its beginning says so"
+        return [(link, value.report)]
 
     def _is_own(self, link: UdpLink, report: Report) -> bool:
         if report.endpoint == link.session.name:
@@ -171,11 +186,12 @@ def _counted(prefixes: NDArray[np.uint64]) -> list[tuple[int, int]]:
 def _urgency(said: Said) -> int:
     """Emergencies are served before anything else that came with them."""
     value = said[1]
+    if isinstance(value, Close):
+        return len(Priority)
     return value.message.priority if isinstance(value, Publish) else Priority.SAFETY
 
 
-def batch_of(reports: list[tuple[UdpLink, Report]]) -> Batch:
-    """Reports that were read one by one, as columns."""
+def _batch_of(reports: list[tuple[UdpLink, Report]]) -> Batch:
     return Batch(
         np.array([link.number for link, _ in reports], np.int32),
         np.array([report.place.latitude for _, report in reports]),

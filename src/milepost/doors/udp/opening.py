@@ -14,6 +14,7 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Final, NamedTuple
 
+from milepost.doors.log import Log
 from milepost.doors.udp.settings import Identity, UdpSettings
 from milepost.edge.counts import Counts
 from milepost.model.endpoints import EndpointId
@@ -49,6 +50,9 @@ NO_KEYS: Final = Keys(b"", b"")
 Draw = Callable[[int], bytes]
 """Gives so many random bytes."""
 
+MayResume = Callable[[Init, str | None], bool]
+"""Whether an endpoint in a role can go on with the session that it names."""
+
 
 class Pending(NamedTuple):
     """A session that was answered; its endpoint has not spoken in it yet."""
@@ -62,6 +66,8 @@ class Pending(NamedTuple):
     answer: bytes
     mark: bytes
     """By which the INIT is known when it comes again."""
+    is_resumed: bool
+    """Whether its endpoint was told that the former session goes on."""
     due: int
 
 
@@ -133,7 +139,7 @@ class Opening:
 class PlainOpening:
     """Opens sessions that seal nothing."""
 
-    def __init__(self, opening: Opening, counts: Counts, may_resume: Callable[[Init], bool]) -> None:
+    def __init__(self, opening: Opening, counts: Counts, may_resume: MayResume) -> None:
         self._opening = opening
         self._counts = counts
         self._may_resume = may_resume
@@ -152,10 +158,10 @@ class PlainOpening:
         if not isinstance(value, Init):
             self._counts.refused[Reason.SESSION_UNKNOWN] += 1
             return _no_longer(encode(refusal_of(Refused(Reason.SESSION_UNKNOWN), session=value.session)), data)
-        token = self._opening.new_token()
-        answer = _no_longer(self._opening.acknowledge(token, is_resumed=self._may_resume(value), reset=b""), data)
+        token, is_resumed, name = self._opening.new_token(), self._may_resume(value, None), value.report.endpoint
+        answer = _no_longer(self._opening.acknowledge(token, is_resumed=is_resumed, reset=b""), data)
         if answer:
-            self._opening.enter(Pending(token, value.report.endpoint, None, 0, NO_KEYS, value, answer, mark, beat + PENDING_NS))
+            self._opening.enter(Pending(token, name, None, 0, NO_KEYS, value, answer, mark, is_resumed, beat + PENDING_NS))
         return answer
 
 
@@ -169,9 +175,11 @@ class SealedOpening:
         settings: UdpSettings,
         draw: Draw,
         counts: Counts,
-        may_resume: Callable[[Init], bool],
+        may_resume: MayResume,
+        log: Log,
     ) -> None:
         self._opening = opening
+        self._log = log
         self._identity = identity
         self._settings = settings
         self._draw = draw
@@ -214,7 +222,7 @@ class SealedOpening:
             raise Malformed(Reason.SEAL_BROKEN, "INIT for another edge")
         mark = data[1 : 1 + KEY_BYTES]
         if (same := self._opening.maybe_same(mark)) is not None:
-            return same.answer
+            return _no_longer(same.answer, data)
         if not self._free.take(1, now) and not self._is_proven(data, address, now, beat):
             self._counts.refused[Reason.COOKIE_NEEDED] += 1
             return self._cookie(data, address, beat)
@@ -237,8 +245,9 @@ class SealedOpening:
 
     def _renew_secrets(self, beat: int) -> None:
         if self._drawn_at is None or beat - self._drawn_at > SECRET_NS:
+            is_last_fresh = self._drawn_at is not None and beat - self._drawn_at <= 2 * SECRET_NS
             self._drawn_at = beat
-            self._secrets = (self._draw(KEY_BYTES), self._secrets[0])
+            self._secrets = (self._draw(KEY_BYTES), self._secrets[0] if is_last_fresh else self._draw(KEY_BYTES))
 
     def _answer(self, heard: Heard, mark: bytes, now: Instant, beat: int) -> bytes:
         """ACK, with the session or with why there is none."""
@@ -250,15 +259,17 @@ class SealedOpening:
         refused = self._why_not(certificate, heard, init, sent_at, now)
         if refused is not None:
             self._counts.refused[refused.reason] += 1
+            self._log.seldom("handshake refused", client=certificate.id, reason=refused.reason.name, detail=refused.detail)
             answer, _ = self._responder.answer(heard, self._draw(KEY_BYTES), encode(refusal_of(refused)))
             return bytes((Kind.ACK,)) + answer
         self._remember(heard.key, sent_at, now)
-        token = self._opening.new_token()
-        said = self._opening.acknowledge(token, is_resumed=self._may_resume(init), reset=reset_of(self._reset_key, token))
+        role, serial, token = certificate.role, certificate.serial, self._opening.new_token()
+        is_resumed = self._may_resume(init, role)
+        said = self._opening.acknowledge(token, is_resumed=is_resumed, reset=reset_of(self._reset_key, token))
         message, keys = self._responder.answer(heard, self._draw(KEY_BYTES), said)
         answer = bytes((Kind.ACK,)) + message
-        role, serial = certificate.role, certificate.serial
-        self._opening.enter(Pending(token, certificate.id, role, serial, keys, init, answer, mark, beat + PENDING_NS))
+        due = beat + PENDING_NS
+        self._opening.enter(Pending(token, certificate.id, role, serial, keys, init, answer, mark, is_resumed, due))
         return answer
 
     def _why_not(self, certificate: Certificate, heard: Heard, init: Init, sent_at: Instant, now: Instant) -> Refused | None:
@@ -267,7 +278,8 @@ class SealedOpening:
         if abs(sent_at - now) > self._settings.clock_off_ns_max:
             off_s = (sent_at - now) / SECOND_NS
             return Refused(Reason.HANDSHAKE_STALE, f"your clock is {abs(off_s):.0f} s {'ahead' if off_s > 0 else 'behind'}")
-        if sent_at <= self._latest.get(heard.key, 0):
+        # One that is now too far ahead came before our clock was set back: then nobody could open a session for as long.
+        if sent_at <= self._latest.get(heard.key, 0) <= now + self._settings.clock_off_ns_max:
             return Refused(Reason.HANDSHAKE_STALE, "a later one has come")
         refused = self._identity.authority.check(certificate, now)
         if refused is None and init.report.endpoint != certificate.id:

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from milepost.doors.udp.link import Seats, UdpLink
 from milepost.edge.counts import Counts
 from milepost.model.reasons import Reason
-from milepost.trust.windows import ALL
 from milepost.vetting import Batch
 from milepost.wire.sealed import DATA_HEAD_BYTES, NONCE_ZEROS, Kind
 
@@ -84,7 +83,7 @@ class SealedReader:
         from cryptography.exceptions import InvalidTag  # noqa: PLC0415  # OpenSSL, which a plain edge does without
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415
 
-        self._invalid = InvalidTag
+        self._broken = InvalidTag, ValueError  # the latter: too short to have a counter
         self._cipher = AESGCM
         self._links = links
         self._seats = seats
@@ -102,21 +101,20 @@ class SealedReader:
             if link is None or data[0] != Kind.DATA:
                 strangers.append(row)
                 continue
-            counter = int.from_bytes(data[9:DATA_HEAD_BYTES], "big")
-            window = link.window
+            counter_bytes, window = data[9:DATA_HEAD_BYTES], link.window
+            counter = int.from_bytes(counter_bytes, "big")
             is_next = counter == window.greatest + 1
             if not is_next and not window.is_new(counter):
                 refused[Reason.REPLAYED] += 1
                 continue
             try:
                 opener = link.opener or self._opener(link)
-                plain = opener.decrypt(NONCE_ZEROS + data[9:DATA_HEAD_BYTES], data[DATA_HEAD_BYTES:], None)
-            except self._invalid:
+                plain = opener.decrypt(NONCE_ZEROS + counter_bytes, data[DATA_HEAD_BYTES:], None)
+            except self._broken:
                 refused[Reason.SEAL_BROKEN] += 1
                 continue
-            if is_next:  # as `Window.take` would
+            if is_next:
                 window.greatest = counter
-                window.seen = (window.seen << 1 | 1) & ALL
             else:
                 window.take(counter)
             head = link.head
@@ -144,7 +142,7 @@ class SealedReader:
         """Whether a datagram was sealed with a key."""
         try:
             self._cipher(key).decrypt(NONCE_ZEROS + data[9:DATA_HEAD_BYTES], data[DATA_HEAD_BYTES:], None)
-        except self._invalid:
+        except self._broken:
             return False
         return True
 

@@ -4,7 +4,7 @@
     message ─▶ encoded once ─▶ sealed for each taker, or token and shared rest ─▶ a lane for each class ─▶ the network
 
 What must hold:
-- a more urgent class leaves first (M29), also when the network takes no more for a while;
+- a more urgent class leaves first (M29), also when the network takes no more for a while; answers come after emergencies;
 - what waits for the network is limited in bytes; then the least urgent is given up, and counted;
 - a counter is used once: it is taken when a datagram is sealed, whether or not it is ever sent.
 """
@@ -152,7 +152,7 @@ class Sender:
     def tell(self, link: UdpLink, value: Datagram, beat: int) -> None:
         """Say something to one session."""
         has_session = not isinstance(value, Init) and value.session is not None
-        self.tell_all([link.number], encode(value)[_HEAD_BYTES if has_session else len(_VERSION) :], Priority.EMERGENCY, beat)
+        self.tell_all([link.number], encode(value)[_HEAD_BYTES if has_session else len(_VERSION) :], Priority.SAFETY, beat)
 
     def tell_all(self, sessions: list[int], tail: bytes, priority: Priority, beat: int) -> None:
         """Say the same to several sessions."""
@@ -176,20 +176,26 @@ class Sender:
 
     def send(self) -> None:
         """Hand over all that the network takes, the most urgent first."""
+        emergencies, *others = self._lanes
+        is_more_taken = self._is_sent(emergencies)
         if self._replies:
             self._send_replies()
-        for lane in self._lanes:
-            while lane:
-                parcel = lane[0]
-                size, count = parcel.size, len(parcel.addresses)
-                left = parcel.send(self._post)
-                sent = size - (parcel.size if left else 0)
-                self._unsent -= sent
-                self.bytes_sent += sent
-                self.datagrams_sent += count - left
-                if left:
-                    return
-                lane.popleft()
+        for lane in others:
+            is_more_taken = is_more_taken and self._is_sent(lane)
+
+    def _is_sent(self, lane: deque[_Many | _Shared]) -> bool:
+        while lane:
+            parcel = lane[0]
+            size, count = parcel.size, len(parcel.addresses)
+            left = parcel.send(self._post)
+            sent = size - (parcel.size if left else 0)
+            self._unsent -= sent
+            self.bytes_sent += sent
+            self.datagrams_sent += count - left
+            if left:
+                return False
+            lane.popleft()
+        return True
 
     def _send_replies(self) -> None:
         """What is no session's is never kept: who asked will ask again."""

@@ -55,8 +55,8 @@ ROUTES_MAX: Final = 100_000
 class Desk(Protocol):
     """Who answers endpoints."""
 
-    def confirm(self, link: UdpLink, name: Name) -> None:
-        """Say that something has arrived, once it is safe."""
+    def confirm(self, link: UdpLink, name: Name, *, is_again: bool = False) -> None:
+        """Say that something has arrived, once it is safe; `is_again`: it had arrived before."""
 
     def refuse(self, link: UdpLink, refused: Refused, about: Name | None) -> None:
         """Say that something was not let in."""
@@ -103,7 +103,7 @@ class Serving:
     def _publish(self, link: UdpLink, message: Message, size: int, now: Instant) -> None:
         name = MessageName(message.source, message.id)
         if message.reliable and link.names is not None and name in link.names:
-            self._desk.confirm(link, name)
+            self._desk.confirm(link, name, is_again=True)
             return
         if not self._is_within_rate(link, now):
             self._corridor.counts.refused[Reason.RATE_TOO_HIGH] += 1

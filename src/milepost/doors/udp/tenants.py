@@ -57,29 +57,29 @@ class Tenants:
         return len(self._links) - len(self._former)
 
     def __iter__(self) -> Iterator[UdpLink]:
-        return iter([link for link in self._links.values() if link.heir is None])
+        return iter([link for link in self._links.values() if self.is_here(link)])
 
     def is_here(self, link: UdpLink) -> bool:
-        """Whether a session is open under this link."""
-        return link.heir is None and link.key in self._links
+        """Whether a session is open under this link; another door may have taken it over in this turn."""
+        return link.session.link is link
 
-    def may_resume(self, init: Init) -> bool:
+    def may_resume(self, init: Init, role: str | None) -> bool:
         """Whether the session that an endpoint wants to go on with is here, and its own."""
-        former = self._maybe_former(init)
-        return former is not None and former.session.name == init.report.endpoint
+        return self._maybe_former(init, role) is not None
 
-    def _maybe_former(self, init: Init) -> UdpLink | None:
+    def _maybe_former(self, init: Init, role: str | None) -> UdpLink | None:
         link = self._links.get(init.former.to_bytes(8, "little")) if init.former is not None else None
-        return link if link is not None and link.heir is None else None
+        is_own = link is not None and self.is_here(link) and link.who == Who(init.report.endpoint, None, role)
+        return link if is_own else None
 
-    def open(self, pending: Pending, address: bytes, now: Instant, beat: int) -> UdpLink | None:
-        """An endpoint has spoken in a session that was pending; gives the link if the session is a new one."""
-        former = self._maybe_former(pending.init)
-        if former is not None and former.session.name == pending.name:
-            self._renew(former, pending, address, beat)
-            return None
+    def maybe_open(self, pending: Pending, address: bytes, now: Instant, beat: int) -> UdpLink | None:
+        """An endpoint has spoken in a session that was pending; gives its link, nothing if it cannot be as it was promised."""
+        if pending.is_resumed:
+            former = self._maybe_former(pending.init, pending.role)
+            return self._renewed(former, pending, address, beat) if former is not None else None
         link = self._begin(pending, now, beat)
         if link is not None:
+            self._vacate(link.number, beat)
             self._seat(link, pending, address, beat)
             self._log.seldom("session opened", client=pending.name, role=pending.role)
         return link
@@ -120,7 +120,18 @@ class Tenants:
             seats.receive_keys[number] = np.frombuffer(pending.keys.receive, np.uint8)
         self._links[link.key] = link
 
-    def _renew(self, former: UdpLink, pending: Pending, address: bytes, beat: int) -> None:
+    def _vacate(self, number: int, beat: int) -> None:
+        """Another door has taken over a session in this turn, and its number is now a third one's."""
+        stale = self._maybe_in(number)
+        if stale is not None:
+            self._sender.tell(stale, Close(SessionToken(stale.token), CloseCause.REPLACED), beat)
+            self._forget(stale)
+
+    def _maybe_in(self, number: int) -> UdpLink | None:
+        seats = self._seats
+        return self._links[int(seats.tokens[number]).to_bytes(8, "little")] if seats.is_taken[number] else None
+
+    def _renewed(self, former: UdpLink, pending: Pending, address: bytes, beat: int) -> UdpLink:
         """A session goes on under a new token and with new keys; what comes under the former ones is still its own."""
         link = UdpLink(former.session, pending.token, former.who, hears_cells=pending.init.hears_cells)
         self._reader.pin(former)
@@ -132,6 +143,7 @@ class Tenants:
         for older in self._former:
             if older.heir is former:
                 older.heir = link
+        return link
 
     def leave(self, link: UdpLink, now: Instant) -> None:
         """An endpoint has closed its session."""
@@ -149,15 +161,18 @@ class Tenants:
 
     def end_number(self, number: int, cause: CloseCause, now: Instant, beat: int) -> None:
         """Close the session in a seat."""
-        link = self._corridor.sessions[number].link
-        assert isinstance(link, UdpLink), f"seat {number} is taken by a session of ours"
-        self.end(link, cause, now, beat)
+        link = self._maybe_in(number)
+        if link is not None and self.is_here(link):
+            self.end(link, cause, now, beat)
 
-    def expel(self, link: UdpLink, why: Refused, beat: int) -> None:
-        """The corridor has let go of a session: say so, and forget it."""
-        if self.is_here(link):
+    def expel(self, link: UdpLink, why: Refused, now: Instant, beat: int) -> None:
+        """The corridor wants a session closed, or another door has taken it over: say so, and forget it."""
+        link = link.heir or link
+        if link.key in self._links:
             cause = CloseCause.REPLACED if why.reason is Reason.SESSION_TAKEN_OVER else CloseCause.EXPELLED
             self._sender.tell(link, Close(SessionToken(link.token), cause), beat)
+            if self.is_here(link):
+                self._corridor.close(link.session, now, is_willed=True)
             self._forget(link)
 
     def tick(self, beat: int) -> None:

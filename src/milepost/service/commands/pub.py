@@ -20,6 +20,7 @@ examples:
   milepost pub -t fleet/truck-17 -m hello
   milepost pub -t road/i80 -m ice --tag ice --tag bridge --place 40.7608,-111.891 --priority safety --valid-for 30m
   milepost pub -t road/i80 -m 'leave the road' --to-area 'circle 40.7608,-111.891 2000' --priority emergency
+  milepost pub -t road/i80 -m ice --place 40.7608,-111.891 --url udp://127.0.0.1:4242
   tail -f positions.log | milepost pub -t fleet/log --stdin-lines
 
 An area is `circle LATITUDE,LONGITUDE METRES`, GeoJSON or WKT: docs/reference/mqtt.md has them all.
@@ -36,6 +37,7 @@ def add_to(commands: Commands) -> None:
     body.add_argument("--stdin-lines", action="store_true", help="say each line of standard input, as it comes")
     parser.add_argument("--tag", metavar="TAG", action="append", default=[], help="what it is found by; may be repeated")
     parser.add_argument("--place", metavar="LAT,LON", help="where it belongs")
+    parser.add_argument("--at", metavar="LAT,LON", help="udp: where this endpoint is; without it, at --place")
     to = parser.add_mutually_exclusive_group()
     to.add_argument("--to-area", metavar="AREA", help="to everybody inside, subscribed or not")
     to.add_argument("--to-endpoint", metavar="NAME", help="to one endpoint, by its name")
@@ -98,7 +100,10 @@ def _options(typed: argparse.Namespace) -> dict[str, Any]:
 
 
 async def _publish(typed: argparse.Namespace, body: bytes | None, options: dict[str, Any]) -> int:
-    async with edge_from(typed) as edge:
+    from milepost.wire.asks.texts import place_from_text  # noqa: PLC0415
+
+    at = read_option("--at", place_from_text, typed.at)
+    async with edge_from(typed, options["place"] if at is None else at) as edge:
         if body is None:
             await _publish_lines(edge, typed.topic, options)
         else:

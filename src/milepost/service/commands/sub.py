@@ -18,6 +18,7 @@ examples:
   milepost sub -t 'fleet/#' -t 'road/#'
   milepost sub --query 'collision & (i80 | i15) & !cleared' --area 'circle 40.7608,-111.891 5000'
   milepost sub --frame 'since 10 minutes ago' --json | jq .topic
+  milepost sub --url udp+find:// --at 40.7608,-111.891  over udp, from whichever edge answers nearby
   milepost sub -t 'fleet/#' --count 1 --timeout 5 --format '{{seen_at}} {{topic}} {{body}}'
 
 With `around METRES` the area is around --at. Queries, areas and frames: docs/reference/asking.md. A format may have {{topic}},
@@ -91,7 +92,7 @@ async def _listen(typed: argparse.Namespace, asked: dict[str, Any], show: "Show"
     from milepost.wire.asks.texts import place_from_text  # noqa: PLC0415
 
     place = read_option("--at", place_from_text, typed.at)
-    async with edge_from(typed) as edge, AsyncExitStack() as stack:
+    async with edge_from(typed, place) as edge, AsyncExitStack() as stack:
         if place is not None:
             await edge.report(place.latitude, place.longitude)
         everything = await stack.enter_async_context(edge.messages())

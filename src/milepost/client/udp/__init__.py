@@ -1,0 +1,1 @@
+"""UDP, the edge's own protocol: sessions of datagrams, sealed or plain."""
