@@ -49,6 +49,7 @@ class Turns:
         self._calls: deque[Callable[[Instant], None]] = deque()
         self._order = 0
         self._is_over = False
+        self._patience_s = _WAIT_S_MAX
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._epoll.register(self._wake_fd, READABLE)
 
@@ -74,6 +75,10 @@ class Turns:
         """Have something called again and again."""
         self._order += 1
         heappush(self._timers, (monotonic() + seconds, self._order, call, seconds))
+
+    def be_back_within(self, seconds: float) -> None:
+        """Have the next turn begin after so long at the latest; to be said in each turn in which it is wanted."""
+        self._patience_s = min(self._patience_s, seconds)
 
     def call_soon(self, call: Callable[[Instant], None]) -> None:
         """Have something called in the next turn; from any thread."""
@@ -120,6 +125,7 @@ class Turns:
             heappush(self._timers, (max(due, monotonic()) + seconds, order, call, seconds))
 
     def _wait_s(self) -> float:
+        patience_s, self._patience_s = self._patience_s, _WAIT_S_MAX
         if self._calls:
             return 0.0
-        return min(_WAIT_S_MAX, max(0.0, self._timers[0][0] - monotonic())) if self._timers else _WAIT_S_MAX
+        return min(patience_s, max(0.0, self._timers[0][0] - monotonic())) if self._timers else patience_s

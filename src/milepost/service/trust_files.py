@@ -1,9 +1,5 @@
 """Files of trust: keys, certificates and lists of revocations as text that can be mailed, pasted and looked at.
 
-    -----BEGIN MILEPOST CERTIFICATE-----
-    base64, in lines
-    -----END MILEPOST CERTIFICATE-----
-
 What must hold:
 - private keys are made readable by their owner only, before anything is in them; everything else by everybody;
 - a file is made new, or replaced as a whole: nobody reads half of one;
@@ -11,32 +7,27 @@ What must hold:
 """
 
 import os
-from base64 import b64decode, b64encode
 from enum import Enum
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from milepost.model.reasons import Malformed
 from milepost.service.faults import UsageFault
 from milepost.service.rewriting import text_of
 from milepost.trust.certificates import Certificate, read_certificate
 from milepost.trust.revocations import Revocations, read_revocations
+from milepost.trust.texts import AUTHORITY, CERTIFICATE, PRIVATE_KEY, bytes_from_text, text_from_bytes, title_of
 from milepost.wire.sealed import KEY_BYTES
-
-_LINE: Final = 64
-_BEGIN: Final = "-----BEGIN MILEPOST "
-_END: Final = "-----END MILEPOST "
-_RULE: Final = "-----"
 
 
 class Kind(Enum):
     """What a file holds: its title, and how a sentence names it."""
 
     AUTHORITY_KEY = "AUTHORITY PRIVATE KEY", "the private key of an authority"
-    AUTHORITY = "AUTHORITY PUBLIC KEY", "the public key of an authority"
-    KEY = "PRIVATE KEY", "a private key"
+    AUTHORITY = AUTHORITY, "the public key of an authority"
+    KEY = PRIVATE_KEY, "a private key"
     PUBLIC_KEY = "PUBLIC KEY", "a public key"
-    CERTIFICATE = "CERTIFICATE", "a certificate"
+    CERTIFICATE = CERTIFICATE, "a certificate"
     REVOKED = "REVOCATIONS", "a list of revocations"
 
     def __init__(self, title: str, spoken: str) -> None:
@@ -127,12 +118,10 @@ def replace_file(path: Path, kind: Kind, data: bytes) -> None:
 
 
 def _fill(file: int, kind: Kind, data: bytes) -> None:
-    text = b64encode(data).decode()
-    lines = [text[at : at + _LINE] for at in range(0, len(text), _LINE)]
     with os.fdopen(file, "w") as stream:
         if not kind.is_secret:
             os.fchmod(file, 0o644)
-        stream.write("\n".join([f"{_BEGIN}{kind.title}{_RULE}", *lines, f"{_END}{kind.title}{_RULE}", ""]))
+        stream.write(text_from_bytes(kind.title, data))
         stream.flush()
         os.fsync(file)
 
@@ -159,15 +148,13 @@ def _read(path: Path, kind: Kind) -> bytes:
 
 def _parted(path: Path) -> tuple[Kind, bytes]:
     """What a file says it is, and its bytes."""
-    lines = [line.strip() for line in text_of(path).strip().split("\n")]
-    kind = next((kind for kind in Kind if lines[0] == f"{_BEGIN}{kind.title}{_RULE}"), None)
+    text = text_of(path)
+    kind = next((kind for kind in Kind if kind.title == title_of(text)), None)
     if kind is None:
         raise UsageFault(f"{path} holds no key, certificate or list of milepost trust: correct the name")
-    if lines[-1] != f"{_END}{kind.title}{_RULE}":
-        raise _spoilt(path)
     try:
-        return kind, b64decode("".join(lines[1:-1]), validate=True)
-    except ValueError:
+        return kind, bytes_from_text(text, kind.title)
+    except Malformed:
         raise _spoilt(path) from None
 
 

@@ -43,9 +43,10 @@ class UdpService:
         if keys is not None and certificate is not None and self._authority is not None:
             identity = Identity(keys.static, certificate, self._authority)
         try:
-            self.entrance = UdpEntrance(turns, bind_at(host, port, multicast_interface=udp.cells.interface), log, corridor.counts)
+            bound = bind_at(host, port, multicast_interface=udp.cells.interface)
         except OSError as error:
             raise cannot_listen(udp.address, error) from None
+        self.entrance = UdpEntrance(turns, bound, log, corridor.counts, udp.door.gather_ns)
         self.door = UdpDoor(corridor, udp.door, identity, rules, self.entrance, log, draw=os.urandom, clock=monotonic_ns)
         self.door.finding.port = self.entrance.port
         if keys is not None and certificate is not None:

@@ -70,6 +70,7 @@ class Udp:
     prefix_burst: int = 200_000
     total_per_s: int = 1_000_000
     total_burst: int = 1_000_000
+    gather_ms: Annotated[int, Range(0, 100)] = 2
     window: Annotated[int, Range(1, 15_000)] = 128
     unsent_bytes_max: Annotated[int, Range(65_536)] = 64_000_000
     cells: CellSettings = field(default_factory=CellSettings)
@@ -98,6 +99,7 @@ class Udp:
             prefix_burst=self.prefix_burst,
             total_per_s=self.total_per_s,
             total_burst=self.total_burst,
+            gather_ns=self.gather_ms * (SECOND_NS // 1_000),
             window=self.window,
             unsent_bytes_max=self.unsent_bytes_max,
             cells=self.cells.cells,

@@ -5,7 +5,7 @@ base64, in lines
 -----END MILEPOST CERTIFICATE-----
 """
 
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from typing import Final
 
 from milepost.model.reasons import Malformed, Reason
@@ -14,13 +14,35 @@ AUTHORITY: Final = "AUTHORITY PUBLIC KEY"
 PRIVATE_KEY: Final = "PRIVATE KEY"
 CERTIFICATE: Final = "CERTIFICATE"
 
+_BEGIN: Final = "-----BEGIN MILEPOST "
+_END: Final = "-----END MILEPOST "
+_RULE: Final = "-----"
+_LINE: Final = 64
+
+
+def text_from_bytes(title: str, data: bytes) -> str:
+    """The text that holds some bytes."""
+    text = b64encode(data).decode()
+    lines = [text[at : at + _LINE] for at in range(0, len(text), _LINE)]
+    return "\n".join([f"{_BEGIN}{title}{_RULE}", *lines, f"{_END}{title}{_RULE}", ""])
+
+
+def title_of(text: str) -> str:
+    """What a text says it holds; empty if it is no such text."""
+    first = text.strip().partition("\n")[0].strip()
+    is_title = first.startswith(_BEGIN) and first.endswith(_RULE)
+    return first.removeprefix(_BEGIN).removesuffix(_RULE) if is_title else ""
+
 
 def bytes_from_text(text: str, title: str) -> bytes:
     """What a text under this title holds."""
-    lines = [line.strip() for line in text.strip().split("\n")]
-    if lines[0] != f"-----BEGIN MILEPOST {title}-----" or lines[-1] != f"-----END MILEPOST {title}-----":
+    if title_of(text) != title:
         raise Malformed(Reason.MALFORMED, f"no {title.lower()} of milepost trust: the first line says what a file holds")
+    lines = [line.strip() for line in text.strip().split("\n")]
+    spoilt = Malformed(Reason.MALFORMED, f"the {title.lower()} is cut off or spoilt: copy it again from where it was made")
+    if lines[-1] != f"{_END}{title}{_RULE}":
+        raise spoilt
     try:
         return b64decode("".join(lines[1:-1]), validate=True)
     except ValueError:
-        raise Malformed(Reason.MALFORMED, f"the {title.lower()} is spoilt: copy it again from where it was made") from None
+        raise spoilt from None

@@ -28,6 +28,14 @@ topic = "c"
 [[rules.priority]]
 topic = "b"
 class = "safety"
+[[rules.alert]]
+topic = "Emergency"
+shape = "corridor"
+[udp]
+address = "127.0.0.1:4242"
+seal = "none"
+[vetting]
+move_mps_max = 60.0
 """
 
 
@@ -36,6 +44,7 @@ def test_the_defaults_in_a_few_lines() -> None:
         "edge       edge-1",
         "keeps      in data/edge, survives process crash",
         "listens    127.0.0.1:1883 (tcp)",
+        "covers     everywhere",
         "users      everybody may connect, with any name or none",
         "access     0 rules; what no rule is about is allowed, topics with $ apart",
         "http       http://127.0.0.1:9464/metrics",
@@ -52,6 +61,9 @@ def test_what_is_not_the_default_is_said() -> None:
     assert "payload    a must be JSON" in lines
     assert "payload    c must be anything" in lines
     assert "priority   b is safety" in lines
+    assert "alert      Emergency raises Alert for a corridor around it, 60 s long" in lines
+    assert "udp        127.0.0.1:4242, sealing nothing: for experiments only" in lines
+    assert "limit      move_mps_max = 60.0 (default 120.0)" in lines
     assert "limit      sessions_max = 5 (default 1048576)" in lines
     assert "limit      when_slow = disconnect (default drop)" in lines
     assert lines[-3:] == ["http       off", "log        info and above, as text", "$SYS       off"]

@@ -21,6 +21,7 @@ from milepost.client.faults import ClientFault, EdgeClosed, EdgeUnreachable, Ref
 from milepost.client.mqtt.carrier import Patience
 from milepost.client.states import Change, State
 from milepost.client.udp.asking import Found
+from milepost.client.udp.cells import Ears
 from milepost.client.udp.clocks import Clock
 from milepost.client.udp.events import Arrived, Away, Complained, Connected, Done, Ended, Event, Hidden
 from milepost.client.udp.finding import Seeker, find
@@ -59,6 +60,7 @@ class Endpoint:
     place: Place
     trust: Trust | None
     held_max: int = 100
+    hears_cells: bool = False
 
 
 class UdpCarrier:
@@ -71,6 +73,7 @@ class UdpCarrier:
         self._clock = Clock()
         self._place = endpoint.place
         self._lookout = Lookout(seeker, self._rouse)
+        self._ears = Ears(self._on_overheard)
         self._listener: Listener | None = None
         self._task: asyncio.Task[None] | None = None
         self._session: Session | None = None
@@ -217,6 +220,7 @@ class UdpCarrier:
             fault = known
         finally:
             self._lookout.end()
+            self._ears.close()
             if self._transport is not None:
                 self._transport.close()
             self._finish(fault)
@@ -258,6 +262,7 @@ class UdpCarrier:
             None if trust is None else Authority(trust.authority),
             self._patience.waiting_max,
             self._endpoint.held_max,
+            self._endpoint.hears_cells,
         )
 
     def _report_of(self, motion: Motion, now: Instant) -> Report:
@@ -283,6 +288,8 @@ class UdpCarrier:
         for event in session.take_events():
             self._tell(event)
         self._check_patience()
+        if self._endpoint.hears_cells and self._transport is not None:
+            self._ears.listen(session.cells, self._place, self._transport.get_extra_info("sockname")[0])
         if session.phase is Phase.AWAY:
             self._look_around(session)
         if not self._is_closing and session.phase is not Phase.CLOSED:
@@ -336,6 +343,11 @@ class UdpCarrier:
     def _on_said(self, said: Said) -> None:
         if self._session is not None:
             self._session.on_datagram(said[0], self._clock.now())
+            self._rouse()
+
+    def _on_overheard(self, data: bytes) -> None:
+        if self._session is not None:
+            self._session.on_multicast(data, self._clock.now())
             self._rouse()
 
     def _on_fault(self, fault: OSError) -> None:

@@ -33,6 +33,8 @@ class Line:
     def __init__(self, opened: Opened, now: Instant, draw: Draw) -> None:
         keys_ns = opened.said.keys_ns
         self.channel: Channel = opened.channel
+        self.cells = opened.said.cells
+        """Where messages to an area are multicast."""
         self.opened_at = now
         self.renew_at = FOREVER if keys_ns is None else Instant(now + keys_ns * 2 // 3)
         """When to ask for new keys."""

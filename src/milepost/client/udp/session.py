@@ -22,6 +22,7 @@ from typing import Final
 
 from milepost.client.carriers import Unshown
 from milepost.client.faults import ClientFault, RefusedByEdge
+from milepost.client.udp.cells import overheard
 from milepost.client.udp.events import Arrived, Away, Complained, Connected, Done, Ended, Event, Hidden
 from milepost.client.udp.lines import Line
 from milepost.client.udp.opening import Opening
@@ -33,6 +34,7 @@ from milepost.client.udp.setup import Setup
 from milepost.client.udp.waits import Draw
 from milepost.client.udp.whereabouts import Whereabouts
 from milepost.client.udp.wishes import Wishes
+from milepost.model.cells import Cells
 from milepost.model.instants import FOREVER, SECOND_NS, Instant
 from milepost.model.messages import Message
 from milepost.model.reasons import Malformed, Reason
@@ -108,6 +110,11 @@ class Session:
         if self.phase not in _HAS_SESSION:
             return self._opening.next_at
         return min(self._open_line.next_at, self._opening.next_at, self._outbox.next_at)
+
+    @property
+    def cells(self) -> Cells | None:
+        """Where to listen for messages to an area."""
+        return self._line.cells if self._line is not None and self.setup.hears_cells else None
 
     def take_outgoing(self) -> list[bytes]:
         """What to send, in this order."""
@@ -236,6 +243,14 @@ class Session:
             self.broken += 1
         self._flush(now)
 
+    def on_multicast(self, data: bytes, now: Instant) -> None:
+        """A datagram came to a group that is listened to, from whomever; whose subscriptions it matches is not said there."""
+        if self.phase in _HAS_SESSION:
+            try:
+                self._on_publish(Publish(overheard(data, is_sealed=self.setup.trust is not None)), now)
+            except Malformed:
+                self.broken += 1
+
     def _on_answer(self, answer: Opened | Refusal, now: Instant) -> None:
         if isinstance(answer, Refusal):
             refused = refused_by(answer)
@@ -359,7 +374,7 @@ class Session:
 
     def _init(self, now: Instant) -> Init:
         former = None if self._line is None else self._line.channel.token
-        return Init(self._whereabouts.as_of(now, now), former)
+        return Init(self._whereabouts.as_of(now, now), former, self.setup.hears_cells)
 
     def _say_report(self, seen_at: Instant, now: Instant) -> None:
         line = self._open_line

@@ -20,3 +20,5 @@ class Setup:
     """Publications that are not answered."""
     held_max: int = 1_000
     """Messages to be acknowledged that the application has not taken."""
+    hears_cells: bool = False
+    """Whether it listens where messages to an area are multicast."""

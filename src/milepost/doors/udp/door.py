@@ -108,6 +108,11 @@ class UdpDoor:
         """How many sessions were answered and have not spoken yet."""
         return len(self._opening.pending)
 
+    @property
+    def is_gathering(self) -> bool:
+        """Whether reports wait for others; they are taken at the end of a turn in which they have waited long enough."""
+        return self._hearing.is_gathering
+
     def on_batch(self, datagrams: list[bytes], addresses: Octets, now: Instant) -> None:
         """What has arrived, each datagram with where it came from."""
         beat = self._clock()
@@ -174,9 +179,10 @@ class UdpDoor:
         self._confirmations.append((link, name, is_again))
 
     def refuse(self, link: UdpLink, refused: Refused, about: Name | None) -> None:
-        """Say that something was not let in."""
+        """Say that something was not let in, if the endpoint has not gone in this turn."""
         self._log.seldom("refused", client=link.session.name, reason=refused.reason.name, detail=refused.detail)
-        self.sender.tell(link, refusal_of(refused, about), self._clock())
+        if self.tenants.is_here(link):
+            self.sender.tell(link, refusal_of(refused, about), self._clock())
 
     def want(self, link: UdpLink) -> None:
         """An endpoint has answered: it takes more."""
@@ -259,6 +265,7 @@ class UdpDoor:
     def send(self, now: Instant) -> bool:
         """Hand everything to the network; tells whether more can go at once."""
         beat = self._clock()
+        self._hearing.flush(now, beat, is_due_only=True)
         if self._confirmations:
             confirmations, self._confirmations = self._confirmations, []
             for link, name, _ in confirmations:

@@ -12,7 +12,7 @@ from milepost.doors.udp.batches import Inbound, Outbound
 from milepost.doors.udp.door import UdpDoor
 from milepost.doors.udp.sending import Octets
 from milepost.edge.counts import Counts
-from milepost.model.instants import Instant
+from milepost.model.instants import SECOND_NS, Instant
 
 BATCH: Final = 1_024
 """So many datagrams are read at a time, if so many are there, and one such batch in a turn: it takes some 3 ms, and what it
@@ -64,8 +64,9 @@ def join_at(group: str, port: int, interface: str) -> socket.socket:
 class UdpEntrance:
     """Brings batches of datagrams to the door, and takes away what it has to send."""
 
-    def __init__(self, turns: Turns, bound: socket.socket, log: Log, counts: Counts) -> None:
+    def __init__(self, turns: Turns, bound: socket.socket, log: Log, counts: Counts, gather_ns: int) -> None:
         self._turns = turns
+        self._gather_s = gather_ns / SECOND_NS
         self._socket = bound
         self._inbound = Inbound(bound, batch=BATCH)
         self._outbound = Outbound(bound)
@@ -112,9 +113,11 @@ class UdpEntrance:
             self._log.warning("fault", door="udp", error=repr(fault), traceback=trace)
 
     def _look_again(self, now: Instant) -> bool:
-        """After each turn: wait for room only while something waits for it."""
+        """After each turn: wait for room only while something waits for it, and not long while reports wait for others."""
         del now
         assert self._door is not None, "called only once there is a door"
+        if self._door.is_gathering:
+            self._turns.be_back_within(self._gather_s)
         mask = READABLE | WRITABLE if self._door.sender.has_unsent else READABLE
         if mask != self._mask:
             self._mask = mask

@@ -3,7 +3,8 @@
 What must hold:
 - messages come before reports, the most urgent first, since one may be an emergency (M22); those of one class keep their order,
   and who says goodbye is heard out before;
-- an endpoint is where its last authentic datagram came from (M13).
+- an endpoint is where its last authentic datagram came from (M13);
+- reports may wait a moment for others, since a few cost nearly as much as hundreds; no message is served before those that wait.
 """
 
 from typing import Final, Protocol
@@ -30,6 +31,9 @@ REFUSALS_NS: Final = SECOND_NS
 
 PREFIXES_MAX: Final = 10_000
 """Parts of the network whose rate is known at a time."""
+
+GATHER_MAX: Final = 256
+"""So many reports wait for no others."""
 
 _UNKNOWN: Final = float("nan")
 _IPV4: Final = 2
@@ -59,6 +63,10 @@ class Hearing:
         self._log = log
         self._prefixes = PrefixBuckets(settings.prefix_per_s, settings.prefix_burst, prefixes_max=PREFIXES_MAX)
         self._total = Bucket(settings.total_per_s, settings.total_burst)
+        self._gather_ns = settings.gather_ns
+        self._gathered_at = 0
+        self._links: list[UdpLink] = []
+        self._tails: list[bytes] = []
 
     def hear(self, arrived: Arrived, addresses: Octets, now: Instant, beat: int) -> None:
         """Take what open sessions say."""
@@ -73,9 +81,13 @@ class Hearing:
             self._log.seldom("address changed", sessions=int(moved.sum()))
         late = self._over_rate(came_from, now)
         said, reports = self._decoded(arrived, late[len(arrived.report_rows) :])
+        if said:  # who is where counts for whom a message is for
+            self.flush(now, beat)
         for link, value, size in sorted(said, key=_urgency):
             self._desk.serve(link, value, size, now)
-        self._take_reports(arrived, reports, late[: len(arrived.report_rows)], now, beat)
+        self.report_all([(link, report) for link, report in reports if self._is_own(link, report)], now, beat)
+        self._gather(arrived, late[: len(arrived.report_rows)], beat)
+        self.flush(now, beat, is_due_only=True)
 
     def _over_rate(self, came_from: Octets, now: Instant) -> NDArray[np.bool_]:
         """Which datagrams come from a part of the network, or are of an edge, that is over its rate."""
@@ -113,22 +125,41 @@ class Hearing:
                 said.append((one.link, value, len(one.plain)))
         return said, reports
 
-    def _take_reports(
-        self, arrived: Arrived, reports: list[tuple[UdpLink, Report]], late: NDArray[np.bool_], now: Instant, beat: int
-    ) -> None:
+    def _gather(self, arrived: Arrived, late: NDArray[np.bool_], beat: int) -> None:
+        """Put reports with those that wait already."""
+        if not arrived.report_rows:
+            return
+        if not self._tails:
+            self._gathered_at = beat
         links, tails = arrived.report_links, arrived.report_tails
-        numbers = [link.number for link in links if link.session.link is link]
-        if len(numbers) < len(links) or late.any():  # some have left in this turn, or came over their rate
-            kept = [at for at in (~late).nonzero()[0].tolist() if links[at].session.link is links[at]]
+        if late.any():
+            kept = (~late).nonzero()[0].tolist()
             links, tails = [links[at] for at in kept], [tails[at] for at in kept]
-            numbers = [link.number for link in links]
+        self._links += links
+        self._tails += tails
+
+    @property
+    def is_gathering(self) -> bool:
+        """Whether reports wait for others."""
+        return bool(self._tails)
+
+    def flush(self, now: Instant, beat: int, *, is_due_only: bool = False) -> None:
+        """Take the reports that wait; `is_due_only`: if they are many, or have waited long enough."""
+        is_due = len(self._tails) >= GATHER_MAX or beat - self._gathered_at >= self._gather_ns
+        if not self._tails or (is_due_only and not is_due):
+            return
+        links, tails, self._links, self._tails = self._links, self._tails, [], []
+        numbers = [link.number for link in links if link.session.link is link]
+        if len(numbers) < len(links):  # some have left meanwhile
+            kept = [at for at, link in enumerate(links) if link.session.link is link]
+            links, tails = [links[at] for at in kept], [tails[at] for at in kept]
         if links:
             batch, are_odd = columns_of(numbers, tails)
             if are_odd.any():
-                reports = reports + [one for at in are_odd.nonzero()[0].tolist() for one in self._odd(links[at], tails[at])]
+                odd = [one for at in are_odd.nonzero()[0].tolist() for one in self._odd(links[at], tails[at])]
+                self.report_all([(link, report) for link, report in odd if self._is_own(link, report)], now, beat)
                 batch = batch.only((~are_odd).nonzero()[0])
             self.report(batch, now, beat)
-        self.report_all([(link, report) for link, report in reports if self._is_own(link, report)], now, beat)
 
     def report_all(self, reports: list[tuple[UdpLink, Report]], now: Instant, beat: int) -> None:
         """Take reports that were read one by one; who sent one may have gone since."""

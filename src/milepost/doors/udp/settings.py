@@ -39,6 +39,8 @@ class UdpSettings:
     total_per_s: int = 1_000_000
     total_burst: int = 1_000_000
     """Datagrams from all endpoints."""
+    gather_ns: int = 0
+    """Reports may wait so long for others, to be taken together; messages never do."""
     window: int = 128
     """Reliable messages on their way to one endpoint."""
     unsent_bytes_max: int = 64_000_000
