@@ -44,6 +44,11 @@ bench-edge: .venv/synced  ## Measure MQTT brokers side by side: ours, Mosquitto,
 	@scripts/get_amqtt || echo "The benchmark runs without amqtt."
 	@QUICK=$(QUICK) $(PY) -m bench.edge
 
+.PHONY: bench-udp
+bench-udp: .venv/synced  ## Measure the UDP door beside loops in C: reports, alerts, handshakes (QUICK=1: within two minutes)
+	@scripts/get_debian_parts bench-udp
+	@QUICK=$(QUICK) $(PY) -m bench.udp
+
 .PHONY: reasons
 reasons: .venv/synced  ## Write the page of refusal reasons again after the list changed
 	@$(PY) scripts/write_reasons.py

@@ -40,6 +40,7 @@ def connect(
     trust: Trust | None = None,
     edge_key: bytes | None = None,
     resolver: tuple[str, int] | None = None,
+    hears_cells: bool = False,
     connect_within_s: float = 10.0,
     reconnect_within_s: float = 300.0,
     waiting_max: int = 1_000,
@@ -54,6 +55,7 @@ def connect(
     Over MQTT the edge keeps what waits for the client for `session_expiry_s`; `will` is published by the edge if the client goes
     without a goodbye. Over UDP `place` is where the endpoint is when it connects, `trust` shows who it is and whom it believes,
     `edge_key` is the edge's public key, if it is known; `resolver` answers for udp+srv in place of the system's DNS servers.
+    With `hears_cells` it listens where the edge multicasts messages to an area.
     """
     _check_limits(waiting_max, receive_max)
     patience = Patience(connect_within_s, reconnect_within_s, waiting_max)
@@ -71,8 +73,9 @@ def connect(
         _check_nothing_of_mqtt(setup, tls)
         from milepost.client.udp.connecting import over_udp  # noqa: PLC0415  # brings OpenSSL and protobuf
 
-        return over_udp(url, client_id, place, trust, edge_key, resolver, patience, receive_max)
-    for name, given in (("place", place), ("trust", trust), ("edge_key", edge_key), ("resolver", resolver)):
+        return over_udp(url, client_id, place, trust, edge_key, resolver, patience, receive_max, hears_cells=hears_cells)
+    options = {"place": place, "trust": trust, "edge_key": edge_key, "resolver": resolver, "hears_cells": hears_cells or None}
+    for name, given in options.items():
         if given is not None:
             raise Malformed(Reason.FIELD_RANGE, f"{name} has a meaning over udp only")
     return _over_mqtt(target_of(url), setup, tls, patience, forgets=client_id is None)

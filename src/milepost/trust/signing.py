@@ -4,7 +4,7 @@
     HERE      Ed25519 over "milepost here" and all bytes of the datagram before the signature
 
 What must hold:
-- only an edge signs: role `edge`, with a signing key in its certificate;
+- only an edge signs, and only what it says itself: role `edge`, with a signing key in its certificate;
 - a message takes the certificate of its signer along, so that it can be checked by who never met that edge.
 """
 
@@ -66,6 +66,8 @@ class Verifier:
             certificate = read_certificate(message.certificate)
         except Malformed as fault:
             return fault.refused
+        if message.source != certificate.id:
+            return Refused(Reason.SIGNATURE_INVALID, f"{certificate.id!r} signed what {message.source!r} is said to have said")
         return self._check(certificate, _MESSAGE_PURPOSE + signed_bytes(message), message.signature, now)
 
     def check_here(self, data: bytes, certificate: Certificate, signature: bytes, now: Instant) -> Refused | None:

@@ -1,4 +1,4 @@
-"""The published vectors of sealed sessions agree with the code, and with an independent implementation of Noise.
+"""The published vectors of sealed sessions agree with the code, and with an independent implementation of Noise (M28).
 
 The two sides below read datagrams in the order that `docs/reference/wire.md` gives, so that each refusal has its reason.
 """

@@ -28,6 +28,7 @@ ALERT = Message(id=1, source="edge-3", topic="alerts/ice", seen_at=NOW, body=b"s
 
 @given(messages())
 def test_what_an_edge_signed_passes_also_after_the_wire(message: Message) -> None:
+    message = replace(message, source=ALERT.source)
     signed = signer().sign(message)
     arrived = decode(encode(Publish(signed)))
     assert isinstance(arrived, Publish)
@@ -41,6 +42,11 @@ def test_what_an_edge_signed_passes_also_after_the_wire(message: Message) -> Non
 def test_a_signed_message_that_was_changed_is_refused(change: dict[str, object]) -> None:
     changed = replace(signer().sign(ALERT), **change)  # type: ignore[arg-type]
     assert reason_of(Verifier(authority()).check(changed, NOW)) is Reason.SIGNATURE_INVALID
+
+
+def test_an_edge_signs_for_nobody_else() -> None:
+    signed = signer("edge-4").sign(ALERT)
+    assert reason_of(Verifier(authority()).check(signed, NOW)) is Reason.SIGNATURE_INVALID
 
 
 def test_who_may_not_sign_is_refused() -> None:

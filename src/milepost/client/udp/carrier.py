@@ -252,8 +252,7 @@ class UdpCarrier:
             self._tell(event)
 
     def _setup(self, found: Found) -> Setup:
-        trust = self._endpoint.trust
-        credentials = None
+        trust, credentials = self._endpoint.trust, None
         if trust is not None and trust.certificate is not None:
             credentials = Credentials(trust.certificate, trust.key, found.key)
         return Setup(
@@ -288,7 +287,7 @@ class UdpCarrier:
         for event in session.take_events():
             self._tell(event)
         self._check_patience()
-        if self._endpoint.hears_cells and self._transport is not None:
+        if self._transport is not None:
             self._ears.listen(session.cells, self._place, self._transport.get_extra_info("sockname")[0])
         if session.phase is Phase.AWAY:
             self._look_around(session)

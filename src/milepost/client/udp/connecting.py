@@ -24,6 +24,8 @@ def over_udp(
     resolver: tuple[str, int] | None,
     patience: Patience,
     receive_max: int,
+    *,
+    hears_cells: bool,
 ) -> Edge:
     """An edge that is not open yet; what cannot be said is `Malformed`, what is no URL a `ValueError`."""
     target = udp_target_of(url)
@@ -35,7 +37,7 @@ def over_udp(
     if certificate is not None and client_id not in (None, certificate.id):
         raise Malformed(Reason.FIELD_RANGE, f"client_id is {client_id!r}, the certificate is {certificate.id!r}'s: leave it out")
     name = EndpointId(f"client-{token_hex(8)}") if client_id is None else endpoint_id(client_id)
-    endpoint = Endpoint(name if certificate is None else certificate.id, place, trust, receive_max)
+    endpoint = Endpoint(name if certificate is None else certificate.id, place, trust, receive_max, hears_cells)
     believed = None if trust is None or certificate is None else Authority(trust.authority)
     carrier = UdpCarrier(endpoint, Seeker(target, place, believed, edge_key or b"", resolver), patience)
     return Edge(carrier, unclaimed_max=max(1, receive_max // 2))

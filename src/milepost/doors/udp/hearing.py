@@ -1,8 +1,8 @@
-"""Hearing: what open sessions say in one batch, within the rates: messages one by one, reports as columns.
+"""Hearing: what open sessions say in one batch, within the rates: reports as columns, messages one by one.
 
 What must hold:
-- messages come before reports, the most urgent first, since one may be an emergency (M22); those of one class keep their order,
-  and who says goodbye is heard out before;
+- of the messages in one batch the most urgent come first, since one may be an emergency (M22); those of one class keep their
+  order, and who says goodbye is heard out before;
 - an endpoint is where its last authentic datagram came from (M13);
 - reports may wait a moment for others, since a few cost nearly as much as hundreds; no message is served before those that wait.
 """
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from milepost.doors.log import Log
 from milepost.doors.udp.link import Seats, UdpLink
-from milepost.doors.udp.reading import Arrived, columns_of
+from milepost.doors.udp.reading import Arrived, Other, columns_of
 from milepost.doors.udp.sending import Octets
 from milepost.doors.udp.settings import UdpSettings
 from milepost.edge.corridor import Corridor
@@ -67,27 +67,39 @@ class Hearing:
         self._gathered_at = 0
         self._links: list[UdpLink] = []
         self._tails: list[bytes] = []
+        self._addresses: list[Octets] = []
 
     def hear(self, arrived: Arrived, addresses: Octets, now: Instant, beat: int) -> None:
         """Take what open sessions say."""
-        rows = arrived.report_rows + [one.row for one in arrived.others]
-        numbers = np.array([link.number for link in arrived.report_links] + [one.link.number for one in arrived.others], np.intp)
-        came_from = addresses[rows]
+        if not arrived.others:
+            self._gather(arrived, addresses, beat)
+            self.flush(now, beat, is_due_only=True)
+            return
+        self.flush(now, beat)  # who is where counts for whom a message is for
+        links = arrived.report_links + [one.link for one in arrived.others]
+        rows = np.array(arrived.report_rows + [one.row for one in arrived.others])
+        order = np.argsort(rows)
+        late = np.empty(rows.size, np.bool_)
+        late[order] = self._heard([links[at].number for at in order.tolist()], addresses[rows[order]], now, beat)
+        count = len(arrived.report_rows)
+        self._take(arrived.report_links, arrived.report_tails, late[:count], now, beat)
+        self._serve(arrived.others, late[count:], now, beat)
+
+    def _serve(self, others: list[Other], late: NDArray[np.bool_], now: Instant, beat: int) -> None:
+        said, reports = self._decoded(others, late)
+        for link, value, size in sorted(said, key=_urgency):
+            self._desk.serve(link, value, size, now)
+        self._report_own(reports, now, beat)
+
+    def _heard(self, sessions: list[int], came_from: Octets, now: Instant, beat: int) -> NDArray[np.bool_]:
+        """Take note of who spoke and from where, in the order of arrival; gives which datagrams come over a rate."""
+        numbers = np.array(sessions, np.intp)
         self._seats.heard_at[numbers] = beat
         moved = (self._seats.addresses[numbers] != came_from).any(axis=1)
         if moved.any():
-            order = np.argsort(rows)
-            self._seats.addresses[numbers[order]] = came_from[order]
+            self._seats.addresses[numbers] = came_from
             self._log.seldom("address changed", sessions=int(moved.sum()))
-        late = self._over_rate(came_from, now)
-        said, reports = self._decoded(arrived, late[len(arrived.report_rows) :])
-        if said:  # who is where counts for whom a message is for
-            self.flush(now, beat)
-        for link, value, size in sorted(said, key=_urgency):
-            self._desk.serve(link, value, size, now)
-        self.report_all([(link, report) for link, report in reports if self._is_own(link, report)], now, beat)
-        self._gather(arrived, late[: len(arrived.report_rows)], beat)
-        self.flush(now, beat, is_due_only=True)
+        return self._over_rate(came_from, now)
 
     def _over_rate(self, came_from: Octets, now: Instant) -> NDArray[np.bool_]:
         """Which datagrams come from a part of the network, or are of an edge, that is over its rate."""
@@ -105,10 +117,10 @@ class Hearing:
             refused[Reason.PREFIX_RATE_TOO_HIGH] += int(late.sum())
         return late
 
-    def _decoded(self, arrived: Arrived, late: NDArray[np.bool_]) -> tuple[list[Said], list[tuple[UdpLink, Report]]]:
+    def _decoded(self, others: list[Other], late: NDArray[np.bool_]) -> tuple[list[Said], list[tuple[UdpLink, Report]]]:
         said: list[Said] = []
         reports: list[tuple[UdpLink, Report]] = []
-        for one, is_late in zip(arrived.others, late.tolist(), strict=True):
+        for one, is_late in zip(others, late.tolist(), strict=True):
             if is_late:
                 continue
             try:
@@ -125,18 +137,15 @@ class Hearing:
                 said.append((one.link, value, len(one.plain)))
         return said, reports
 
-    def _gather(self, arrived: Arrived, late: NDArray[np.bool_], beat: int) -> None:
+    def _gather(self, arrived: Arrived, addresses: Octets, beat: int) -> None:
         """Put reports with those that wait already."""
         if not arrived.report_rows:
             return
         if not self._tails:
             self._gathered_at = beat
-        links, tails = arrived.report_links, arrived.report_tails
-        if late.any():
-            kept = (~late).nonzero()[0].tolist()
-            links, tails = [links[at] for at in kept], [tails[at] for at in kept]
-        self._links += links
-        self._tails += tails
+        self._links += arrived.report_links
+        self._tails += arrived.report_tails
+        self._addresses.append(addresses[arrived.report_rows])
 
     @property
     def is_gathering(self) -> bool:
@@ -148,18 +157,33 @@ class Hearing:
         is_due = len(self._tails) >= GATHER_MAX or beat - self._gathered_at >= self._gather_ns
         if not self._tails or (is_due_only and not is_due):
             return
-        links, tails, self._links, self._tails = self._links, self._tails, [], []
+        links, tails, addresses = self._links, self._tails, self._addresses
+        self._links, self._tails, self._addresses = [], [], []
+        came_from = addresses[0] if len(addresses) == 1 else np.concatenate(addresses)
+        late = self._heard([link.number for link in links], came_from, now, beat)
+        self._take(links, tails, late, now, beat)
+
+    def _take(self, links: list[UdpLink], tails: list[bytes], late: NDArray[np.bool_], now: Instant, beat: int) -> None:
+        """Take reports of the usual form, but those over a rate or of who has left meanwhile."""
         numbers = [link.number for link in links if link.session.link is link]
-        if len(numbers) < len(links):  # some have left meanwhile
-            kept = [at for at, link in enumerate(links) if link.session.link is link]
+        if len(numbers) < len(links) or late.any():
+            kept = [at for at in (~late).nonzero()[0].tolist() if links[at].session.link is links[at]]
             links, tails = [links[at] for at in kept], [tails[at] for at in kept]
-        if links:
-            batch, are_odd = columns_of(numbers, tails)
-            if are_odd.any():
-                odd = [one for at in are_odd.nonzero()[0].tolist() for one in self._odd(links[at], tails[at])]
-                self.report_all([(link, report) for link, report in odd if self._is_own(link, report)], now, beat)
-                batch = batch.only((~are_odd).nonzero()[0])
-            self.report(batch, now, beat)
+            numbers = [link.number for link in links]
+        if not links:
+            return
+        batch, are_odd = columns_of(numbers, tails)
+        if are_odd.any():
+            odd = [one for at in are_odd.nonzero()[0].tolist() for one in self._odd(links[at], tails[at])]
+            self._report_own(odd, now, beat)
+            batch = batch.only((~are_odd).nonzero()[0])
+        self.report(batch, now, beat)
+
+    def _report_own(self, reports: list[tuple[UdpLink, Report]], now: Instant, beat: int) -> None:
+        """Take reports that say themselves whose they are."""
+        self.report_all(
+            [(link, report) for link, report in reports if link.session.link is link and self._is_own(link, report)], now, beat
+        )
 
     def report_all(self, reports: list[tuple[UdpLink, Report]], now: Instant, beat: int) -> None:
         """Take reports that were read one by one; who sent one may have gone since."""
