@@ -1,4 +1,4 @@
-"""The handshake against an independent implementation, in both roles, and a window against a set."""
+"""The handshake against an independent implementation, in both roles, and a window against a set (M28)."""
 
 import pytest
 from hypothesis import given

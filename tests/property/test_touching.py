@@ -1,4 +1,4 @@
-"""Which areas touch, against distances found by walking along one area and measuring to the other with other formulas."""
+"""Which areas touch, against distances found by walking along one area and measuring to the other with other formulas (M15)."""
 
 from collections.abc import Callable
 from functools import partial

@@ -1,4 +1,4 @@
-"""Cells: which multicast group a place and an area have."""
+"""Cells: which multicast group a place and an area have (M34)."""
 
 import pytest
 

@@ -45,6 +45,11 @@ from milepost.wire.sealed import (
 COOKIE_NS: Final = 120 * SECOND_NS
 """So long a cookie is good."""
 
+PLAIN_INIT_BYTES: Final = 256
+"""No edge answers with more bytes than it was sent: a plain INIT is made this long."""
+
+_PADDING: Final = b"\xc2\x3e"  # field 1000, bytes; its length follows in two bytes
+
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
@@ -124,7 +129,13 @@ class Plain:
     def begin(self, init: Init, now: Instant, draw: Draw) -> "PlainHandshake":
         """A new INIT."""
         del now, draw
-        return PlainHandshake(encode(init))
+        return PlainHandshake(_padded(encode(init)))
+
+
+def _padded(data: bytes) -> bytes:
+    """The same with a field that readers pass over, so that any answer is shorter."""
+    missing = PLAIN_INIT_BYTES - len(data) - len(_PADDING) - 2
+    return data + _PADDING + bytes((missing & 0x7F | 0x80, missing >> 7)) + bytes(missing) if missing > 0 else data
 
 
 class PlainHandshake:

@@ -1,5 +1,6 @@
 """Outgoing: deliveries as the bytes of PUBLISH packets, once for all takers of a dialect."""
 
+from base64 import b64encode
 from typing import Final
 
 from milepost.doors.mqtt.link import DIALECT_V3, DIALECT_V5, MqttLink
@@ -7,8 +8,11 @@ from milepost.edge.parcels import Delivery, Parcel
 from milepost.edge.plans import Group
 from milepost.edge.sessions import Session
 from milepost.model.instants import FOREVER, SECOND_NS, Instant
+from milepost.model.messages import Scalar
 from milepost.model.priorities import Priority
 from milepost.wire.asks import message_user_properties
+from milepost.wire.asks.messages import PROPERTY_BYTES_MAX
+from milepost.wire.asks.properties import PREFIX
 from milepost.wire.mqtt import Properties, Version, encode_length, forwarded, publish_head
 from milepost.wire.mqtt.framing import PACKET_BYTES_MAX, frame_at
 
@@ -80,9 +84,21 @@ def properties_of(delivery: Delivery, now: Instant) -> bytes:
 def _extras_of(parcel: Parcel) -> bytes:
     """What receivers are told in user properties; put into words now if the message came in by another door."""
     if parcel.extras is None:
-        fields = tuple((name, value) for name, value in sorted(parcel.fields.items()) if isinstance(value, str))
-        parcel.extras = forwarded(Properties(user=(*fields, *message_user_properties(parcel.message))))
+        fields = tuple((name, _text_of(value)) for name, value in sorted(parcel.fields.items()) if not name.startswith(PREFIX))
+        sayable = tuple((name, text) for name, text in fields if "\0" not in text and len(text.encode()) <= PROPERTY_BYTES_MAX)
+        parcel.extras = forwarded(Properties(user=(*sayable, *message_user_properties(parcel.message))))
     return parcel.extras
+
+
+def _text_of(value: Scalar) -> str:
+    """A field as a user property, which is always text: as JSON would write it, bytes in base64."""
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case bytes():
+            return b64encode(value).decode()
+        case _:
+            return str(value)
 
 
 def labels_block(labels: tuple[int, ...]) -> bytes:

@@ -280,6 +280,7 @@ class UdpDoor:
     def tick(self, now: Instant) -> None:
         """Once in a while: repeat, say that the edge is alive, end what is silent or worn."""
         beat, seats, settings = self._clock(), self._seats, self._settings
+        self._hearing.flush(now, beat)  # a report that waits is a sign of life
         for due in self._repeats.overdue(beat):
             self._repeat(due, now, beat)
         interval_ns = settings.reporting_interval_ns

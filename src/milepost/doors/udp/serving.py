@@ -214,9 +214,8 @@ class Serving:
 
     def _is_within_rate(self, link: UdpLink, now: Instant) -> bool:
         if link.bucket is None:
-            settings, share = self._settings, self._corridor.watch.share_of(link.number)
-            link.bucket = Bucket(settings.messages_per_s * share, max(1.0, settings.messages_burst * share))
-        return link.bucket.take(1, now)
+            link.bucket = Bucket(self._settings.messages_per_s, self._settings.messages_burst)
+        return link.bucket.take(1.0 / self._corridor.watch.share_of(link.number), now)
 
 
 def subscription_key(number: int) -> str:

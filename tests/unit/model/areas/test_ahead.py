@@ -1,4 +1,4 @@
-"""The corridor ahead of something that moves: its ends, its width, poles and antimeridian, and every refusal."""
+"""The corridor ahead of something that moves: its ends, its width, poles and antimeridian, and every refusal (M26)."""
 
 from math import inf, nan, pi
 

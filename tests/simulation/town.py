@@ -1,0 +1,272 @@
+"""A town in virtual time: one edge, the production door behind it, and endpoints that run the production client's session.
+
+What is promised, and checked on every run:
+- what an edge undertook to deliver to a session that lived on is shown there, and nothing is shown twice;
+- a reliable message is answered in the end, once; within one session it counts once, however often it was repeated;
+- when the network is well again everybody has a session, with what he subscribed to;
+- then nothing is left over on either side.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from itertools import count
+
+from door_in_memory import START, Client
+from milepost.client.udp.events import Arrived, Done, Ended, Event
+from milepost.client.udp.seals import Credentials
+from milepost.client.udp.session import Phase, Session
+from milepost.client.udp.setup import Setup
+from milepost.doors.udp.addresses import sockaddr_of
+from milepost.doors.udp.link import UdpLink
+from milepost.doors.udp.settings import UdpSettings
+from milepost.edge.sessions import Session as EdgeSession
+from milepost.model.addresses import ToContent, ToEveryone
+from milepost.model.endpoints import EndpointId
+from milepost.model.instants import SECOND_NS, Instant
+from milepost.model.messages import Message, MessageId
+from milepost.model.queries import parse_query
+from milepost.model.reports import Report
+from milepost.model.sessions import MessageName
+from milepost.model.subscriptions import Subscription, SubscriptionId
+from milepost.trust.noise import public_of
+from simulation.invariants import check_door
+from simulation.network import Network
+from udp_in_memory import EDGE_STATIC, HOME, UdpEdge, certificate_of, identity
+
+TICK_S = 0.25
+TURN_S = 0.004
+"""What arrives within this time is one batch."""
+
+EDGE_ADDRESS = sockaddr_of("10.0.0.254", 4433)
+GATHER_S = 0.002
+SETTINGS = UdpSettings(keys_ns=12 * SECOND_NS, window=4, gather_ns=round(GATHER_S * SECOND_NS))
+"""Keys that wear out soon, so that every run changes some."""
+
+Key = tuple[str, int]
+"""Source and id of a message."""
+
+
+class SimulatedEdge:
+    """The edge: it can die and be started again, and its clock can be set."""
+
+    def __init__(self, network: Network, *, is_sealed: bool) -> None:
+        self.network = network
+        self.is_sealed = is_sealed
+        self.clock_off_ns = 0
+        self.promised: dict[EdgeSession, set[Key]] = {}
+        """What sessions were to get; those that ended are taken out."""
+        self.sessions_of: dict[str, set[EdgeSession]] = {}
+        self.accepted: Counter[Key] = Counter()
+        self._arrived: list[tuple[bytes, bytes]] = []
+        self._seed = 1
+        self._sent = 0
+        self.edge: UdpEdge
+        self._listener: Client
+        self.start()
+        network.listen(EDGE_ADDRESS, self._on_datagram)
+        network.after(TICK_S, self._tick)
+
+    def start(self) -> None:
+        """A new process with the same keys and no memory."""
+        self._seed += 1
+        self.edge = UdpEdge(is_sealed=self.is_sealed, udp=SETTINGS, seed=self._seed)
+        self._sent = 0
+        self._arrived.clear()
+        self.promised.clear()
+        self._set_clocks()
+        self._listener = self.edge.connect("listener")
+        self._listener.subscribe("#")
+
+    def _set_clocks(self) -> None:
+        self.edge.now = Instant(START + self.network.now_ns + self.clock_off_ns)
+        self.edge.beat = 10**15 + self.network.now_ns
+
+    def _on_datagram(self, data: bytes, source: bytes) -> None:
+        if not self._arrived:
+            self.network.after(TURN_S, partial(self._turn, self.edge))
+        self._arrived.append((data, source))
+
+    def _turn(self, edge: UdpEdge) -> None:
+        if edge is self.edge and self._arrived:
+            self._set_clocks()
+            arrived, self._arrived = self._arrived, []
+            edge.on_batch(*arrived)
+            self._settle()
+
+    def _tick(self) -> None:
+        self._set_clocks()
+        self.edge.pass_time(0)
+        self._settle()
+        self.network.after(TICK_S, self._tick)
+
+    def _settle(self) -> None:
+        edge = self.edge
+        edge.settle()
+        order = edge.post.order
+        for address, data in order[self._sent :]:
+            self.network.send(data, EDGE_ADDRESS, address)
+        self._sent = len(order)
+        self._take_note()
+        if edge.udp.is_gathering:
+            self.network.after(GATHER_S, partial(self._come_back, edge))
+
+    def _come_back(self, edge: UdpEdge) -> None:
+        if edge is self.edge:
+            self._set_clocks()
+            self._settle()
+
+    def _take_note(self) -> None:
+        for message in self._listener.messages():
+            self.accepted[dict(message.properties.user)["milepost-source"], int(message.payload)] += 1
+        here = [session for session in self.edge.corridor.sessions if isinstance(session.link, UdpLink)]
+        for session in here:
+            self.sessions_of.setdefault(session.name, set()).add(session)
+            waiting = session.waiting.all() if session.waiting is not None else []
+            held = [*session.in_flight.values(), *(delivery for _, delivery in waiting)]
+            if held:
+                self.promised.setdefault(session, set()).update((one.parcel.source, one.parcel.id) for one in held)
+        for session in set(self.promised) - set(here):
+            del self.promised[session]
+
+
+class Car:
+    """An endpoint that runs the client's session."""
+
+    def __init__(self, network: Network, name: str, number: int, *, is_sealed: bool) -> None:
+        self.network = network
+        self.name = EndpointId(name)
+        self.clock_off_ns = 0
+        self.shown: Counter[Key] = Counter()
+        self.answered: Counter[int] = Counter()
+        self.published: set[int] = set()
+        self.refused: list[tuple[int, str]] = []
+        self.ended: list[Ended] = []
+        self._ids = count(1)
+        self._ports = count(20_000 + 1_000 * number)
+        self._wanted_at: int | None = None
+        static = bytes((number + 1,)) * 32
+        trust = Credentials(certificate_of(name, static), static, public_of(EDGE_STATIC)) if is_sealed else None
+        self.session = Session(Setup(self.name, trust, identity().authority), network.random.randbytes)
+        self.address = b""
+        self.rebind()
+
+    @property
+    def now(self) -> Instant:
+        return Instant(START + self.network.now_ns + self.clock_off_ns)
+
+    def start(self) -> None:
+        self.session.start(Report(self.name, HOME, self.now), self.now)
+        self.session.subscribe(Subscription(self.name, parse_query("topic:road/#"), id=SubscriptionId(1)), self.now)
+        self._look()
+
+    def rebind(self) -> None:
+        """Be in another network from now on."""
+        if self.address:
+            self.network.leave(self.address)
+        self.address = sockaddr_of("10.0.0.1", next(self._ports))
+        self.network.listen(self.address, self._on_datagram)
+
+    def publish(self, *, is_to_all: bool) -> None:
+        number = next(self._ids)
+        self.published.add(number)
+        address = ToEveryone() if is_to_all else ToContent()
+        body = str(number).encode()
+        message = Message(MessageId(number), self.name, "road/1", self.now, address=address, reliable=True, body=body)
+        self.session.publish(message, self.now)
+        self._look()
+
+    def _on_datagram(self, data: bytes, source: bytes) -> None:
+        assert source == EDGE_ADDRESS
+        self.session.on_datagram(data, self.now)
+        self._look()
+
+    def _look(self) -> None:
+        for event in self.session.take_events():
+            self._on_event(event)
+        for data in self.session.take_outgoing():
+            self.network.send(data, self.address, EDGE_ADDRESS)
+        self._plan()
+
+    def _on_event(self, event: Event) -> None:
+        if isinstance(event, Arrived):
+            self.shown[event.message.source, event.message.id] += 1
+            if event.receipt is not None:
+                self.session.took(event.receipt)
+        elif isinstance(event, Done) and isinstance(event.name, MessageName):
+            self.answered[event.name.id] += 1
+            if event.refused is not None:
+                self.refused.append((event.name.id, event.refused.name))
+        elif isinstance(event, Ended):
+            self.ended.append(event)
+
+    def _plan(self) -> None:
+        """Be woken when the session wants to be; what was planned before stays, and does nothing."""
+        wanted_at = self.session.next_at
+        if wanted_at != self._wanted_at and wanted_at < START + 10**15:
+            self._wanted_at = wanted_at
+            self.network.after(max(0.0, (wanted_at - self.now) / SECOND_NS), partial(self._wake, wanted_at))
+
+    def _wake(self, wanted_at: int) -> None:
+        if wanted_at == self._wanted_at:
+            self._wanted_at = None
+            self.session.on_tick(self.now)
+            self._look()
+
+
+class Town:
+    """Everything of one run."""
+
+    def __init__(self, seed: int, *, cars: int = 3, is_sealed: bool = True) -> None:
+        self.network = Network(seed)
+        self.server = SimulatedEdge(self.network, is_sealed=is_sealed)
+        self.cars = [Car(self.network, f"car-{number}", number, is_sealed=is_sealed) for number in range(cars)]
+        for car in self.cars:
+            car.start()
+
+    def run(self, seconds: float) -> None:
+        """Let time pass, and look whether the door is in order."""
+        self.network.run(seconds)
+        check_door(self.server.edge)
+
+    def run_until(self, is_reached: Callable[[], bool], seconds: float) -> float | None:
+        """Let time pass until something is so; gives how long that took."""
+        for step in range(round(seconds * 20)):
+            if is_reached():
+                return step / 20
+            self.run(0.05)
+        return None
+
+    def all_have_sessions(self) -> bool:
+        names = {link.session.name for link in self.server.edge.udp.tenants}
+        are_open = all(car.session.phase in (Phase.OPEN, Phase.RENEWING) for car in self.cars)
+        return are_open and names == {car.name for car in self.cars}
+
+    def check_promises(self) -> None:
+        """What must hold at any time."""
+        for car in self.cars:
+            assert not car.ended, f"{car.name} was ended: {car.ended}"
+            assert max(car.shown.values(), default=0) <= 1, f"{car.name} was shown something twice"
+            assert max(car.answered.values(), default=0) <= 1
+            for number in car.published:
+                sessions = len(self.server.sessions_of.get(car.name, ()))
+                assert self.server.accepted[car.name, number] <= sessions, f"{car.name} {number} counted twice in one session"
+
+    def check_at_rest(self) -> None:
+        """What must hold when the network has been well for a while."""
+        self.check_promises()
+        edge = self.server.edge
+        assert self.all_have_sessions()
+        for car in self.cars:
+            assert set(car.answered) == car.published
+            for number in car.published - {number for number, _ in car.refused}:
+                assert self.server.accepted[car.name, number] >= 1
+            session = edge.session(car.name)
+            assert list(session.subscriptions) == ["#1"], f"{car.name} does not have what it asked for"
+            missed = self.server.promised.get(session, set()) - set(car.shown)
+            assert not missed, f"{car.name} never saw {missed}"
+            assert (session.in_flight, session.waiting) == ({}, None)
+            assert len(car.session._outbox) == 0
+        assert (len(edge.udp._repeats), edge.udp.sender.has_unsent) == (0, False)
+        assert edge.udp.pending <= len(self.cars), "some may change their keys just now"
+        assert len(edge.udp.tenants._former) <= 2 * len(self.cars), "keys change every 8 s, former ones are known for 10 s"
