@@ -28,7 +28,7 @@ from bench.udp_load.programs import build
 from bench.udp_load.reports import COUNTERS_A_ROUND, source_to
 from milepost.doors.udp import hearing as hearing_module
 from milepost.doors.udp.batches import Inbound
-from milepost.doors.udp.entrance import bind_at
+from milepost.doors.udp.entrance import BATCH, bind_at
 from milepost.doors.udp.hearing import Hearing
 from milepost.doors.udp.reading import PlainReader, SealedReader
 from milepost.edge import watching as watching_module
@@ -108,7 +108,7 @@ def flood(indoors: Indoors, path: Path, counter: int) -> Spent:
     """µs a report by stage while more come than can be taken."""
     spent: Spent = defaultdict(float)
     with bind_at("127.0.0.1", 0) as bound, ExitStack() as stack:
-        inbound, port = Inbound(bound), bound.getsockname()[1]
+        inbound, port = Inbound(bound, batch=BATCH), bound.getsockname()[1]
         seconds = WARM_S + MEASURE_S
         stack.enter_context(source_to(port, path, counter, seconds, is_sealed=indoors.realm is not None))
         serve(indoors, inbound, WARM_S)
@@ -149,7 +149,7 @@ def profile(indoors: Indoors, path: Path, work: Work) -> None:
     profiler = cProfile.Profile()
     counter = (ROUNDS + 1) * COUNTERS_A_ROUND
     with bind_at("127.0.0.1", 0) as bound:
-        inbound, port = Inbound(bound), bound.getsockname()[1]
+        inbound, port = Inbound(bound, batch=BATCH), bound.getsockname()[1]
         with source_to(port, path, counter, WARM_S + MEASURE_S, is_sealed=work.is_sealed):
             serve(indoors, inbound, WARM_S)
             before = indoors.corridor.counts.reports

@@ -38,6 +38,9 @@ BATCH_MAX: Final = 1024
 NEWS_MAX: Final = 16
 """So many errors that belong to no datagram are passed over in one call."""
 
+_FEW: Final = 4
+"""So few datagrams are cut out one by one: arrays cost more to begin with."""
+
 _TAIL_BYTES: Final = DATAGRAM_BYTES_MAX - HEAD_BYTES
 _HEADER: Final = np.dtype(
     [
@@ -104,12 +107,13 @@ class Inbound:
         self._headers_at = _place(self._headers)
         self._name_lengths: NDArray[np.uint64] = self._headers["name_length"]
         self._lengths: NDArray[np.uint64] = self._headers["length"]
+        self._name_lengths[:] = ADDRESS_BYTES
         self.lengths: NDArray[np.int32] = np.empty(0, np.int32)
         """How long each datagram of the batch is."""
 
     def receive(self) -> int:
         """How many datagrams the new batch has: as many as were waiting and it has room for, perhaps none."""
-        self._name_lengths[:] = ADDRESS_BYTES  # the kernel has written how much it used
+        self._name_lengths[: self._count] = ADDRESS_BYTES  # the kernel has written how much it used
         self._count = self._fill()
         self.lengths = self._lengths[: self._count].astype(np.int32)
         return self._count
@@ -137,6 +141,8 @@ class Inbound:
 
     def all_data(self) -> list[bytes]:
         """Every datagram of the batch."""
+        if self._count <= _FEW:
+            return [self.data(at) for at in range(self._count)]
         starts, heads = self._starts[: self._count], self._heads
         ends = starts + self.lengths
         found = [heads[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]

@@ -82,7 +82,8 @@ class Hearing:
         late = np.empty(rows.size, np.bool_)
         late[order] = self._heard([links[at].number for at in order.tolist()], addresses[rows[order]], now, beat)
         count = len(arrived.report_rows)
-        self._take(arrived.report_links, arrived.report_tails, late[:count], now, beat)
+        numbers = [link.number for link in arrived.report_links]
+        self._take(arrived.report_links, numbers, arrived.report_tails, late[:count], now, beat)
         self._serve(arrived.others, late[count:], now, beat)
 
     def _serve(self, others: list[Other], late: NDArray[np.bool_], now: Instant, beat: int) -> None:
@@ -160,16 +161,16 @@ class Hearing:
         links, tails, addresses = self._links, self._tails, self._addresses
         self._links, self._tails, self._addresses = [], [], []
         came_from = addresses[0] if len(addresses) == 1 else np.concatenate(addresses)
-        late = self._heard([link.number for link in links], came_from, now, beat)
-        self._take(links, tails, late, now, beat)
+        numbers = [link.number for link in links]
+        self._take(links, numbers, tails, self._heard(numbers, came_from, now, beat), now, beat)
 
-    def _take(self, links: list[UdpLink], tails: list[bytes], late: NDArray[np.bool_], now: Instant, beat: int) -> None:
+    def _take(
+        self, links: list[UdpLink], numbers: list[int], tails: list[bytes], late: NDArray[np.bool_], now: Instant, beat: int
+    ) -> None:
         """Take reports of the usual form, but those over a rate or of who has left meanwhile."""
-        numbers = [link.number for link in links if link.session.link is link]
-        if len(numbers) < len(links) or late.any():
+        if late.any() or any(link.session.link is not link for link in links):
             kept = [at for at in (~late).nonzero()[0].tolist() if links[at].session.link is links[at]]
-            links, tails = [links[at] for at in kept], [tails[at] for at in kept]
-            numbers = [link.number for link in links]
+            links, tails, numbers = [links[at] for at in kept], [tails[at] for at in kept], [numbers[at] for at in kept]
         if not links:
             return
         batch, are_odd = columns_of(numbers, tails)

@@ -6,7 +6,7 @@ When keys are changed the session gets a new link under a new token; the former 
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,22 +19,36 @@ from milepost.trust.windows import Window
 from milepost.vetting.access import Who
 from milepost.vetting.rates import Bucket
 
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
 DIALECT_UDP: Final = 1
 
 NAMES_MAX: Final = 256
 """So many names of reliable messages are remembered for each endpoint, so that a repeated one counts once."""
 
-_REPORT_TAIL_BYTES: Final = 45
-"""Latitude, longitude, seen_at, heading and speed, each a byte and eight."""
+REPORT_TAIL_BYTES: Final = 44
+"""Latitude, longitude, seen_at, heading and speed, with a byte before each but the first."""
+
+Open = Callable[[bytes, bytes, None], bytes]
+"""Gives what was sealed under a nonce, or raises."""
 
 
 class UdpLink(Link):
     """One session, under one token."""
 
-    __slots__ = ("bucket", "head", "hears_cells", "heir", "key", "names", "number", "opener", "session", "token", "who", "window")
+    __slots__ = (
+        "bucket",
+        "head",
+        "hears_cells",
+        "heir",
+        "key",
+        "names",
+        "number",
+        "open",
+        "report_size",
+        "session",
+        "token",
+        "who",
+        "window",
+    )
 
     def __init__(self, session: Session, token: int, who: Who, *, hears_cells: bool) -> None:
         self.out = NOWHERE.out  # nothing is handed to it: what it gets is sent at once
@@ -45,10 +59,12 @@ class UdpLink(Link):
         """The token as it stands in a datagram."""
         self.who = who
         self.head = report_head(self.key, session.name)
+        self.report_size = len(self.head) + REPORT_TAIL_BYTES if self.head else -1
+        """How long its reports with heading and speed are; -1: of no one length."""
         self.hears_cells = hears_cells
         self.window = Window()
-        self.opener: AESGCM | None = None
-        """Its key, ready for use."""
+        self.open: Open | None = None
+        """Opens what its endpoint sealed: its key, ready for use."""
         self.heir: UdpLink | None = None
         """The link that the session has now."""
         self.names: dict[MessageName, None] | None = None
@@ -72,7 +88,7 @@ class UdpLink(Link):
 def report_head(key: bytes, name: str) -> bytes:
     """How every report of a session with heading and speed begins; empty if it would be too long to have one beginning."""
     who = name.encode()
-    size = 2 + len(who) + _REPORT_TAIL_BYTES
+    size = 2 + len(who) + 1 + REPORT_TAIL_BYTES
     return b"\x08\x01\x11" + key + b"\x2a" + bytes((size, 0x0A, len(who))) + who + b"\x11" if size < 128 else b""
 
 

@@ -8,21 +8,17 @@ What must hold:
 - a report read as columns is what `wire.datagrams.decode` would read, or is refused for the same reason.
 """
 
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from milepost.doors.udp.link import Seats, UdpLink
+from milepost.doors.udp.link import REPORT_TAIL_BYTES, Open, Seats, UdpLink
 from milepost.edge.counts import Counts
 from milepost.model.reasons import Reason
 from milepost.vetting import Batch
 from milepost.wire.sealed import DATA_HEAD_BYTES, NONCE_ZEROS, Kind
 
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
-_TAIL_BYTES: Final = 44
 _TAIL: Final = np.dtype(
     [
         ("latitude", "<f8"),
@@ -36,6 +32,7 @@ _TAIL: Final = np.dtype(
         ("speed", "<f8"),
     ]
 )
+_DATA: Final = int(Kind.DATA)
 _PLAIN_HEAD: Final = b"\x08\x01\x11"
 """How a canonical datagram with a session begins."""
 
@@ -93,23 +90,22 @@ class SealedReader:
 
     def read(self, datagrams: list[bytes]) -> Arrived:
         """What a batch holds. The busiest loop of the door: one round for each datagram."""
-        get, refused = self._links.get, self._counts.refused
+        get, refused, number_of = self._links.get, self._counts.refused, int.from_bytes
         found = Arrived([], [], [], [], [])
         rows, links, tails, others, strangers = found
         for row, data in enumerate(datagrams):
             link = get(data[1:9])
-            if link is None or data[0] != Kind.DATA:
+            if link is None or data[0] != _DATA:
                 strangers.append(row)
                 continue
-            counter_bytes, window = data[9:DATA_HEAD_BYTES], link.window
-            counter = int.from_bytes(counter_bytes, "big")
+            counter_bytes, window = data[9:17], link.window
+            counter = number_of(counter_bytes, "big")
             is_next = counter == window.greatest + 1
             if not is_next and not window.is_new(counter):
                 refused[Reason.REPLAYED] += 1
                 continue
             try:
-                opener = link.opener or self._opener(link)
-                plain = opener.decrypt(NONCE_ZEROS + counter_bytes, data[DATA_HEAD_BYTES:], None)
+                plain = (link.open or self._opener(link))(NONCE_ZEROS + counter_bytes, data[17:], None)
             except self._broken:
                 refused[Reason.SEAL_BROKEN] += 1
                 continue
@@ -117,26 +113,23 @@ class SealedReader:
                 window.greatest = counter
             else:
                 window.take(counter)
-            head = link.head
-            heir = link if link.heir is None else link.heir
-            if head and plain.startswith(head) and len(plain) == len(head) + _TAIL_BYTES:
+            if len(plain) == link.report_size and plain.startswith(link.head):
                 rows.append(row)
-                links.append(heir)
-                tails.append(plain[-_TAIL_BYTES:])
+                links.append(link.heir or link)
+                tails.append(plain[-REPORT_TAIL_BYTES:])
             else:
-                others.append(Other(row, heir, plain, link.token))
+                others.append(Other(row, link.heir or link, plain, link.token))
         return found
 
-    def _opener(self, link: UdpLink) -> "AESGCM":
+    def _opener(self, link: UdpLink) -> Open:
         """The link's key, made ready; kept for as many links as there is room for."""
-        opener = self._cipher(self._seats.receive_keys[link.number].tobytes())
         if len(self._ready) >= self._openers_max:
             oldest = next(iter(self._ready))
             del self._ready[oldest]
-            oldest.opener = None
+            oldest.open = None
         self._ready[link] = None
-        link.opener = opener
-        return opener
+        link.open = self._cipher(self._seats.receive_keys[link.number].tobytes()).decrypt
+        return link.open
 
     def opens(self, key: bytes, data: bytes) -> bool:
         """Whether a datagram was sealed with a key."""
@@ -148,14 +141,14 @@ class SealedReader:
 
     def pin(self, link: UdpLink) -> None:
         """The session will have another key: let this link keep the one it has."""
-        if link.opener is None:
+        if link.open is None:
             self._opener(link)
         self._ready.pop(link, None)
 
     def forget(self, link: UdpLink) -> None:
         """The link is over."""
         self._ready.pop(link, None)
-        link.opener = None
+        link.open = None
 
 
 class PlainReader:
@@ -174,14 +167,12 @@ class PlainReader:
             if link is None:
                 strangers.append(row)
                 continue
-            head = link.head
-            heir = link if link.heir is None else link.heir
-            if head and data.startswith(head) and len(data) == len(head) + _TAIL_BYTES:
+            if len(data) == link.report_size and data.startswith(link.head):
                 rows.append(row)
-                links.append(heir)
-                tails.append(data[-_TAIL_BYTES:])
+                links.append(link.heir or link)
+                tails.append(data[-REPORT_TAIL_BYTES:])
             else:
-                others.append(Other(row, heir, data, link.token))
+                others.append(Other(row, link.heir or link, data, link.token))
         return found
 
     def opens(self, key: bytes, data: bytes) -> bool:

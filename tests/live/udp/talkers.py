@@ -1,0 +1,125 @@
+"""An endpoint that says exactly what a test wants, when it wants: the client's session over a socket of the test's own."""
+
+import os
+import socket
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from live.udp.edges import EDGE_NAME, HERE, UdpEdge
+from milepost.client.udp.events import Connected, Event
+from milepost.client.udp.seals import Credentials
+from milepost.client.udp.session import Session
+from milepost.client.udp.setup import Setup
+from milepost.doors.udp.addresses import sockaddr_of
+from milepost.doors.udp.batches import Outbound
+from milepost.model import EndpointId, Message, Place, Report
+from milepost.model.instants import Instant
+from milepost.model.messages import MessageId
+from milepost.service.trust_files import read_certificate_file
+from milepost.trust.authority import Authority
+
+WAIT_S: Final = 20.0
+BATCH: Final = 256
+
+
+def edge_key_of(edge: UdpEdge) -> bytes:
+    """The public key of a sealed edge."""
+    assert edge.office is not None
+    return read_certificate_file(edge.office.issued / f"{EDGE_NAME}.cert").key
+
+
+class Talker:
+    """One endpoint; nothing is sent but by `send`."""
+
+    def __init__(self, edge: UdpEdge, name: str) -> None:
+        assert edge.office is not None
+        trust = edge.office.trust(name)
+        assert trust.certificate is not None
+        credentials = Credentials(trust.certificate, trust.key, edge_key_of(edge))
+        self.name = EndpointId(name)
+        self.events: list[Event] = []
+        self.came: list[bytes] = []
+        self._session = Session(Setup(self.name, credentials, Authority(trust.authority), 1_000_000), os.urandom)
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._socket.settimeout(0.05)
+        self._socket.connect(("127.0.0.1", edge.udp))
+        self._made = 0
+
+    def __enter__(self) -> "Talker":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None) -> None:
+        self._socket.close()
+
+    def start(self) -> None:
+        """Ask for a session and take the edge's answer; what there is to say next is not sent yet."""
+        self._session.start(self.report_of(HERE), now())
+        self.send()
+        self.wait(lambda: any(isinstance(one, Connected) for one in self.events), answers=False)
+
+    def report_of(self, place: Place) -> Report:
+        return Report(self.name, place, now())
+
+    def report(self, place: Place = HERE) -> None:
+        self._session.report(self.report_of(place), now())
+
+    def publish(self, topic: str, body: bytes, *, reliable: bool = False) -> None:
+        self._made += 1
+        self._session.publish(
+            Message(MessageId(now() + self._made), self.name, topic, now(), reliable=reliable, body=body), now()
+        )
+
+    def take(self) -> list[bytes]:
+        """What there is to send."""
+        return self._session.take_outgoing()
+
+    def send(self) -> None:
+        for data in self.take():
+            self._socket.send(data)
+
+    def hear(self) -> None:
+        """Take what comes within a moment."""
+        try:
+            data = self._socket.recv(65_536)
+        except TimeoutError:
+            self._session.on_tick(now())
+            return
+        self.came.append(data)
+        self._session.on_datagram(data, now())
+        self.events += self._session.take_events()
+
+    def wait(self, is_it: Callable[[], bool], *, answers: bool = True) -> None:
+        """Hear, and answer if told to, until it is so."""
+        until = time.monotonic() + WAIT_S
+        while not is_it():
+            assert time.monotonic() < until, f"it never was so: {self.events}"
+            self.hear()
+            if answers:
+                self.send()
+
+
+class Cannon:
+    """Sends many datagrams to an edge at once, from one socket of its own."""
+
+    def __init__(self, edge: UdpEdge) -> None:
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._socket.bind(("127.0.9.9", 0))
+        self._outbound = Outbound(self._socket, batch=BATCH)
+        self._address: NDArray[np.uint8] = np.frombuffer(sockaddr_of("127.0.0.1", edge.udp), np.uint8)
+
+    def fire(self, datagrams: list[bytes]) -> None:
+        while datagrams:
+            done = self._outbound.send_many(datagrams, np.tile(self._address, (len(datagrams), 1)))
+            datagrams = datagrams[done:]
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+def now() -> Instant:
+    return Instant(time.time_ns())

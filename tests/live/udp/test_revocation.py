@@ -1,0 +1,40 @@
+"""A certificate that is taken back while its endpoint is connected."""
+
+import asyncio
+import re
+import subprocess
+import sys
+import time
+
+import pytest
+
+from live.client.running import run
+from live.udp.edges import UdpEdge
+from milepost.client import RefusedByEdge
+
+WITHIN_S = 2.0
+
+
+def test_who_is_revoked_is_out_within_two_seconds_and_not_let_in_again(edge: UdpEdge, name: str) -> None:
+    office = edge.office
+    assert office is not None
+    command = [sys.executable, "-m", "milepost", "trust", "revoke", str(office.folder), f"{name}-bad"]
+
+    async def work() -> None:
+        bad, good = edge.client(f"{name}-bad"), edge.client(f"{name}-good")
+        async with good, bad, bad.messages() as inbox:
+            done = await asyncio.to_thread(subprocess.run, command, capture_output=True, check=True, timeout=60)
+            revoked_at = time.monotonic()
+            assert b"is revoked" in done.stdout
+            with pytest.raises(RefusedByEdge, match="220 NOT_ALLOWED: the edge expelled this endpoint"):
+                await inbox.receive()
+            assert time.monotonic() - revoked_at < WITHIN_S
+            with pytest.raises(RefusedByEdge):
+                await bad.publish(name, qos=1)
+            with pytest.raises(RefusedByEdge, match="CERTIFICATE_REVOKED"):
+                await edge.client(f"{name}-bad").open()
+            await good.publish(name, qos=1)
+            assert good.counts.connections == 1
+
+    run(work())
+    assert re.search(r"revocations read revoked=\d+ ended=1\n", edge.log())
