@@ -104,6 +104,5 @@ class Alerts:
         )
         alert.id = number
         if self.signer is not None:
-            signed = self.signer.sign(alert.message)
-            alert.signed = (signed.signature, signed.certificate)
+            alert.signed = self.signer.signed(alert.message)
         return alert

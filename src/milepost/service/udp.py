@@ -25,6 +25,7 @@ from milepost.trust.certificates import EDGE, Certificate
 from milepost.trust.noise import public_of
 from milepost.trust.signing import Signer, signing_public_of
 
+PULSE_S: Final = 0.02
 LOOK_S: Final = 1.0
 """So often the list of revocations is looked at."""
 
@@ -60,6 +61,7 @@ class UdpService:
         self.reload_revoked(Instant(0))
         self.entrance.serve(self.door)
         turns.every(LOOK_S, self.reload_revoked)
+        turns.every(PULSE_S, self.door.pulse)
 
     def _join(self, turns: Turns) -> FindingEntrance | None:
         finding = self._settings.udp.finding

@@ -42,8 +42,12 @@ class Signer:
 
     def sign(self, message: Message) -> Message:
         """The message with signature and certificate."""
-        signature = self._private.sign(_MESSAGE_PURPOSE + signed_bytes(message))
-        return replace(message, signature=signature, certificate=self._certificate.data)
+        signature, certificate = self.signed(message)
+        return replace(message, signature=signature, certificate=certificate)
+
+    def signed(self, message: Message) -> tuple[bytes, bytes]:
+        """Signature and certificate alone."""
+        return self._private.sign(_MESSAGE_PURPOSE + signed_bytes(message)), self._certificate.data
 
     def sign_here(self, data: bytes) -> bytes:
         """The signature of a HERE; `data` is all of it that comes before."""

@@ -265,7 +265,7 @@ class UdpDoor:
     def send(self, now: Instant) -> bool:
         """Hand everything to the network; tells whether more can go at once."""
         beat = self._clock()
-        self._hearing.flush(now, beat, is_due_only=True)
+        self.sender.send()  # an alert waits for nothing
         if self._confirmations:
             confirmations, self._confirmations = self._confirmations, []
             for link, name, _ in confirmations:
@@ -274,25 +274,31 @@ class UdpDoor:
         expelled, self._expelled = self._expelled, []
         for gone, why in expelled:
             self.tenants.expel(gone, why, now, beat)
+        self._hearing.flush(now, beat, is_due_only=True)
         self.sender.send()
         return bool(self._wanting)
 
     def tick(self, now: Instant) -> None:
-        """Once in a while: repeat, say that the edge is alive, end what is silent or worn."""
-        beat, seats, settings = self._clock(), self._seats, self._settings
+        """Once in a while: end what is silent or worn, and what `pulse` does."""
+        beat, seats, interval_ns = self._clock(), self._seats, self._settings.reporting_interval_ns
         self._hearing.flush(now, beat)  # a report that waits is a sign of life
-        for due in self._repeats.overdue(beat):
-            self._repeat(due, now, beat)
-        interval_ns = settings.reporting_interval_ns
         silent = seats.where(lambda part: seats.heard_at[part] < beat - SILENT_INTERVALS * interval_ns)
         worn = seats.where(lambda part: seats.worn_at[part] < beat) if self._identity is not None else []
         for number in {*silent, *worn}:
             self.tenants.end_number(number, CloseCause.SILENT, now, beat)
-        quiet = seats.where(lambda part: seats.told_at[part] <= beat - settings.heartbeat_intervals * interval_ns)
-        if quiet:
-            self.sender.tell_all(quiet, _HEARTBEAT, Priority.CONVENIENCE, beat)
+        self.pulse(now)
         self.tenants.tick(beat)
         self._opening.tick(beat)
+
+    def pulse(self, now: Instant) -> None:
+        """Often, so that it is little each time: repeat what is unanswered, and say that the edge is alive."""
+        beat, seats, settings = self._clock(), self._seats, self._settings
+        for due in self._repeats.overdue(beat):
+            self._repeat(due, now, beat)
+        heartbeat_ns = settings.heartbeat_intervals * settings.reporting_interval_ns
+        quiet = seats.where(lambda part: seats.told_at[part] <= beat - heartbeat_ns)
+        if quiet:
+            self.sender.tell_all(quiet, _HEARTBEAT, Priority.CONVENIENCE, beat)
 
     def _repeat(self, due: Due, now: Instant, beat: int) -> None:
         """Send a message again to who has not answered, or give it up."""

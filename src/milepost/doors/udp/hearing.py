@@ -4,7 +4,8 @@ What must hold:
 - of the messages in one batch the most urgent come first, since one may be an emergency (M22); those of one class keep their
   order, and who says goodbye is heard out before;
 - an endpoint is where its last authentic datagram came from (M13);
-- reports may wait a moment for others, since a few cost nearly as much as hundreds; no message is served before those that wait.
+- reports may wait a moment for others, since a few cost nearly as much as hundreds; no message but an emergency is served before
+  those that wait.
 """
 
 from typing import Final, Protocol
@@ -22,7 +23,7 @@ from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.priorities import Priority
 from milepost.model.reasons import Malformed, Reason, Refused
 from milepost.model.reports import Report
-from milepost.model.sessions import Close, Datagram, Init, Name, Publish, ReportSent
+from milepost.model.sessions import Close, Datagram, Init, Name, Publish, ReportSent, Subscribe
 from milepost.vetting import Batch, Bucket, PrefixBuckets
 from milepost.wire.datagrams import decode
 
@@ -68,39 +69,34 @@ class Hearing:
         self._links: list[UdpLink] = []
         self._tails: list[bytes] = []
         self._addresses: list[Octets] = []
+        self._beats: list[int] = []
 
     def hear(self, arrived: Arrived, addresses: Octets, now: Instant, beat: int) -> None:
-        """Take what open sessions say."""
-        if not arrived.others:
-            self._gather(arrived, addresses, beat)
-            self.flush(now, beat, is_due_only=True)
-            return
-        self.flush(now, beat)  # who is where counts for whom a message is for
-        links = arrived.report_links + [one.link for one in arrived.others]
-        rows = np.array(arrived.report_rows + [one.row for one in arrived.others])
-        order = np.argsort(rows)
-        late = np.empty(rows.size, np.bool_)
-        late[order] = self._heard([links[at].number for at in order.tolist()], addresses[rows[order]], now, beat)
-        count = len(arrived.report_rows)
-        numbers = [link.number for link in arrived.report_links]
-        self._take(arrived.report_links, numbers, arrived.report_tails, late[:count], now, beat)
-        self._serve(arrived.others, late[count:], now, beat)
+        """Take what open sessions say; reports wait, to the end of the turn at least."""
+        self._gather(arrived, addresses, beat)
+        if arrived.others:
+            self._serve(arrived.others, addresses, now, beat)
 
-    def _serve(self, others: list[Other], late: NDArray[np.bool_], now: Instant, beat: int) -> None:
-        said, reports = self._decoded(others, late)
-        for link, value, size in sorted(said, key=_urgency):
+    def _serve(self, others: list[Other], addresses: Octets, now: Instant, beat: int) -> None:
+        """Messages: emergencies at once; before others, who is where is brought up to date, since it decides who gets them."""
+        came_from = addresses[[one.row for one in others]]
+        self._note([one.link.number for one in others], came_from, beat)
+        said, reports = self._decoded(others, self._over_rate(came_from, now))
+        said.sort(key=_urgency)
+        for link, value, size in said:
+            if self._tails and isinstance(value, Publish | Subscribe) and not _is_emergency(value):
+                self.flush(now, beat)
             self._desk.serve(link, value, size, now)
         self._report_own(reports, now, beat)
 
-    def _heard(self, sessions: list[int], came_from: Octets, now: Instant, beat: int) -> NDArray[np.bool_]:
-        """Take note of who spoke and from where, in the order of arrival; gives which datagrams come over a rate."""
+    def _note(self, sessions: list[int], came_from: Octets, beat: int) -> None:
+        """Take note of who spoke and from where, in the order of arrival."""
         numbers = np.array(sessions, np.intp)
         self._seats.heard_at[numbers] = beat
         moved = (self._seats.addresses[numbers] != came_from).any(axis=1)
         if moved.any():
             self._seats.addresses[numbers] = came_from
             self._log.seldom("address changed", sessions=int(moved.sum()))
-        return self._over_rate(came_from, now)
 
     def _over_rate(self, came_from: Octets, now: Instant) -> NDArray[np.bool_]:
         """Which datagrams come from a part of the network, or are of an edge, that is over its rate."""
@@ -147,6 +143,7 @@ class Hearing:
         self._links += arrived.report_links
         self._tails += arrived.report_tails
         self._addresses.append(addresses[arrived.report_rows])
+        self._beats.append(beat)
 
     @property
     def is_gathering(self) -> bool:
@@ -158,11 +155,18 @@ class Hearing:
         is_due = len(self._tails) >= GATHER_MAX or beat - self._gathered_at >= self._gather_ns
         if not self._tails or (is_due_only and not is_due):
             return
-        links, tails, addresses = self._links, self._tails, self._addresses
-        self._links, self._tails, self._addresses = [], [], []
-        came_from = addresses[0] if len(addresses) == 1 else np.concatenate(addresses)
+        links, tails, addresses, beats = self._links, self._tails, self._addresses, self._beats
+        self._links, self._tails, self._addresses, self._beats = [], [], [], []
         numbers = [link.number for link in links]
-        self._take(links, numbers, tails, self._heard(numbers, came_from, now, beat), now, beat)
+        came_from = addresses[0] if len(addresses) == 1 else np.concatenate(addresses)
+        arrived_at = np.repeat(beats, [len(part) for part in addresses])
+        is_latest = self._seats.heard_at[numbers] <= arrived_at  # else a message has come since, perhaps from elsewhere
+        if is_latest.all():
+            self._note(numbers, came_from, beat)
+        else:
+            latest = is_latest.nonzero()[0]
+            self._note(np.array(numbers)[latest].tolist(), came_from[latest], beat)
+        self._take(links, numbers, tails, self._over_rate(came_from, now), now, beat)
 
     def _take(
         self, links: list[UdpLink], numbers: list[int], tails: list[bytes], late: NDArray[np.bool_], now: Instant, beat: int
@@ -237,6 +241,10 @@ def _counted(prefixes: NDArray[np.uint64]) -> list[tuple[int, int]]:
         return [(int(prefixes[0]), prefixes.size)]
     found, counts = np.unique(prefixes, return_counts=True)
     return list(zip(found.tolist(), counts.tolist(), strict=True))
+
+
+def _is_emergency(value: Datagram) -> bool:
+    return isinstance(value, Publish) and value.message.priority is Priority.EMERGENCY
 
 
 def _urgency(said: Said) -> int:
