@@ -3,6 +3,8 @@
 What must hold:
 - a report goes out at least every reporting interval; until the edge was heard, sooner, for a session is pending there until the
   first report arrived, and that one may be lost like any other;
+- half an interval after each report goes a HEARTBEAT: an edge ends a session after three intervals in silence, and where a fifth
+  of all datagrams is lost, three in a row soon are;
 - the edge is silent if it was not heard for three times as long as it may take to say HEARTBEAT.
 """
 
@@ -41,6 +43,7 @@ class Line:
         self.worn_at = FOREVER if keys_ns is None else Instant(now + keys_ns)
         """When the keys are not good any more."""
         self.report_at = now
+        self._alive_at = FOREVER
         self._draw = draw
         self._interval_ns = max(INTERVAL_NS_MIN, opened.said.reporting_interval_ns)
         self._is_heard = False
@@ -50,7 +53,7 @@ class Line:
     @property
     def next_at(self) -> Instant:
         """When something is due."""
-        return min(self.renew_at, self.worn_at, self.report_at, self.silent_at)
+        return min(self.renew_at, self.worn_at, self.report_at, self._alive_at, self.silent_at)
 
     def heard(self, now: Instant) -> None:
         """The edge said something."""
@@ -64,6 +67,13 @@ class Line:
             wait = min(wait, wait_ns(_UNHEARD_NS, self._interval_ns, self._reports, self._draw))
         self._reports += 1
         self.report_at = Instant(now + wait)
+        self._alive_at = Instant(now + self._interval_ns // 2)
+
+    def is_alive_due(self, now: Instant) -> bool:
+        """Whether it is time to say HEARTBEAT; once for each report."""
+        is_due = now >= self._alive_at
+        self._alive_at = FOREVER if is_due else self._alive_at
+        return is_due
 
     def is_settled(self, now: Instant) -> bool:
         """Whether it has lasted."""

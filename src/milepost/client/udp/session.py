@@ -128,13 +128,13 @@ class Session:
 
     def start(self, report: Report, now: Instant) -> None:
         """Ask for a session; once it was asked for, this is a report like any other."""
-        if self.phase is not Phase.IDLE:
+        if self.phase is Phase.IDLE:
+            self._whereabouts.change(report)
+            self.phase = Phase.OPENING
+            self._opening.begin(now, at_once=True)
+            self.on_tick(now)
+        else:
             self.report(report, now)
-            return
-        self._whereabouts.change(report)
-        self.phase = Phase.OPENING
-        self._opening.begin(now, at_once=True)
-        self.on_tick(now)
 
     def report(self, report: Report, now: Instant) -> None:
         """Say where the endpoint is; while there is no session, the next one begins with it."""
@@ -215,12 +215,13 @@ class Session:
         elif now >= line.worn_at:
             self._go_away("the keys are worn out, and the edge gives no new ones", now, may_live=True)
         elif now >= line.renew_at:
-            line.renew_at = FOREVER
-            self.phase = Phase.RENEWING
+            self.phase, line.renew_at = Phase.RENEWING, FOREVER
             self._opening.settle()
             self._opening.begin(now, at_once=True)
         if now >= line.report_at and self.phase in _HAS_SESSION:
             self._say_report(now, now)
+        elif self.phase in _HAS_SESSION and line.is_alive_due(now):
+            self._say(Heartbeat(line.channel.token))
 
     def on_datagram(self, data: bytes, now: Instant) -> None:
         """A datagram came, from whomever."""
@@ -377,9 +378,8 @@ class Session:
         return Init(self._whereabouts.as_of(now, now), former, self.setup.hears_cells)
 
     def _say_report(self, seen_at: Instant, now: Instant) -> None:
-        line = self._open_line
-        self._say(ReportSent(line.channel.token, self._whereabouts.as_of(seen_at, now)))
-        line.reported(now)
+        self._say(ReportSent(self._open_line.channel.token, self._whereabouts.as_of(seen_at, now)))
+        self._open_line.reported(now)
 
     def _flush(self, now: Instant) -> None:
         """Send what is due, and give up what is too late."""

@@ -12,7 +12,7 @@ from milepost.client.udp.session import Phase, Session
 from milepost.model.instants import FOREVER, SECOND_NS, Instant
 from milepost.model.places import Place
 from milepost.model.reasons import Malformed, Reason, Refused
-from milepost.model.sessions import Close, CloseCause, Init, ReportSent, SessionToken, refusal_of
+from milepost.model.sessions import Close, CloseCause, Heartbeat, Init, ReportSent, SessionToken, refusal_of
 from milepost.trust.noise import public_of
 from milepost.wire.datagrams import encode
 from unit.client.udp.scripted_edge import CAR_KEY, EDGE_KEY, KEYS_NS, NOW, TRUST, Talk, message, report_at
@@ -124,6 +124,14 @@ def test_a_standing_vehicle_reports_every_interval_from_the_same_place(is_sealed
     assert times == sorted(set(times))
     assert max(later - sooner for sooner, later in pairwise(times)) <= SECOND_NS
     assert len(said) <= 9
+
+
+def test_between_two_reports_the_edge_hears_that_the_endpoint_lives() -> None:
+    talk = Talk(keys_ns=None).start()
+    talk.live(2)
+    before = len(talk.edge.of(Heartbeat)), len(talk.edge.of(ReportSent))
+    talk.live(4)
+    assert (len(talk.edge.of(Heartbeat)), len(talk.edge.of(ReportSent))) == (before[0] + 4, before[1] + 4)
 
 
 def test_until_the_edge_is_heard_reports_are_repeated_sooner() -> None:
