@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from milepost.model import EndpointId, Instant, Place
 from milepost.model.instants import SECOND_NS
+from milepost.model.reasons import Malformed
 from milepost.model.reports import Report
 from milepost.model.sessions import Acknowledge, Datagram, Init, ReportSent, SessionToken
 from milepost.trust.certificates import issue
@@ -193,7 +194,10 @@ class _Seat:
         data, endpoint = self._socket.recv(2048), self._endpoint
         if endpoint is None or not _is_ack(data, endpoint):
             return False  # a late copy, or a heartbeat to who was here before
-        endpoint.read_ack(data)
+        try:
+            endpoint.read_ack(data)
+        except Malformed:  # a late answer to who was here before
+            return False
         self._socket.send(endpoint.report(Instant(time.time_ns())))
         self._endpoint = None
         return True

@@ -6,6 +6,7 @@ What must hold:
 - lists go forward: once a newer list is in use, an older one is refused, however well signed.
 """
 
+from collections import OrderedDict
 from hashlib import sha256
 from typing import Final
 
@@ -28,7 +29,7 @@ class Authority:
 
     def __init__(self, public_key: bytes) -> None:
         self._public = Ed25519PublicKey.from_public_bytes(public_key)
-        self._remembered: dict[bytes, None] = {}
+        self._remembered: OrderedDict[bytes, None] = OrderedDict()
         self._issued_at = BEGINNING
         self.revoked: frozenset[int] = frozenset()
         """The serial numbers of the list in use."""
@@ -66,6 +67,6 @@ class Authority:
         except InvalidSignature:
             return False
         if len(self._remembered) >= REMEMBERED_MAX:
-            del self._remembered[next(iter(self._remembered))]
+            self._remembered.popitem(last=False)
         self._remembered[digest] = None
         return True

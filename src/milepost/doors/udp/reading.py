@@ -8,6 +8,7 @@ What must hold:
 - a report read as columns is what `wire.datagrams.decode` would read, or is refused for the same reason.
 """
 
+from collections import OrderedDict
 from typing import Final, NamedTuple, Protocol
 
 import numpy as np
@@ -86,7 +87,7 @@ class SealedReader:
         self._seats = seats
         self._counts = counts
         self._openers_max = openers_max
-        self._ready: dict[UdpLink, None] = {}
+        self._ready: OrderedDict[UdpLink, None] = OrderedDict()  # a dict would look for its first entry longer each time
 
     def read(self, datagrams: list[bytes]) -> Arrived:
         """What a batch holds. The busiest loop of the door: one round for each datagram."""
@@ -124,8 +125,7 @@ class SealedReader:
     def _opener(self, link: UdpLink) -> Open:
         """The link's key, made ready; kept for as many links as there is room for."""
         if len(self._ready) >= self._openers_max:
-            oldest = next(iter(self._ready))
-            del self._ready[oldest]
+            oldest, _ = self._ready.popitem(last=False)
             oldest.open = None
         self._ready[link] = None
         link.open = self._cipher(self._seats.receive_keys[link.number].tobytes()).decrypt
