@@ -7,10 +7,11 @@ from time import time_ns
 from typing import Final
 
 from milepost.client.edge import Edge
-from milepost.client.mqtt.carrier import MqttCarrier, Patience
+from milepost.client.mqtt.carrier import MqttCarrier
 from milepost.client.mqtt.session import Session, Setup
 from milepost.client.mqtt.streams import Target, target_of
 from milepost.client.mqtt.words import will_of
+from milepost.client.patience import Patience
 from milepost.client.udp.targets import is_udp
 from milepost.client.udp.trust import Trust
 from milepost.client.values import Publication

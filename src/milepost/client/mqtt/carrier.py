@@ -13,8 +13,7 @@ import asyncio
 import contextlib
 import os
 import ssl
-from collections.abc import Awaitable, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable
 from random import random
 from time import monotonic, time_ns
 from typing import Final, assert_never
@@ -26,6 +25,7 @@ from milepost.client.mqtt.session import Phase, Session
 from milepost.client.mqtt.streams import GOODBYE_S, Stream, Target, open_stream
 from milepost.client.mqtt.timing import BackOff, KeepAlive, Step
 from milepost.client.mqtt.words import packet_of, received_from
+from milepost.client.patience import Patience, unless_closing
 from milepost.client.states import Change, State
 from milepost.client.values import Publication, Wish
 from milepost.model.instants import Instant
@@ -36,18 +36,6 @@ ATTEMPT_S: Final = 10.0
 
 SETTLED_S: Final = 5.0
 """A connection that lasts so long was a good one: the next attempt after it is made at once."""
-
-
-@dataclass(frozen=True, slots=True)
-class Patience:
-    """How long to try, and how much may wait."""
-
-    first_s: float = 10.0
-    """To get the first connection; 0: one attempt."""
-    lost_s: float = 300.0
-    """To get a lost one back."""
-    waiting_max: int = 1_000
-    """Publications that are not answered; more of them wait to be taken in."""
 
 
 class MqttCarrier:
@@ -217,7 +205,9 @@ class MqttCarrier:
         stream: Stream | None = None
         try:
             async with asyncio.timeout(ATTEMPT_S):
-                stream = await self._unless_closing(open_stream(self._target, self._tls, self._session.setup.packet_bytes_max))
+                stream = await unless_closing(
+                    self._closing, open_stream(self._target, self._tls, self._session.setup.packet_bytes_max)
+                )
             if stream is None:
                 return EdgeClosed()
             await self._converse(stream)
@@ -231,17 +221,6 @@ class MqttCarrier:
         if self._ended is not None and self._ended.is_final:
             raise self._ended.refused
         return self._ended.refused if self._ended is not None else ConnectionError("the connection was closed")
-
-    async def _unless_closing(self, opening: Awaitable[Stream]) -> Stream | None:
-        """The stream, or nothing if the client is closed before there is one."""
-        task = asyncio.ensure_future(opening)
-        closing = asyncio.ensure_future(self._closing.wait())
-        try:
-            await asyncio.wait([task, closing], return_when=asyncio.FIRST_COMPLETED)
-            return await task if task.done() else None
-        finally:
-            closing.cancel()
-            task.cancel()
 
     async def _converse(self, stream: Stream) -> None:
         """Talk over one connection until it ends, or until we are closed."""

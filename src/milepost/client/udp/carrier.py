@@ -18,7 +18,7 @@ from typing import Final, assert_never
 
 from milepost.client.carriers import Arrival, Listener, Motion
 from milepost.client.faults import ClientFault, EdgeClosed, EdgeUnreachable, RefusedByEdge
-from milepost.client.mqtt.carrier import Patience
+from milepost.client.patience import Patience, unless_closing
 from milepost.client.states import Change, State
 from milepost.client.udp.asking import Found
 from milepost.client.udp.cells import Ears
@@ -236,7 +236,7 @@ class UdpCarrier:
         """Turn after turn; comes back when it is closed."""
         within_s = max(self._patience.first_s, ATTEMPT_S)
         self._until_s = monotonic() + within_s
-        found = await self._unless_closing(within_s)
+        found = await unless_closing(self._closing, find(self._seeker, within_s))
         if found is None:
             return
         self._found = found
@@ -266,17 +266,6 @@ class UdpCarrier:
 
     def _report_of(self, motion: Motion, now: Instant) -> Report:
         return Report(self._endpoint.name, motion.place, motion.seen_at or now, motion.heading_deg, motion.speed_mps)
-
-    async def _unless_closing(self, within_s: float) -> Found | None:
-        """An edge, or nothing if the client is closed before there is one."""
-        looking = asyncio.ensure_future(find(self._seeker, within_s))
-        closing = asyncio.ensure_future(self._closing.wait())
-        try:
-            await asyncio.wait([looking, closing], return_when=asyncio.FIRST_COMPLETED)
-            return await looking if looking.done() else None
-        finally:
-            closing.cancel()
-            looking.cancel()
 
     async def _turn(self, session: Session) -> None:
         """Do what is due, say what there is to say, then wait for the next."""

@@ -3,7 +3,7 @@
 from secrets import token_hex
 
 from milepost.client.edge import Edge
-from milepost.client.mqtt.carrier import Patience
+from milepost.client.patience import Patience
 from milepost.client.udp.carrier import Endpoint, UdpCarrier
 from milepost.client.udp.finding import Seeker
 from milepost.client.udp.targets import udp_target_of
