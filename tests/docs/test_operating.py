@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from milepost.doors.limits import DoorLimits
+from milepost.doors.udp.settings import UdpLimits
 from milepost.edge.limits import Limits
 from milepost.service.settings import Mqtt, Settings, settings_from
 from milepost.service.udp_settings import Udp
@@ -19,7 +20,7 @@ LIMITS = (ROOT / "docs" / "reference" / "limits.md").read_text()
 OPERATING = (ROOT / "docs" / "how-to" / "run-an-edge.md").read_text()
 FIGURES = (ROOT / "src" / "milepost" / "service" / "figures.py").read_text()
 
-NO_LIMITS = {"listen", "address", "seal", "cells", "finding"}
+NO_LIMITS = {"listen", "address", "seal", "cells", "finding", "limits"}
 """Keys of the same tables that say where, and how."""
 
 ROW = re.compile(r"^\| `(\w+)` \| ([^|]+) \|", re.MULTILINE)
@@ -36,7 +37,7 @@ def read(text: str) -> Settings:
 
 
 def test_the_page_has_every_limit_once_with_its_default() -> None:
-    parts = (Limits(), DoorLimits(), Mqtt(), Udp(), ReportLimits())
+    parts = (Limits(), DoorLimits(), Mqtt(), Udp(), UdpLimits(), ReportLimits())
     limits = [(one.name, getattr(part, one.name)) for part in parts for one in fields(part) if one.name not in NO_LIMITS]
     defaults = [(name, written(value)) for name, value in limits]
     assert len(defaults) > 50

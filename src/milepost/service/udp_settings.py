@@ -1,14 +1,14 @@
 """The settings of the UDP door and of whom it trusts: tables of the settings file."""
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import Enum
 from typing import Annotated
 
-from milepost.doors.udp.settings import UdpSettings
+from milepost.doors.udp.settings import UdpLimits, UdpSettings
 from milepost.model.cells import Cells
 from milepost.model.instants import SECOND_NS
 from milepost.service.addresses import host_and_port
-from milepost.service.reading import FileName, Range
+from milepost.service.reading import FileName, Inline, Range
 
 
 class Seal(Enum):
@@ -61,18 +61,8 @@ class Udp:
     heartbeat_intervals: Annotated[int, Range(1, 100)] = 3
     keys_s: Annotated[int, Range(60, 604_800)] = 3_600
     clock_off_s_max: Annotated[int, Range(1, 86_400)] = 60
-    handshakes_per_s: Annotated[int, Range(1)] = 1_000
-    pending_max: Annotated[int, Range(1)] = 10_000
-    openers_max: Annotated[int, Range(1)] = 20_000
-    messages_per_s: int = 50
-    messages_burst: int = 200
-    prefix_per_s: int = 100_000
-    prefix_burst: int = 200_000
-    total_per_s: int = 1_000_000
-    total_burst: int = 1_000_000
     gather_ms: Annotated[int, Range(0, 100)] = 2
-    window: Annotated[int, Range(1, 15_000)] = 128
-    unsent_bytes_max: Annotated[int, Range(65_536)] = 64_000_000
+    limits: Annotated[UdpLimits, Inline()] = field(default_factory=UdpLimits)
     cells: CellSettings = field(default_factory=CellSettings)
     finding: FindingSettings = field(default_factory=FindingSettings)
 
@@ -86,22 +76,12 @@ class Udp:
     def door(self) -> UdpSettings:
         """The same as the door has it."""
         return UdpSettings(
+            **asdict(self.limits),
             reporting_interval_ns=int(self.reporting_interval_s * SECOND_NS),
             heartbeat_intervals=self.heartbeat_intervals,
             keys_ns=self.keys_s * SECOND_NS,
             clock_off_ns_max=self.clock_off_s_max * SECOND_NS,
-            handshakes_per_s=self.handshakes_per_s,
-            pending_max=self.pending_max,
-            openers_max=self.openers_max,
-            messages_per_s=self.messages_per_s,
-            messages_burst=self.messages_burst,
-            prefix_per_s=self.prefix_per_s,
-            prefix_burst=self.prefix_burst,
-            total_per_s=self.total_per_s,
-            total_burst=self.total_burst,
             gather_ns=self.gather_ms * (SECOND_NS // 1_000),
-            window=self.window,
-            unsent_bytes_max=self.unsent_bytes_max,
             cells=self.cells.cells,
         )
 

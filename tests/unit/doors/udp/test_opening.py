@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from door_in_memory import START
-from milepost.doors.udp.settings import UdpSettings
+from milepost.doors.udp.settings import UdpLimits, UdpSettings
 from milepost.model.areas import Circle
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.reasons import Reason
@@ -359,3 +359,21 @@ def test_who_asks_for_an_edge_hears_of_it_only_where_it_covers() -> None:
     here = found[0]
     assert verifier.check_here(here.signed, read_certificate(here.certificate), here.signature, edge.now) is None
     assert edge.corridor.counts.refused[Reason.OUTSIDE_COVERAGE] == 2
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"handshakes_per_s": 0},
+        {"openers_max": 0},
+        {"pending_max": 0},
+        {"window": 0},
+        {"window": 15_001},
+        {"prefix_burst": 0},
+        {"unsent_bytes_max": 9_999},
+    ],
+)
+def test_limits_that_would_let_nobody_in_are_refused_by_name(wrong: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        UdpLimits(**wrong)
+    assert UdpLimits(total_per_s=0, total_burst=0).total_per_s == 0
