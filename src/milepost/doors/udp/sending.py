@@ -10,7 +10,6 @@ What must hold:
 """
 
 from collections import deque
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 import numpy as np
@@ -41,42 +40,42 @@ class Post(Protocol):
         """Each datagram to its address."""
 
 
-@dataclass(slots=True)
 class _Many:
     """Datagrams on their way out."""
 
-    datagrams: list[bytes]
-    addresses: Octets
+    __slots__ = ("addresses", "datagrams", "size")
 
-    @property
-    def size(self) -> int:
+    def __init__(self, datagrams: list[bytes], addresses: Octets) -> None:
+        self.datagrams = datagrams
+        self.addresses = addresses
+        self.size = sum(map(len, datagrams))
         """Bytes of all of them."""
-        return sum(map(len, self.datagrams))
 
     def send(self, post: Post) -> int:
         """Hand over what can be; gives how many are left."""
         taken = post.send_many(self.datagrams, self.addresses)
         self.datagrams, self.addresses = self.datagrams[taken:], self.addresses[taken:]
+        self.size = sum(map(len, self.datagrams))
         return len(self.datagrams)
 
 
-@dataclass(slots=True)
 class _Shared:
     """The same message to many, each with its own beginning."""
 
-    heads: Octets
-    tail: bytes
-    addresses: Octets
+    __slots__ = ("addresses", "heads", "size", "tail")
 
-    @property
-    def size(self) -> int:
+    def __init__(self, heads: Octets, tail: bytes, addresses: Octets) -> None:
+        self.heads = heads
+        self.tail = tail
+        self.addresses = addresses
+        self.size = len(heads) * (_HEAD_BYTES + len(tail))
         """Bytes of all of them."""
-        return len(self.heads) * (_HEAD_BYTES + len(self.tail))
 
     def send(self, post: Post) -> int:
         """Hand over what can be; gives how many are left."""
         taken = post.send_shared(self.heads, self.tail, self.addresses)
         self.heads, self.addresses = self.heads[taken:], self.addresses[taken:]
+        self.size = len(self.heads) * (_HEAD_BYTES + len(self.tail))
         return len(self.heads)
 
 
@@ -188,7 +187,7 @@ class Sender:
             parcel = lane[0]
             size, count = parcel.size, len(parcel.addresses)
             left = parcel.send(self._post)
-            sent = size - (parcel.size if left else 0)
+            sent = size - parcel.size
             self._unsent -= sent
             self.bytes_sent += sent
             self.datagrams_sent += count - left
