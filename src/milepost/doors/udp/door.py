@@ -3,8 +3,8 @@
     batch ─▶ opened (`reading`) ─▶ strangers: `opening`, or who asks for an edge
                  │                       └─ first DATA of a pending session opens it
                  ├▶ others, the most urgent first: `serving` ─▶ corridor
-                 └▶ reports, as columns: rates ─▶ corridor
-    settling ─▶ deliver ─▶ `sending`;  tick ─▶ repeats, heartbeats, silence, worn keys
+                 └▶ reports, gathered as columns: rates ─▶ corridor
+    settling ─▶ deliver ─▶ `sending`;  pulse ─▶ repeats, heartbeats;  tick ─▶ silence, worn keys
 
 | state   | INIT               | first DATA of it    | DATA          | CLOSE | silence     | a newer session            |
 |---------|--------------------|---------------------|---------------|-------|-------------|----------------------------|
