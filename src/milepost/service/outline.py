@@ -6,10 +6,10 @@ from enum import Enum
 from pathlib import Path
 
 from milepost.model.reasons import Malformed
+from milepost.model.survives import Survives
 from milepost.service.faults import UsageFault
 from milepost.service.passwords import Users
 from milepost.service.settings import Listener, Settings
-from milepost.storage.survives import Survives
 from milepost.vetting.payloads import Payloads
 from milepost.wire.times import instant_to_text
 

@@ -13,13 +13,13 @@ from milepost.edge.alerts import AlertRule
 from milepost.edge.limits import Limits
 from milepost.model.areas import Area
 from milepost.model.priorities import Priority
+from milepost.model.survives import Survives
 from milepost.model.topics import check_filter
 from milepost.service.addresses import host_and_port
 from milepost.service.faults import cannot_read
 from milepost.service.logs import Format, Level
 from milepost.service.reading import FileName, Inline, Key, Range, Reader
 from milepost.service.udp_settings import Trust, Udp
-from milepost.storage.survives import Survives
 from milepost.vetting.access import Rule
 from milepost.vetting.payloads import PayloadRule
 from milepost.vetting.reports import ReportLimits

@@ -12,8 +12,8 @@ from contextlib import closing
 from pathlib import Path
 
 from milepost.edge.keeping import StorageUnavailable
+from milepost.model.survives import Survives
 from milepost.storage.faults import StorageDamaged, StorageTooNew, unavailable, unreadable
-from milepost.storage.survives import Survives
 
 NAME = "kept.db"
 UNFINISHED = "kept.db.new"

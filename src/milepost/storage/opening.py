@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from milepost.edge.keeping import Storage
+from milepost.model.survives import Survives
 from milepost.storage.memory import MemoryStorage
 from milepost.storage.sqlite import SqliteStorage
-from milepost.storage.survives import Survives
 
 
 def open_storage(path: Path, survives: Survives) -> Storage:

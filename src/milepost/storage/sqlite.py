@@ -25,12 +25,12 @@ from pathlib import Path
 from time import monotonic
 
 from milepost.edge.keeping import Changes, Kept, StorageUnavailable
+from milepost.model.survives import Survives
 from milepost.storage.database import NAME, connect, make_database
 from milepost.storage.faults import StorageDamaged, code_of, is_sync_fault, unavailable, unreadable
 from milepost.storage.lock import Lock
 from milepost.storage.places import Places
 from milepost.storage.rows import read_kept, read_places, write_rows
-from milepost.storage.survives import Survives
 
 REOPEN_S = 1.0
 """A file that failed twice is opened again at most this often."""

@@ -5,6 +5,7 @@ import pytest
 from milepost.doors.limits import DoorLimits
 from milepost.edge.limits import Limits, SlowPolicy
 from milepost.model.priorities import Priority
+from milepost.model.survives import Survives
 from milepost.service.faults import UsageFault
 from milepost.service.logs import Format, Level
 from milepost.service.settings import (
@@ -16,7 +17,6 @@ from milepost.service.settings import (
     Transport,
     settings_from,
 )
-from milepost.storage.survives import Survives
 from milepost.vetting.access import Rule, Verbs
 
 

@@ -1,0 +1,1 @@
+"""The backbone: the log that the edges of a site, its handlers and the centre share."""

@@ -1,0 +1,35 @@
+"""Free ports on loopback."""
+
+import random
+import socket
+from typing import Final
+
+from milepost.service.faults import StartFault
+
+LOOPBACK: Final = "127.0.0.1"
+
+# Below those that Linux gives to outgoing connections: a server that is started again finds its port free.
+_RANGE: Final = range(20_000, 32_000)
+_TRIES_MAX: Final = 1_000
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens at right now."""
+    found: list[int] = []
+    for port in random.sample(_RANGE, _TRIES_MAX):
+        if len(found) == count:
+            return found
+        if is_free(port):
+            found.append(port)
+    raise StartFault(f"no {count} free ports between {_RANGE.start} and {_RANGE.stop}: stop something, or say which to take")
+
+
+def is_free(port: int) -> bool:
+    """Whether one could listen there."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOOPBACK, port))
+        except OSError:
+            return False
+        return True

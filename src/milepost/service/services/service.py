@@ -1,0 +1,163 @@
+"""A service: one or several servers of a kind in one folder, started, asked how they are, broken on purpose, stopped.
+
+    FOLDER/service.json     what was decided when it was first started: ports and the like, kept for the next start
+    FOLDER/1, FOLDER/2 …    one for each server: its settings, data, log and the note of its process
+"""
+
+import json
+import signal
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Final, Self
+
+from milepost.service.faults import StartFault, UsageFault
+from milepost.service.services import processes
+from milepost.service.services.jars import Jars, Told, class_path
+from milepost.service.services.java import find_java
+from milepost.service.services.ports import LOOPBACK, free_ports, is_free
+
+START_S_MAX: Final = 90.0
+_LOOK_S: Final = 0.1
+_LINES_SHOWN: Final = 15
+_DECIDED: Final = "service.json"
+
+
+class Service(ABC):
+    """Servers are numbered from 1; where a number may be given, none means all of them."""
+
+    NAME: ClassVar[str]
+    JARS: ClassVar[Jars]
+    PORTS_EACH: ClassVar[int]
+    """How many ports a server listens at; clients use the first."""
+
+    def __init__(self, folder: Path, ports: Sequence[Sequence[int]]) -> None:
+        self.folder = folder
+        self.ports = [tuple(of_one) for of_one in ports]
+        self.numbers = range(1, len(ports) + 1)
+
+    @classmethod
+    def maybe_in(cls, folder: Path) -> Self | None:
+        """The service whose files are in this folder, running or not."""
+        try:
+            decided: dict[str, Any] = json.loads((folder / _DECIDED).read_text())
+        except FileNotFoundError:
+            return None
+        return cls(folder, decided["ports"])
+
+    @classmethod
+    def made_in(cls, folder: Path, *, servers: int, port: int | None) -> Self:
+        """The service of this folder; a new one with ports that are free, or from `port` on, if there is none."""
+        found = cls.maybe_in(folder)
+        if found is not None:
+            found.check_is(servers=servers, port=port)
+            return found
+        free = iter(free_ports(cls.PORTS_EACH * servers))
+        first = [next(free) if port is None else port + index for index in range(servers)]
+        ports = [[of_one, *(next(free) for _ in range(cls.PORTS_EACH - 1))] for of_one in first]
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / _DECIDED).write_text(json.dumps({"ports": ports}))
+        return cls(folder, ports)
+
+    def check_is(self, *, servers: int, port: int | None) -> None:
+        """Data of one layout cannot be served in another."""
+        other = f"{self.folder} holds a {self.NAME} of"
+        cure = "ask for that, remove the folder with all its data, or take another (--folder)"
+        if len(self.ports) != servers:
+            raise UsageFault(f"{other} {len(self.ports)} server(s), not {servers}: {cure}")
+        if port not in {None, self.ports[0][0]}:
+            raise UsageFault(f"{other} port {self.ports[0][0]}, not {port}: {cure}")
+
+    @property
+    def address(self) -> str:
+        """What clients connect to: HOST:PORT, several with commas between."""
+        return ",".join(f"{LOOPBACK}:{of_one[0]}" for of_one in self.ports)
+
+    def running(self) -> list[int]:
+        """The numbers of the servers that run."""
+        return [number for number in self.numbers if self.maybe_pid(number) is not None]
+
+    def maybe_pid(self, number: int) -> int | None:
+        """The process of a server, if it runs."""
+        return processes.maybe_pid(self._folder(number))
+
+    def log_file(self, number: int) -> Path:
+        """The log of a server."""
+        return processes.log_file(self._folder(number))
+
+    def start(self, number: int | None = None, *, told: Told = lambda _: None) -> None:
+        """Start what does not run, and wait until it serves; a start that fails leaves nothing running."""
+        wanted = [one for one in self._those(number) if self.maybe_pid(one) is None]
+        for one in wanted:
+            self._check_ports(one)
+        if wanted:
+            java = find_java()
+            jars = class_path(self.JARS, java, told)
+            self.prepare([(one, self._folder(one)) for one in wanted], [java, "-cp", jars])
+            told(f"starting {self.NAME} {self.JARS.version} ...")
+            for one in wanted:
+                processes.launch(self._folder(one), self.command(self._folder(one), java, jars))
+        self._wait_ready(wanted)
+
+    def stop(self) -> None:
+        """End all servers in good order."""
+        processes.end([self._folder(number) for number in self.numbers])
+
+    def kill(self, number: int | None = None) -> None:
+        """End servers as a crash would; `start` brings them back."""
+        processes.kill([self._folder(one) for one in self._those(number)])
+
+    def pause(self, number: int | None = None) -> None:
+        """Let servers do nothing, with all their connections open."""
+        for one in self._those(number):
+            processes.send(self._folder(one), signal.SIGSTOP)
+
+    def resume(self, number: int | None = None) -> None:
+        """Let paused servers go on."""
+        for one in self._those(number):
+            processes.send(self._folder(one), signal.SIGCONT)
+
+    @abstractmethod
+    def prepare(self, servers: Sequence[tuple[int, Path]], java: Sequence[str]) -> None:
+        """Write what these servers read when they start; `java` is the beginning of a command with all the jars."""
+
+    @abstractmethod
+    def command(self, folder: Path, java: str, jars: str) -> list[str]:
+        """What runs the server of a folder."""
+
+    @abstractmethod
+    def is_ready(self, number: int) -> bool:
+        """Whether a server answers, and is part of the whole."""
+
+    def _folder(self, number: int) -> Path:
+        return self.folder / str(number)
+
+    def _those(self, number: int | None) -> Iterable[int]:
+        return self.numbers if number is None else [number]
+
+    def _check_ports(self, number: int) -> None:
+        for port in self.ports[number - 1]:
+            if not is_free(port):
+                raise StartFault(
+                    f"{self.NAME} cannot listen at {LOOPBACK}:{port}, which another process has: stop that, or take another folder"
+                )
+
+    def _wait_ready(self, started: Sequence[int]) -> None:
+        until = time.monotonic() + START_S_MAX
+        while not all(self.is_ready(number) for number in self.running()) or not self.running():
+            ended = [number for number in started if self.maybe_pid(number) is None]
+            if ended or time.monotonic() > until:
+                raise self._did_not_start(started, ended)
+            time.sleep(_LOOK_S)
+
+    def _did_not_start(self, started: Sequence[int], ended: Sequence[int]) -> StartFault:
+        shown = ended[0] if ended else self.numbers[0]
+        folder = self._folder(shown)
+        processes.end([self._folder(number) for number in started])
+        what = "ended at once" if ended else f"does not serve after {START_S_MAX:g} s"
+        lines = processes.last_lines(folder, _LINES_SHOWN)
+        return StartFault(
+            f"{self.NAME} {what}. If its data is of no use, remove {self.folder} and start again; the end of {processes.log_file(folder)}:\n"
+            + "\n".join(lines)
+        )
