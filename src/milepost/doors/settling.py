@@ -11,9 +11,10 @@ What must hold:
 from typing import Final, Protocol
 
 from milepost.doors.keeper import Keeper
-from milepost.edge.actions import Action, Deliver, Expel, Release, Run
+from milepost.edge.actions import Action, Deliver, Expel, Release, Run, Welcome
 from milepost.edge.corridor import Corridor
 from milepost.edge.sessions import Link, Session
+from milepost.model.endpoints import EndpointId
 from milepost.model.instants import Instant
 from milepost.model.reasons import Reason, Refused
 
@@ -37,6 +38,9 @@ class Door(Protocol):
 
     def expel(self, link: Link, why: Refused) -> None:
         """Close a link, if it is one of its own."""
+
+    def welcome(self, name: EndpointId, why: Refused | None, now: Instant) -> None:
+        """Go on with an endpoint that had to wait for its session, or send it away."""
 
     def take_back(self, why: Refused) -> None:
         """Do not give the answers of this turn that rest on what could not be kept."""
@@ -114,6 +118,9 @@ class Settling:
             case Expel(link, why):
                 for door in self._doors:
                     door.expel(link, why)
+            case Welcome(name, why):
+                for door in self._doors:
+                    door.welcome(name, why, now)
 
     def _cut(self, actions: list[Action]) -> list[Action]:
         """The changes of this turn are not kept: whoever was to hear of them is let go instead; gives what may be sent."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from milepost.edge.parcels import Delivery
 from milepost.edge.plans import Fan
 from milepost.edge.sessions import Link, Session
+from milepost.model.endpoints import EndpointId
 from milepost.model.priorities import Priority
 from milepost.model.reasons import Refused
 
@@ -39,6 +40,14 @@ class Expel:
     why: Refused
 
 
+@dataclass(frozen=True, slots=True)
+class Welcome:
+    """An endpoint that had to wait may open its session now, or has to go."""
+
+    name: EndpointId
+    why: Refused | None = None
+
+
 class Run:
     """Send messages of quality 0, just as they came, to all takers of a fan: the short way of what nobody has to look into.
 
@@ -56,4 +65,4 @@ class Run:
         """For each message the session it came from."""
 
 
-Action = Deliver | Run | Release | Expel
+Action = Deliver | Run | Release | Expel | Welcome

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from milepost.edge.absences import Absences
 from milepost.edge.actions import Action, Expel
 from milepost.edge.alerts import AlertRule, Alerts
+from milepost.edge.asking import Asking
 from milepost.edge.counts import Counts
 from milepost.edge.delivery import Deliveries
 from milepost.edge.elsewhere import Elsewhere
@@ -69,7 +70,7 @@ class Corridor:
         self._last_id = 0
         self._reputations = Reputations()
         self._absences = Absences(self.sessions)
-        self._asked_in_row: dict[int, tuple[Session, str]] = {}
+        self.asking = Asking(self.matcher, self.planner)
 
     @property
     def changes(self) -> Changes:
@@ -124,6 +125,8 @@ class Corridor:
         if len(self._reputations):
             self.watch.trust_less({session.number: self._reputations.share_of(name)})
         self._attach(session, link, expiry_ns=expiry_ns, window=window, dialect=dialect, will=will, now=now)
+        if self.elsewhere is not None:
+            self.elsewhere.opened(session, now, is_fresh=is_fresh)
         return Opened(session, former is not None)
 
     def _take_over(self, session: Session, *, is_fresh: bool, now: Instant) -> None:
@@ -181,15 +184,21 @@ class Corridor:
 
     def _end(self, session: Session, now: Instant) -> None:
         will, session.will = session.will, None
+        self.deliveries.end(session)
+        self.remove(session)
+        if will is not None:  # the session's end comes before the delay's. [MQTT-3.1.2-8]
+            self._publish_will(session, will, now)
+
+    def remove(self, session: Session) -> None:
+        """Nothing is known of a session any more; what was on its way to it is seen to already."""
         if session.is_kept:
             self._unkeep(session)
-        self.deliveries.end(session)
         for name in list(session.subscriptions):
             self._drop_subscription(session, name)
         self.watch.forget(session)
         self.sessions.remove(session)
-        if will is not None:  # the session's end comes before the delay's. [MQTT-3.1.2-8]
-            self._publish_will(session, will, now)
+        if self.elsewhere is not None:
+            self.elsewhere.ended(session)
 
     def _unkeep(self, session: Session) -> None:
         """Neither the session nor what it asked for and received is to be remembered."""
@@ -223,22 +232,14 @@ class Corridor:
         if not is_new:
             self._drop_subscription(session, name)
         asked = Asked(subscription, row, is_not_own=is_not_own, is_retain_shown=is_retain_shown)
-        self._enter(session, name, asked)
+        self.asking.enter(session, name, asked)
         if session.is_kept:
             self.changes.subscriptions[session.number, name] = asked_to_bytes(asked)
+        if self.elsewhere is not None:
+            self.elsewhere.subscribed(session, name)
         if wants_retained is WantsRetained.ALWAYS or (wants_retained is WantsRetained.IF_NEW and is_new):
             self._hand_out_retained(session, subscription, now)
         return None
-
-    def take_up(self, session: Session, name: str, asked: Asked) -> None:
-        """A subscription that was kept is in use again."""
-        asked.row = self.matcher.add(session.number, asked.subscription)
-        self._enter(session, name, asked)
-
-    def _enter(self, session: Session, name: str, asked: Asked) -> None:
-        session.subscriptions[name] = asked
-        self._asked_in_row[asked.row] = (session, name)
-        self.planner.put(asked)
 
     def _hand_out_retained(self, session: Session, subscription: Subscription, now: Instant) -> None:
         if subscription.share is not None or not len(self.retained):  # [MQTT-3.8.4-4] and its note on shared ones
@@ -258,13 +259,9 @@ class Corridor:
         return True
 
     def _drop_subscription(self, session: Session, name: str) -> None:
-        row = session.subscriptions.pop(name).row
-        self.matcher.remove(row)
-        self._forget_row(row)
-
-    def _forget_row(self, row: int) -> None:
-        del self._asked_in_row[row]
-        self.planner.take_away(row)
+        self.asking.drop(session, name)
+        if self.elsewhere is not None:
+            self.elsewhere.unsubscribed(session, name)
 
     def vet(self, parcel: Parcel, sender: EndpointId, now: Instant) -> Refused | None:
         """Whether an endpoint may say what is in a message beside topic and payload (M15, M27)."""
@@ -273,7 +270,7 @@ class Corridor:
 
     def publish(self, parcel: Parcel, now: Instant, plan: Plan | None = None) -> int | Refused:
         """Let a message in and give it to whom it is for (`plan`: as was found out before); tells how many that are."""
-        fan = plan.fan_for(parcel.origin) if plan is not None else self._fan_for(parcel, now)
+        fan = plan.fan_for(parcel.origin) if plan is not None else self.fan_for(parcel, now)
         refused = self._why_not(parcel, fan)
         if refused is None and self.elsewhere is not None and parcel.origin != EDGE_ITSELF:
             refused = self.elsewhere.take(parcel, now)
@@ -281,7 +278,7 @@ class Corridor:
             self.counts.refused[refused.reason] += 1
             return refused
         if parcel.is_retained:
-            self._retain(parcel)
+            self.retain(parcel)
         self.counts.accepted += parcel.origin != EDGE_ITSELF
         if self.alerts.rules and (rule := self.alerts.maybe_rule(parcel.topic)) is not None:
             self._raise(rule, parcel, now)
@@ -293,9 +290,11 @@ class Corridor:
         if parcel.place is None:
             self.counts.dropped[Reason.FIELD_MISSING] += 1
             return
-        heading = self.watch.tracks.maybe_heading(parcel.origin) if parcel.origin != EDGE_ITSELF else None
+        heading = self.watch.tracks.maybe_heading(parcel.origin) if parcel.origin >= 0 else None
         alert = self.alerts.make(rule, parcel, heading, self.name, self.next_id(now), now)
-        self.deliveries.hand_out(alert, self._fan_for(alert, now))
+        if self.elsewhere is not None:
+            self.elsewhere.take(alert, now)
+        self.deliveries.hand_out(alert, self.fan_for(alert, now))
 
     def next_id(self, now: Instant) -> int:
         """An id for a message that has none: never given before by this edge, as long as its clock is not set back."""
@@ -311,7 +310,8 @@ class Corridor:
             return self.retained.why_not(parcel)
         return None
 
-    def _retain(self, parcel: Parcel) -> None:
+    def retain(self, parcel: Parcel) -> None:
+        """Keep a message for those who subscribe later; an empty one takes back what was kept."""
         is_kept = parcel.origin != EDGE_ITSELF  # what the edge says of itself it will say again
         if parcel.body:
             self.retained.put(parcel)
@@ -329,7 +329,7 @@ class Corridor:
         is_wanted = self.elsewhere is not None and self.elsewhere.is_wanted(topic)
         return not is_wanted and self.alerts.maybe_rule(topic) is None
 
-    def _fan_for(self, parcel: Parcel, now: Instant) -> Fan:
+    def fan_for(self, parcel: Parcel, now: Instant) -> Fan:
         """The address decides who is asked: matching, the map, or the list of sessions (M5)."""
         if parcel.valid_until < now:
             return NO_FAN
@@ -370,12 +370,11 @@ class Corridor:
                 self._absences.remind(session)
         for topic in self.retained.fade(now):
             self.changes.retained[topic] = None
-        for row in self.matcher.expire(now):
-            owner, asked = self._asked_in_row[row]
-            del owner.subscriptions[asked]
-            self._forget_row(row)
-            if owner.is_kept:
-                self.changes.subscriptions[owner.number, asked] = None
+        for session, name in self.asking.expire(now):
+            if session.is_kept:
+                self.changes.subscriptions[session.number, name] = None
+            if self.elsewhere is not None:
+                self.elsewhere.unsubscribed(session, name)
 
     def _publish_will_if_due(self, session: Session, now: Instant) -> None:
         if session.will is not None and session.will_at <= now:

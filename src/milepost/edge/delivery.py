@@ -143,6 +143,14 @@ class Deliveries:
         else:
             self._put(session, number, delivery)
 
+    def adopt(self, session: Session, number: int, delivery: Delivery, *, is_released: bool) -> None:
+        """Take over what was on its way to a session at another edge, under the number it had there."""
+        if session.is_kept:
+            self._keep(session, number, delivery)
+            if is_released:
+                self.changes.queued[session.number, number] = Queued(delivery.parcel.number, delivery.qos, True, b"")
+        self.restore(session, number, delivery, is_released=is_released)
+
     def _put(self, session: Session, number: int, delivery: Delivery) -> None:
         lanes = session.waiting
         if lanes is None:
@@ -257,14 +265,19 @@ class Deliveries:
 
     def end(self, session: Session) -> None:
         """The session is over; what it did not get is counted."""
+        if lost := self.let_go(session):
+            self._counts.dropped[Reason.SESSION_EXPIRED] += lost
+
+    def let_go(self, session: Session) -> int:
+        """Forget all that is on its way to a session; gives how many messages that were."""
         for number, delivery in (*session.in_flight.items(), *session.released.items()):
             self._drop_kept(session, number, delivery)
         waiting = session.waiting.all() if session.waiting is not None else []
         for number, delivery in waiting:
             self._taken(session, number, delivery)
-        if lost := len(session.in_flight) + len(waiting):
-            self._counts.dropped[Reason.SESSION_EXPIRED] += lost
+        lost = len(session.in_flight) + len(waiting)
         session.in_flight, session.released, session.waiting = {}, {}, None
+        return lost
 
     def unkeep(self, session: Session) -> None:
         """The session will not outlive its connection any more."""

@@ -2,10 +2,10 @@
 
 A message is stored as
 
-    version u8 │ flags u8 │ priority u8 │ qos u8 │ seen_at i64 │ valid_until i64 │ source u16 │ topic u16 │ extras u32 │ words u32
-    source … topic … extras … words … body
+    version u8 │ flags u8 │ priority u8 │ qos u8 │ seen_at i64 │ valid_until i64 │ said_number u64
+    source u16 │ topic u16 │ said_by u16 │ extras u32 │ words u32 │ source … topic … said_by … extras … words … body
 
-with the lengths of the four texts in the middle; words is the message's JSON form without its body, present only if it has tags,
+with the lengths of the five texts in the middle; words is the message's JSON form without its body, present only if it has tags,
 a place, an address, an id or fields.
 """
 
@@ -25,10 +25,10 @@ from milepost.model.priorities import Priority
 from milepost.model.subscriptions import Subscription
 from milepost.wire.json_form import from_json, to_json
 
-_VERSION: Final = 1
+_VERSION: Final = 2
 _RETAINED: Final = 1
 _HAS_NO_EXTRAS: Final = 2
-_HEAD: Final = Struct("<BBBBqqHHII")
+_HEAD: Final = Struct("<BBBBqqQHHHII")
 
 
 class KeptSession(NamedTuple):
@@ -46,7 +46,7 @@ class KeptSession(NamedTuple):
 
 def parcel_to_bytes(parcel: Parcel) -> bytes:
     """A message as it is stored."""
-    source, topic = parcel.source.encode(), parcel.topic.encode()
+    source, topic, said_by = parcel.source.encode(), parcel.topic.encode(), parcel.said_by.encode()
     extras = parcel.extras or b""
     has_words = parcel.tags or parcel.place is not None or parcel.address is not TO_CONTENT or parcel.id or parcel.fields
     words = _words_of(parcel) if has_words else b""
@@ -58,12 +58,14 @@ def parcel_to_bytes(parcel: Parcel) -> bytes:
         parcel.qos,
         parcel.seen_at,
         parcel.valid_until,
+        parcel.said_number,
         len(source),
         len(topic),
+        len(said_by),
         len(extras),
         len(words),
     )
-    return b"".join((head, source, topic, extras, words, parcel.body))
+    return b"".join((head, source, topic, said_by, extras, words, parcel.body))
 
 
 def _words_of(parcel: Parcel) -> bytes:
@@ -72,13 +74,13 @@ def _words_of(parcel: Parcel) -> bytes:
 
 def parcel_from_bytes(data: bytes) -> Parcel:
     """A message that was stored."""
-    version, flags, priority, qos, seen_at, valid_until, *sizes = _HEAD.unpack_from(data)
+    version, flags, priority, qos, seen_at, valid_until, said_number, *sizes = _HEAD.unpack_from(data)
     assert version == _VERSION, f"a message was stored in form {version}, this release knows {_VERSION}"
     texts, at = [], _HEAD.size
     for size in sizes:
         texts.append(data[at : at + size])
         at += size
-    source, topic, extras, words = texts
+    source, topic, said_by, extras, words = texts
     parcel = Parcel(
         topic.decode(),
         data[at:],
@@ -90,6 +92,7 @@ def parcel_from_bytes(data: bytes) -> Parcel:
         valid_until=valid_until,
         extras=None if flags & _HAS_NO_EXTRAS else extras,
     )
+    parcel.said_by, parcel.said_number = said_by.decode(), said_number
     if words:
         message = cast("Message", from_json(words))
         parcel.tags, parcel.place, parcel.address = message.tags, message.place, message.address

@@ -37,6 +37,12 @@ class Changes:
     """By session and delivery number, in the order they were queued."""
     received: dict[tuple[int, int], bool | None] = field(default_factory=dict)
     """Numbers that a sender used at quality 2 and has not released yet: True while it is open, None when it is over."""
+    outbox: dict[int, bytes | None] = field(default_factory=dict)
+    """What is still to be appended to the site's log, by its number there."""
+    marks: dict[str, int] = field(default_factory=dict)
+    """How far this edge has read what others say, by the name of each stream."""
+    stays: dict[str, bytes | None] = field(default_factory=dict)
+    """By endpoint: its epoch here, and what is still open of its move."""
 
     def absorb(self, later: "Changes") -> None:
         """Take over what changed since."""
@@ -46,9 +52,13 @@ class Changes:
         self.messages |= later.messages
         self.queued |= later.queued
         self.received |= later.received
+        self.outbox |= later.outbox
+        self.marks |= later.marks
+        self.stays |= later.stays
 
     def __bool__(self) -> bool:
-        return bool(self.sessions or self.subscriptions or self.retained or self.messages or self.queued or self.received)
+        own = self.sessions or self.subscriptions or self.retained or self.messages or self.queued or self.received
+        return bool(own or self.outbox or self.marks or self.stays)
 
 
 @dataclass(slots=True)
@@ -62,6 +72,10 @@ class Kept:
     queued: dict[tuple[int, int], Queued] = field(default_factory=dict)
     """In the order in which they were queued."""
     received: Iterable[tuple[int, int]] = ()
+    outbox: dict[int, bytes] = field(default_factory=dict)
+    """In the order of numbers."""
+    marks: dict[str, int] = field(default_factory=dict)
+    stays: dict[str, bytes] = field(default_factory=dict)
 
 
 class StorageUnavailable(Exception):

@@ -19,6 +19,9 @@ from milepost.model.tags import Tag
 EDGE_ITSELF: Final = -1
 """The origin of what the edge says of its own accord."""
 
+ELSEWHERE: Final = -2
+"""The origin of what another edge or a handler says."""
+
 TO_CONTENT: Final = ToContent()
 _NO_TAGS: Final[frozenset[Tag]] = frozenset()
 
@@ -39,6 +42,8 @@ class Parcel:
         "place",
         "priority",
         "qos",
+        "said_by",
+        "said_number",
         "seen_at",
         "signed",
         "size",
@@ -89,6 +94,9 @@ class Parcel:
         """The id that its source gave it; 0 if it has none."""
         self.signed: tuple[bytes, bytes] | None = None
         """Signature and certificate, on what the system says itself."""
+        self.said_by = ""
+        self.said_number = 0
+        """The edge at which it was published, as SITE/EDGE, and its number there; 0 if it did not leave that edge."""
         self.number = 0
         """Its name in storage, 0 while it has none."""
         self.holders = 0

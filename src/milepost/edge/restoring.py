@@ -14,7 +14,7 @@ def restore(corridor: Corridor, kept: Kept, now: Instant) -> None:
         corridor.retained.put(parcel_from_bytes(kept.retained[topic]))
     sessions = {number: _session(corridor, number, kept.sessions[number]) for number in sorted(kept.sessions)}
     for (number, name), data in kept.subscriptions.items():
-        corridor.take_up(sessions[number], name, asked_from_bytes(data))
+        corridor.asking.take_up(sessions[number], name, asked_from_bytes(data))
     parcels = {number: parcel_from_bytes(data) for number, data in kept.messages.items()}
     for number, parcel in parcels.items():
         parcel.number = number

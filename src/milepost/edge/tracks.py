@@ -67,6 +67,11 @@ class Tracks:
         heading = float(self._headings[number]) % 360.0  # just under 360 is 360 in so few digits
         return heading if self._seen[number] and heading == heading else None  # NaN is unequal to itself
 
+    def maybe_speed(self, number: int) -> float | None:
+        """How fast an endpoint goes, in metres a second, if it is known."""
+        speed = float(self._speeds[number])
+        return speed if self._seen[number] and speed == speed else None
+
     def reports_of(self, number: int) -> int:
         """How many reports of an endpoint were let in."""
         return int(self._reports[number])

@@ -107,6 +107,7 @@ class Reason(IntEnum):
     PREFIX_RATE_TOO_HIGH = 242
     EDGE_RATE_TOO_HIGH = 243
     UNANSWERED = 244
+    SPOOL_FULL = 245
     # Seals and certificates
     SEAL_BROKEN = 260
     REPLAYED = 261
@@ -250,6 +251,7 @@ _ADVICE: dict[Reason, str] = {
     Reason.AREA_NOT_COVERED: "Address an area that touches this edge's coverage, or send it to the edge that covers the area.",
     Reason.PREFIX_RATE_TOO_HIGH: "Many from your part of the network speak at once: wait, then send less often.",
     Reason.EDGE_RATE_TOO_HIGH: "The edge is at its limit: wait, then send less often.",
+    Reason.SPOOL_FULL: "The log that edges share cannot be reached, and too much waits for it: send again later.",
     Reason.UNANSWERED: "Let the receiver answer each reliable message with received, and stay within reach.",
     Reason.SEAL_BROKEN: "Seal with the keys of the current session; if they are lost, begin a new one with INIT.",
     Reason.REPLAYED: "Give every datagram a counter that was not used before in its session.",

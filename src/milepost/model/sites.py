@@ -307,3 +307,14 @@ def wanted_key(edge: EdgeRef, endpoint: str, name: str) -> str:
 def edge_key(edge: EdgeRef) -> str:
     """The key under which an edge is described."""
     return f"@{edge}"
+
+
+def claim_key(endpoint: str, edge: EdgeRef) -> str:
+    """The key under which an edge claims an endpoint; a record without value takes the claim back."""
+    return f"{endpoint}\n{edge}"
+
+
+def claim_of_key(key: str) -> tuple[EndpointId, EdgeRef]:
+    """The endpoint and the edge in the key of a claim; raises ValueError."""
+    endpoint, _, edge = key.rpartition("\n")
+    return EndpointId(endpoint), edge_ref(edge)

@@ -24,10 +24,12 @@ from milepost.doors.turns import Turns
 from milepost.edge.corridor import Corridor
 from milepost.edge.keeping import Storage, StorageUnavailable
 from milepost.edge.restoring import restore
+from milepost.edge.site.member import SiteMember
 from milepost.edge.watching import Ground
 from milepost.model.endpoints import endpoint_id
 from milepost.model.instants import Instant
 from milepost.model.messages import BODY_BYTES_MAX
+from milepost.model.sites import EdgeRef
 from milepost.service.addresses import host_and_port
 from milepost.service.admission import Admission, read_users
 from milepost.service.faults import StartFault, cannot_keep, cannot_listen
@@ -37,6 +39,8 @@ from milepost.service.reputation import ReputationFile
 from milepost.service.rules import read_rules
 from milepost.service.settings import Listener as ListenerSettings
 from milepost.service.settings import Settings
+from milepost.service.site import SiteLink
+from milepost.service.site_logs import open_log
 from milepost.service.wrapping import Wrapper, read_certificates
 from milepost.storage import open_storage
 from milepost.vetting import MessageLimits
@@ -80,10 +84,15 @@ class EdgeService:
         self._turns = Turns()
         self.corridor = Corridor(settings.limits.edge, endpoint_id(settings.edge.name))
         self._use_ground(settings)
+        self._member = self._join_site(settings) if settings.site.log.name else None
         try:
-            restore(self.corridor, storage.load(), Instant(time_ns()))
+            kept, now = storage.load(), Instant(time_ns())
         except StorageUnavailable as fault:
             raise cannot_keep(settings.edge.data, str(fault)) from None
+        if self._member is None:
+            restore(self.corridor, kept, now)
+        else:
+            self._member.restore(kept, now)
         self._reputations = ReputationFile(settings.vetting.reputation, self.corridor, log)
         rules = read_rules(settings)
         desk = Desk(self.corridor, _door_settings(settings), rules, log)
@@ -104,6 +113,23 @@ class EdgeService:
         self.corridor.watch.ground = Ground(settings.edge.area, believed, said)
         self.corridor.alerts.rules = settings.rules.alert
 
+    def _join_site(self, settings: Settings) -> SiteMember:
+        site = settings.site
+        return SiteMember(self.corridor, EdgeRef(site.log.name, settings.edge.name), site.limits, address=site.advertise)
+
+    def _follow_site(self) -> SiteLink | None:
+        """Open the log of the site and begin to read it."""
+        if self._member is None:
+            return None
+        settings, told = self._settings, self._log
+        survives, name = settings.keep.survives, settings.edge.name
+        log = open_log(settings.site.log, survives, name)
+        neighbours = {one.log.name: open_log(one.log, survives, name) for one in settings.site.neighbours}
+        link = SiteLink(self._member, log, self._turns.call_soon, told, neighbours)
+        link.start()
+        self._turns.settle_with(link.flush)
+        return link
+
     def _open_udp(self, rules: Rules) -> "UdpService":
         from milepost.service.udp import UdpService  # noqa: PLC0415  # brings OpenSSL and protobuf, which MQTT does without
 
@@ -118,6 +144,7 @@ class EdgeService:
         mqtt = [self._listen(one.address, partial(entrance.take, wrap=wrapper.wrap)) for one, wrapper in self._mqtt_listeners()]
         http = self._listen_for_questions()
         turns.settle_with(self._settling.settle)
+        site = self._follow_site()
         turns.every(TICK_S, self._tick)
         self._reputations.look()
         turns.every(LOOK_S, lambda _: self._reputations.look())
@@ -133,11 +160,14 @@ class EdgeService:
             udp=self._udp.entrance.address if self._udp else None,
             http=http,
             survives=settings.keep.survives.value,
+            site=settings.site.log.name or None,
             sessions=len(self.corridor.sessions),
         )
         turns.run()
         if self._udp is not None:
             self._udp.close()
+        if site is not None:
+            site.close()
         turns.close()
         self._admission.close()
         self._log.info("edge stopped", sessions=len(self.corridor.sessions))
@@ -169,6 +199,8 @@ class EdgeService:
 
     def _tick(self, now: Instant) -> None:
         self._settling.tick(now)
+        if self._member is not None:
+            self._member.tick(now)
         self._log.tell_suppressed()
         if self._stops_at is not None and (not self.door.links or monotonic() > self._stops_at):
             self._turns.stop()

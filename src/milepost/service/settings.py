@@ -13,12 +13,14 @@ from milepost.edge.alerts import AlertRule
 from milepost.edge.limits import Limits
 from milepost.model.areas import Area
 from milepost.model.priorities import Priority
+from milepost.model.sites import check_site_name
 from milepost.model.survives import Survives
 from milepost.model.topics import check_filter
 from milepost.service.addresses import host_and_port
 from milepost.service.faults import cannot_read
 from milepost.service.logs import Format, Level
 from milepost.service.reading import FileName, Inline, Key, Range, Reader
+from milepost.service.site_settings import Centre, Site
 from milepost.service.udp_settings import Trust, Udp
 from milepost.vetting.access import Rule
 from milepost.vetting.payloads import PayloadRule
@@ -212,6 +214,8 @@ class Settings:
     mqtt: Mqtt = field(default_factory=Mqtt)
     udp: Udp = field(default_factory=Udp)
     trust: Trust = field(default_factory=Trust)
+    site: Site = field(default_factory=Site)
+    centre: Centre = field(default_factory=Centre)
     limits: AllLimits = field(default_factory=AllLimits)
     access: Access = field(default_factory=Access)
     rules: Rules = field(default_factory=Rules)
@@ -219,6 +223,10 @@ class Settings:
     http: Http = field(default_factory=Http)
     log: Logs = field(default_factory=Logs)
     sys: Sys = field(default_factory=Sys)
+
+    def __post_init__(self) -> None:
+        if self.site.log.name:
+            check_site_name(self.edge.name)
 
 
 def read_settings(path: Path) -> Settings:

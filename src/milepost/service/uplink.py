@@ -16,6 +16,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeVar
 from milepost.client import ClientFault, Edge, Inbox
 from milepost.client.states import State
 from milepost.client.values import Received
+from milepost.edge.elsewhere import Elsewhere
 from milepost.edge.parcels import Parcel
 from milepost.model.areas import Area, Around
 from milepost.model.frames import Frame
@@ -47,7 +48,7 @@ class Asking(NamedTuple):
 CallSoon = Callable[[Callable[[Instant], None]], None]
 
 
-class Uplink:
+class Uplink(Elsewhere):
     """The client, its thread, and what was handed to it."""
 
     def __init__(self, edge: Edge, call_soon: CallSoon, arrive: Callable[[Received, Instant], None], log: Log) -> None:

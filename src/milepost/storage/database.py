@@ -18,7 +18,7 @@ from milepost.storage.faults import StorageDamaged, StorageTooNew, unavailable, 
 NAME = "kept.db"
 UNFINISHED = "kept.db.new"
 APPLICATION = 0x4D696C65  # "Mile"
-FORMAT = 1
+FORMAT = 2
 PAGE_BYTES = 4096
 LOG_PAGES = 4096
 CACHE_KIB = 64 * 1024
@@ -38,6 +38,9 @@ SCHEMA = (
        message INTEGER NOT NULL, qos INTEGER NOT NULL, is_released INTEGER NOT NULL, details BLOB NOT NULL)""",
     """CREATE TABLE received (session INTEGER NOT NULL, number INTEGER NOT NULL,
        PRIMARY KEY (session, number)) WITHOUT ROWID""",
+    "CREATE TABLE outbox (number INTEGER PRIMARY KEY, body BLOB NOT NULL)",
+    "CREATE TABLE marks (name TEXT PRIMARY KEY NOT NULL, number INTEGER NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE stays (endpoint TEXT PRIMARY KEY NOT NULL, details BLOB NOT NULL)",
     f"PRAGMA application_id = {APPLICATION}",
     f"PRAGMA user_version = {FORMAT}",
 )
@@ -127,3 +130,5 @@ def _check_marks(connection: sqlite3.Connection, file: Path) -> None:
         raise StorageDamaged(file, "it is not what Milepost wrote")
     if version > FORMAT:
         raise StorageTooNew(file, version, FORMAT)
+    if version < FORMAT:
+        raise StorageDamaged(file, f"it has format {version} of an early release, and this one reads {FORMAT}")

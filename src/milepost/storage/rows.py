@@ -38,6 +38,9 @@ PUT_RETAINED = _put("INSERT INTO retained", 2, "ON CONFLICT (topic) DO UPDATE SE
 PUT_MESSAGE = _put("INSERT OR REPLACE INTO messages", 2)
 PUT_QUEUED = _put("INSERT OR REPLACE INTO queued", 7)
 PUT_RECEIVED = _put("INSERT OR REPLACE INTO received", 2)
+PUT_OUTBOX = _put("INSERT OR REPLACE INTO outbox", 2)
+PUT_MARK = _put("INSERT OR REPLACE INTO marks", 2)
+PUT_STAY = _put("INSERT OR REPLACE INTO stays", 2)
 
 
 def write_rows(cursor: sqlite3.Cursor, changes: Changes, dropped: set[int], plan: PlacePlan) -> None:
@@ -63,6 +66,18 @@ def write_rows(cursor: sqlite3.Cursor, changes: Changes, dropped: set[int], plan
         names = [key for key, details in changes.subscriptions.items() if details is None]
         cursor.executemany("DELETE FROM subscriptions WHERE session = ? AND name = ?", names)
         _put_all(cursor, PUT_SUBSCRIPTION, [(*key, details) for key, details in _there(changes.subscriptions)])
+    _write_site(cursor, changes)
+
+
+def _write_site(cursor: sqlite3.Cursor, changes: Changes) -> None:
+    if changes.outbox:
+        _drop_ranges(cursor, "DELETE FROM outbox WHERE number BETWEEN ? AND ?", _gone(changes.outbox))
+        _put_all(cursor, PUT_OUTBOX, _there(changes.outbox))
+    if changes.marks:
+        _put_all(cursor, PUT_MARK, list(changes.marks.items()))
+    if changes.stays:
+        cursor.executemany("DELETE FROM stays WHERE endpoint = ?", [(endpoint,) for endpoint in _gone(changes.stays)])
+        _put_all(cursor, PUT_STAY, _there(changes.stays))
 
 
 def read_places(connection: sqlite3.Connection) -> Places:
@@ -86,6 +101,9 @@ def read_kept(connection: sqlite3.Connection) -> Kept:
             for session, delivery, message, qos, is_released, details in rows
         },
         received=connection.execute("SELECT session, number FROM received").fetchall(),
+        outbox=dict(connection.execute("SELECT number, body FROM outbox ORDER BY number")),
+        marks=dict(connection.execute("SELECT name, number FROM marks")),
+        stays=dict(connection.execute("SELECT endpoint, details FROM stays")),
     )
 
 

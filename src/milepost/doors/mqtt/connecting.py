@@ -2,10 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from os import urandom
 from typing import Final
 
-from milepost.doors.mqtt.desk import Desk
+from milepost.doors.mqtt.desk import Arriving, Desk
 from milepost.doors.mqtt.incoming import parcel_from
 from milepost.doors.mqtt.link import DIALECT_OWN, DIALECT_V3, DIALECT_V5, MqttLink, State
 from milepost.doors.mqtt.subscribing import ask_again
@@ -14,9 +15,22 @@ from milepost.edge.sessions import Will
 from milepost.model.endpoints import EndpointId, endpoint_id
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.reasons import Malformed, Reason, Refused
+from milepost.model.reports import Report
 from milepost.vetting.access import Who
 from milepost.wire.asks import report_from, words_of_message
-from milepost.wire.mqtt import Code, Connack, Connect, Kind, Properties, Version, code_of, encode, fitting
+from milepost.wire.mqtt import (
+    Code,
+    Connack,
+    Connect,
+    Kind,
+    Properties,
+    Version,
+    code_of,
+    encode,
+    fitting,
+    frame_at,
+    maybe_version,
+)
 
 EXPIRES_NEVER_S: Final = 0xFFFFFFFF
 _RECEIVE_MAX: Final = 65_535
@@ -78,6 +92,31 @@ def admit(desk: Desk, link: MqttLink, packet: Connect, user: str | None, now: In
     if isinstance(will, Refused):
         deny(desk, link, will)
         return
+    enter = partial(_enter, desk, link, packet, user, name, will, report)
+    elsewhere = desk.corridor.elsewhere
+    if elsewhere is None or elsewhere.arrive(name, now, is_fresh=packet.clean_start):
+        enter(now)
+        return
+    link.state = State.CHECKING  # its session is at another edge, and on its way
+    former = desk.arriving.get(name)
+    desk.arriving[name] = Arriving(link, enter)
+    if former is not None and former.link.state is State.CHECKING:
+        former.link.state = State.NEW
+        deny(desk, former.link, Refused(Reason.SESSION_TAKEN_OVER))
+
+
+def _enter(
+    desk: Desk,
+    link: MqttLink,
+    packet: Connect,
+    user: str | None,
+    name: EndpointId,
+    will: Will | None,
+    report: Report | None,
+    now: Instant,
+) -> None:
+    """The session can be opened."""
+    link.state = State.OPEN
     opened = _open(desk, link, packet, name, will, now)
     if isinstance(opened, Refused):
         deny(desk, link, opened)
@@ -160,3 +199,14 @@ def _will(desk: Desk, link: MqttLink, packet: Connect, name: EndpointId, now: In
     parcel.qos, parcel.is_retained = sent.qos, sent.retain
     expiry_s = sent.properties.message_expiry_s
     return Will(parcel, (sent.properties.will_delay_s or 0) * SECOND_NS, None if expiry_s is None else expiry_s * SECOND_NS)
+
+
+def version_of_connect(data: bytes) -> Version | None:
+    """The version in which to answer what may be a CONNECT; nothing if it is none, or not all there."""
+    if data[0] != Kind.CONNECT << 4:
+        return None
+    try:
+        frame = frame_at(data, 0, len(data))
+    except Malformed:
+        return None
+    return None if frame is None else maybe_version(data[frame[0] : frame[1]])

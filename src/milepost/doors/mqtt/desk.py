@@ -1,7 +1,8 @@
 """The desk: what everything the MQTT door does has in common: settings, rules, the corridor, and answers to clients."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from milepost.doors.limits import DoorLimits
 from milepost.doors.log import Log
@@ -10,6 +11,7 @@ from milepost.doors.mqtt.routes import Route, Routes
 from milepost.doors.mqtt.sending import Sender
 from milepost.doors.rules import Rules
 from milepost.edge.corridor import Corridor
+from milepost.model.endpoints import EndpointId
 from milepost.model.instants import Instant
 from milepost.model.reasons import Malformed, Reason, Refused
 from milepost.model.topics import check_topic
@@ -46,6 +48,13 @@ class DoorSettings:
     limits: DoorLimits = field(default_factory=DoorLimits)
 
 
+class Arriving(NamedTuple):
+    """A connection whose client waits for its session."""
+
+    link: MqttLink
+    enter: Callable[[Instant], None]
+
+
 class Desk:
     """What is shared by all connections."""
 
@@ -58,6 +67,8 @@ class Desk:
         self._bytes_step = settings.limits.bytes_burst / _STEPS
         self.closing: list[MqttLink] = []
         """Connections to be closed at the end of the turn."""
+        self.arriving: dict[EndpointId, Arriving] = {}
+        """Connections whose clients wait for their session to come from another edge."""
         self.use(rules)
 
     def use(self, rules: Rules) -> None:

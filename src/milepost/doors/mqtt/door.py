@@ -15,7 +15,7 @@ from time import monotonic
 from traceback import format_exception
 from typing import Final, assert_never
 
-from milepost.doors.mqtt.connecting import deny, on_connect
+from milepost.doors.mqtt.connecting import deny, on_connect, version_of_connect
 from milepost.doors.mqtt.desk import Desk
 from milepost.doors.mqtt.link import DIALECT_OWN, DIALECT_V3, DIALECT_V5, MqttLink, State
 from milepost.doors.mqtt.plain import PUBACK, take_acknowledged, take_plain
@@ -26,6 +26,7 @@ from milepost.doors.rules import Rules
 from milepost.doors.streams import Stream
 from milepost.doors.turns import READABLE, WRITABLE
 from milepost.edge.sessions import Link, Session
+from milepost.model.endpoints import EndpointId
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.reasons import Malformed, Reason, Refused
 from milepost.wire.mqtt import (
@@ -35,7 +36,6 @@ from milepost.wire.mqtt import (
     Connack,
     Connect,
     Disconnect,
-    Kind,
     Packet,
     Ping,
     Pong,
@@ -47,7 +47,6 @@ from milepost.wire.mqtt import (
     Version,
     decode,
     frame_at,
-    maybe_version,
 )
 
 RESUME_BYTES: Final = 65_536
@@ -173,7 +172,7 @@ class MqttDoor:
 
     def _object(self, link: MqttLink, data: bytes, fault: Malformed) -> None:
         """What arrived is no MQTT. If it is CONNECT, some faults have an answer; with others the connection just ends."""
-        version = _version_of_connect(data) if link.state is State.NEW and fault.reason is not Reason.PACKET_TOO_LARGE else None
+        version = version_of_connect(data) if link.state is State.NEW and fault.reason is not Reason.PACKET_TOO_LARGE else None
         is_answered = version is Version.V5 or fault.reason in (Reason.PROTOCOL_UNSUPPORTED, Reason.CLIENT_ID)
         if version is not None and is_answered:
             link.version = version
@@ -268,6 +267,14 @@ class MqttDoor:
         """Close a connection, if it is one of ours, and say why."""
         if isinstance(link, MqttLink):
             self.desk.refuse(link, why)
+
+    def welcome(self, name: EndpointId, why: Refused | None, now: Instant) -> None:
+        """Go on with a client that waited for its session, or send it away."""
+        waiting = self.desk.arriving.pop(name, None)
+        if waiting is not None:
+            link = waiting.link
+            decision = partial(waiting.enter, now) if why is None else partial(deny, self.desk, link, why)
+            self.decide(link, decision, now)
 
     def take_back(self, why: Refused) -> None:
         """Do not give answers that rest on what could not be kept; who was to get them is disconnected."""
@@ -368,17 +375,6 @@ class MqttDoor:
         """Tell everybody that the edge stops; their sessions are kept."""
         for link in list(self.links):
             self.desk.end(link, Code.SERVER_SHUTTING_DOWN, Refused(Reason.SHUTTING_DOWN))
-
-
-def _version_of_connect(data: bytes) -> Version | None:
-    """The version in which to answer what may be a CONNECT; nothing if it is none, or not all there."""
-    if data[0] != Kind.CONNECT << 4:
-        return None
-    try:
-        frame = frame_at(data, 0, len(data))
-    except Malformed:
-        return None
-    return None if frame is None else maybe_version(data[frame[0] : frame[1]])
 
 
 def _nothing(_link: MqttLink) -> None:

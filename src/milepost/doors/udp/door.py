@@ -40,6 +40,7 @@ from milepost.edge.corridor import Corridor
 from milepost.edge.parcels import Parcel
 from milepost.edge.sessions import Link, Session
 from milepost.model.addresses import ToArea
+from milepost.model.endpoints import EndpointId
 from milepost.model.instants import Instant
 from milepost.model.priorities import Priority
 from milepost.model.reasons import Malformed, Reason, Refused
@@ -243,6 +244,9 @@ class UdpDoor:
         """Close a session at the end of this turn, if it is one of ours."""
         if isinstance(link, UdpLink):
             self._expelled.append((link, why))
+
+    def welcome(self, name: EndpointId, why: Refused | None, now: Instant) -> None:
+        """Nobody waits here: endpoints are let in at once, and what they had elsewhere is added."""
 
     def take_back(self, why: Refused) -> None:
         """Give none of this turn's answers; whoever waits for one will ask again."""

@@ -1,0 +1,182 @@
+"""The lookout: where endpoints are and where they drive, for the register, for other edges and for those they will reach (D8).
+
+sessions, some at each tick ─▶ places: the register hears of those that moved
+                            ├▶ strays: squares outside the coverage where there are endpoints, so that areas find them (M15)
+                            └▶ ahead:  the edge in whose coverage an endpoint will be is told what it asks for (`Prepare`)
+"""
+
+from itertools import islice
+from typing import Final
+
+import numpy as np
+
+from milepost.edge.sessions import Session
+from milepost.edge.site.handing import held_of
+from milepost.edge.site.outbox import PASSING, Append
+from milepost.edge.site.roaming import Roaming
+from milepost.edge.site.state import SiteState
+from milepost.model.endpoints import EndpointId
+from milepost.model.instants import SECOND_NS, Instant
+from milepost.model.places import Place, moved, vectors
+from milepost.model.sites import (
+    CROSS_HUB,
+    STRAY_SIDE_DEG,
+    SUBSCRIPTION_INFO,
+    VEHICLE_INFO,
+    EdgeInfo,
+    EdgeRef,
+    Held,
+    Places,
+    Prepare,
+    Wanted,
+    Whereabouts,
+    edge_key,
+    wanted_key,
+)
+from milepost.wire.records import to_record
+
+SESSIONS_A_TICK: Final = 2_000
+STRAYS_MAX: Final = 200
+"""More squares than this, and the edge counts as covering everything."""
+SPEED_MIN_MPS: Final = 1.0
+
+
+class Lookout:
+    """Looks at endpoints, a part of them each time."""
+
+    def __init__(self, state: SiteState, roaming: Roaming, address: str) -> None:
+        self._state = state
+        self._roaming = roaming
+        self._address = address
+        self._round: list[EndpointId] = []
+        self._next_round_at = Instant(0)
+        self._said_at: dict[EndpointId, int] = {}
+        self._strays: set[tuple[int, int]] = set()
+        self._found: set[tuple[int, int]] = set()
+        self._announced: dict[EndpointId, tuple[EdgeRef, Instant]] = {}
+        self._expected: dict[EndpointId, tuple[Instant, tuple[Held, ...]]] = {}
+
+    def introduce(self) -> None:
+        """Say what this edge covers."""
+        state = self._state
+        coverage = state.corridor.watch.ground.coverage
+        is_everywhere = coverage is None or len(self._strays) > STRAYS_MAX
+        info = EdgeInfo(
+            state.me,
+            None if is_everywhere else coverage,
+            () if is_everywhere else tuple(sorted(self._strays)),
+            self._address,
+        )
+        state.outbox.say(SUBSCRIPTION_INFO, edge_key(state.me), to_record(info))
+
+    def tick(self, now: Instant) -> None:
+        """Look at some endpoints; forget who was expected and did not come."""
+        self._forget_expected(now)
+        limits = self._state.limits
+        if not self._roaming.is_ready or not limits.places_s:
+            return
+        if not self._round:
+            if now < self._next_round_at:
+                return
+            self._next_round_at = Instant(now + int(limits.places_s * SECOND_NS))
+            self._round = list(self._roaming.stays)
+            self._found = set()
+        names, self._round = self._round[:SESSIONS_A_TICK], self._round[SESSIONS_A_TICK:]
+        self._look_at([session for name in names if (session := self._known(name)) is not None], now)
+        if not self._round:
+            self._end_round()
+
+    def _known(self, name: EndpointId) -> Session | None:
+        session = self._state.corridor.sessions.maybe(name)
+        return session if session is not None and self._state.corridor.watch.tracks.is_known(session.number) else None
+
+    def _end_round(self) -> None:
+        if self._found != self._strays:
+            self._strays = self._found
+            self.introduce()
+        stays = self._roaming.stays
+        self._said_at = {name: at for name, at in self._said_at.items() if name in stays}
+        self._announced = {name: told for name, told in self._announced.items() if name in stays}
+
+    def _look_at(self, sessions: list[Session], now: Instant) -> None:
+        if not sessions:
+            return
+        whereabouts = [self._whereabouts(session) for session in sessions]
+        fresh = [one for one in whereabouts if one.seen_at != self._said_at.get(one.endpoint)]
+        if fresh:
+            self._said_at |= {one.endpoint: one.seen_at for one in fresh}
+            state = self._state
+            said = Append(PASSING, VEHICLE_INFO, edge_key(state.me), to_record(Places(state.me, tuple(fresh))))
+            state.outbox.let_pass(said)
+        coverage = self._state.corridor.watch.ground.coverage
+        if coverage is None:
+            return
+        here = coverage.contains(vectors(*_columns([one.place for one in whereabouts])))
+        self._found |= {_square(whereabouts[at].place) for at in np.flatnonzero(~here).tolist()}
+        self._look_ahead(whereabouts, now)
+
+    def _whereabouts(self, session: Session) -> Whereabouts:
+        tracks = self._state.corridor.watch.tracks
+        place = tracks.maybe_place(session.number)
+        assert place is not None, "who is looked at was seen"
+        heading, speed = tracks.maybe_heading(session.number), tracks.maybe_speed(session.number)
+        return Whereabouts(session.name, place, heading, speed, Instant(tracks.seen_at(session.number)))
+
+    def _look_ahead(self, whereabouts: list[Whereabouts], now: Instant) -> None:
+        ahead_s, coverage = self._state.limits.ahead_s, self._state.corridor.watch.ground.coverage
+        moving = [one for one in whereabouts if one.heading_deg is not None and (one.speed_mps or 0.0) >= SPEED_MIN_MPS]
+        if not ahead_s or not moving or coverage is None:
+            return
+        places = [moved(one.place, one.heading_deg or 0.0, (one.speed_mps or 0.0) * ahead_s) for one in moving]
+        leaves = ~coverage.contains(vectors(*_columns(places)))
+        for at in np.flatnonzero(leaves).tolist():
+            edge = self._edge_at(places[at])
+            if edge is not None:
+                self._prepare(moving[at].endpoint, edge, now)
+
+    def _edge_at(self, place: Place) -> EdgeRef | None:
+        point = place.vector.reshape(1, 3)
+        infos = self._state.edges.values()
+        return next((info.edge for info in infos if info.coverage is not None and info.coverage.contains(point)[0]), None)
+
+    def _prepare(self, endpoint: EndpointId, edge: EdgeRef, now: Instant) -> None:
+        state, told = self._state, self._announced.get(endpoint)
+        again_ns = int(state.limits.prepared_s * SECOND_NS) // 2
+        stay, session = self._roaming.stays.get(endpoint), state.corridor.sessions.maybe(endpoint)
+        if stay is None or session is None or (told is not None and told[0] == edge and now - told[1] < again_ns):
+            return
+        self._announced[endpoint] = (edge, now)
+        prepare = to_record(Prepare(endpoint, state.me, stay.epoch, held_of(session)))
+        if state.outbox.let_pass(Append(PASSING, CROSS_HUB, str(edge), prepare)):
+            state.counts["prepared"] += 1
+
+    def on_prepare(self, prepare: Prepare, now: Instant) -> None:
+        """An endpoint is on its way here: ask for what it will ask for."""
+        state = self._state
+        if prepare.endpoint in self._roaming.stays:
+            return
+        until = Instant(now + int(state.limits.prepared_s * SECOND_NS))
+        self._expected[prepare.endpoint] = (until, prepare.subscriptions)
+        for held in prepare.subscriptions:
+            wanted = to_record(Wanted(state.me, held.subscription))
+            state.outbox.say(SUBSCRIPTION_INFO, wanted_key(state.me, prepare.endpoint, held.name), wanted)
+        state.counts["expected"] += 1
+
+    def _forget_expected(self, now: Instant) -> None:
+        state = self._state
+        for endpoint, (until, held) in list(islice(self._expected.items(), SESSIONS_A_TICK)):
+            if until > now:
+                continue
+            del self._expected[endpoint]
+            session = state.corridor.sessions.maybe(endpoint)
+            for one in held:
+                if session is None or one.name not in session.subscriptions:
+                    state.outbox.say(SUBSCRIPTION_INFO, wanted_key(state.me, endpoint, one.name), None)
+
+
+def _columns(places: list[Place]) -> tuple[list[float], list[float]]:
+    return [place.latitude for place in places], [place.longitude for place in places]
+
+
+def _square(place: Place) -> tuple[int, int]:
+    return int(place.latitude // STRAY_SIDE_DEG), int(place.longitude // STRAY_SIDE_DEG)

@@ -1,0 +1,115 @@
+"""Handing over: a session taken out of one edge as a value, and made again at another.
+
+What must hold:
+- what was sent and not acknowledged keeps its number and is marked as a repetition; what waits keeps its order [MQTT-4.4.0-1];
+- what the endpoint itself has under a name or a number stays; what comes to a session that was opened meanwhile comes under new
+  numbers, because to its client that is another session.
+"""
+
+from typing import Final
+
+from milepost.edge.corridor import Corridor
+from milepost.edge.journal import asked_to_bytes, parcel_from_bytes, parcel_to_bytes, session_to_bytes
+from milepost.edge.parcels import Delivery, Parcel
+from milepost.edge.sessions import Asked, Session
+from milepost.model.endpoints import EndpointId
+from milepost.model.instants import FOREVER, Instant
+from milepost.model.reasons import Malformed
+from milepost.model.sites import Held, Waiting
+
+HANDOVER_BYTES: Final = 500_000
+"""So many bytes of what waits go into one record; in base64 that stays below what a log takes."""
+
+_UNKNOWN: Final = EndpointId("unknown")
+
+
+def held_of(session: Session) -> tuple[Held, ...]:
+    """What a session asks for."""
+    return tuple(
+        Held(name, asked.subscription, asked.is_not_own, asked.is_retain_shown) for name, asked in session.subscriptions.items()
+    )
+
+
+def waiting_of(session: Session) -> list[Waiting]:
+    """What is on its way to a session and would be sent again, in order: released, in flight, not sent yet."""
+    found = [_waiting(number, delivery, is_sent=True, is_released=True) for number, delivery in session.released.items()]
+    found += [_waiting(number, delivery, is_sent=True) for number, delivery in session.in_flight.items()]
+    queue = session.waiting.all() if session.waiting is not None else []
+    return found + [_waiting(number, delivery, is_sent=delivery.is_again) for number, delivery in queue if number]
+
+
+def _waiting(number: int, delivery: Delivery, *, is_sent: bool, is_released: bool = False) -> Waiting:
+    parcel = delivery.parcel
+    data = b"" if is_released else parcel_to_bytes(parcel)
+    return Waiting(
+        number,
+        delivery.qos,
+        is_sent,
+        is_released,
+        delivery.labels,
+        delivery.is_from_store,
+        parcel.said_by,
+        parcel.said_number,
+        data,
+    )
+
+
+def in_parts(waiting: list[Waiting]) -> list[tuple[Waiting, ...]]:
+    """What waits, in as many parts as a log's records can hold; at least one."""
+    parts: list[list[Waiting]] = [[]]
+    size = 0
+    for one in waiting:
+        size += len(one.parcel) + len(one.said_by) + 100
+        if size > HANDOVER_BYTES and parts[-1]:
+            parts.append([])
+            size = len(one.parcel)
+        parts[-1].append(one)
+    return [tuple(part) for part in parts]
+
+
+def install(corridor: Corridor, session: Session, waiting: list[Waiting], received: tuple[int, ...]) -> None:
+    """Give a new session what waited for it, under its numbers."""
+    for one in waiting:
+        corridor.deliveries.adopt(session, one.number, _delivery(one), is_released=one.is_released)
+    if received:
+        session.received = (session.received or set()) | set(received)
+        if session.is_kept:
+            corridor.changes.received |= {(session.number, number): True for number in received}
+
+
+def add_to(corridor: Corridor, session: Session, waiting: list[Waiting]) -> None:
+    """Give a session that exists what waited for its endpoint elsewhere."""
+    for one in waiting:
+        if not one.is_released:
+            delivery = _delivery(one)
+            delivery.is_again = False
+            corridor.deliveries.hand_one(delivery, session)
+
+
+def take_up(corridor: Corridor, session: Session, held: Held) -> bool:
+    """Give a session a subscription that is set aside; tells whether it has one under the name already."""
+    if held.name in session.subscriptions:
+        return False
+    asked = Asked(held.subscription, -1, is_not_own=held.is_not_own, is_retain_shown=held.is_retain_shown)
+    session.subscriptions[held.name] = asked
+    if session.is_kept:
+        corridor.changes.subscriptions[session.number, held.name] = asked_to_bytes(asked)
+    return True
+
+
+def open_away(corridor: Corridor, name: EndpointId, expiry_ns: int, now: Instant) -> Session | Malformed:
+    """A session whose endpoint is not connected here, or not yet."""
+    try:
+        session = corridor.sessions.add(name)
+    except Malformed as fault:
+        return fault
+    session.is_kept, session.expiry_ns, session.expires_at = expiry_ns > 0, expiry_ns, FOREVER
+    if session.is_kept:
+        corridor.take_leave(session, now)
+        corridor.changes.sessions[session.number] = session_to_bytes(session, None)
+    return session
+
+
+def _delivery(one: Waiting) -> Delivery:
+    parcel = parcel_from_bytes(one.parcel) if one.parcel else Parcel("released", b"", Instant(0), source=_UNKNOWN)
+    return Delivery(parcel, one.qos, one.labels, is_from_store=one.is_from_store, is_again=one.is_sent)

@@ -1,0 +1,291 @@
+"""An edge as member of a site: what it reads of the site's log, and what it has to append.
+
+    here:       corridor ─▶ take ─▶ `forwarding` ─▶ outbox ─▶ log
+    elsewhere:  log ─▶ on_records ─▶ messages: corridor's takers, `youth`;  letters and claims: `roaming`
+
+What must hold:
+- nothing here reads or writes a log: records come in, appends and wishes to read back are taken out;
+- what was read and what came of it are kept in the same turn;
+- a record that cannot be read, or lies, changes nothing but a count.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from milepost.edge.corridor import Corridor
+from milepost.edge.elsewhere import Elsewhere
+from milepost.edge.keeping import Kept
+from milepost.edge.parcels import Parcel
+from milepost.edge.restoring import restore
+from milepost.edge.sessions import Session
+from milepost.edge.site.ahead import Lookout
+from milepost.edge.site.limits import SiteLimits
+from milepost.edge.site.moving import ReadBack
+from milepost.edge.site.outbox import Append
+from milepost.edge.site.recent import Read
+from milepost.edge.site.roaming import Roaming
+from milepost.edge.site.sayings import parcel_of
+from milepost.edge.site.state import SiteState
+from milepost.model.endpoints import EndpointId
+from milepost.model.instants import Instant
+from milepost.model.reasons import Malformed, Refused
+from milepost.model.sites import (
+    ALL,
+    CROSS_HUB,
+    SUBSCRIPTION_INFO,
+    VEHICLE_INFO,
+    CentreInfo,
+    Claim,
+    Claimed,
+    EdgeInfo,
+    EdgeRef,
+    Extra,
+    Handover,
+    Places,
+    Prepare,
+    Prior,
+    Rest,
+    Said,
+    SiteRecord,
+    Taken,
+    Wanted,
+    claim_of_key,
+    inbox_of,
+    wanted_key,
+)
+from milepost.wire.records import from_record, to_record
+
+
+class Heard(NamedTuple):
+    """A record of the log."""
+
+    offset: int
+    key: str
+    value: bytes | None
+    appended_at: Instant
+
+
+class SiteMember(Elsewhere):
+    """Joins an edge's corridor to its site."""
+
+    def __init__(self, corridor: Corridor, me: EdgeRef, limits: SiteLimits, *, address: str = "") -> None:
+        self.state = SiteState(corridor, me, limits)
+        self.roaming = Roaming(self.state)
+        self.lookout = Lookout(self.state, self.roaming, address)
+        self.inbox = inbox_of(me)
+        self._own_wanted: set[str] = set()
+        """What this edge has said before that it wants, as the log has it."""
+        self._edge_keys: dict[str, EdgeRef] = {}
+        self._unread: set[str] = {SUBSCRIPTION_INFO, VEHICLE_INFO}
+        self._now = Instant(0)
+        corridor.elsewhere = self
+
+    def restore(self, kept: Kept, now: Instant) -> None:
+        """Go on where an earlier process was, edge and membership."""
+        self.state.restore(kept)
+        restore(self.state.corridor, kept, now)
+        self.roaming.restore(kept.stays)
+
+    # Elsewhere, for the corridor
+
+    def is_wanted(self, topic: str) -> bool:
+        """Whether anybody elsewhere may want messages on a topic."""
+        return self.roaming.forwarder.is_wanted(topic, self._now)
+
+    def take(self, parcel: Parcel, now: Instant) -> Refused | None:
+        """Have a message leave, if anybody wants it."""
+        return self.roaming.forwarder.take(parcel, now)
+
+    def arrive(self, name: EndpointId, now: Instant, *, is_fresh: bool) -> bool:
+        """Whether an endpoint can open its session at once."""
+        return self.roaming.arrive(name, now, is_fresh=is_fresh)
+
+    def opened(self, session: Session, now: Instant, *, is_fresh: bool) -> None:
+        """A session was opened."""
+        self.roaming.opened(session, now, is_fresh=is_fresh)
+
+    def ended(self, session: Session) -> None:
+        """A session is over."""
+        self.roaming.ended(session)
+
+    def subscribed(self, session: Session, name: str) -> None:
+        """Something is wanted here."""
+        self.roaming.subscribed(session, name)
+
+    def unsubscribed(self, session: Session, name: str) -> None:
+        """Something is no longer wanted here."""
+        self.roaming.unsubscribed(session, name)
+
+    # From and to the log
+
+    def starts(self) -> dict[str, int | None]:
+        """Where to read each topic on; nothing: cross-hub from now on, the others from their beginning."""
+        offsets = self.state.offsets
+        known: dict[str, int | None] = {topic: offsets.get(topic) for topic in (CROSS_HUB, self.inbox)}
+        return known | dict.fromkeys((SUBSCRIPTION_INFO, VEHICLE_INFO))
+
+    def begin_at(self, offset: int) -> None:
+        """Cross-hub is read from an offset on."""
+        self.state.recent.begin(offset)
+        self.state.note_offset(CROSS_HUB, offset)
+
+    def on_records(self, topic: str, records: Sequence[Heard], now: Instant) -> None:
+        """Records of one topic, in order."""
+        self._now = now
+        for record in records:
+            try:
+                self._on_record(topic, record, now)
+            except (Malformed, ValueError):
+                self.state.counts["unreadable"] += 1
+        if records and topic in (CROSS_HUB, self.inbox) and not self.roaming.is_unfinished:
+            self.state.note_offset(topic, records[-1].offset + 1)
+        self.roaming.settle(now)
+
+    def _on_record(self, topic: str, record: Heard, now: Instant) -> None:
+        if topic == CROSS_HUB:
+            self.state.read_at = record.appended_at
+            if record.key and record.key != str(self.state.me):
+                return
+        if record.value is None:
+            self._on_removal(topic, record.key)
+            return
+        value = from_record(record.value)
+        if isinstance(value, Said):
+            self._on_said(topic, record, value, now)
+        elif topic == SUBSCRIPTION_INFO:
+            self._on_info(record.key, value, now)
+        else:
+            self._on_other(value, now)
+
+    def _on_removal(self, topic: str, key: str) -> None:
+        if topic == VEHICLE_INFO and not key.startswith("@"):
+            self.roaming.on_claim_gone(*claim_of_key(key))
+        elif topic == SUBSCRIPTION_INFO:
+            self.state.interest.take_away(key)
+            self._own_wanted.discard(key)
+            if key in self._edge_keys:
+                self.state.edges.pop(self._edge_keys.pop(key), None)
+
+    def _on_said(self, topic: str, record: Heard, said: Said, now: Instant) -> None:
+        state = self.state
+        if topic == self.inbox:  # a handler's answer, published as if somebody here had
+            if state.is_new_letter(said.sender, said.number):
+                state.corridor.publish(parcel_of(said), now)
+            return
+        read = Read(record.offset, record.appended_at, len(record.value or b""), said)
+        state.recent.put(read)
+        if not state.is_new(said):
+            return
+        parcel = parcel_of(said)
+        if said.sender != state.me:
+            if parcel.is_retained:
+                state.corridor.retain(parcel)
+            state.corridor.deliveries.hand_out(parcel, state.corridor.fan_for(parcel, now))
+            state.counts["received"] += 1
+        if len(self.roaming.youth):
+            self.roaming.keep_all(self.roaming.youth.hear(read, parcel, now))
+
+    def _on_info(self, key: str, value: SiteRecord, now: Instant) -> None:
+        state = self.state
+        match value:
+            case Wanted(edge, subscription):
+                if edge == state.me:
+                    self._own_wanted.add(key)
+                elif edge.site != state.me.site or edge.edge != ALL:
+                    owner = edge.edge if edge.edge.startswith("@") and edge.site == state.me.site else str(edge)
+                    state.interest.put(key, owner, subscription)
+            case EdgeInfo():
+                if value.edge != state.me:
+                    state.edges[value.edge] = value
+                    self._edge_keys[key] = value.edge
+            case CentreInfo():
+                state.centre_at = now if self.roaming.is_ready else value.at
+            case _:
+                state.counts["strange"] += 1
+
+    def _on_other(self, value: SiteRecord, now: Instant) -> None:
+        state, roaming = self.state, self.roaming
+        match value:
+            case Claim():
+                roaming.on_claim(value, now)
+            case Claimed(claim):
+                roaming.on_claim(claim, now)
+            case Prior():
+                roaming.on_prior(value, now)
+            case Prepare():
+                self.lookout.on_prepare(value, now)
+            case Handover() | Rest() | Extra() | Taken():
+                if state.is_new_letter(value.sender, value.number, is_last=roaming.is_last(value)):
+                    self._on_letter(value, now)
+            case Places():
+                pass
+            case _:
+                state.counts["strange"] += 1
+
+    def _on_letter(self, letter: Handover | Rest | Extra | Taken, now: Instant) -> None:
+        match letter:
+            case Handover():
+                self.roaming.on_handover(letter, now)
+            case Rest():
+                self.roaming.on_rest(letter, now)
+            case Extra():
+                self.roaming.on_extra(letter, now)
+            case Taken():
+                self.roaming.moving.taken(letter)
+
+    def caught_up(self, topic: str, now: Instant) -> None:
+        """A topic was read as far as it was written when this edge started."""
+        self._unread.discard(topic)
+        if not self._unread and not self.roaming.is_ready:
+            self._say_wanted()
+            self.roaming.begin(now)
+            self.lookout.introduce()
+
+    def _say_wanted(self) -> None:
+        """Say what is wanted here and was not said, and take back what was said and is not."""
+        state, current = self.state, set[str]()
+        for session in state.corridor.sessions:
+            for name, asked in session.subscriptions.items():
+                key = wanted_key(state.me, session.name, name)
+                current.add(key)
+                if key not in self._own_wanted:
+                    state.outbox.say(SUBSCRIPTION_INFO, key, to_record(Wanted(state.me, asked.subscription)))
+        for leaving in self.roaming.moving.leaving.values():
+            current |= {wanted_key(state.me, leaving.endpoint, held.name) for held in leaving.subscriptions}
+        for key in self._own_wanted - current:
+            state.outbox.say(SUBSCRIPTION_INFO, key, None)
+
+    def take_appends(self) -> tuple[list[Append], int]:
+        """What is to be appended now, and the number of the round."""
+        return self.state.outbox.take()
+
+    def appended(self, appends: list[Append], round_number: int, now: Instant) -> None:
+        """The log has them."""
+        self.state.outbox.taken(appends, round_number, self.state.corridor.changes)
+        self.roaming.settle(now)
+
+    def take_read_backs(self) -> list[ReadBack]:
+        """What is to be read again from cross-hub, up to where it is read now."""
+        found, self.roaming.moving.read_backs = self.roaming.moving.read_backs, []
+        return found
+
+    def on_read_back(self, asked: ReadBack, records: Sequence[Heard], now: Instant) -> None:
+        """What was to be read again."""
+        reads = []
+        for record in records:
+            try:
+                value = from_record(record.value or b"")
+            except Malformed:
+                continue
+            if isinstance(value, Said):
+                reads.append(Read(record.offset, record.appended_at, 0, value))
+        self.roaming.on_read_back(asked.endpoint, asked.epoch, reads, now)
+        self.roaming.settle(now)
+
+    def tick(self, now: Instant) -> None:
+        """Do what is due."""
+        self._now = now
+        self.roaming.tick(now)
+        self.state.interest.expire(now)
+        self.lookout.tick(now)
+        self.roaming.settle(now)

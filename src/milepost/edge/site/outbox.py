@@ -1,0 +1,179 @@
+"""The outbox: what this edge has to append to the log of its site, in order, until the log has it.
+
+    spooled: kept in the edge's storage in the turn it was decided ─┐
+    passing: of quality 0, in memory only                           ├▶ `take` ─▶ log ─▶ `taken`: forgotten
+    said of itself: the last value of each key, in memory only      ┘
+
+What must hold:
+- numbers only grow, also over restarts as long as the clock is not set back: readers drop what is not higher than the last;
+- what is spooled stays until the log has it, and leaves in the order of its numbers. It is limited in number and bytes: then
+  nothing more is let in that would have to go there;
+- what an edge says of itself (claims, subscriptions, its coverage) can be said again at any time from what is kept: of one key
+  only the last value counts. `round` tells when all that was said before some moment has arrived.
+"""
+
+from collections import deque
+from struct import Struct
+from typing import Final, NamedTuple
+
+from milepost.edge.keeping import Changes
+from milepost.edge.site.limits import SiteLimits
+from milepost.model.instants import Instant
+
+IN_FLIGHT_MAX: Final = 5_000
+"""So much is handed to the log at a time without its word that it has it."""
+PASSING_MAX: Final = 20_000
+"""So many messages of quality 0 wait for the log; more are dropped, and counted."""
+
+SAID: Final = 0
+PASSING: Final = -1
+
+_HEAD: Final = Struct("<HH")
+
+
+class Append(NamedTuple):
+    """A record for the log."""
+
+    number: int
+    """`SAID` or `PASSING` for what is not spooled."""
+    topic: str
+    key: str
+    value: bytes | None
+
+
+class Outbox:
+    """What is on its way to the log."""
+
+    def __init__(self, limits: SiteLimits) -> None:
+        self._limits = limits
+        self._last = 0
+        self._spool: dict[int, Append] = {}
+        self._spool_bytes = 0
+        self._sent_up_to = 0
+        self._in_flight = 0
+        self._passing: deque[Append] = deque()
+        self._said: dict[tuple[str, str], bytes | None] = {}
+        self._round = 0
+        self._rounds_done = 0
+        self.appended = 0
+        """Records that the log has taken."""
+
+    def restore(self, kept: dict[int, bytes]) -> None:
+        """What an earlier process did not bring to the log."""
+        for number in sorted(kept):
+            self._put(_append_from_bytes(number, kept[number]))
+        self._last = max(kept, default=0)
+
+    @property
+    def waiting(self) -> int:
+        """How many spooled records the log does not have yet."""
+        return len(self._spool)
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Their bytes."""
+        return self._spool_bytes
+
+    @property
+    def last_number(self) -> int:
+        """The last number that was given."""
+        return self._last
+
+    def next_number(self, now: Instant) -> int:
+        """A number higher than all before."""
+        self._last = max(self._last + 1, now)
+        return self._last
+
+    def is_full(self) -> bool:
+        """Whether nothing more can be spooled."""
+        return len(self._spool) >= self._limits.spool_messages_max or self._spool_bytes >= self._limits.spool_bytes_max
+
+    def spool(self, append: Append, changes: Changes) -> None:
+        """Have a record kept until the log has it; `is_full` is for whoever can still refuse."""
+        self._put(append)
+        changes.outbox[append.number] = _append_to_bytes(append)
+
+    def _put(self, append: Append) -> None:
+        self._spool[append.number] = append
+        self._spool_bytes += _size(append)
+
+    def let_pass(self, append: Append) -> bool:
+        """Have a record appended that is not kept; tells whether there was room."""
+        if len(self._passing) >= PASSING_MAX:
+            return False
+        self._passing.append(append)
+        return True
+
+    def say(self, topic: str, key: str, value: bytes | None) -> None:
+        """Say something of this edge, in place of what was to be said under that key."""
+        self._said.pop((topic, key), None)
+        self._said[topic, key] = value
+
+    @property
+    def round(self) -> int:
+        """The round in which what was said last leaves; it has arrived when `rounds_done` is not lower."""
+        return self._round + 1 if self._said else self._round
+
+    @property
+    def rounds_done(self) -> int:
+        """The last round that has arrived as a whole."""
+        return self._rounds_done
+
+    def take(self) -> tuple[list[Append], int]:
+        """What can go to the log now, in order, and the number of this round; to be answered by `taken` or `put_back`."""
+        found = [Append(SAID, topic, key, value) for (topic, key), value in self._said.items()]
+        self._said.clear()
+        if self._in_flight < IN_FLIGHT_MAX and self._spool and self._last_spooled() > self._sent_up_to:
+            for number, append in self._spool.items():
+                if number > self._sent_up_to:
+                    found.append(append)
+                    self._sent_up_to = number
+                    self._in_flight += 1
+                    if self._in_flight >= IN_FLIGHT_MAX:
+                        break
+        found += self._passing
+        self._passing.clear()
+        if found:
+            self._round += 1
+        return found, self._round
+
+    def taken(self, appends: list[Append], round_number: int, changes: Changes) -> None:
+        """The log has all of a round; rounds are answered in order."""
+        self.appended += len(appends)
+        self._rounds_done = max(self._rounds_done, round_number)
+        for append in appends:
+            if append.number > 0 and self._spool.pop(append.number, None) is not None:
+                self._spool_bytes -= _size(append)
+                self._in_flight -= 1
+                changes.outbox[append.number] = None
+
+    def put_back(self, appends: list[Append]) -> None:
+        """The log took nothing of the round that was taken last: all of it goes again."""
+        self._round -= bool(appends)
+        spooled = [append.number for append in appends if append.number > 0]
+        if spooled:
+            self._sent_up_to = spooled[0] - 1
+            self._in_flight -= len(spooled)
+        self._passing.extendleft(reversed([append for append in appends if append.number == PASSING]))
+        for append in appends:
+            if append.number == SAID:
+                self._said.setdefault((append.topic, append.key), append.value)
+
+    def _last_spooled(self) -> int:
+        return next(reversed(self._spool))
+
+
+def _size(append: Append) -> int:
+    return len(append.value or b"") + len(append.key)
+
+
+def _append_to_bytes(append: Append) -> bytes:
+    topic, key = append.topic.encode(), append.key.encode()
+    return b"".join((_HEAD.pack(len(topic), len(key)), topic, key, append.value or b""))
+
+
+def _append_from_bytes(number: int, data: bytes) -> Append:
+    topic_size, key_size = _HEAD.unpack_from(data)
+    topic_end = _HEAD.size + topic_size
+    key_end = topic_end + key_size
+    return Append(number, data[_HEAD.size : topic_end].decode(), data[topic_end:key_end].decode(), data[key_end:])

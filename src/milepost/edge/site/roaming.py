@@ -1,0 +1,377 @@
+"""Roaming: claims of endpoints, made and heard, and what follows from them (docs/reference/roaming.md has the table).
+
+What must hold:
+- whoever opens a session here is claimed with a new epoch, above all that this edge has heard of the endpoint;
+- an edge that hears of a higher claim hands over what it holds, at once or as soon as it has read what it must;
+- a client waits for its session only while somebody may bring it, and never longer than `hold_s`.
+"""
+
+from typing import Final
+
+from milepost.edge.sessions import Session
+from milepost.edge.site.forwarding import Forwarder
+from milepost.edge.site.moving import Moving
+from milepost.edge.site.recent import Read
+from milepost.edge.site.state import SiteState
+from milepost.edge.site.stays import Stay, leaving_from_bytes, stay_from_bytes, stay_to_bytes
+from milepost.edge.site.youth import Youth
+from milepost.model.endpoints import EndpointId
+from milepost.model.instants import SECOND_NS, Instant
+from milepost.model.queries import OnTopic
+from milepost.model.reasons import Reason, Refused
+from milepost.model.sites import (
+    SUBSCRIPTION_INFO,
+    VEHICLE_INFO,
+    Claim,
+    EdgeRef,
+    Epoch,
+    Extra,
+    Handover,
+    Prior,
+    Rest,
+    Taken,
+    Waiting,
+    Wanted,
+    claim_key,
+    wanted_key,
+)
+from milepost.wire.records import to_record
+
+FORGOTTEN_NS: Final = 600 * SECOND_NS
+"""An endpoint that left while it was awaited, and of which nothing came, is forgotten after so long."""
+
+_ELSEWHERE: Final = Refused(Reason.SESSION_TAKEN_OVER, "at another edge")
+
+
+class Roaming:
+    """The endpoints of this edge as the site sees them."""
+
+    def __init__(self, state: SiteState) -> None:
+        self._state = state
+        self.forwarder = Forwarder(state)
+        self.youth = Youth(state, self.forwarder)
+        self.moving = Moving(state, self.forwarder, self.youth)
+        self.stays: dict[EndpointId, Stay] = {}
+        self._waiting: dict[EndpointId, Stay] = {}
+        self._owing: dict[EndpointId, Stay] = {}
+        self._unfinished: dict[tuple[EdgeRef, EndpointId], tuple[Handover, list[Waiting], int]] = {}
+        self.is_ready = False
+        """Whether the site's register was read as far as it was written when this edge started."""
+
+    def restore(self, kept: dict[str, bytes]) -> None:
+        """Go on where an earlier process was; sessions are restored already."""
+        corridor = self._state.corridor
+        for key, data in kept.items():
+            endpoint, _, epoch = key.partition("\n")
+            if epoch:
+                leaving = leaving_from_bytes(EndpointId(endpoint), data)
+                self.moving.leaving[leaving.endpoint, leaving.epoch] = leaving
+                self.moving.ask_for(leaving)
+                continue
+            session = corridor.sessions.maybe(endpoint)
+            if session is None:  # it expired while this edge was not there
+                corridor.changes.stays[endpoint] = None
+                continue
+            stay = self.stays[session.name] = stay_from_bytes(session.name, data)
+            if stay.young is not None:
+                self.youth.begin(stay, session)
+                if stay.young.back is not None:
+                    self.moving.ask_back(stay)
+            if stay.owes:
+                self._owing[stay.endpoint] = stay
+
+    # What endpoints do here
+
+    def arrive(self, name: EndpointId, now: Instant, *, is_fresh: bool) -> bool:
+        """Whether an endpoint can open its session at once."""
+        stay = self.stays.get(name)
+        if stay is not None and not stay.is_here:
+            stay.waits_until = stay.waits_until or Instant(now + self._hold_ns)
+            self._waiting[name] = stay
+            return False
+        if is_fresh or self._state.corridor.sessions.maybe(name) is not None:
+            return True
+        is_elsewhere = self._is_claimed_elsewhere(name)
+        if self.is_ready and not is_elsewhere and not self._state.is_centre_there(now):
+            return True
+        stay = self.stays[name] = self._waiting[name] = Stay(name, Epoch(0), is_whole=False)
+        stay.waits_until = Instant(now + self._hold_ns)
+        self._claim(stay, now, asks=not is_elsewhere)
+        return False
+
+    def opened(self, session: Session, now: Instant, *, is_fresh: bool) -> None:
+        """A session was opened: its endpoint is claimed, if it was not when it arrived."""
+        name = session.name
+        stay = self.stays.get(name)
+        if stay is None:
+            is_elsewhere = self._is_claimed_elsewhere(name)
+            is_known = is_fresh or (not is_elsewhere and not self._state.centre_at)
+            stay = self.stays[name] = Stay(name, Epoch(0), is_whole=is_known)
+            self._claim(stay, now, is_fresh=is_fresh, asks=not is_elsewhere and not is_known)
+        elif stay.is_here or is_fresh:
+            self._claim(stay, now, is_fresh=is_fresh)
+        stay.is_here, stay.waits_until = True, None
+        self._waiting.pop(name, None)
+        if is_fresh:
+            stay.is_whole, stay.since = True, {}
+        self._keep(stay)
+
+    def ended(self, session: Session) -> None:
+        """A session is over, or was cut out."""
+        stay = self.stays.pop(session.name, None)
+        if stay is None:
+            return
+        self.youth.forget(session.name)
+        self._owing.pop(session.name, None)
+        self._take_back(session.name)
+        self._state.corridor.changes.stays[session.name] = None
+
+    def subscribed(self, session: Session, name: str) -> None:
+        """Say what an endpoint wants."""
+        subscription = session.subscriptions[name].subscription
+        query = subscription.query
+        if isinstance(query, OnTopic) and query.filter.startswith("$"):
+            return
+        state = self._state
+        wanted = to_record(Wanted(state.me, subscription))
+        state.outbox.say(SUBSCRIPTION_INFO, wanted_key(state.me, session.name, name), wanted)
+        stay = self.stays.get(session.name)
+        if stay is not None and stay.young is not None:
+            self.youth.set_aside(session, name)
+        elif stay is not None and not stay.is_whole:
+            stay.since[name] = dict(state.marks) | {str(state.me): self.forwarder.last_said}
+            self._keep(stay)
+
+    def unsubscribed(self, session: Session, name: str) -> None:
+        """Say what an endpoint no longer wants; one that is just cut out goes on wanting it."""
+        self.youth.drop(session, name)
+        stay = self.stays.get(session.name)
+        if stay is not None:
+            stay.since.pop(name, None)
+        if self.moving.cutting != session.name:
+            self._state.outbox.say(SUBSCRIPTION_INFO, wanted_key(self._state.me, session.name, name), None)
+
+    # What others say
+
+    def on_claim(self, claim: Claim, now: Instant) -> None:
+        """An edge has claimed an endpoint: of this site in the register, of another one as the centre tells."""
+        state = self._state
+        state.register.put(claim)
+        if claim.edge == state.me or not self.is_ready:
+            return
+        stay = self.stays.get(claim.endpoint)
+        if stay is None:
+            mine = state.register.of(claim.endpoint, state.me)
+            if mine is not None and mine.epoch < claim.epoch:
+                self._give_up(claim, now, is_whole=True)
+        elif (claim.epoch, claim.edge) > (stay.epoch, state.me):
+            self._follow(claim, stay, now)
+        else:
+            state.counts["late_claims"] += 1
+
+    def _follow(self, claim: Claim, stay: Stay, now: Instant) -> None:
+        """An endpoint of this edge is at another one."""
+        session = self._state.corridor.sessions.maybe(claim.endpoint)
+        if session is None:
+            self.stays.pop(claim.endpoint)
+            self._waiting.pop(claim.endpoint, None)
+            self._give_up(claim, now, is_whole=False)
+            self.moving.welcome(claim.endpoint, _ELSEWHERE)
+        elif claim.is_fresh:
+            self.moving.part(session)
+            session.will = None
+            self._state.corridor.deliveries.end(session)
+            self._state.corridor.remove(session)
+        elif stay.young is None or stay.young.back is None:  # else when it has read what it must
+            if stay.owes and not self.moving.pay(stay, now):
+                stay.owes_after = 0  # who sent it need not wait: what it asks for is asked for here until this one is taken
+                self.moving.pay(stay, now)
+            self.moving.cut(session, stay, claim, now)
+
+    def _give_up(self, claim: Claim, now: Instant, *, is_whole: bool) -> None:
+        self._take_back(claim.endpoint)
+        self.moving.say_nothing_held(claim, now, is_whole=is_whole)
+
+    def on_claim_gone(self, endpoint: EndpointId, edge: EdgeRef) -> None:
+        """An edge has nothing of an endpoint any more."""
+        if edge != self._state.me:
+            self._state.register.take_away(endpoint, edge)
+
+    def on_prior(self, prior: Prior, now: Instant) -> None:
+        """The centre says where an endpoint was before."""
+        stay = self.stays.get(prior.endpoint)
+        if stay is None or stay.epoch != prior.epoch or prior.edge is not None:
+            return
+        stay.is_whole, stay.since = True, {}
+        self._keep(stay)
+        if prior.endpoint in self._waiting:
+            self._let_in(stay, now)
+
+    def on_handover(self, handover: Handover, now: Instant) -> None:
+        """A session arrives, whole or in its first part."""
+        if handover.rests:
+            self._unfinished[handover.sender, handover.endpoint] = (handover, list(handover.waiting), handover.rests)
+        else:
+            self._arrived(handover, list(handover.waiting), now)
+
+    def on_rest(self, rest: Rest, now: Instant) -> None:
+        """More of what waits for an endpoint."""
+        key = (rest.sender, rest.endpoint)
+        if key not in self._unfinished:
+            self._state.counts["strange"] += 1
+            return
+        handover, waiting, missing = self._unfinished.pop(key)
+        waiting += rest.waiting
+        if missing > 1:
+            self._unfinished[key] = (handover, waiting, missing - 1)
+        else:
+            self._arrived(handover, waiting, now)
+
+    def is_last(self, letter: Handover | Rest | Extra | Taken) -> bool:
+        """Whether nothing more belongs to a letter."""
+        if isinstance(letter, Rest):
+            return self._unfinished.get((letter.sender, letter.endpoint), (None, None, 1))[2] == 1
+        return not isinstance(letter, Handover) or not letter.rests
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether a handover has come in part."""
+        return bool(self._unfinished)
+
+    def _arrived(self, handover: Handover, waiting: list[Waiting], now: Instant) -> None:
+        endpoint, state = handover.endpoint, self._state
+        if handover.sender.site != state.me.site:
+            state.register.take_away(endpoint, handover.sender)
+        stay = self.stays.get(endpoint)
+        if not handover.is_held:
+            if stay is not None and handover.is_whole and handover.epoch == stay.epoch:
+                self._complete(stay, now)
+            return
+        stay = stay or Stay(endpoint, handover.epoch, is_whole=handover.is_whole)
+        stay.owes.append((handover.sender, handover.epoch))
+        if not self.moving.arrive(handover, waiting, stay, now):
+            self.moving.pay(stay, now)
+            if endpoint in self._waiting:
+                self._complete(stay, now)
+            return
+        self.stays[endpoint] = self._owing[endpoint] = stay
+        self._say_all(endpoint)
+        stay.owes_after = state.outbox.round
+        if handover.is_whole:
+            self._complete(stay, now)
+        self._keep(stay)
+        self._look(stay, now)
+
+    def _complete(self, stay: Stay, now: Instant) -> None:
+        stay.is_whole, stay.since = True, {}
+        if stay.endpoint in self._waiting:
+            self._let_in(stay, now)
+
+    def _let_in(self, stay: Stay, now: Instant) -> None:
+        del now
+        self._waiting.pop(stay.endpoint, None)
+        stay.waits_until = None
+        self.moving.welcome(stay.endpoint)
+
+    def _look(self, stay: Stay, now: Instant) -> None:
+        """Whether an endpoint has been claimed elsewhere meanwhile."""
+        latest = self._state.register.latest(stay.endpoint)
+        if latest is not None and latest.edge != self._state.me and (latest.epoch, latest.edge) > (stay.epoch, self._state.me):
+            self._follow(latest, stay, now)
+
+    def on_extra(self, extra: Extra, now: Instant) -> None:
+        """What the centre found for an endpoint."""
+        stay, latest = self.stays.get(extra.endpoint), self._state.register.latest(extra.endpoint)
+        if stay is not None and self._state.corridor.sessions.maybe(extra.endpoint) is not None:
+            self.moving.extra(extra, stay, now)
+        elif latest is not None and latest.edge != self._state.me:
+            self.moving.pass_on(extra, latest.edge, now)
+        else:
+            self._state.corridor.counts.dropped[Reason.SESSION_EXPIRED] += len(extra.said)
+
+    def on_read_back(self, endpoint: EndpointId, epoch: Epoch, reads: list[Read], now: Instant) -> None:
+        """What had to be read again for an endpoint."""
+        del epoch
+        stay = self.stays.get(endpoint)
+        if stay is not None:
+            self.moving.read_back(stay, reads, now)
+            self._keep(stay)
+            self._look(stay, now)
+
+    # By themselves
+
+    def settle(self, now: Instant) -> None:
+        """The end of what was read, or appended: who can be served at once is, who is owed an answer gets it."""
+        for stay in self.youth.grow_up():
+            self._keep(stay)
+        for endpoint, stay in list(self._owing.items()):
+            if self.moving.pay(stay, now):
+                del self._owing[endpoint]
+                self._keep(stay)
+
+    def keep_all(self, stays: list[Stay]) -> None:
+        """The marks of some have changed."""
+        for stay in stays:
+            self._keep(stay)
+
+    def tick(self, now: Instant) -> None:
+        """Who waited long enough for a session that did not come is let in without it."""
+        for stay in [one for one in self._waiting.values() if one.waits_until is not None and one.waits_until <= now]:
+            self._state.counts["held_in_vain"] += 1
+            self._let_in(stay, now)
+        for stay in [one for one in self.stays.values() if not one.is_here and now - one.epoch > FORGOTTEN_NS]:
+            del self.stays[stay.endpoint]
+            self._take_back(stay.endpoint)
+
+    def begin(self, now: Instant) -> None:
+        """The register is read: put right what changed while this edge was not there."""
+        state = self._state
+        self.is_ready = True
+        for claim in state.register.claimed_by(state.me):
+            if claim.endpoint not in self.stays:
+                self._take_back(claim.endpoint)
+        for stay in list(self.stays.values()):
+            mine = state.register.of(stay.endpoint, state.me)
+            if mine is None or mine.epoch < stay.epoch:
+                claim = Claim(stay.endpoint, state.me, stay.epoch)
+                state.register.put(claim)
+                state.outbox.say(VEHICLE_INFO, claim_key(stay.endpoint, state.me), to_record(claim))
+            self._look(stay, now)
+        for session in state.corridor.sessions:
+            if session.name not in self.stays:  # of a time when this edge was alone
+                self.opened(session, now, is_fresh=False)
+        for stay in list(self._waiting.values()):
+            if not self._is_claimed_elsewhere(stay.endpoint) and not state.is_centre_there(now):
+                self._complete(stay, now)
+
+    def _say_all(self, endpoint: EndpointId) -> None:
+        state, session = self._state, self._state.corridor.sessions.maybe(endpoint)
+        assert session is not None, "who has arrived has a session"
+        for name, asked in session.subscriptions.items():
+            wanted = to_record(Wanted(state.me, asked.subscription))
+            state.outbox.say(SUBSCRIPTION_INFO, wanted_key(state.me, endpoint, name), wanted)
+
+    def _claim(self, stay: Stay, now: Instant, *, is_fresh: bool = False, asks: bool = False) -> None:
+        state = self._state
+        stay.epoch = max(state.register.epoch_above(stay.endpoint, now), Epoch(stay.epoch + 1))
+        claim = Claim(stay.endpoint, state.me, stay.epoch, is_fresh, asks)
+        state.register.put(claim)
+        state.outbox.say(VEHICLE_INFO, claim_key(stay.endpoint, state.me), to_record(claim))
+        state.counts["claims"] += 1
+
+    def _take_back(self, endpoint: EndpointId) -> None:
+        self._state.register.take_away(endpoint, self._state.me)
+        self._state.outbox.say(VEHICLE_INFO, claim_key(endpoint, self._state.me), None)
+
+    def _is_claimed_elsewhere(self, name: EndpointId) -> bool:
+        latest = self._state.register.latest(name)
+        return latest is not None and latest.edge != self._state.me
+
+    @property
+    def _hold_ns(self) -> int:
+        return int(self._state.limits.hold_s * SECOND_NS)
+
+    def _keep(self, stay: Stay) -> None:
+        session = self._state.corridor.sessions.maybe(stay.endpoint)
+        if session is not None and session.is_kept:
+            self._state.corridor.changes.stays[stay.endpoint] = stay_to_bytes(stay)

@@ -1,0 +1,150 @@
+"""Cells: the reports of one kind in one square of the grid and one slot of time, added up (M23).
+
+What must hold:
+- everything in a cell is a whole number, a set or a time, so that reports give the same cell in whatever order they are added;
+- a cell may be told again as reports come in: of two with one key the one with more reports is the later, `is_after` says which.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from milepost.model.endpoints import EndpointId
+from milepost.model.incidents.grid import Square
+from milepost.model.instants import Instant, check_instant
+from milepost.model.messages import FIELD_NAME_CHARACTERS_MAX
+from milepost.model.reasons import Malformed, Reason, shown
+
+WITNESSES_MAX: Final = 64
+"""So many witnesses of a cell are known by name; of more, those whose names come first, and how many there are."""
+
+TALLIES_MAX: Final = 16
+"""So many fields of the payload a cell may have tallies of."""
+
+TALLY_PARTS: Final = 1000
+"""Values of the payload are added up in whole thousandths."""
+
+COUNT_MAX: Final = 2**53 - 1
+"""What every reader of JSON keeps exact."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Tally:
+    """A field of the payload over some reports: how many had it, their sum, the least and the greatest, in thousandths."""
+
+    count: int
+    total: int
+    least: int
+    greatest: int
+
+    def plus(self, other: "Tally") -> "Tally":
+        """Over both."""
+        return Tally(
+            self.count + other.count,
+            self.total + other.total,
+            min(self.least, other.least),
+            max(self.greatest, other.greatest),
+        )
+
+
+class Extent(NamedTuple):
+    """The box around some reports, in units from the south-west corner of their square."""
+
+    south: int
+    west: int
+    north: int
+    east: int
+
+
+class CellKey(NamedTuple):
+    """What a cell is told again under."""
+
+    kind: str
+    slot: int
+    square: Square
+
+
+NO_TALLIES: Final[Mapping[str, Tally]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """Reports of one kind in one square and slot."""
+
+    kind: str
+    slot: int
+    """Which interval of the kind's since 1970."""
+    square: Square
+    reports: int
+    witnesses: frozenset[EndpointId]
+    """All of them, or the first `WITNESSES_MAX` by name."""
+    witness_count: int
+    north_sum: int
+    """Of how far north of the corner each report is, in units."""
+    east_sum: int
+    extent: Extent
+    first_at: Instant
+    last_at: Instant
+    tallies: Mapping[str, Tally] = field(default_factory=lambda: NO_TALLIES)
+
+    def __post_init__(self) -> None:
+        _check_witnesses(self)
+        _check_extent(self)
+        check_instant("first_at", self.first_at)
+        check_instant("last_at", self.last_at)
+        if self.last_at < self.first_at:
+            raise Malformed(Reason.FIELD_RANGE, "last_at is before first_at")
+        if len(self.tallies) > TALLIES_MAX:
+            raise Malformed(Reason.TOO_MANY_FIELDS, f"tallies of {len(self.tallies)} fields, {TALLIES_MAX} are allowed")
+        for name, tally in self.tallies.items():
+            _check_tally(self, name, tally)
+
+    @property
+    def key(self) -> CellKey:
+        """What the cell is told again under."""
+        return CellKey(self.kind, self.slot, self.square)
+
+    def is_after(self, former: "Cell") -> bool:
+        """Whether this is the later of two cells with one key; for any two that differ, one of them is."""
+        if self.reports != former.reports:
+            return self.reports > former.reports
+        return self != former and _order(self) > _order(former)
+
+
+def _order(cell: Cell) -> tuple[object, ...]:
+    numbers = (cell.witness_count, cell.last_at, -cell.first_at, cell.north_sum, cell.east_sum, cell.extent)
+    return (*numbers, sorted(cell.witnesses), sorted(cell.tallies.items()))
+
+
+def _check_witnesses(cell: Cell) -> None:
+    if not 1 <= cell.reports <= COUNT_MAX:
+        raise Malformed(Reason.FIELD_RANGE, f"reports is {shown(cell.reports)}: a cell has at least one")
+    if not 1 <= cell.witness_count <= cell.reports:
+        raise Malformed(Reason.FIELD_RANGE, f"witness_count is {shown(cell.witness_count)}, not in 1..{cell.reports}")
+    named = min(cell.witness_count, WITNESSES_MAX)
+    if len(cell.witnesses) != named:
+        raise Malformed(
+            Reason.FIELD_RANGE,
+            f"{len(cell.witnesses)} witnesses are named, not {named}: of {cell.witness_count} the first {WITNESSES_MAX} are",
+        )
+
+
+def _check_extent(cell: Cell) -> None:
+    if min(cell.square) < 0:
+        raise Malformed(Reason.FIELD_RANGE, f"row and column are {shown(tuple(cell.square))}: both count from 0")
+    south, west, north, east = cell.extent
+    if not (0 <= south <= north and 0 <= west <= east):
+        raise Malformed(Reason.FIELD_RANGE, f"extent is {shown(tuple(cell.extent))}, not south, west, north, east in order")
+    for name, total, least, greatest in (("north_sum", cell.north_sum, south, north), ("east_sum", cell.east_sum, west, east)):
+        if not least * cell.reports <= total <= greatest * cell.reports:
+            raise Malformed(Reason.FIELD_RANGE, f"{name} is {shown(total)}, not that of {cell.reports} reports in that extent")
+
+
+def _check_tally(cell: Cell, name: str, tally: Tally) -> None:
+    if not 0 < len(name) <= FIELD_NAME_CHARACTERS_MAX or not name.isprintable():
+        raise Malformed(
+            Reason.FIELD_RANGE, f"a tally is of {name[:20]!r}: a field has 1 to {FIELD_NAME_CHARACTERS_MAX} printable characters"
+        )
+    if not 1 <= tally.count <= cell.reports or not tally.least * tally.count <= tally.total <= tally.greatest * tally.count:
+        raise Malformed(Reason.FIELD_RANGE, f"the tally of {name!r} is not one of {cell.reports} reports: {shown(tally)}")

@@ -1,0 +1,121 @@
+"""Event kinds: how reports of each sort of event are gathered, when they are an incident, and who hears of it (M21, M24).
+
+A kind is configuration: what is wrong with it is a `ValueError`. Mercury's own kinds are `EVENT_KINDS`; its Area-of-Interest is
+no kind of report but a question, which `Incidents.around` answers.
+"""
+
+import re
+from dataclasses import dataclass, field
+from typing import Final
+
+from milepost.model.incidents.grid import Grid
+from milepost.model.incidents.predicates import Predicate, parse_predicate
+from milepost.model.instants import SECOND_NS
+from milepost.model.kinds import Kind
+from milepost.model.priorities import Priority
+from milepost.model.topics import check_topic
+
+SLOTS_MAX: Final = 1_000
+NAME_PATTERN: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,31}")
+
+
+@dataclass(frozen=True, slots=True)
+class EventKind:
+    """The rules of one kind of event."""
+
+    name: str
+    topic: str
+    """Messages on it are reports of this kind."""
+    predicate: str
+    """When a bin is hot."""
+    alert: str | None
+    """The topic of alerts; nothing: none are sent from here."""
+    side_m: float = 150.0
+    """The join distance: how high and wide the squares are that reports are gathered in."""
+    interval_s: float = 10.0
+    """How long a slot is: bins are looked at when one ends."""
+    slots: int = 6
+    """How many slots a bin looks back."""
+    radius_m_min: float = 50.0
+    margin_m: float = 200.0
+    """So much farther than the incident reaches, alerts go."""
+    clear_after_s: float = 60.0
+    """An incident that has not been hot for so long is over."""
+    valid_s: float = 300.0
+    """How long an alert is valid; at half of it, it is said again if the incident lasts."""
+    priority: Priority = Priority.SAFETY
+    condition: Predicate = field(init=False, repr=False, compare=False)
+    grid: Grid = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if NAME_PATTERN.fullmatch(self.name) is None:
+            raise ValueError(f"the kind is named {self.name[:40]!r}: a letter, then up to 31 letters, digits and _")
+        check_topic(self.topic)
+        if self.alert is not None:
+            check_topic(self.alert)
+        if self.alert == self.topic:
+            raise ValueError(f"alerts on {self.alert!r} would themselves be reports of {self.name}")
+        _check_range("interval_s", self.interval_s, 0.1, 86_400)
+        _check_range("slots", self.slots, 1, SLOTS_MAX)
+        _check_range("radius_m_min", self.radius_m_min, 1, 100_000)
+        _check_range("margin_m", self.margin_m, 0, 100_000)
+        _check_range("clear_after_s", self.clear_after_s, 0, 86_400)
+        _check_range("valid_s", self.valid_s, 1, 86_400)
+        object.__setattr__(self, "condition", parse_predicate(self.predicate))
+        object.__setattr__(self, "grid", Grid(self.side_m))
+
+    @property
+    def interval_ns(self) -> int:
+        """How long a slot is."""
+        return round(self.interval_s * SECOND_NS)
+
+    @property
+    def clear_after_ns(self) -> int:
+        """How long an incident is not hot before it is over."""
+        return round(self.clear_after_s * SECOND_NS)
+
+    @property
+    def valid_ns(self) -> int:
+        """How long an alert is valid."""
+        return round(self.valid_s * SECOND_NS)
+
+
+def _check_range(name: str, value: float, lowest: float, highest: float) -> None:
+    if not lowest <= value <= highest:
+        raise ValueError(f"{name} is {value}, not in {lowest}..{highest}")
+
+
+def _mercury(
+    kind: Kind,
+    name: str,
+    predicate: str,
+    *,
+    side_m: float = 150.0,
+    interval_s: float = 10.0,
+    slots: int = 6,
+    clear_after_s: float = 60.0,
+) -> EventKind:
+    rule = kind.value
+    return EventKind(
+        name,
+        rule.topic,
+        predicate,
+        alert=None if kind is Kind.EMERGENCY else f"Alert/{name}",  # edges raise those themselves, at once (M22)
+        side_m=side_m,
+        interval_s=interval_s,
+        slots=slots,
+        clear_after_s=clear_after_s,
+        valid_s=rule.validity_ns / SECOND_NS,
+        priority=rule.priority,
+    )
+
+
+EVENT_KINDS: Final = (
+    _mercury(Kind.EMERGENCY, "Emergency", "reports >= 1", interval_s=1.0, slots=30, clear_after_s=30.0),
+    _mercury(Kind.MOVING_OBJECT, "Moving_Object", "weight >= 2", interval_s=2.0, slots=5, clear_after_s=10.0),
+    _mercury(Kind.COLLISION, "Collision", "weight >= 3 and reports >= 5"),
+    _mercury(Kind.OBSTACLE, "Obstacle", "weight >= 2 and reports >= 3"),
+    _mercury(Kind.CONGESTION, "Congestion", "weight >= 5 and reports >= 10", side_m=300.0, interval_s=30.0, clear_after_s=120.0),
+    _mercury(Kind.BLOCKED, "Blocked", "weight >= 3 and reports >= 5", interval_s=30.0, slots=10, clear_after_s=300.0),
+)
+"""Mercury's kinds, with rules to begin with."""
