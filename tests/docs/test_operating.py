@@ -10,6 +10,7 @@ import pytest
 from milepost.doors.limits import DoorLimits
 from milepost.doors.udp.settings import UdpLimits
 from milepost.edge.limits import Limits
+from milepost.edge.site.limits import SiteLimits
 from milepost.service.settings import Mqtt, Settings, settings_from
 from milepost.service.udp_settings import Udp
 from milepost.vetting.access import BUILT_IN
@@ -18,7 +19,7 @@ from milepost.vetting.reports import ReportLimits
 ROOT = Path(__file__).parents[2]
 LIMITS = (ROOT / "docs" / "reference" / "limits.md").read_text()
 OPERATING = (ROOT / "docs" / "how-to" / "run-an-edge.md").read_text()
-FIGURES = (ROOT / "src" / "milepost" / "service" / "figures.py").read_text()
+FIGURES = "".join((ROOT / "src" / "milepost" / "service" / name).read_text() for name in ("figures.py", "membership.py"))
 
 NO_LIMITS = {"listen", "address", "seal", "cells", "finding", "limits"}
 """Keys of the same tables that say where, and how."""
@@ -37,7 +38,7 @@ def read(text: str) -> Settings:
 
 
 def test_the_page_has_every_limit_once_with_its_default() -> None:
-    parts = (Limits(), DoorLimits(), Mqtt(), Udp(), UdpLimits(), ReportLimits())
+    parts = (Limits(), DoorLimits(), Mqtt(), Udp(), UdpLimits(), ReportLimits(), SiteLimits())
     limits = [(one.name, getattr(part, one.name)) for part in parts for one in fields(part) if one.name not in NO_LIMITS]
     defaults = [(name, written(value)) for name, value in limits]
     assert len(defaults) > 50

@@ -9,7 +9,7 @@ import pytest
 from house.rules.tree import ROOT, Plant
 
 BIN = Path(sys.executable).parent
-ROOMS = ("", "model/", "wire/", "matching/", "trust/", "vetting/", "edge/")
+ROOMS = ("", "model/", "wire/", "matching/", "trust/", "vetting/", "edge/", "hub/")
 PACKAGES = {f"src/milepost/{room}__init__.py": '"""A room."""\n' for room in ROOMS}
 GOOD = {"pyproject.toml": (ROOT / "pyproject.toml").read_text(), **PACKAGES}
 

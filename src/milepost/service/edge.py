@@ -24,23 +24,20 @@ from milepost.doors.turns import Turns
 from milepost.edge.corridor import Corridor
 from milepost.edge.keeping import Storage, StorageUnavailable
 from milepost.edge.restoring import restore
-from milepost.edge.site.member import SiteMember
 from milepost.edge.watching import Ground
 from milepost.model.endpoints import endpoint_id
 from milepost.model.instants import Instant
 from milepost.model.messages import BODY_BYTES_MAX
-from milepost.model.sites import EdgeRef
 from milepost.service.addresses import host_and_port
 from milepost.service.admission import Admission, read_users
 from milepost.service.faults import StartFault, cannot_keep, cannot_listen
 from milepost.service.figures import Figures
 from milepost.service.logs import Log
+from milepost.service.membership import Membership
 from milepost.service.reputation import ReputationFile
 from milepost.service.rules import read_rules
 from milepost.service.settings import Listener as ListenerSettings
 from milepost.service.settings import Settings
-from milepost.service.site import SiteLink
-from milepost.service.site_logs import open_log
 from milepost.service.wrapping import Wrapper, read_certificates
 from milepost.storage import open_storage
 from milepost.vetting import MessageLimits
@@ -84,15 +81,15 @@ class EdgeService:
         self._turns = Turns()
         self.corridor = Corridor(settings.limits.edge, endpoint_id(settings.edge.name))
         self._use_ground(settings)
-        self._member = self._join_site(settings) if settings.site.log.name else None
+        self._site = Membership(settings, self.corridor, self._turns, log) if settings.site.log.name else None
         try:
             kept, now = storage.load(), Instant(time_ns())
         except StorageUnavailable as fault:
             raise cannot_keep(settings.edge.data, str(fault)) from None
-        if self._member is None:
+        if self._site is None:
             restore(self.corridor, kept, now)
         else:
-            self._member.restore(kept, now)
+            self._site.restore(kept, now)
         self._reputations = ReputationFile(settings.vetting.reputation, self.corridor, log)
         rules = read_rules(settings)
         desk = Desk(self.corridor, _door_settings(settings), rules, log)
@@ -101,7 +98,7 @@ class EdgeService:
         self.door = MqttDoor(desk, self._admission.begin)
         self._settling = Settling(self.corridor, Keeper(self.corridor, storage, log), self.door)
         self._udp = self._open_udp(rules) if settings.udp.address else None
-        self._figures = Figures(settings.edge.name, self.door, self._udp)
+        self._figures = Figures(settings.edge.name, self.door, self._udp, self._site)
         self._wrappers = [Wrapper(one, settings.mqtt.packet_bytes_max) for one in settings.mqtt.listen]
         self._listeners: list[Listener] = []
         self._stops_at: float | None = None
@@ -112,23 +109,6 @@ class EdgeService:
         said = MessageLimits(bytes_max=BODY_BYTES_MAX, clock_ahead_s_max=believed.clock_ahead_s_max)
         self.corridor.watch.ground = Ground(settings.edge.area, believed, said)
         self.corridor.alerts.rules = settings.rules.alert
-
-    def _join_site(self, settings: Settings) -> SiteMember:
-        site = settings.site
-        return SiteMember(self.corridor, EdgeRef(site.log.name, settings.edge.name), site.limits, address=site.advertise)
-
-    def _follow_site(self) -> SiteLink | None:
-        """Open the log of the site and begin to read it."""
-        if self._member is None:
-            return None
-        settings, told = self._settings, self._log
-        survives, name = settings.keep.survives, settings.edge.name
-        log = open_log(settings.site.log, survives, name)
-        neighbours = {one.log.name: open_log(one.log, survives, name) for one in settings.site.neighbours}
-        link = SiteLink(self._member, log, self._turns.call_soon, told, neighbours)
-        link.start()
-        self._turns.settle_with(link.flush)
-        return link
 
     def _open_udp(self, rules: Rules) -> "UdpService":
         from milepost.service.udp import UdpService  # noqa: PLC0415  # brings OpenSSL and protobuf, which MQTT does without
@@ -144,7 +124,8 @@ class EdgeService:
         mqtt = [self._listen(one.address, partial(entrance.take, wrap=wrapper.wrap)) for one, wrapper in self._mqtt_listeners()]
         http = self._listen_for_questions()
         turns.settle_with(self._settling.settle)
-        site = self._follow_site()
+        if self._site is not None:
+            self._site.start()
         turns.every(TICK_S, self._tick)
         self._reputations.look()
         turns.every(LOOK_S, lambda _: self._reputations.look())
@@ -166,8 +147,8 @@ class EdgeService:
         turns.run()
         if self._udp is not None:
             self._udp.close()
-        if site is not None:
-            site.close()
+        if self._site is not None:
+            self._site.close()
         turns.close()
         self._admission.close()
         self._log.info("edge stopped", sessions=len(self.corridor.sessions))
@@ -199,8 +180,8 @@ class EdgeService:
 
     def _tick(self, now: Instant) -> None:
         self._settling.tick(now)
-        if self._member is not None:
-            self._member.tick(now)
+        if self._site is not None:
+            self._site.tick(now)
         self._log.tell_suppressed()
         if self._stops_at is not None and (not self.door.links or monotonic() > self._stops_at):
             self._turns.stop()

@@ -14,6 +14,7 @@ from milepost.model.instants import Instant
 from milepost.service.metrics import CONTENT_TYPE, Family, Kind, counter, exposition, gauge, labelled
 
 if TYPE_CHECKING:
+    from milepost.service.membership import Membership
     from milepost.service.udp import UdpService
 
 _TEXT = "text/plain; charset=utf-8"
@@ -22,10 +23,11 @@ _TEXT = "text/plain; charset=utf-8"
 class Figures:
     """Asked by whoever operates the edge."""
 
-    def __init__(self, name: str, door: MqttDoor, udp: "UdpService | None" = None) -> None:
+    def __init__(self, name: str, door: MqttDoor, udp: "UdpService | None" = None, site: "Membership | None" = None) -> None:
         self._name = name
         self._door = door
         self._udp = udp
+        self._site = site
         self._started_at = monotonic()
         self.is_ready = True
         """Whether new clients are welcome."""
@@ -69,6 +71,8 @@ class Figures:
         yield counter("milepost_faults_total", "Faults of ours that cost a connection.", counts.faults)
         if self._udp is not None:
             yield from _udp_families(self._udp)
+        if self._site is not None:
+            yield from self._site.families()
         refused = [(reason.name, count) for reason, count in sorted(counts.refused.items())]
         yield labelled("milepost_refused_total", Kind.COUNTER, "What was not let in, by reason.", "reason", refused)
         dropped = [(reason.name, count) for reason, count in sorted(counts.dropped.items())]
