@@ -1,0 +1,198 @@
+"""The embedded log beside a bare loop over sqlite3: appends a second, followers that keep up, and how soon a record is taken.
+
+`python -m bench.log_appends` prints it. Keys of 10 characters, values of 200 bytes, lists of 100 entries; the bare loop writes
+the same rows with `executemany`, a transaction for each list, at the same level of safety.
+"""
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
+
+from bench.harness import QUICK
+from milepost.backbone.embedded import EmbeddedLog
+from milepost.backbone.embedded.database import SETTINGS, SYNCHRONOUS
+from milepost.backbone.embedded.writer import WAL_PAGES
+from milepost.backbone.log import Edge, Entry, LogLost, LogUnavailable, Record
+from milepost.model.survives import Survives
+
+RECORDS = 60_000 if QUICK else 300_000
+LIST = 100
+TOPIC = "bench"
+VALUE = bytes(200)
+LATENCIES = 1_000 if QUICK else 6_000
+EACH_S = 1 / 2_000
+
+
+def measure() -> dict[str, object]:
+    """All of it; rates are per second, latencies in microseconds."""
+    lists = [[Entry(TOPIC, f"{number:010}", VALUE) for number in range(at, at + LIST)] for at in range(0, RECORDS, LIST)]
+    rates = {level.value: _appends(level, lists) for level in Survives}
+    bare = {level.value: _bare(level, lists) for level in Survives}
+    return {
+        "appends": rates,
+        "bare sqlite3": bare,
+        "ratio": {level: rates[level] / bare[level] for level in rates},
+        "appends with a follower": _with_follower(lists),
+        "follow": _follow(lists),
+        "latency, one process": _percentiles(_latencies()),
+        "latency, two processes": _percentiles(_latencies_across()),
+    }
+
+
+def main() -> None:
+    """Print it, or be the other process."""
+    if sys.argv[1:2] == ["follow"]:
+        _follow_as_child(Path(sys.argv[2]))
+        return
+    for name, value in measure().items():
+        figures = value if isinstance(value, dict) else {"": value}
+        print(f"{name:26}", "  ".join(f"{word} {figure:,.5g}".strip() for word, figure in figures.items()))
+
+
+def _appends(level: Survives, lists: list[list[Entry]]) -> float:
+    with tempfile.TemporaryDirectory() as folder, closing(EmbeddedLog(Path(folder), level)) as log:
+        began = time.perf_counter()
+        _append_all(log, lists)
+        return RECORDS / (time.perf_counter() - began)
+
+
+def _append_all(log: EmbeddedLog, lists: list[list[Entry]]) -> None:
+    """Append and wait until all of it is safe."""
+    is_over = threading.Event()
+    for entries in lists[:-1]:
+        _append(log, entries)
+    _append(log, lists[-1], lambda _: is_over.set())
+    is_over.wait()
+
+
+def _append(log: EmbeddedLog, entries: list[Entry], done: Callable[[Exception | None], None] | None = None) -> None:
+    while True:
+        try:
+            log.append(entries, done)
+            return
+        except LogUnavailable:  # too much waits
+            time.sleep(0.001)
+
+
+def _bare(level: Survives, lists: list[list[Entry]]) -> float:
+    with tempfile.TemporaryDirectory() as folder, closing(sqlite3.connect(Path(folder) / "bare.db", isolation_level=None)) as db:
+        for setting in (
+            "journal_mode = WAL",
+            *SETTINGS,
+            f"wal_autocheckpoint = {WAL_PAGES}",
+            f"synchronous = {SYNCHRONOUS[level]}",
+        ):
+            db.execute(f"PRAGMA {setting}").fetchall()
+        db.execute("CREATE TABLE records (number INTEGER PRIMARY KEY, appended_at INTEGER, key TEXT, value BLOB)")
+        began = time.perf_counter()
+        for entries in lists:
+            now = time.time_ns()
+            db.execute("BEGIN IMMEDIATE")
+            db.executemany("INSERT INTO records VALUES (NULL, ?, ?, ?)", [(now, entry.key, entry.value) for entry in entries])
+            db.execute("COMMIT")
+        return RECORDS / (time.perf_counter() - began)
+
+
+class _Counter:
+    """Counts what it takes, up to all of it."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self.is_over = threading.Event()
+
+    def __call__(self, records: Sequence[Record]) -> None:
+        self._count += len(records)
+        if self._count == RECORDS:
+            self.is_over.set()
+
+
+def _with_follower(lists: list[list[Entry]]) -> float:
+    """Until the follower has all of it too."""
+    with tempfile.TemporaryDirectory() as folder, closing(EmbeddedLog(Path(folder), Survives.PROCESS_CRASH)) as log:
+        counter = _Counter()
+        log.follow({TOPIC: Edge.BEGINNING}, counter, _lost)
+        began = time.perf_counter()
+        _append_all(log, lists)
+        counter.is_over.wait()
+        return RECORDS / (time.perf_counter() - began)
+
+
+def _follow(lists: list[list[Entry]]) -> float:
+    with tempfile.TemporaryDirectory() as folder, closing(EmbeddedLog(Path(folder), Survives.PROCESS_CRASH)) as log:
+        _append_all(log, lists)
+        counter = _Counter()
+        began = time.perf_counter()
+        log.follow({TOPIC: Edge.BEGINNING}, counter, _lost)
+        counter.is_over.wait()
+        return RECORDS / (time.perf_counter() - began)
+
+
+class _Stopwatch:
+    """How long after it was appended each record is taken; the value has the time."""
+
+    def __init__(self) -> None:
+        self.taken_us: list[float] = []
+        self.is_over = threading.Event()
+
+    def __call__(self, records: Sequence[Record]) -> None:
+        now = time.monotonic_ns()
+        self.taken_us += [(now - int.from_bytes(record.value or b"")) / 1_000 for record in records]
+        if len(self.taken_us) >= LATENCIES:
+            self.is_over.set()
+
+
+def _latencies() -> list[float]:
+    with tempfile.TemporaryDirectory() as folder, closing(EmbeddedLog(Path(folder), Survives.PROCESS_CRASH)) as log:
+        watch = _Stopwatch()
+        log.follow({TOPIC: Edge.BEGINNING}, watch, _lost)
+        _append_slowly(log)
+        watch.is_over.wait()
+        return watch.taken_us
+
+
+def _latencies_across() -> list[float]:
+    with tempfile.TemporaryDirectory() as folder, closing(EmbeddedLog(Path(folder), Survives.PROCESS_CRASH)) as log:
+        command = [sys.executable, "-m", "bench.log_appends", "follow", folder]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as other:
+            assert other.stdout is not None
+            other.stdout.readline()
+            _append_slowly(log)
+            taken_us: list[float] = json.loads(other.stdout.readline())
+    return taken_us
+
+
+def _follow_as_child(folder: Path) -> None:
+    watch = _Stopwatch()
+    with closing(EmbeddedLog(folder, Survives.PROCESS_CRASH)) as log:
+        log.follow({TOPIC: Edge.BEGINNING}, watch, _lost)
+        print("ready", flush=True)
+        watch.is_over.wait()
+        print(json.dumps(watch.taken_us), flush=True)
+
+
+def _append_slowly(log: EmbeddedLog) -> None:
+    began = time.monotonic()
+    for number in range(LATENCIES):
+        time.sleep(max(0.0, began + number * EACH_S - time.monotonic()))
+        log.append([Entry(TOPIC, f"{number:010}", time.monotonic_ns().to_bytes(200))])
+
+
+def _percentiles(taken_us: list[float]) -> dict[str, float]:
+    ordered = sorted(taken_us)
+    return {"p50": ordered[len(ordered) // 2], "p99": ordered[len(ordered) * 99 // 100]}
+
+
+def _lost(gap: LogLost) -> None:
+    os.write(sys.stderr.fileno(), f"{gap}\n".encode())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,253 @@
+"""Appending: an idempotent producer, and `done` for each call once and in the order of calls.
+
+What must hold:
+- records go to the producer in the order of calls; it keeps them in that order, once each, through all it tries again;
+- a call is finished when all its records are reported; it is told when it is finished and all calls before it were told;
+- what waits is bounded, in records and in bytes;
+- a call for a topic that is not known to be there is held, with all that come after it, until the topic is made.
+
+    append ─▶ held, while a topic is made (maker thread) ─▶ producer ─▶ reported ─▶ told (poll thread)
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from random import uniform
+from time import monotonic
+from typing import Final
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from milepost.backbone.embedded.callbacks import tell
+from milepost.backbone.kafka.faults import Trouble, closed, error_in, fault_of
+from milepost.backbone.kafka.topics import Topics
+from milepost.backbone.log import Done, Entry, LogRefused, LogUnavailable
+
+WAITING_RECORDS_MAX: Final = 200_000
+WAITING_BYTES_MAX: Final = 64 * 1024 * 1024
+"""More than this does not wait; one append that is larger is taken when nothing else waits."""
+CLOSE_S: Final = 10.0
+"""What is not confirmed so long after `close` is given up."""
+SLOW_S: Final = 5.0
+"""An append that is not confirmed for so long is a trouble."""
+
+_POLL_S: Final = 0.05
+_RETRY_S: Final = 0.5
+_PURGE_S: Final = 2.0
+_GONE: Final = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
+
+
+class _Call:
+    """One append; `left` is changed by the poll thread alone."""
+
+    __slots__ = ("count", "done", "entries", "fault", "is_given_up", "left", "put_at", "size")
+
+    def __init__(self, entries: Sequence[Entry], size: int, done: Done | None) -> None:
+        self.entries: Sequence[Entry] = entries
+        self.count = len(entries)
+        self.size = size
+        self.done = done
+        self.put_at = monotonic()
+        self.left = self.count
+        """Records that are not reported yet."""
+        self.is_given_up = False
+        """Set once, by whoever finds that what is left will never be reported."""
+        self.fault: LogUnavailable | LogRefused | KafkaError | None = None
+
+    def reported(self, error: KafkaError | None, _: Message) -> None:
+        """What became of one record."""
+        self.left -= 1
+        if error is not None and self.fault is None:
+            self.fault = error
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether all is known that will be."""
+        return self.left == 0 or self.is_given_up
+
+    def give_up(self, fault: LogUnavailable | LogRefused) -> None:
+        """Nothing more will come."""
+        self.fault = fault
+        self.is_given_up = True
+
+
+class Appender:
+    """All appending of one log object."""
+
+    def __init__(
+        self, new_producer: Callable[[Callable[[KafkaError], None]], Producer], topics: Topics, address: str, trouble: Trouble
+    ) -> None:
+        self._new_producer = new_producer
+        self._producer = new_producer(self._heard)
+        self._is_broken = False
+        self._topics = topics
+        self._address = address
+        self._trouble = trouble
+        self._condition = threading.Condition()
+        self._calls: deque[_Call] = deque()
+        self._held: deque[_Call] = deque()
+        self._records = 0
+        self._bytes = 0
+        self._close_at: float | None = None
+        self._is_over = False
+        self._threads = [
+            threading.Thread(target=run, name=name, daemon=True)
+            for name, run in (("log-poll", self._poll), ("log-maker", self._make))
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def slow_for_s(self) -> float:
+        """How long the oldest append has waited to be confirmed."""
+        try:
+            return monotonic() - self._calls[0].put_at
+        except IndexError:
+            return 0.0
+
+    def append(self, entries: Sequence[Entry], size: int, done: Done | None) -> None:
+        """Let records go; refuses if too much waits already."""
+        with self._condition:
+            if self._close_at is not None:
+                raise closed()
+            records, total = self._records + len(entries), self._bytes + size
+            if self._calls and (records > WAITING_RECORDS_MAX or total > WAITING_BYTES_MAX):
+                why = self._trouble.text or "it is slower than what is appended"
+                raise LogUnavailable(
+                    f"{self._records} records wait for Kafka at {self._address} already ({why}): try again later"
+                )
+            call = _Call(entries, size, done)
+            self._calls.append(call)
+            self._records, self._bytes = records, total
+            if self._held or any(entry.topic not in self._topics.known for entry in entries):
+                self._held.append(call)
+                self._condition.notify_all()
+            else:
+                self._produce(call)
+
+    def close(self) -> None:
+        """Finish what waits, for a while; the rest is told that it was not."""
+        with self._condition:
+            if self._close_at is None:
+                self._close_at = monotonic() + CLOSE_S
+            self._condition.notify_all()
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join()
+
+    def _produce(self, call: _Call) -> None:
+        produce, on_wire, reported = self._producer.produce, self._topics.on_wire, call.reported
+        entries, call.entries = call.entries, ()
+        try:
+            for topic, key, value in entries:
+                produce(on_wire(topic), value, key, 0, reported)
+        except KafkaException as fault:
+            call.give_up(fault_of(error_in(fault), self._address))
+
+    def _poll(self) -> None:
+        """Have reports come in, and tell those who wait for them."""
+        while not self._is_finished():
+            self._producer.poll(_POLL_S)
+            self._settle()
+            if self._is_broken:
+                self._renew()
+        self._drop_reports(self._producer)
+        with self._condition:
+            for call in self._calls:
+                call.give_up(LogUnavailable(f"Kafka at {self._address} did not confirm it before the log was closed"))
+            self._held.clear()
+        self._settle()
+        with self._condition:
+            self._is_over = True
+            self._condition.notify_all()
+
+    def _is_finished(self) -> bool:
+        with self._condition:
+            return self._close_at is not None and (not self._calls or monotonic() > self._close_at)
+
+    def _settle(self) -> None:
+        finished: list[_Call] = []
+        with self._condition:
+            while self._calls and self._calls[0].is_finished:
+                call = self._calls.popleft()
+                self._records -= call.count
+                self._bytes -= call.size
+                finished.append(call)
+        for call in finished:
+            fault = self._meaning(call.fault)
+            if call.done is not None:
+                tell(call.done, fault)
+        if finished and finished[-1].fault is None:
+            self._trouble.passed()
+
+    def _meaning(self, fault: LogUnavailable | LogRefused | KafkaError | None) -> LogUnavailable | LogRefused | None:
+        if not isinstance(fault, KafkaError):
+            return fault
+        if fault.code() in _GONE:
+            self._topics.forget()
+        return fault_of(fault, self._address)
+
+    def _heard(self, error: KafkaError) -> None:
+        """What the library says in between; from the poll thread, like all it says."""
+        if error.fatal():
+            self._is_broken = True
+        self._trouble.found(error)
+
+    def _renew(self) -> None:
+        """Go on with another producer: this one has lost count and takes no more; what it had is reported as failed."""
+        with self._condition:
+            broken, self._producer = self._producer, self._new_producer(self._heard)
+            self._is_broken = False
+        self._drop_reports(broken)
+        self._settle()
+
+    def _drop_reports(self, producer: Producer) -> None:
+        """Let the producer give up all it has, and report that."""
+        producer.purge()
+        producer.flush(_PURGE_S)
+
+    def _make(self) -> None:
+        """Make the topics that calls are held for; and while there is trouble, find out when it has passed."""
+        while self._wait_for_work():
+            held = list(self._held)
+            try:
+                if held:
+                    self._topics.ensure({entry.topic for call in held for entry in call.entries})
+                else:
+                    self._topics.ask()
+            except LogRefused:
+                self._refuse()
+            except LogUnavailable:
+                self._rest()
+            self._let_go()
+
+    def _wait_for_work(self) -> bool:
+        with self._condition:
+            while not self._held and not self._is_over:
+                self._condition.wait(_RETRY_S)
+                if self._trouble.text is not None:
+                    break
+            return not self._is_over
+
+    def _let_go(self) -> None:
+        """Hand over the held calls whose topics are there, up to the first whose are not."""
+        with self._condition:
+            while self._held and all(entry.topic in self._topics.known for entry in self._held[0].entries):
+                self._produce(self._held.popleft())
+
+    def _refuse(self) -> None:
+        """Find out which of the held calls is to blame, and tell it; the others go on."""
+        for call in list(self._held):
+            try:
+                self._topics.ensure({entry.topic for entry in call.entries})
+            except LogRefused as its_own:
+                call.give_up(its_own)
+                with self._condition:
+                    self._held.remove(call)
+            except LogUnavailable:
+                return
+
+    def _rest(self) -> None:
+        with self._condition:
+            if not self._is_over:
+                self._condition.wait(_RETRY_S * uniform(0.5, 1.0))

@@ -1,0 +1,122 @@
+"""A member of a group: a reader whose topics Kafka hands out among all members, one member each."""
+
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
+from time import monotonic
+from typing import Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from milepost.backbone.embedded.callbacks import tell
+from milepost.backbone.kafka.faults import Trouble, error_in
+from milepost.backbone.kafka.reader import Reader
+from milepost.backbone.kafka.settings import Committed
+from milepost.backbone.kafka.topics import Topics
+from milepost.backbone.log import Lost, Take
+
+_RETRY_S: Final = 0.5
+
+Changed = Callable[[frozenset[str]], None]
+
+
+class GroupMember(Reader):
+    """Reads what it is given until `close`."""
+
+    def __init__(
+        self,
+        new_consumer: Callable[[Committed], Consumer],
+        topics: Topics,
+        take: Take,
+        lost: Lost,
+        trouble: Trouble,
+        *,
+        changed: Changed | None,
+    ) -> None:
+        super().__init__(new_consumer(self._committed), topics, take, lost, trouble)
+        self._changed = changed
+        self._lock = threading.RLock()  # a commit that waits may tell of itself at once
+        self._commits: dict[str, int] = {}
+        """What is to be committed and not yet known to be."""
+        self._commit_at = 0.0
+        """When what could not be committed is tried again."""
+
+    def join(self, names: Sequence[str]) -> None:
+        """Begin, with whatever of these topics the group leaves to this member."""
+        wire_names = [self._topics.on_wire(name) for name in names]
+        self._consumer.subscribe(wire_names, on_assign=self._given, on_revoke=self._taken, on_lost=self._gone)
+        self._thread.start()
+
+    def commit(self, topic: str, offset: int) -> None:
+        """All records before `offset` are dealt with; ignored if the topic went to another member."""
+        with self._lock:
+            if topic in self._positions:
+                self._commits[topic] = offset
+                self._try_to_commit({topic: offset}, waits=False)
+
+    def _between(self) -> None:
+        """Try again what could not be committed."""
+        super()._between()
+        with self._lock:
+            if self._commits and self._commit_at and monotonic() >= self._commit_at:
+                self._commit_at = 0.0
+                self._try_to_commit(self._commits, waits=False)
+
+    def _end(self) -> None:
+        """Leave; the others take over at once."""
+        with self._lock:
+            self._try_to_commit(self._commits, waits=True)
+        super()._end()
+
+    def _try_to_commit(self, offsets: Mapping[str, int], *, waits: bool) -> None:
+        partitions = [self._partition(topic, offset) for topic, offset in offsets.items()]
+        if not partitions:
+            return
+        try:
+            if waits:
+                self._consumer.commit(offsets=partitions, asynchronous=False)
+            else:
+                self._consumer.commit(offsets=partitions)
+        except KafkaException as fault:
+            self._trouble.found(error_in(fault))
+            self._commit_at = monotonic() + _RETRY_S
+        except RuntimeError:  # the consumer was closed meanwhile
+            self._commits.clear()
+
+    def _committed(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
+        """What became of a commit; in the reader's thread, like all the library says."""
+        with self._lock:
+            for partition in partitions:
+                topic = self._topics.off_wire(partition.topic)
+                if error is None and partition.error is None and self._commits.get(topic) == partition.offset:
+                    del self._commits[topic]
+            if self._commits and (error is not None or any(partition.error is not None for partition in partitions)):
+                self._commit_at = monotonic() + _RETRY_S
+
+    def _given(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        names = [self._topics.off_wire(partition.topic) for partition in partitions]
+        with self._lock:
+            self._positions.update(dict.fromkeys(names))
+        self._tell_changed(names)
+        consumer.incremental_assign(partitions)
+
+    def _taken(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        """Another one is to have these: commit what is dealt with before it begins."""
+        names = {self._topics.off_wire(partition.topic) for partition in partitions}
+        with self._lock:
+            self._try_to_commit({topic: offset for topic, offset in self._commits.items() if topic in names}, waits=True)
+        self._gone(consumer, partitions)
+
+    def _gone(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        """Another one may have these already."""
+        names = {self._topics.off_wire(partition.topic) for partition in partitions}
+        with self._lock:
+            for name in names:
+                self._positions.pop(name, None)
+                self._unplaced.pop(name, None)
+                self._commits.pop(name, None)
+        self._tell_changed(names)
+        consumer.incremental_unassign(partitions)
+
+    def _tell_changed(self, names: Collection[str]) -> None:
+        if self._changed is not None and names and not self._is_closing:
+            tell(self._changed, frozenset(self._positions))

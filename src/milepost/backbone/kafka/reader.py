@@ -1,0 +1,156 @@
+"""A reader: one thread that takes records from Kafka and hands them to `take`, a topic at a time, each from where it stands.
+
+What must hold:
+- the library never chooses a place to go on by itself (`auto.offset.reset` is `error`): a topic that cannot be read from where
+  it stands waits in `_unplaced` until its gap was told and a place was found;
+- records of topics that this reader does not have, any more or yet, are not handed over.
+"""
+
+import threading
+from collections.abc import Iterable
+from itertools import groupby
+from time import monotonic
+from typing import Final
+
+from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from milepost.backbone.embedded.callbacks import tell
+from milepost.backbone.kafka.faults import Trouble, error_in
+from milepost.backbone.kafka.topics import Topics
+from milepost.backbone.log import BATCH_RECORDS_MAX, LogLost, Lost, Record, Take
+from milepost.model.instants import Instant
+
+_LOOK_S: Final = 0.1
+_PLACE_S: Final = 5.0
+_RETRY_S: Final = 0.2
+_MILLISECOND_NS: Final = 1_000_000
+
+
+class Reader:
+    """Reads from `start` to `close`; `positions` says, by topic, the offset that is wanted next."""
+
+    def __init__(self, consumer: Consumer, topics: Topics, take: Take, lost: Lost, trouble: Trouble) -> None:
+        self._consumer = consumer
+        self._topics = topics
+        self._take = take
+        self._lost = lost
+        self._trouble = trouble
+        self._positions: dict[str, int | None] = {}
+        """Where each topic stands; nothing if that is where its group has committed."""
+        self._unplaced: dict[str, float] = {}
+        """Topics that wait for a place, with the time of the next try."""
+        self._is_closing = False
+        self._thread = threading.Thread(target=self._run, name="log-reader", daemon=True)
+
+    def start(self, positions: dict[str, int]) -> None:
+        """Begin, each topic at an offset."""
+        self._positions = dict(positions)
+        self._consumer.assign([self._partition(topic, offset) for topic, offset in positions.items()])
+        self._thread.start()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it still reads."""
+        return self._thread.is_alive()
+
+    def stop(self) -> None:
+        """Ask it to end; `close` waits for that."""
+        self._is_closing = True
+
+    def close(self) -> None:
+        """Read no further; waits for a `take` that is at work, unless called by it."""
+        self.stop()
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while not self._is_closing:
+                messages = self._next()
+                for topic, batch in groupby(messages, Message.topic):
+                    self._hand_over(topic, batch)
+                self._between()
+        finally:
+            self._end()
+
+    def _next(self) -> list[Message]:
+        """What is there, waiting a moment for the first; one call for all of it would wait until it has as many as it may."""
+        first = self._consumer.poll(_LOOK_S)
+        if first is None:
+            return []
+        return [first, *self._consumer.consume(BATCH_RECORDS_MAX - 1, 0)]
+
+    def _hand_over(self, wire_name: str | None, messages: Iterable[Message]) -> None:
+        topic = self._topics.off_wire(wire_name or "")
+        records = [record for message in messages if (record := self._maybe_record(topic, message)) is not None]
+        if not records or topic not in self._positions or self._is_closing:
+            return
+        self._positions[topic] = records[-1].offset + 1
+        self._trouble.passed()
+        tell(self._take, records)
+
+    def _maybe_record(self, topic: str, message: Message) -> Record | None:
+        error = message.error()
+        if error is not None:
+            self._note(topic, error)
+            return None
+        return record_of(topic, message)
+
+    def _note(self, topic: str, error: KafkaError) -> None:
+        if error.code() == KafkaError._AUTO_OFFSET_RESET and topic in self._positions:
+            self._unplaced[topic] = monotonic()
+        else:
+            self._trouble.found(error)
+
+    def _end(self) -> None:
+        self._consumer.close()
+
+    def _between(self) -> None:
+        """Between two batches: find places for topics that wait for one."""
+        for topic, try_at in list(self._unplaced.items()):
+            if monotonic() >= try_at:
+                self._try_to_place(topic)
+
+    def _try_to_place(self, topic: str) -> None:
+        try:
+            self._place(topic)
+            del self._unplaced[topic]
+        except KafkaException as fault:
+            self._trouble.found(error_in(fault))
+            self._unplaced[topic] = monotonic() + _RETRY_S
+
+    def _place(self, topic: str) -> None:
+        """Find where a topic can be read on, telling what is gone."""
+        low, high = self._consumer.get_watermark_offsets(self._partition(topic), timeout=_PLACE_S)
+        wanted = self._positions[topic]
+        if wanted is None:
+            (stored,) = self._consumer.committed([self._partition(topic)], timeout=_PLACE_S)
+            wanted = low if stored.offset == OFFSET_INVALID else stored.offset
+        offset = max(low, min(wanted, high))
+        if (gap := gap_of(topic, wanted, low, high)) is not None:
+            tell(self._lost, gap)
+        # `seek` is refused for a topic that has just failed; assigned anew it begins where it is told.
+        self._consumer.incremental_unassign([self._partition(topic)])
+        self._consumer.incremental_assign([self._partition(topic, offset)])
+        self._positions[topic] = offset
+
+    def _partition(self, topic: str, offset: int = OFFSET_INVALID) -> TopicPartition:
+        return TopicPartition(self._topics.on_wire(topic), 0, offset)
+
+
+def record_of(topic: str, message: Message) -> Record:
+    """A message of Kafka's as a record; its time is the broker's, to the millisecond."""
+    key = message.key()
+    offset = message.offset()
+    assert offset is not None
+    appended_at = Instant(message.timestamp()[1] * _MILLISECOND_NS)
+    return Record(topic, offset, "" if key is None else key.decode(errors="replace"), message.value(), appended_at)
+
+
+def gap_of(topic: str, wanted: int, low: int, high: int) -> LogLost | None:
+    """What is gone between an offset that is wanted and what is there, before it or behind."""
+    if wanted < low:
+        return LogLost(f"{topic}: records {wanted} to {low - 1} are gone, removed by its retention")
+    if wanted > high:
+        return LogLost(f"{topic}: ends before {high}, and {wanted} was to be read: what was there before is gone")
+    return None

@@ -1,0 +1,154 @@
+"""Topics of a cluster: listed, made, given other settings; names with the prefix they have on the wire, and without."""
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
+
+from milepost.backbone.kafka.faults import Trouble, error_in, fault_of
+from milepost.backbone.kafka.settings import COPIES_MAX, new_topic_settings, topic_settings
+from milepost.backbone.log import LogUnavailable, TopicSettings
+from milepost.backbone.names import check_topic_name
+from milepost.model.survives import Survives
+
+ANSWER_S: Final = 10.0
+"""A question to the cluster is given up after so long."""
+
+_INTERNAL: Final = "__"
+
+
+class Topics:
+    """The topics whose names begin with a prefix; names without it are those of this class's callers."""
+
+    def __init__(self, admin: AdminClient, address: str, prefix: str, survives: Survives, trouble: Trouble) -> None:
+        self._admin = admin
+        self._address = address
+        self._prefix = prefix
+        self._survives = survives
+        self._trouble = trouble
+        self._lock = threading.Lock()
+        self.known: set[str] = set()
+        """Names, without the prefix, of topics that were there when somebody looked."""
+
+    def on_wire(self, name: str) -> str:
+        """The name as the cluster knows it."""
+        return self._prefix + name
+
+    def off_wire(self, name: str) -> str:
+        """The name as our callers know it."""
+        return name[len(self._prefix) :]
+
+    def names(self) -> list[str]:
+        """All there are, sorted; Kafka's own and those of other prefixes are left out."""
+        found = self._metadata()[0]
+        is_ours = (self.off_wire(name) for name in found if name.startswith(self._prefix) and not name.startswith(_INTERNAL))
+        return sorted(is_ours)
+
+    def ensure(self, names: Iterable[str]) -> None:
+        """Make those that are not there, with the usual settings."""
+        wanted = [name for name in names if name not in self.known]
+        if not wanted:
+            return
+        for name in wanted:
+            check_topic_name(name)
+        found, brokers = self._metadata()
+        missing = [name for name in wanted if self.on_wire(name) not in found]
+        self._create({name: TopicSettings() for name in missing}, brokers)
+        self.known = self.known.union(wanted)
+
+    def make(self, name: str, settings: TopicSettings | None) -> None:
+        """Make one, or give one that is there other settings."""
+        if settings is None:
+            self.ensure([name])
+            return
+        check_topic_name(name)
+        found, brokers = self._metadata()
+        if self.on_wire(name) not in found:
+            created = self._create({name: settings}, brokers)
+            self.known = self.known.union([name])
+            if created:
+                return
+        self._change(name, settings)
+        self.known = self.known.union([name])
+
+    def forget(self) -> None:
+        """One seems not to be there any more: look again before any is used."""
+        self.known = set()
+
+    def is_there(self, name: str) -> bool:
+        """Whether there is one of that name."""
+        check_topic_name(name)
+        if name not in self.known and self.on_wire(name) in self._metadata()[0]:
+            self.known = self.known.union([name])
+        return name in self.known
+
+    def ask(self) -> None:
+        """Find out whether the cluster answers."""
+        self._metadata()
+
+    def _metadata(self) -> tuple[set[str], int]:
+        """The names of all topics on the wire, and how many brokers there are."""
+        found = self.asked(lambda: self._admin.list_topics(timeout=ANSWER_S))
+        return set(found.topics), len(found.brokers)
+
+    def _create(self, settings: Mapping[str, TopicSettings], brokers: int) -> set[str]:
+        """Make topics; gives the names of those that nobody else made meanwhile."""
+        if not settings:
+            return set()
+        copies = max(1, min(COPIES_MAX, brokers))
+        new = [
+            NewTopic(
+                self.on_wire(name),
+                num_partitions=1,
+                replication_factor=copies,
+                config=new_topic_settings(wanted, self._survives, copies),
+            )
+            for name, wanted in settings.items()
+        ]
+        futures: dict[str, Future[Any]] = self._admin.create_topics(new, request_timeout=ANSWER_S, operation_timeout=ANSWER_S)
+        made = set()
+        for name, future in futures.items():
+            try:
+                self.asked(future.result)
+                made.add(self.off_wire(name))
+            except _AlreadyThere:
+                continue
+        return made
+
+    def _change(self, name: str, settings: TopicSettings) -> None:
+        entries = [
+            ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
+            for key, value in topic_settings(settings).items()
+        ]
+        resource = ConfigResource(ResourceType.TOPIC, self.on_wire(name), incremental_configs=entries)
+        for future in self._admin.incremental_alter_configs([resource], request_timeout=ANSWER_S).values():
+            self.asked(future.result)
+
+    def asked(self, question: Callable[[], Any]) -> Any:
+        """The answer to a question; a fault of Kafka's as one of the log's."""
+        try:
+            answer = question()
+        except KafkaException as fault:
+            error = error_in(fault)
+            if error.code() == KafkaError.TOPIC_ALREADY_EXISTS:
+                raise _AlreadyThere(error.str()) from None
+            meaning = fault_of(error, self._address)
+            if isinstance(meaning, LogUnavailable):
+                self._trouble.told(meaning)
+            raise meaning from None
+        self._trouble.passed()
+        return answer
+
+
+class _AlreadyThere(Exception):
+    """Somebody else was faster."""
