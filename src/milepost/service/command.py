@@ -9,12 +9,12 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from milepost.service.commands import agent, edge, passwd, pub, report, sub, trust
+from milepost.service.commands import agent, centre, edge, handler, passwd, pub, report, services, sub, trust
 from milepost.service.faults import StartFault
 from milepost.service.parsers import Arguments, Commands
 from milepost.service.terminal import complain
 
-COMMANDS: Final = (edge, agent, pub, sub, report, passwd, trust)
+COMMANDS: Final = (edge, centre, agent, pub, sub, report, passwd, trust, services, handler)
 
 STATUS_INTERRUPTED: Final = 130
 _ONE_THREAD: Final = {"OPENBLAS_NUM_THREADS": "1"}
@@ -29,8 +29,10 @@ examples:
   milepost pub -t fleet/truck-17 -m hello    publish a message
   milepost report --along route.geojson      drive a made-up vehicle along a line
   milepost agent run --url udp+find:// ...   on a vehicle: one client of an edge for all its programs
+  milepost handler run parking.py ...        a third party's service, behind validators
   milepost passwd users ada                  add a user, or change a password
   milepost trust init ca                     an authority of your own, for certificates
+  milepost services start kafka              a Kafka on loopback, for development
 
 milepost COMMAND --help says more about each. milepost.example.toml explains every setting.
 """

@@ -1,0 +1,1 @@
+"""The hub: what is decided for many edges at once."""

@@ -1,0 +1,44 @@
+"""From what became of an incident to the message that says so: alerts to those near it, an all-clear to all who were warned.
+
+What must hold: the same change gives the same message with the same id, so that it is known as a second copy after a restart.
+"""
+
+from hashlib import blake2b
+
+from milepost.model.addresses import ToArea
+from milepost.model.endpoints import EndpointId
+from milepost.model.incidents import Change, EventKind, Phase
+from milepost.model.instants import Instant
+from milepost.model.messages import Message, MessageId
+
+
+def maybe_alert(change: Change, kind: EventKind, source: EndpointId) -> Message | None:
+    """The message that tells of a change; nothing if the kind has no topic for alerts."""
+    if kind.alert is None:
+        return None
+    incident = change.incident
+    assert incident.kind == kind.name, "a change is told by the rules of its own kind"
+    return Message(
+        id=_number(change),
+        source=source,
+        topic=kind.alert,
+        seen_at=change.at,
+        address=ToArea(incident.warned if change.phase is Phase.CLEARED else incident.told),
+        place=incident.centre,
+        valid_until=Instant(change.at + kind.valid_ns),
+        priority=kind.priority,
+        reliable=True,
+        fields={
+            "incident": incident.id,
+            "kind": incident.kind,
+            "phase": change.phase.value,
+            "reports": incident.reports,
+            "witnesses": incident.witnesses,
+            "radius_m": incident.radius_m,
+        },
+    )
+
+
+def _number(change: Change) -> MessageId:
+    said = f"{change.incident.id} {change.phase.value} {change.at}"
+    return MessageId(int.from_bytes(blake2b(said.encode(), digest_size=8).digest(), "big"))

@@ -1,0 +1,96 @@
+"""Recent: what the edges of a site said last and where it was copied to, and what others have brought to a site.
+
+What must hold: both are limited. What no longer stands in `Recent` can be read again from the log; whether it was copied is then
+asked of `Arrivals`, which is what stands in the other site's log, whoever copied it.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from milepost.model.instants import Instant
+from milepost.model.sites import Said
+
+RECORDS_MAX: Final = 20_000
+BYTES_MAX: Final = 32_000_000
+ARRIVALS_MAX: Final = 100_000
+
+
+class Routed(NamedTuple):
+    """A message that was read and dealt with."""
+
+    offset: int
+    appended_at: Instant
+    size: int
+    said: Said
+    copied: frozenset[str]
+    """The sites that have it."""
+
+
+class Recent:
+    """What a site's edges said last, in the order of the log."""
+
+    def __init__(self, first: int, records_max: int = RECORDS_MAX, bytes_max: int = BYTES_MAX) -> None:
+        self.first = first
+        """Everything from this offset on is here."""
+        self._records_max = records_max
+        self._bytes_max = bytes_max
+        self._bytes = 0
+        self._oldest_first: deque[Routed] = deque()
+        self._by_sender: dict[str, deque[Routed]] = {}
+        self._dropped_at: Instant | None = None
+
+    def put(self, routed: Routed) -> None:
+        """One more."""
+        self._oldest_first.append(routed)
+        self._by_sender.setdefault(str(routed.said.sender), deque()).append(routed)
+        self._bytes += routed.size
+        while len(self._oldest_first) > self._records_max or self._bytes > self._bytes_max:
+            gone = self._oldest_first.popleft()
+            self._by_sender[str(gone.said.sender)].popleft()
+            self._bytes -= gone.size
+            self.first, self._dropped_at = gone.offset + 1, gone.appended_at
+
+    def reaches(self, since: Instant) -> bool:
+        """Whether all that was appended at an instant or later is here."""
+        if self._dropped_at is not None:
+            return self._dropped_at < since
+        return bool(self._oldest_first) and self._oldest_first[0].appended_at < since
+
+    def above(self, mark: Callable[[str], int]) -> list[Routed]:
+        """What each sender said above its mark, in the order of the log."""
+        found: list[Routed] = []
+        for sender, said in self._by_sender.items():
+            least = mark(sender)
+            for one in reversed(said):
+                if one.said.number <= least:
+                    break
+                found.append(one)
+        return sorted(found, key=lambda one: one.offset)
+
+
+class Arrivals:
+    """What stands in a site's cross-hub that was said at others, by sender and number."""
+
+    def __init__(self, limit: int = ARRIVALS_MAX) -> None:
+        self._limit = limit
+        self._known: dict[tuple[str, int], None] = {}
+        self._highest: dict[str, int] = {}
+
+    def __contains__(self, which: tuple[str, int]) -> bool:
+        return which in self._known
+
+    def is_passed(self, sender: str, number: int) -> bool:
+        """Whether readers would drop it: something that was said later stands there."""
+        return number <= self._highest.get(sender, 0)
+
+    def add(self, sender: str, number: int) -> None:
+        """It is there."""
+        self._highest[sender] = max(number, self._highest.get(sender, 0))
+        self.add_extra(sender, number)
+
+    def add_extra(self, sender: str, number: int) -> None:
+        """It is there for one endpoint alone."""
+        self._known[sender, number] = None
+        if len(self._known) > self._limit:
+            del self._known[next(iter(self._known))]
