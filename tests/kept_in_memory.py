@@ -19,6 +19,9 @@ class KeptInMemory:
         self._messages: dict[int, bytes] = {}
         self._queued: dict[tuple[int, int], Queued] = {}
         self._received: dict[tuple[int, int], bool] = {}
+        self._outbox: dict[int, bytes] = {}
+        self._marks: dict[str, int] = {}
+        self._stays: dict[str, bytes] = {}
         self.writes = 0
         """How often something was written."""
 
@@ -30,6 +33,9 @@ class KeptInMemory:
             dict(self._messages),
             dict(self._queued),
             list(self._received),
+            {number: self._outbox[number] for number in sorted(self._outbox)},
+            dict(self._marks),
+            dict(self._stays),
         )
 
     def write(self, changes: Changes) -> None:
@@ -43,6 +49,9 @@ class KeptInMemory:
         _apply(self._messages, changes.messages)
         _apply(self._queued, changes.queued)
         _apply(self._received, {key: is_open or None for key, is_open in changes.received.items()})
+        _apply(self._outbox, changes.outbox)
+        _apply(self._marks, changes.marks)
+        _apply(self._stays, changes.stays)
 
     def close(self) -> None:
         """What was written stays."""

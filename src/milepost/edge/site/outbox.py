@@ -2,17 +2,22 @@
 
     spooled: kept in the edge's storage in the turn it was decided ─┐
     passing: of quality 0, in memory only                           ├▶ `take` ─▶ log ─▶ `taken`: forgotten
-    said of itself: the last value of each key, in memory only      ┘
+    said of itself: the last value of each key, in memory only      ┘              └▶ `put_back`: again, before all else
 
 What must hold:
 - numbers only grow, also over restarts as long as the clock is not set back: readers drop what is not higher than the last;
-- what is spooled stays until the log has it, and leaves in the order of its numbers. It is limited in number and bytes: then
-  nothing more is let in that would have to go there;
+- so what is spooled and what passes leave in the order of their numbers, and only one round at a time is with the log: one that
+  failed goes again before those after it;
+- what is spooled stays until the log has it. It is limited in number and bytes: then nothing more is let in that would have to go
+  there;
+- what is undecided waits, and all after it: who wants it is not known before the site's register was read;
 - what an edge says of itself (claims, subscriptions, its coverage) can be said again at any time from what is kept: of one key
   only the last value counts. `round` tells when all that was said before some moment has arrived.
 """
 
 from collections import deque
+from collections.abc import Callable
+from itertools import islice
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -20,13 +25,16 @@ from milepost.edge.keeping import Changes
 from milepost.edge.site.limits import SiteLimits
 from milepost.model.instants import Instant
 
-IN_FLIGHT_MAX: Final = 5_000
-"""So much is handed to the log at a time without its word that it has it."""
+ROUND_MAX: Final = 5_000
+"""So much is handed to the log at a time."""
 PASSING_MAX: Final = 20_000
 """So many messages of quality 0 wait for the log; more are dropped, and counted."""
 
 SAID: Final = 0
 PASSING: Final = -1
+
+UNDECIDED: Final = ""
+"""The topic of what nobody knows yet where to put."""
 
 _HEAD: Final = Struct("<HH")
 
@@ -35,7 +43,7 @@ class Append(NamedTuple):
     """A record for the log."""
 
     number: int
-    """`SAID` or `PASSING` for what is not spooled."""
+    """`SAID` or `PASSING` for what has none."""
     topic: str
     key: str
     value: bytes | None
@@ -47,22 +55,23 @@ class Outbox:
     def __init__(self, limits: SiteLimits) -> None:
         self._limits = limits
         self._last = 0
+        self._queue: deque[Append] = deque()
         self._spool: dict[int, Append] = {}
+        """Of the queue and of what is with the log, what is kept."""
         self._spool_bytes = 0
-        self._sent_up_to = 0
-        self._in_flight = 0
-        self._passing: deque[Append] = deque()
+        self._passing = 0
         self._said: dict[tuple[str, str], bytes | None] = {}
+        self._is_out = False
         self._round = 0
         self._rounds_done = 0
         self.appended = 0
         """Records that the log has taken."""
 
-    def restore(self, kept: dict[int, bytes]) -> None:
-        """What an earlier process did not bring to the log."""
+    def restore(self, kept: dict[int, bytes], last: int) -> None:
+        """What an earlier process did not bring to the log, and the last of its numbers that is known to be there."""
         for number in sorted(kept):
             self._put(_append_from_bytes(number, kept[number]))
-        self._last = max(kept, default=0)
+        self._last = max(last, *kept, 0)
 
     @property
     def waiting(self) -> int:
@@ -96,13 +105,33 @@ class Outbox:
     def _put(self, append: Append) -> None:
         self._spool[append.number] = append
         self._spool_bytes += _size(append)
+        self._queue.append(append)
 
     def let_pass(self, append: Append) -> bool:
         """Have a record appended that is not kept; tells whether there was room."""
-        if len(self._passing) >= PASSING_MAX:
+        if self._passing >= PASSING_MAX:
             return False
-        self._passing.append(append)
+        self._passing += 1
+        self._queue.append(append)
         return True
+
+    def decide(self, choose: Callable[[Append], list[Append]], changes: Changes) -> None:
+        """Put in place of each that is undecided what `choose` gives for it: the first has its number, others follow all."""
+        before, self._queue = self._queue, deque()
+        for append in before:
+            chosen = choose(append) if append.topic == UNDECIDED else [append]
+            is_kept = self._spool.pop(append.number, None) is not None
+            self._spool_bytes -= _size(append) if is_kept else 0
+            self._passing -= not is_kept
+            if is_kept and not chosen:
+                changes.outbox[append.number] = None
+            for one in chosen:
+                if not is_kept:
+                    self.let_pass(one)
+                elif one is append:
+                    self._put(one)
+                else:
+                    self.spool(one, changes)
 
     def say(self, topic: str, key: str, value: bytes | None) -> None:
         """Say something of this edge, in place of what was to be said under that key."""
@@ -119,48 +148,42 @@ class Outbox:
         """The last round that has arrived as a whole."""
         return self._rounds_done
 
-    def take(self) -> tuple[list[Append], int]:
+    def take(self, most: int = ROUND_MAX) -> tuple[list[Append], int]:
         """What can go to the log now, in order, and the number of this round; to be answered by `taken` or `put_back`."""
-        found = [Append(SAID, topic, key, value) for (topic, key), value in self._said.items()]
-        self._said.clear()
-        if self._in_flight < IN_FLIGHT_MAX and self._spool and self._last_spooled() > self._sent_up_to:
-            for number, append in self._spool.items():
-                if number > self._sent_up_to:
-                    found.append(append)
-                    self._sent_up_to = number
-                    self._in_flight += 1
-                    if self._in_flight >= IN_FLIGHT_MAX:
-                        break
-        found += self._passing
-        self._passing.clear()
+        if self._is_out:
+            return [], self._round
+        found = [Append(SAID, topic, key, value) for (topic, key), value in islice(self._said.items(), most)]
+        for append in found:
+            del self._said[append.topic, append.key]
+        while self._queue and len(found) < most and self._queue[0].topic != UNDECIDED:
+            found.append(self._queue.popleft())
         if found:
+            self._is_out = True
             self._round += 1
         return found, self._round
 
     def taken(self, appends: list[Append], round_number: int, changes: Changes) -> None:
-        """The log has all of a round; rounds are answered in order."""
+        """The log has all of a round."""
+        self._is_out = False
         self.appended += len(appends)
         self._rounds_done = max(self._rounds_done, round_number)
         for append in appends:
-            if append.number > 0 and self._spool.pop(append.number, None) is not None:
+            if append.number == SAID:
+                continue
+            if self._spool.pop(append.number, None) is None:
+                self._passing -= 1
+            else:
                 self._spool_bytes -= _size(append)
-                self._in_flight -= 1
                 changes.outbox[append.number] = None
 
     def put_back(self, appends: list[Append]) -> None:
         """The log took nothing of the round that was taken last: all of it goes again."""
-        self._round -= bool(appends)
-        spooled = [append.number for append in appends if append.number > 0]
-        if spooled:
-            self._sent_up_to = spooled[0] - 1
-            self._in_flight -= len(spooled)
-        self._passing.extendleft(reversed([append for append in appends if append.number == PASSING]))
+        self._is_out = False
+        self._round -= 1
+        self._queue.extendleft(reversed([append for append in appends if append.number != SAID]))
         for append in appends:
             if append.number == SAID:
                 self._said.setdefault((append.topic, append.key), append.value)
-
-    def _last_spooled(self) -> int:
-        return next(reversed(self._spool))
 
 
 def _size(append: Append) -> int:

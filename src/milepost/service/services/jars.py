@@ -66,7 +66,7 @@ def _fetch(jars: Jars, folder: Path, java: str, told: Told) -> None:
         told(f"fetching {jars.name} {jars.version} into {folder}, once ...")
         _run(command, jars, told)
         if not (fetched / jars.main_file).is_file():
-            raise StartFault(f"{command[0]} fetched {jars.name}, but not {jars.main_file}: try again, or get it by hand into {folder}")
+            raise StartFault(f"{command[0]} fetched {jars.name}, but not {jars.main_file}: try again")
         try:
             fetched.rename(folder)
         except OSError:
@@ -81,7 +81,19 @@ def _command(jars: Jars, scratch: Path, fetched: Path, java: str) -> list[str]:
         asked = scratch / "ivy.xml"
         asked.write_text(_ivy_file(jars))
         pattern = f"{fetched}/[artifact]-[revision].[ext]"
-        return [java, "-jar", str(ivy), "-cache", str(scratch / "ivy"), "-ivy", str(asked), "-confs", "server", "-retrieve", pattern]
+        return [
+            java,
+            "-jar",
+            str(ivy),
+            "-cache",
+            str(scratch / "ivy"),
+            "-ivy",
+            str(asked),
+            "-confs",
+            "server",
+            "-retrieve",
+            pattern,
+        ]
     maven = shutil.which("mvn")
     if maven is not None:
         asked = scratch / "pom.xml"
@@ -89,7 +101,7 @@ def _command(jars: Jars, scratch: Path, fetched: Path, java: str) -> list[str]:
         goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={fetched}"]
         return [maven, "--batch-mode", "--file", str(asked), *goal]
     raise StartFault(
-        f"{jars.name} is fetched by PySpark's Ivy or by Maven, and neither is there: pip install 'milepost[spark]', or install mvn"
+        f"{jars.name} is fetched by PySpark's Ivy or by Maven, and there is neither: pip install 'milepost[spark]', or get mvn"
     )
 
 
@@ -148,6 +160,6 @@ def _run(command: list[str], jars: Jars, told: Told) -> None:
             limit.cancel()
     if tool.returncode != 0:
         raise StartFault(
-            f"{jars.name} {jars.version} could not be fetched: is there a network, and does {Path(command[0]).name} need a proxy? "
-            "The last lines were:\n" + "\n".join(said)
+            f"{jars.name} {jars.version} could not be fetched: is there a network, does {Path(command[0]).name} need a proxy? "
+            "Its last lines:\n" + "\n".join(said)
         )

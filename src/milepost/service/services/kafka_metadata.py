@@ -1,7 +1,9 @@
 """Kafka's metadata request over a bare socket: which brokers a broker knows to be alive.
 
-    request   length i32 · api key i16 = 3 · version i16 = 4 · correlation i32 · client i16 + text · topics i32 = 0 · create u8
-    response  length i32 · correlation i32 · throttle i32 · brokers i32 × (node i32 · host i16 + text · port i32 · rack i16 + text) …
+request   length i32 · api key i16 = 3 · version i16 = 4 · correlation i32 · client · topics i32 = 0 · create u8
+response  length i32 · correlation i32 · throttle i32 · brokers i32 × (node i32 · host · port i32 · rack) …
+
+A text is its length, an i16, and its bytes; a length of -1 stands for no text.
 """
 
 import socket
@@ -40,7 +42,7 @@ def brokers_in(answer: bytes) -> set[int]:
 
 
 def _after_text(answer: bytes, at: int) -> int:
-    (length,) = struct.unpack_from(">h", answer, at)
+    length: int = struct.unpack_from(">h", answer, at)[0]
     return at + 2 + max(length, 0)
 
 

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -55,10 +56,8 @@ def send(folder: Path, what: signal.Signals) -> None:
     """Signal the process of this folder, if it runs."""
     pid = maybe_pid(folder)
     if pid is not None:
-        try:
+        with suppress(ProcessLookupError):  # it ended just now
             os.kill(pid, what)
-        except ProcessLookupError:  # it ended just now
-            pass
 
 
 def end(folders: Sequence[Path], *, patience_s: float = STOP_S_MAX) -> list[Path]:
@@ -106,7 +105,15 @@ def _maybe_tick(pid: int) -> int | None:
     except (FileNotFoundError, ProcessLookupError):
         return None
     fields = text.rpartition(")")[2].split()  # the name before it may hold anything
-    return None if fields[0] in "ZX" else int(fields[19])
+    return None if fields[0] in "ZX" and not _has_threads(pid) else int(fields[19])
+
+
+def _has_threads(pid: int) -> bool:
+    """Whether others than the first thread are left: a process that is being killed holds its ports until they are gone."""
+    try:
+        return sum(1 for _ in Path(f"/proc/{pid}/task").iterdir()) > 1
+    except FileNotFoundError:
+        return False
 
 
 def _boot() -> str:

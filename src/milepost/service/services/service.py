@@ -1,7 +1,7 @@
 """A service: one or several servers of a kind in one folder, started, asked how they are, broken on purpose, stopped.
 
-    FOLDER/service.json     what was decided when it was first started: ports and the like, kept for the next start
-    FOLDER/1, FOLDER/2 …    one for each server: its settings, data, log and the note of its process
+FOLDER/service.json     what was decided when it was first started: ports and the like, kept for the next start
+FOLDER/1, FOLDER/2 …    one for each server: its settings, data, log and the note of its process
 """
 
 import json
@@ -140,7 +140,7 @@ class Service(ABC):
         for port in self.ports[number - 1]:
             if not is_free(port):
                 raise StartFault(
-                    f"{self.NAME} cannot listen at {LOOPBACK}:{port}, which another process has: stop that, or take another folder"
+                    f"{self.NAME} cannot listen at {LOOPBACK}:{port}, which is taken: stop what is there, or take another folder"
                 )
 
     def _wait_ready(self, started: Sequence[int]) -> None:
@@ -158,6 +158,6 @@ class Service(ABC):
         what = "ended at once" if ended else f"does not serve after {START_S_MAX:g} s"
         lines = processes.last_lines(folder, _LINES_SHOWN)
         return StartFault(
-            f"{self.NAME} {what}. If its data is of no use, remove {self.folder} and start again; the end of {processes.log_file(folder)}:\n"
-            + "\n".join(lines)
+            f"{self.NAME} {what}. If its data is of no use, remove {self.folder} and start again. "
+            f"The end of {processes.log_file(folder)}:\n" + "\n".join(lines)
         )

@@ -1,0 +1,192 @@
+"""Towns: edges of one site or of two joined by a centre, on either log; or one Mosquitto. Processes as their users start them."""
+
+import contextlib
+import itertools
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench.edge_load.brokers import Mosquitto, Setting, Site, all_brokers
+from bench.edge_load.generator import CACHE, LoadFailed, put_ahead
+from milepost.service.site_settings import Backbone, SiteLog
+
+START_S_MAX = 30.0
+STOP_S_MAX = 10.0
+SITES = ("north", "south")
+_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What stands in a town: how many edges each site has, and on which log; none: one Mosquitto."""
+
+    edges: tuple[int, ...] = ()
+    backbone: Backbone = Backbone.EMBEDDED
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One process of a town and what it says."""
+
+    name: str
+    popen: "subprocess.Popen[bytes]"
+    said: Path
+
+    def last_words(self) -> str:
+        """The last line it said."""
+        lines = self.said.read_text(errors="replace").strip().splitlines()
+        return lines[-1] if lines else "it says nothing"
+
+
+@dataclass
+class Town:
+    """A town that runs: the MQTT ports of its edges, the logs of its sites, its processes."""
+
+    folder: Path
+    ports: list[int] = field(default_factory=list)
+    logs: list[SiteLog] = field(default_factory=list)
+    processes: list[Process] = field(default_factory=list)
+    guests: dict[str, int] = field(default_factory=dict)
+    """Processes that are not the town's own and work for it all the same, such as Kafka: their ids."""
+
+    def cpu_s(self) -> dict[str, float]:
+        """Processor time that each process has used."""
+        own = {one.name: process_cpu_s(one.popen.pid) for one in self.processes}
+        return own | {name: process_cpu_s(pid) for name, pid in self.guests.items()}
+
+    def start(self, name: str, command: list[str]) -> Process:
+        """Start a process."""
+        path = self.folder / f"{name}.said"
+        with path.open("ab") as said:
+            popen = subprocess.Popen(
+                ["setpriv", "--pdeathsig", "KILL", *command],
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=said,
+                cwd=self.folder,
+                start_new_session=True,
+            )
+        put_ahead(popen.pid)
+        self.processes.append(Process(name, popen, path))
+        return self.processes[-1]
+
+    def check(self) -> None:
+        """That everybody is still there."""
+        for one in self.processes:
+            if one.popen.poll() is not None:
+                raise LoadFailed(f"{one.name} has ended: {one.last_words()}")
+
+    def stop(self) -> None:
+        """End all as their users would; after a while without asking."""
+        for one in self.processes:
+            one.popen.terminate()
+        for one in self.processes:
+            try:
+                one.popen.wait(STOP_S_MAX)
+            except subprocess.TimeoutExpired:
+                one.popen.kill()
+                one.popen.wait()
+
+
+@contextlib.contextmanager
+def standing(plan: Plan, kafka: tuple[str, int] | None) -> Iterator[Town]:
+    """A fresh town, stopped after; `kafka` is its address and process."""
+    with tempfile.TemporaryDirectory(prefix="hub-", dir=CACHE, ignore_cleanup_errors=True) as folder:
+        town = Town(Path(folder))
+        try:
+            if plan.edges:
+                _build(town, plan, kafka)
+            else:
+                _build_mosquitto(town)
+            yield town
+        finally:
+            town.stop()
+
+
+def _build(town: Town, plan: Plan, kafka: tuple[str, int] | None) -> None:
+    number = next(_numbers)
+    for site in SITES[: len(plan.edges)]:
+        if plan.backbone is Backbone.EMBEDDED:
+            town.logs.append(SiteLog(site, folder=str(town.folder / site)))
+        else:
+            assert kafka is not None
+            town.logs.append(SiteLog(site, Backbone.KAFKA, folder="", address=kafka[0], prefix=f"town-{number}.{site}."))
+            town.guests["kafka"] = kafka[1]
+    for log, edges in zip(town.logs, plan.edges, strict=True):
+        for at in range(edges):
+            _start_edge(town, log, f"{log.name}-{at + 1}")
+    if len(town.logs) > 1:
+        _start_centre(town)
+
+
+def _start_edge(town: Town, log: SiteLog, name: str) -> None:
+    port = _free_port()
+    lines = [
+        "[edge]",
+        f'name = "{name}"',
+        f'data = "{town.folder / name}"',
+        "[[mqtt.listen]]",
+        f'address = "127.0.0.1:{port}"',
+        "[limits]",
+        "queue_messages_max = 50_000",
+        "in_flight_max = 15_000",
+        "[site]",
+        *_log_lines(log),
+    ]
+    process = town.start(name, _milepost(town, "edge", name, lines))
+    _wait_listening(process, port)
+    town.ports.append(port)
+
+
+def _start_centre(town: Town) -> None:
+    lines = ["[centre]", 'name = "centre"']
+    for log in town.logs:
+        lines += ["[[centre.sites]]", *_log_lines(log)]
+    town.start("centre", _milepost(town, "centre", "centre", lines))
+
+
+def _milepost(town: Town, role: str, name: str, lines: list[str]) -> list[str]:
+    path = town.folder / f"{name}.toml"
+    path.write_text("\n".join([*lines, "[http]", 'address = ""']) + "\n")
+    return [sys.executable, "-m", "milepost", role, "run", "--config", str(path)]
+
+
+def _log_lines(log: SiteLog) -> list[str]:
+    where = [f'folder = "{log.folder}"'] if log.backbone is Backbone.EMBEDDED else []
+    where += [f'address = "{log.address}"', f'prefix = "{log.prefix}"']
+    return [f'name = "{log.name}"', f'backbone = "{log.backbone.value}"', *where]
+
+
+def _build_mosquitto(town: Town) -> None:
+    port = _free_port()
+    broker = next(one for one in all_brokers() if isinstance(one, Mosquitto) and not one.absence())
+    site = Site(town.folder, port, *(town.folder,) * 3)
+    _wait_listening(town.start("mosquitto", broker.command(site, Setting())), port)
+    town.ports.append(port)
+
+
+def process_cpu_s(pid: int) -> float:
+    """Processor time of a process, by its clock of the system: finer than what /proc has."""
+    return time.clock_gettime((~pid << 3) | 2)
+
+
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+    return port
+
+
+def _wait_listening(process: Process, port: int) -> None:
+    deadline = time.monotonic() + START_S_MAX
+    while True:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1.0):
+            return
+        if process.popen.poll() is not None or time.monotonic() > deadline:
+            raise LoadFailed(f"{process.name} does not start: {process.last_words()}")
+        time.sleep(0.05)

@@ -1,0 +1,262 @@
+"""The log on Kafka while brokers die, hang and come back: nothing is lost, nothing doubled, all stays in order."""
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from live.backbone.conftest import OpenLogs, Stream, wait_until
+from milepost.backbone.kafka import KafkaLog
+from milepost.backbone.kafka.appending import CLOSE_S, WAITING_BYTES_MAX, WAITING_RECORDS_MAX
+from milepost.backbone.log import Done, Edge, Entry, LogRefused, LogUnavailable
+from milepost.model.survives import Survives
+from milepost.service.services.kafka import Kafka, running_kafka
+
+RATE = 2_000
+
+
+@pytest.fixture(scope="module")
+def three(need_java: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
+    """Three brokers, all running."""
+    with running_kafka(tmp_path_factory.mktemp("three"), brokers=3) as kafka:
+        yield kafka
+
+
+@pytest.fixture(scope="module")
+def own(need_java: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
+    """One broker that may be broken."""
+    with running_kafka(tmp_path_factory.mktemp("own")) as kafka:
+        yield kafka
+
+
+@pytest.fixture
+def whole(own: Kafka) -> Iterator[Kafka]:
+    """One broker that may be broken, and is mended afterwards."""
+    yield own
+    own.resume()
+    own.start()
+
+
+def leader_of(kafka: Kafka, topic: str) -> int:
+    found = AdminClient({"bootstrap.servers": kafka.address, "log_level": 0}).list_topics(topic, timeout=10)
+    leader: int = found.topics[topic].partitions[0].leader
+    return leader
+
+
+def append_until_refused(log: KafkaLog, entries: list[Entry], done: Done) -> int:
+    """How many appends were taken before one was not."""
+    for taken in range(1_000):
+        try:
+            log.append(entries, done)
+        except LogUnavailable as fault:
+            assert "already" in str(fault)
+            assert "try again later" in str(fault)
+            return taken
+    pytest.fail("it takes any number")
+
+
+def test_nothing_is_lost_or_doubled_when_the_leader_of_three_brokers_is_killed(three: Kafka, open_log: OpenLogs) -> None:
+    stream = Stream(open_log(three), open_log(three), rate=RATE)
+    wait_until(lambda: len(stream.came) > RATE, "a second of records")
+    leader = leader_of(three, open_log.prefix + stream.topic)
+    three.kill(leader)
+    killed_at = len(stream.came)
+    wait_until(lambda: len(stream.came) > killed_at + 2 * RATE, "it goes on without the leader")
+    stream.end()
+    three.start(leader)
+    stream.check()
+
+
+def test_nothing_is_lost_or_doubled_when_the_leader_of_three_brokers_hangs(three: Kafka, open_log: OpenLogs) -> None:
+    stream = Stream(open_log(three), open_log(three), rate=RATE)
+    wait_until(lambda: len(stream.came) > RATE, "a second of records")
+    leader = leader_of(three, open_log.prefix + stream.topic)
+    three.pause(leader)
+    paused_at = len(stream.came)
+    try:
+        wait_until(lambda: len(stream.came) > paused_at + 2 * RATE, "it goes on without the leader")
+    finally:
+        three.resume(leader)
+    stream.end()
+    stream.check()
+
+
+def test_what_is_appended_while_the_cluster_hangs_for_20_s_comes_in_order_and_once(whole: Kafka, open_log: OpenLogs) -> None:
+    writing = open_log(whole)
+    stream = Stream(writing, open_log(whole), rate=RATE)
+    wait_until(lambda: len(stream.came) > RATE, "a second of records")
+    assert writing.trouble is None
+    whole.pause()
+    time.sleep(20)
+    assert "Kafka at" in (writing.trouble or "")
+    whole.resume()
+    stream.end()
+    stream.check()
+    assert stream.longest_pause_s > 18
+    assert writing.trouble is None
+
+
+def test_what_is_appended_while_the_only_broker_is_killed_and_started_comes_in_order_and_once(
+    whole: Kafka, open_log: OpenLogs
+) -> None:
+    stream = Stream(open_log(whole), open_log(whole), rate=RATE)
+    wait_until(lambda: len(stream.came) > RATE, "a second of records")
+    whole.kill()
+    time.sleep(2)
+    whole.start()
+    stream.end()
+    stream.check()
+
+
+def test_a_log_can_be_opened_and_appended_to_before_the_cluster_is_there(whole: Kafka, open_log: OpenLogs) -> None:
+    whole.kill()
+    log = open_log(whole)
+    told: list[Exception | None] = []
+    for number in range(10):
+        log.append([Entry("early", "key", b"%d" % number)], told.append)
+    wait_until(lambda: log.trouble is not None, "trouble is told")
+    assert "look whether they run" in (log.trouble or "")
+    assert told == []
+    whole.start()
+    wait_until(lambda: len(told) == 10, "all is appended")
+    assert told == [None] * 10
+    assert [record.value for record in log.read("early", 0, 20)] == [b"%d" % number for number in range(10)]
+    wait_until(lambda: log.trouble is None, "trouble has passed")
+
+
+def test_what_needs_an_answer_says_that_there_is_none(whole: Kafka, open_log: OpenLogs) -> None:
+    log = open_log(whole)
+    log.make("there")
+    whole.kill()
+    questions: list[Callable[[], object]] = [
+        lambda: log.ends("there"),
+        lambda: log.follow({"there": Edge.END}, print, print),
+        log.topics,
+        lambda: log.make("other"),
+    ]
+    began = time.monotonic()
+    with ThreadPoolExecutor(len(questions)) as pool:
+        for asked in [pool.submit(question) for question in questions]:
+            with pytest.raises(LogUnavailable, match=r"Kafka at .*look whether"):
+                asked.result()
+    assert time.monotonic() - began < 25
+
+
+def test_trouble_passes_without_anybody_asking(whole: Kafka, open_log: OpenLogs) -> None:
+    log = open_log(whole)
+    log.follow({"quiet": Edge.END}, print, print)
+    whole.kill()
+    wait_until(lambda: log.trouble is not None, "trouble is told")
+    whole.start()
+    wait_until(lambda: log.trouble is None, "trouble has passed")
+
+
+def test_more_than_can_wait_is_not_taken_and_all_that_was_taken_is_appended(whole: Kafka, open_log: OpenLogs) -> None:
+    log = open_log(whole)
+    log.make("much")
+    whole.pause()
+    told: list[Exception | None] = []
+    taken = append_until_refused(log, [Entry("much", "k", b"v")] * 1_000, told.append)
+    assert taken == WAITING_RECORDS_MAX // 1_000
+    assert told == []
+    whole.resume()
+    wait_until(lambda: len(told) == taken, "all is appended")
+    assert told == [None] * taken
+    assert log.ends("much") == (0, 1_000 * taken)
+    log.append([Entry("much", "k", b"")], told.append)
+    wait_until(lambda: told == [None] * (taken + 1), "there is room again")
+
+
+def test_what_waits_is_bounded_in_bytes_too(whole: Kafka, open_log: OpenLogs) -> None:
+    log = open_log(whole)
+    log.make("heavy")
+    whole.pause()
+    told: list[Exception | None] = []
+    taken = append_until_refused(log, [Entry("heavy", "k", bytes(500_000))], told.append)
+    assert taken == WAITING_BYTES_MAX // 500_001
+    whole.resume()
+    wait_until(lambda: len(told) == taken, "all is appended")
+    assert log.ends("heavy") == (0, taken)
+
+
+def test_closing_without_the_cluster_ends_in_time_and_tells_what_was_not_appended(whole: Kafka, open_log: OpenLogs) -> None:
+    log = open_log(whole)
+    log.follow({"lost": Edge.END}, print, print)
+    log.join("group", ["lost"], print, print)
+    told: list[Exception | None] = []
+    log.append([Entry("lost", "k", b"")], told.append)
+    wait_until(lambda: told == [None], "appended")
+    whole.kill()
+    log.append([Entry("lost", "k", b"")], told.append)
+    log.append([Entry("new", "k", b"")], told.append)
+    began = time.monotonic()
+    log.close()
+    assert time.monotonic() - began < CLOSE_S + 10
+    assert len(told) == 3
+    for fault in told[1:]:
+        assert isinstance(fault, LogUnavailable)
+
+
+JOINS = """
+import sys, time
+from milepost.backbone.kafka import KafkaLog
+from milepost.model.survives import Survives
+address, prefix, *topics = sys.argv[1:]
+log = KafkaLog(address, Survives.PROCESS_CRASH, client_id="other", prefix=prefix)
+member = []
+def take(records):
+    while not member:
+        time.sleep(0.001)
+    member[0].commit(records[0].topic, records[-1].offset + 1)
+    print(records[0].topic, len(records), flush=True)
+member.append(log.join("group", topics, take, print))
+time.sleep(600)
+"""
+
+
+def test_when_a_member_is_killed_the_others_go_on_from_what_it_committed(
+    kafka: Kafka, open_log: OpenLogs, tmp_path: Path
+) -> None:
+    log = open_log(kafka)
+    came: list[bytes] = []
+    log.append([Entry("work", "k", b"before")])
+    with subprocess.Popen(
+        [sys.executable, "-c", JOINS, kafka.address, open_log.prefix, "work"], stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "work 1\n"
+        wait_until(lambda: log.committed("group") == {"work": 1}, "it committed")
+        other.send_signal(signal.SIGKILL)
+    log.append([Entry("work", "k", b"after")])
+    began = time.monotonic()
+    log.join("group", ["work"], lambda records: came.extend(record.value or b"" for record in records), print)
+    wait_until(lambda: bool(came), "another one takes over")
+    assert time.monotonic() - began < 15
+    assert came == [b"after"]
+
+
+def test_another_prefix_sees_nothing(kafka: Kafka, open_log: OpenLogs) -> None:
+    one, other = open_log(kafka, prefix="one."), open_log(kafka, prefix="other.")
+    came: list[object] = []
+    other.follow({"same": Edge.BEGINNING}, came.extend, print)
+    told: list[Exception | None] = []
+    one.append([Entry("same", "k", b"ours")], told.append)
+    wait_until(lambda: told == [None], "appended")
+    other.append([Entry("same", "k", b"theirs")])
+    wait_until(lambda: bool(came), "what is its own comes")
+    assert [record.value for record in one.read("same", 0, 10)] == [b"ours"]
+    assert [record.value for record in other.read("same", 0, 10)] == [b"theirs"]
+    assert one.topics() == other.topics() == ["same"]
+    one.make("mine")
+    assert other.ends("mine") == (0, 0)
+    assert other.topics() == ["same"]
+
+
+def test_a_setting_that_the_library_does_not_know_is_told() -> None:
+    with pytest.raises(LogRefused, match="look at the address and the options"):
+        KafkaLog("127.0.0.1:1", Survives.NOTHING, client_id="test", options={"no.such": "setting"})

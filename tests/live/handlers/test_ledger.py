@@ -1,0 +1,195 @@
+"""A process that dies at each of its appends, and in the middle of it: whoever comes next leaves no trace of that (D10)."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+
+import pytest
+
+from live.handlers.fake_edge import SITE, FakeEdge, wait_until
+from milepost.backbone.log import Done, Entry, Following, Log, LogUnavailable, Lost, Start, Take, TopicSettings
+from milepost.handlers import Handler, Message, Store, ledger
+from milepost.handlers.names import COMPACTED, book_topic, parked_topic
+from milepost.handlers.notes import NOTE
+from milepost.handlers.part import Part
+from milepost.handlers.tables import read_table, write
+from milepost.service.logs import Log as Lines
+
+COUNT = {"type": "object", "properties": {"count": {"type": "integer"}}}
+REQUESTS = 6
+
+
+class DyingLog:
+    """A log of a process that dies while it appends for the n-th time: so many records of that still arrive."""
+
+    def __init__(self, log: Log, dies_at: int, arrive: int) -> None:
+        self._log = log
+        self._left = dies_at
+        self._arrive = arrive
+        self.is_dead = False
+
+    def append(self, entries: Sequence[Entry], done: Done | None = None) -> None:
+        if self.is_dead:
+            return
+        if self._left == 0:
+            self.is_dead = True
+            self._log.append(entries[: self._arrive])
+            return
+        self._left -= 1
+        self._log.append(entries, done)
+
+    def make(self, topic: str, settings: TopicSettings | None = None) -> None:
+        self._log.make(topic, settings)
+
+    def follow(self, starts: Mapping[str, Start], take: Take, lost: Lost) -> Following:
+        return self._log.follow(starts, take, lost)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._log, name)
+
+
+class UnwillingLog(DyingLog):
+    """A log that takes every append only at the third attempt: it is full at first, and then fails."""
+
+    def __init__(self, log: Log) -> None:
+        super().__init__(log, 0, 0)
+        self._attempts = 0
+
+    def append(self, entries: Sequence[Entry], done: Done | None = None) -> None:
+        self._attempts += 1
+        if self._attempts % 3 == 1:
+            raise LogUnavailable("too much waits")
+        if self._attempts % 3 == 2:
+            assert done is not None
+            done(LogUnavailable("the disk is full"))
+        else:
+            self._log.append(entries, done)
+
+
+def counting() -> Handler:
+    """Counts, and forgets every other value that it kept."""
+    app = Handler("count")
+
+    @app.on("count", accepts=COUNT, answers=COUNT)
+    def count(request: dict[str, int], message: Message, store: Store) -> dict[str, int]:
+        last = store.get("count", 0)
+        assert isinstance(last, int)
+        store.put("count", last + 1)
+        store.remove(f"seen/{last - 1}")
+        store.put(f"seen/{last}", request)
+        if request["count"] == 3:
+            raise RuntimeError
+        return {"count": last + 1}
+
+    return app
+
+
+def part(log: Log) -> Part:
+    clock = iter(range(10**18, 2 * 10**18)).__next__
+    return Part(counting(), 0, SITE, log, Lines(write=lambda _: None), Counter(), clock)
+
+
+def serve_the_rest(edge: FakeEdge, log: Log) -> None:
+    served = part(log)
+    served.start()
+    wait_until(lambda: edge.position("count") == REQUESTS, "all requests")
+    served.close(10.0)
+
+
+def check(edge: FakeEdge) -> None:
+    answers = [(said.message.topic, json.loads(said.message.body)) for said in edge.answers()]
+    assert answers == [
+        ("count/accept", {"count": 1}),
+        ("count/accept", {"count": 2}),
+        ("count/accept", {"count": 3}),
+        ("count/reject", {"reason": "the service failed"}),
+        ("count/accept", {"count": 4}),
+        ("count/accept", {"count": 5}),
+    ]
+    assert list(read_table(edge.log, parked_topic("count"))) == ["0.0"]
+    book = ledger.Ledger(edge.log, "count", 0, 1, part(edge.log)._over)
+    book.claim()
+    assert book.shelf.values == {"count": b"5", "seen/4": b'{"count":5}'}
+    book.close()
+
+
+@pytest.fixture
+def asked(edge: FakeEdge, monkeypatch: pytest.MonkeyPatch) -> FakeEdge:
+    """An edge with some requests, of which two are written down at a time."""
+    monkeypatch.setattr(ledger, "BATCH_REQUESTS_MAX", 2)
+    monkeypatch.setattr("milepost.hub.handling.WAITS_S", (0.0, 0.0))
+    edge.log.make(parked_topic("count"), COMPACTED)
+    for number in range(REQUESTS):
+        edge.ask("count", "count", {"count": number})
+    return edge
+
+
+@pytest.mark.parametrize("arrive", range(5))
+@pytest.mark.parametrize("dies_at", range(7))
+def test_a_process_that_dies_at_an_append_leaves_no_trace(asked: FakeEdge, dies_at: int, arrive: int) -> None:
+    log = DyingLog(asked.log, dies_at, arrive)
+    dying = part(log)  # type: ignore[arg-type]
+    dying.start()
+    wait_until(lambda: log.is_dead, "its death")
+    dying.close(0.0)
+    serve_the_rest(asked, asked.log)
+    check(asked)
+
+
+def test_a_log_that_is_away_is_waited_for(asked: FakeEdge, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("milepost.handlers.appending.WAITS_S", (0.01,))
+    serve_the_rest(asked, UnwillingLog(asked.log))  # type: ignore[arg-type]
+    check(asked)
+
+
+def test_a_part_that_another_has_claimed_says_nothing_any_more(asked: FakeEdge) -> None:
+    hold = Holding(asked.log)
+    first = part(hold)  # type: ignore[arg-type]
+    first.start()
+    wait_until(lambda: hold.held is not None, "its first note")
+    serve_the_rest(asked, asked.log)
+    assert hold.held is not None
+    hold.held()
+    wait_until(lambda: first.is_over, "that it knows")
+    first.close(0.0)
+    check(asked)
+
+
+def test_what_a_late_writer_has_spoiled_is_written_again(asked: FakeEdge) -> None:
+    hold = Holding(asked.log)
+    first = part(hold)  # type: ignore[arg-type]
+    first.start()
+    wait_until(lambda: hold.held is not None, "its first note")
+    second = part(asked.log)
+    second.start()
+    wait_until(lambda: asked.position("count") == REQUESTS, "all requests")
+    assert hold.held is not None
+    hold.held()
+    wait_until(lambda: asked.position("count") < REQUESTS, "the late note")
+    wait_until(lambda: second.mend() is None and asked.position("count") == REQUESTS, "the note again")
+    first.close(0.0)
+    second.close(10.0)
+    values = read_table(asked.log, book_topic("count", 0))
+    assert values["=count"].endswith(b"\n5")
+    check(asked)
+
+
+class Holding(DyingLog):
+    """A log of a process that is stopped while it writes its first note, and goes on later."""
+
+    def __init__(self, log: Log) -> None:
+        super().__init__(log, 0, 0)
+        self.held: Callable[[], None] | None = None
+
+    def append(self, entries: Sequence[Entry], done: Done | None = None) -> None:
+        if self.held is None and entries[0].key == NOTE:
+            self.held = lambda: self._log.append(entries, done)
+        else:
+            self._log.append(entries, done)
+
+
+def test_a_table_has_the_last_value_of_each_key(edge: FakeEdge) -> None:
+    assert read_table(edge.log, "table") == {}
+    rows = (("a", b"1"), ("b", b"2"), ("a", b"3"), ("b", None), ("c", b"4"))
+    write(edge.log, [Entry("table", key, value) for key, value in rows])
+    assert read_table(edge.log, "table") == {"a": b"3", "c": b"4"}

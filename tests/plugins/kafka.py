@@ -1,0 +1,37 @@
+"""A real Kafka and a real ZooKeeper for whoever asks: started on first use, one each for the whole run, stopped at its end.
+
+All tests share them: take topics (a prefix, paths) of your own, and leave the servers as they were. Whoever breaks a server
+starts one with `running_kafka`, after `need_java`.
+"""
+
+from collections.abc import Iterator
+from importlib.util import find_spec
+
+import pytest
+
+import parts
+from milepost.service.services.kafka import Kafka, running_kafka
+from milepost.service.services.zookeeper import ZooKeeper, running_zookeeper
+
+
+@pytest.fixture(scope="session")
+def kafka(need_java: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
+    """One broker."""
+    with running_kafka(tmp_path_factory.mktemp("kafka")) as service:
+        yield service
+
+
+@pytest.fixture(scope="session")
+def zookeeper(need_java: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeper]:
+    """One server."""
+    with running_zookeeper(tmp_path_factory.mktemp("zookeeper")) as service:
+        yield service
+
+
+@pytest.fixture(scope="session")
+def need_java() -> str:
+    """Skips what needs Java and PySpark, without which no server is got, if they are not here."""
+    for name in ("confluent_kafka", "kazoo", "pyspark"):
+        if find_spec(name) is None:
+            pytest.skip(f"{name} is not installed; fix: .venv/bin/uv sync --frozen --all-groups")
+    return parts.need("java", debian="openjdk-17-jre-headless")

@@ -1,0 +1,111 @@
+"""What must hold when everything is well again and quiet: nothing is left over, and everybody says what is so."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from milepost.model.sites import ALL, SUBSCRIPTION_INFO, VEHICLE_INFO, edge_ref, wanted_key
+from milepost.backbone.memory import MemoryStore
+
+if TYPE_CHECKING:
+    from simulation.roaming.nodes import EdgeNode
+    from simulation.roaming.world import World
+
+
+def check_rest(world: "World") -> list[str]:
+    """What is wrong with the edges."""
+    return [fault for node in world.edges for fault in _check_node(world, node)] + list(_check_sites(world))
+
+
+def _check_node(world: "World", node: "EdgeNode") -> Iterator[str]:
+    process = node.process
+    if process is None:
+        yield f"{node.ref} is down"
+        return
+    roaming, state = process.member.roaming, process.member.state
+    if not roaming.is_ready:
+        yield f"{node.ref} has not read the register"
+    left = {
+        "leaving": list(roaming.moving.leaving),
+        "young": list(roaming.youth._stays),
+        "waiting": list(roaming._waiting),
+        "owing": list(roaming._owing),
+        "unfinished": list(roaming._unfinished),
+        "read backs": list(roaming.moving.read_backs),
+        "expected": list(process.member.lookout._expected),
+        "outbox": list(state.outbox._spool),
+        "arriving": list(process.door.desk.arriving),
+    }
+    for what, those in left.items():
+        if those:
+            yield f"{node.ref} has left over: {what} {those}"
+    sessions = {session.name for session in process.corridor.sessions}
+    if set(roaming.stays) != sessions:
+        yield f"{node.ref} has stays {sorted(roaming.stays)} and sessions {sorted(sessions)}"
+    for session in process.corridor.sessions:
+        for name, asked in session.subscriptions.items():
+            if asked.row < 0:
+                yield f"{node.ref}: {session.name}'s {name} is set aside for ever"
+    kept = node.disk.load()
+    kept_sessions = {session.name for session in process.corridor.sessions if session.is_kept}
+    if set(kept.stays) != kept_sessions:
+        yield f"{node.ref} keeps stays {sorted(kept.stays)} for sessions {sorted(kept_sessions)}"
+    if kept.outbox:
+        yield f"{node.ref} keeps an outbox {sorted(kept.outbox)}"
+    yield from _check_interest(world, node)
+
+
+def table(store: MemoryStore, topic: str) -> dict[str, bytes]:
+    """What stands in a compacted topic."""
+    records = store._topics[topic].records
+    last = {record.key: record.value for record in records}
+    return {key: value for key, value in last.items() if value is not None}
+
+
+def _wanted(world: "World", site: str) -> set[str]:
+    found = set()
+    for node in world.edges:
+        if node.ref.site == site and node.process is not None:
+            for session in node.process.corridor.sessions:
+                found |= {wanted_key(node.ref, session.name, name) for name in session.subscriptions}
+    return found
+
+
+def _check_interest(world: "World", node: "EdgeNode") -> Iterator[str]:
+    assert node.process is not None
+    known = {key for key in node.process.member.state.interest.keys() if not key.startswith("@@")}
+    others = {key for key in _wanted(world, node.ref.site) if not key.startswith(f"{node.ref}\n")}
+    if known != others:
+        yield f"{node.ref} takes for wanted {sorted(known - others)} and not {sorted(others - known)}"
+
+
+def _check_sites(world: "World") -> Iterator[str]:
+    holders: dict[str, list[str]] = {}
+    for node in world.edges:
+        if node.process is not None:
+            for session in node.process.corridor.sessions:
+                holders.setdefault(session.name, []).append(str(node.ref))
+    for name, those in holders.items():
+        if len(those) > 1:
+            yield f"{name} is held by {those}"
+    for site, store in world.stores.items():
+        said = {key for key in table(store, SUBSCRIPTION_INFO) if not key.startswith("@")}
+        wanted = _wanted(world, site)
+        if said != wanted:
+            yield f"{site} says it wants {sorted(said - wanted)} and not {sorted(wanted - said)}"
+        claims = {tuple(key.rsplit("\n", 1)) for key in table(store, VEHICLE_INFO) if not key.startswith("@")}
+        held = {(name, ref) for name, those in holders.items() for ref in those if edge_ref(ref).site == site}
+        if claims != held:
+            yield f"{site} has claims {sorted(claims - held)} and not {sorted(held - claims)}"
+    yield from _check_between_sites(world)
+
+
+def _check_between_sites(world: "World") -> Iterator[str]:
+    if len(world.stores) < 2 or not world.centres:
+        return
+    for about in world.stores:
+        asked = {key.partition("\n")[2].partition("\n")[2] for key in _wanted(world, about)}
+        for at, store in world.stores.items():
+            if at != about:
+                entries = {key for key in table(store, SUBSCRIPTION_INFO) if key.startswith(f"@@{about}\n") and "\n@" not in key}
+                if len(entries) != len(asked):
+                    yield f"{at} is told of {len(entries)} wishes of {about}, which has {len(asked)}: {ALL}"

@@ -1,0 +1,162 @@
+"""The ledger: what publishers were promised and what subscribers saw. It knows nothing of edges, logs and handovers.
+
+What must hold at the end (docs/reference/roaming.md):
+- every message of quality 1 or 2 that was acknowledged and asked for all the while has arrived;
+- nothing came twice, but as a repetition under the same number, or, after a merge, what was in flight when a connection broke;
+- messages of one publisher to one topic came in the order in which they were published, to whoever waited for its session.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from milepost.model.instants import Instant
+from milepost.model.queries import OnTopic, holds
+
+
+@dataclass(slots=True)
+class Message:
+    """Something that was published."""
+
+    body: bytes
+    topic: str
+    qos: int
+    publisher: str
+    era: int
+    """Changes when its publisher goes on without its session: what it says then is another order."""
+    sent_at: Instant
+    sends: int = 1
+    acked_at: Instant | None = None
+
+
+@dataclass(slots=True)
+class Wish:
+    """A subscription as its endpoint knows it."""
+
+    filter: str
+    qos: int
+    settled_at: Instant | None = None
+    """From when on everybody knows of it; only then is anything promised."""
+    ended_at: Instant | None = None
+
+    def covers(self, message: Message) -> bool:
+        """Whether a message is promised by it."""
+        if self.settled_at is None or message.acked_at is None or not message.qos or not self.qos:
+            return False
+        is_in_time = self.settled_at <= message.sent_at and (self.ended_at is None or message.acked_at < self.ended_at)
+        return is_in_time and holds(OnTopic(self.filter), message.topic, frozenset())
+
+
+@dataclass(slots=True)
+class Receipt:
+    """One arrival of a message."""
+
+    body: bytes
+    number: int
+    is_again: bool
+    connection: int
+    is_confirmed: bool = False
+    """Whether the edge has kept that it was acknowledged."""
+
+
+@dataclass(slots=True)
+class Account:
+    """What one endpoint asked for and saw, since it last began anew."""
+
+    name: str
+    wishes: list[Wish] = field(default_factory=list)
+    receipts: list[Receipt] = field(default_factory=list)
+    merges: list[int] = field(default_factory=list)
+    """Connections that began without the session that was to be there."""
+    lost_before: Instant = Instant(0)
+    """What was published before that is not promised any more."""
+    faults: list[str] = field(default_factory=list)
+
+    def wish(self, topic_filter: str, qos: int) -> None:
+        if not any(one.filter == topic_filter and one.ended_at is None for one in self.wishes):
+            self.wishes.append(Wish(topic_filter, qos))
+
+    def unwish(self, topic_filter: str, now: Instant) -> None:
+        for one in self.wishes:
+            if one.filter == topic_filter and one.ended_at is None:
+                one.ended_at = now
+
+    @property
+    def current(self) -> list[Wish]:
+        """What it asks for now."""
+        return [one for one in self.wishes if one.ended_at is None]
+
+    def begin_anew(self, now: Instant) -> None:
+        """Nothing of what was counts any more."""
+        self.wishes.clear()
+        self.receipts.clear()
+        self.merges.clear()
+        self.lost_before = now
+
+
+class Ledger:
+    """All messages and all accounts."""
+
+    def __init__(self) -> None:
+        self.messages: dict[bytes, Message] = {}
+        self.accounts: dict[str, Account] = {}
+        self.checked = 0
+
+    def settle_wishes(self, now: Instant) -> None:
+        """It is quiet: from now on everybody knows what is asked for."""
+        for account in self.accounts.values():
+            for wish in account.current:
+                wish.settled_at = wish.settled_at or now
+
+    def check(self) -> list[str]:
+        """What is wrong."""
+        return [fault for account in self.accounts.values() for fault in self._check(account)]
+
+    def _check(self, account: Account) -> Iterator[str]:
+        seen = {receipt.body for receipt in account.receipts}
+        for message in self.messages.values():
+            if message.body in seen or message.sent_at < account.lost_before:
+                continue
+            if any(wish.covers(message) for wish in account.wishes):
+                yield f"lost: {account.name} did not get {message}"
+        self.checked += len(seen)
+        yield from self._doubles(account)
+        yield from self._disorder(account)
+        yield from account.faults
+
+    def _doubles(self, account: Account) -> Iterator[str]:
+        by_body: dict[bytes, list[Receipt]] = {}
+        for receipt in account.receipts:
+            before = by_body.setdefault(receipt.body, [])
+            if before and not self._may_repeat(account, before, receipt):
+                yield f"double: {account.name} got {receipt} after {before} (merges {account.merges})"
+            before.append(receipt)
+
+    def _may_repeat(self, account: Account, before: list[Receipt], receipt: Receipt) -> bool:
+        message = self.messages[receipt.body]
+        if message.qos == 1 and message.sends > 1:  # its publisher said it more than once
+            return True
+        if receipt.is_again and any(one.number == receipt.number for one in before):
+            return True
+        if not receipt.number:
+            return False
+        for merge in account.merges:  # it was in flight when a connection before broke
+            earlier = [one for one in before if one.connection < merge]
+            if earlier and not any(one.is_confirmed for one in earlier):
+                return True
+        return False
+
+    def _disorder(self, account: Account) -> Iterator[str]:
+        if account.merges:
+            return
+        last: dict[tuple[str, str, int], tuple[Instant, int, bytes]] = {}
+        seen: set[bytes] = set()
+        for receipt in account.receipts:
+            if receipt.body in seen:
+                continue
+            seen.add(receipt.body)
+            message = self.messages[receipt.body]
+            key = (message.publisher, message.topic, message.era)
+            at = (message.sent_at, int(message.body.split(b":")[1]), message.body)
+            if last.get(key, at) > at:
+                yield f"order: {account.name} got {message.body!r} after {last[key][2]!r}"
+            last[key] = at

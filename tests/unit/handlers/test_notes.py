@@ -1,0 +1,58 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from milepost.backbone.log import Entry
+from milepost.handlers.notes import (
+    Kept,
+    Note,
+    Parked,
+    Request,
+    kept_from_bytes,
+    kept_to_bytes,
+    note_from_bytes,
+    note_to_bytes,
+    parked_from_bytes,
+    parked_to_bytes,
+    request_again,
+    request_from,
+)
+from milepost.model.endpoints import EndpointId
+from milepost.model.instants import Instant
+from milepost.model.messages import Message, MessageId
+from milepost.model.sites import EdgeRef, Gone, Said
+from milepost.wire.records import to_record
+
+ENTRIES = st.builds(Entry, st.text("ab.-", min_size=1), st.text(max_size=5), st.binary())
+SAID = Said(EdgeRef("north", "edge-1"), 5, Message(MessageId(1), EndpointId("truck-7"), "a", Instant(1), body=b"x"), qos=1)
+
+
+@given(st.integers(0, 2**40), st.integers(0, 2**40), st.integers(0, 2**63), st.lists(ENTRIES))
+def test_a_note_is_read_as_it_was_written(era: int, position: int, number: int, unsaid: list[Entry]) -> None:
+    note = Note(era, position, number, 3, 2, tuple(unsaid))
+    assert note_from_bytes(note_to_bytes(note)) == note
+
+
+@given(st.integers(0, 2**40), st.none() | st.binary(min_size=1))
+def test_a_value_is_read_as_it_was_written(position: int, value: bytes | None) -> None:
+    kept = Kept(position, value)
+    assert kept_from_bytes(kept_to_bytes(kept)) == kept
+
+
+def test_a_parked_request_comes_back_whole_and_knows_how_often_it_was_taken_up() -> None:
+    parked = Parked("no reason", 3, 1, Instant(7), to_record(SAID))
+    assert parked_from_bytes(parked_to_bytes(parked)) == parked
+    assert request_from(request_again(parked)) == Request(SAID, 2)
+    assert request_from(to_record(SAID)) == Request(SAID, 0)
+
+
+@given(st.binary() | st.sampled_from([b'{"type":"again"}', b'{"type":"again","times":1,"said":3}', b"{}", b"1 2 3\n", b"null"]))
+def test_what_is_no_record_costs_a_value_error(data: bytes) -> None:
+    for read in (request_from, note_from_bytes, parked_from_bytes):
+        with pytest.raises(ValueError, match=r".*"):
+            read(data)
+
+
+def test_a_record_of_another_kind_is_no_request() -> None:
+    with pytest.raises(ValueError, match="Gone"):
+        request_from(to_record(Gone(EndpointId("a"), EdgeRef("n", "e"), 1)))  # type: ignore[arg-type]

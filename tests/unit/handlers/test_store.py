@@ -1,0 +1,99 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from milepost.handlers import store as limits
+from milepost.handlers.store import Shelf, Store, StoreFault
+
+KEYS = st.sampled_from(["a", "ab", "b", "ä"])
+CHANGES = st.lists(st.tuples(KEYS, st.one_of(st.none(), st.integers(0, 9), st.lists(st.booleans()))))
+
+
+def test_a_value_is_a_copy() -> None:
+    store = Store(Shelf({}))
+    store.put("a", {"x": [1]})
+    value = store.get("a")
+    assert isinstance(value, dict)
+    value["x"].append(2)
+    assert store.get("a") == {"x": [1]}
+    assert store.get("b", 7) == 7
+
+
+def test_what_a_call_changes_is_seen_by_it_alone_until_it_is_applied() -> None:
+    shelf = Shelf({"a": b"1"})
+    store = Store(shelf)
+    store.put("b", 2)
+    store.remove("a")
+    assert (store.keys(), "a" in store, "b" in store) == (["b"], False, True)
+    assert Store(shelf).keys() == ["a"]
+    shelf.apply(store.changes)
+    assert list(Store(shelf).items()) == [("b", 2)]
+
+
+@given(st.dictionaries(KEYS, st.integers(0, 9)), CHANGES)
+def test_a_store_is_a_dictionary(before: dict[str, int], changes: list[tuple[str, object]]) -> None:
+    model: dict[str, object] = dict(before)
+    shelf = Shelf({key: b"%d" % value for key, value in before.items()})
+    store = Store(shelf)
+    for key, value in changes:
+        if value is None:
+            store.remove(key)
+            model.pop(key, None)
+        else:
+            store.put(key, value)
+            model[key] = value
+        assert dict(store.items()) == model
+        assert dict(store.items("a")) == {key: value for key, value in model.items() if key.startswith("a")}
+    shelf.apply(store.changes)
+    assert dict(Store(shelf).items()) == model
+    assert shelf.size == sum(len(value) for value in shelf.values.values())
+
+
+@pytest.mark.parametrize("key", ["", "x" * 513, 3])
+def test_a_bad_key_is_refused(key: str) -> None:
+    with pytest.raises(StoreFault, match="key"):
+        Store(Shelf({})).put(key, 1)
+
+
+def test_a_value_that_json_cannot_say_or_that_is_too_large_is_refused() -> None:
+    store = Store(Shelf({}))
+    with pytest.raises(StoreFault, match="JSON"):
+        store.put("a", {1, 2})
+    with pytest.raises(StoreFault, match="bytes"):
+        store.put("a", "x" * limits.VALUE_BYTES_MAX)
+
+
+def test_a_store_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "KEYS_MAX", 2)
+    store = Store(Shelf({"a": b"1"}))
+    store.put("b", 1)
+    store.put("a", 2)
+    with pytest.raises(StoreFault, match="keys"):
+        store.put("c", 1)
+    store.remove("a")
+    store.put("c", 1)
+    assert store.keys() == ["b", "c"]
+    monkeypatch.setattr(limits, "BYTES_MAX", 10)
+    with pytest.raises(StoreFault, match="full"):
+        Store(Shelf({"a": b"1"})).put("a", "x" * 10)
+
+
+def test_one_call_changes_no_more_than_fits_into_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "CHANGES_BYTES_MAX", limits.ROW_BYTES + 10)
+    store = Store(Shelf({}))
+    store.put("a", "x")
+    store.put("a", "x" * 7)
+    with pytest.raises(StoreFault, match="one call"):
+        store.put("b", 1)
+    with pytest.raises(StoreFault, match="one call"):
+        store.put("a", "x" * 8)
+    assert store.get("a") == "x" * 7
+
+
+def test_a_call_that_was_given_up_can_do_nothing() -> None:
+    store = Store(Shelf({"a": b"1"}))
+    store.end()
+    for use in (lambda: store.get("a"), lambda: store.put("a", 1), lambda: store.remove("a"), store.keys, lambda: "a" in store):
+        with pytest.raises(StoreFault, match="given up"):
+            use()
+    assert store.changes == {}

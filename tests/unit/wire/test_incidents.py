@@ -1,0 +1,169 @@
+"""Cells, incidents and conditions in JSON: they come back, the schema agrees, and nothing is repaired (M23-M25)."""
+
+import re
+import sqlite3
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import jsonschema_rs
+import orjson
+import pytest
+from hypothesis import given
+
+from milepost.model.areas import Circle
+from milepost.model.incidents import EventKind, Grid, State
+from milepost.model.places import Place
+from milepost.model.reasons import Malformed, Reason
+from milepost.wire.incidents import (
+    CELL_BYTES_MAX,
+    INCIDENTS_SCHEMA_PATH,
+    cell_from_json,
+    cell_key,
+    cell_to_json,
+    change_to_json,
+    conditions_to_json,
+    state_from_json,
+    state_to_json,
+)
+from strategies import places
+from unit.hub.incidents.events import HOME, Event, after, away, cells_of, events, fed
+from unit.wire.test_schema import ODD, STRUCTURAL, changed
+
+PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "incidents.md").read_text()
+SCHEMA = jsonschema_rs.Draft202012Validator(orjson.loads(INCIDENTS_SCHEMA_PATH.read_bytes()))
+KIND = EventKind("Collision", "Collision", "reports >= 5", "Alert/Collision")
+FOUND = [Event(f"car-{number}", away(10.0 * number), after(number), {"speed_mps": 1.5 * number}) for number in range(6)]
+(CELL, *_) = cells_of(KIND, FOUND)
+INCIDENTS = fed(KIND, FOUND)
+CHANGES = INCIDENTS.advance(after(10))
+
+
+def maybe_refused(value: object, read: Callable[[bytes], object]) -> Reason | None:
+    try:
+        read(orjson.dumps(value))
+    except Malformed as fault:
+        return fault.reason
+    return None
+
+
+def verdict(value: object, read: Callable[[bytes], object]) -> str:
+    is_valid, reason = SCHEMA.is_valid(value), maybe_refused(value, read)
+    if reason is None:
+        assert is_valid, f"the decoder accepts {value}, the schema does not"
+        return "accepted"
+    assert not (is_valid and reason in STRUCTURAL), f"the schema accepts {value}, the decoder says {reason.name}"
+    return "value refused" if is_valid else "structure refused"
+
+
+@pytest.mark.parametrize("cell", [CELL, *cells_of(KIND, events(100)), *cells_of(KIND, events(1, Place(-17.0, 180.0)))])
+def test_a_cell_comes_back(cell: object) -> None:
+    assert cell_from_json(cell_to_json(cell)) == cell  # type: ignore[arg-type]
+
+
+def test_a_cell_is_told_again_under_one_key() -> None:
+    assert cell_key(CELL) == f"Collision/{CELL.slot}/{CELL.square.row}/{CELL.square.column}"
+
+
+def test_the_state_comes_back() -> None:
+    state = INCIDENTS.state()
+    assert len(state.incidents) == 1
+    assert state_from_json(state_to_json(state)) == state
+    assert state_from_json(state_to_json(State({}, ()))) == State({}, ())
+
+
+def test_what_is_written_obeys_the_schema() -> None:
+    now = after(12)
+    answers = INCIDENTS.around(Circle(HOME, 500.0), now), INCIDENTS.around(Circle(away(50_000), 5.0), now)
+    texts = [cell_to_json(CELL), change_to_json(CHANGES[0]), state_to_json(INCIDENTS.state())]
+    for text in (*texts, *(conditions_to_json(answer, now) for answer in answers)):
+        SCHEMA.validate(orjson.loads(text))
+
+
+def test_m25_the_answer_says_what_is_there() -> None:
+    answer = orjson.loads(conditions_to_json(INCIDENTS.around(Circle(HOME, 500.0), after(12)), after(12)))
+    (kind,) = answer["kinds"]
+    assert (kind["kind"], kind["is_hot"], kind["bin"]["reports"]) == ("Collision", True, 6)
+    assert [incident["id"] for incident in kind["incidents"]] == [CHANGES[0].incident.id]
+    assert kind["bin"]["tallies"]["speed_mps"] == {"count": 6, "total": 22_500, "least": 0, "greatest": 7_500}
+
+
+@pytest.mark.parametrize(
+    ("value", "read"),
+    [(orjson.loads(cell_to_json(CELL)), cell_from_json), (orjson.loads(state_to_json(INCIDENTS.state())), state_from_json)],
+)
+def test_schema_and_decoder_agree_on_every_change(value: object, read: Callable[[bytes], object]) -> None:
+    assert verdict(value, read) == "accepted"
+    counts = Counter(verdict(one, read) for one in changed(value))
+    assert counts["structure refused"] > len(ODD)
+    assert counts["value refused"] > 0
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"extra": 1}, Reason.FIELD_UNKNOWN),
+        ({"reports": "5"}, Reason.FIELD_TYPE),
+        ({"reports": 5.5}, Reason.FIELD_TYPE),
+        ({"reports": 0}, Reason.FIELD_RANGE),
+        ({"witnesses": ["car-0", "car-0"], "witness_count": 2}, Reason.FIELD_RANGE),
+        ({"witnesses": [""], "witness_count": 1}, Reason.ENDPOINT_ID),
+        ({"extent": [1, 2, 3]}, Reason.FIELD_TYPE),
+        ({"first_at": "noon"}, Reason.TIME_UNREADABLE),
+        ({"tallies": {"x": {"count": 1}}}, Reason.FIELD_MISSING),
+        ({"tallies": []}, Reason.FIELD_TYPE),
+        ({"type": "bell"}, Reason.FIELD_RANGE),
+    ],
+)
+def test_a_wrong_cell_is_refused_with_a_reason(change: dict[str, object], reason: Reason) -> None:
+    with pytest.raises(Malformed) as raised:
+        cell_from_json(orjson.dumps({**orjson.loads(cell_to_json(CELL)), **change}))
+    assert raised.value.reason is reason
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (b"", Reason.MALFORMED),
+        (b"{", Reason.MALFORMED),
+        (b"[]", Reason.FIELD_TYPE),
+        (b" " * (CELL_BYTES_MAX + 1), Reason.MESSAGE_TOO_LARGE),
+    ],
+)
+def test_what_is_no_cell_at_all_is_refused(text: bytes, reason: Reason) -> None:
+    with pytest.raises(Malformed) as raised:
+        cell_from_json(text)
+    assert raised.value.reason is reason
+
+
+def test_the_largest_cell_may_be_read() -> None:
+    found = [Event("\U0001f697" * 31 + f"{number:04}", HOME, after(1), {}) for number in range(100)]
+    (cell,) = cells_of(KIND, found)
+    escaped = cell_to_json(cell).decode().encode("ascii", "backslashreplace").replace(b"\\U0001f697", b"\\ud83d\\ude97")
+    assert cell_from_json(escaped) == cell
+
+
+@given(places)
+def test_the_page_says_in_sql_where_a_place_is_in_the_grid(place: Place) -> None:
+    """SQLite stands for Spark: it knows no div of integers, no least and no greatest under these names."""
+    (text,) = re.findall(r"^```sql\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    for there, here in ((" div ", " / "), ("least(", "min("), ("greatest(", "max("), ("bigint", "integer")):
+        text = text.replace(there, here)
+    with sqlite3.connect(":memory:") as database:
+        database.execute("create table reports (latitude real, longitude real)")
+        database.execute("insert into reports values (?, ?)", (place.latitude, place.longitude))
+        found = database.execute(text).fetchone()
+    database.close()
+    square, north, east = Grid(150.0).spot(place)
+    assert found == (*square, north, east)
+
+
+def test_the_examples_of_the_page_are_cells_and_predicates() -> None:
+    cells = re.findall(r"^```cell\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    predicates = re.findall(r"^```predicate\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    assert cells
+    assert predicates
+    for text in cells:
+        assert fed(KIND, []).take(cell_from_json(text.encode())) is None
+    for line in "".join(predicates).splitlines():
+        EventKind("Ice", "t", line, None)
