@@ -38,7 +38,7 @@ from milepost.service.centre import CentreLink
 from milepost.wire.records import from_record, to_record
 
 START: Final = Instant(1_800_000_000 * SECOND_NS)
-ROUNDS_MAX: Final = 1_000
+ROUNDS_MAX: Final = 10_000
 
 
 class CentreProcess:

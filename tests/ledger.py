@@ -2,7 +2,8 @@
 
 What must hold:
 - lost:         what was acknowledged to its sender reaches every taker that had asked for it before it was sent (QoS 1, 2);
-- doubled:      no taker sees a message twice, but for QoS 1 on a later connection, where it is marked as a repetition;
+- doubled:      no taker sees a message twice, but for QoS 1 if its sender sent it again, or on a later connection of the taker,
+                where it is marked as a repetition;
 - out of order: a taker sees the messages of one sender in the order in which they were sent, repetitions aside;
 - made up:      nothing is seen that was not sent, was refused, or was not asked for.
 """
@@ -21,6 +22,8 @@ class Sent:
     count: int = 0
     acknowledged: set[int] = field(default_factory=set)
     refused: set[int] = field(default_factory=set)
+    again: set[int] = field(default_factory=set)
+    """Sent once more, because no acknowledgement had come."""
 
 
 class Sight(NamedTuple):
@@ -67,6 +70,10 @@ class Ledger:
         sent = self._sent[sender]
         sent.count += 1
         return sent.count - 1
+
+    def send_again(self, sender: str, number: int) -> None:
+        """It is sent once more under its old name, on a later connection."""
+        self._sent[sender].again.add(number)
 
     def acknowledge(self, sender: str, number: int) -> None:
         """The sender was told that it is safe."""
@@ -122,13 +129,14 @@ class Ledger:
         return sorted(number for number in sent.acknowledged - seen if number >= self._first[wish])
 
     def _doubled(self, wish: Wish, sights: list[Sight]) -> list[str]:
-        qos = self._sent[wish.sender].qos if wish.sender in self._sent else 0
+        sent = self._sent.get(wish.sender, Sent(0))
         last: dict[int, Sight] = {}
         again: Counter[int] = Counter()
         for sight in sights:
             before = last.get(sight.number)
-            is_fine = before is None or (qos == 1 and sight.is_repetition and sight.connection > before.connection)
-            again[sight.number] += not is_fine
+            is_repeated = before is not None and sight.is_repetition and sight.connection > before.connection
+            may_be_twice = sent.qos == 1 and (is_repeated or sight.number in sent.again)
+            again[sight.number] += before is not None and not may_be_twice
             last[sight.number] = sight
         return [f"doubled {number}, {count + 1} times" for number, count in again.items() if count]
 

@@ -30,6 +30,14 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
+class Kafka:
+    """The Kafka of this run."""
+
+    address: str
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
 class Process:
     """One process of a town and what it says."""
 
@@ -41,6 +49,18 @@ class Process:
         """The last line it said."""
         lines = self.said.read_text(errors="replace").strip().splitlines()
         return lines[-1] if lines else "it says nothing"
+
+
+class Shares:
+    """The shares of a core that the processes of a town have from now on."""
+
+    def __init__(self, town: "Town") -> None:
+        self._town, self._before, self._began = town, town.cpu_s(), time.monotonic()
+
+    def since_then(self) -> dict[str, float]:
+        """By process."""
+        took_s = time.monotonic() - self._began
+        return {name: (cpu_s - self._before[name]) / took_s for name, cpu_s in self._town.cpu_s().items()}
 
 
 @dataclass
@@ -94,8 +114,8 @@ class Town:
 
 
 @contextlib.contextmanager
-def standing(plan: Plan, kafka: tuple[str, int] | None) -> Iterator[Town]:
-    """A fresh town, stopped after; `kafka` is its address and process."""
+def standing(plan: Plan, kafka: Kafka | None) -> Iterator[Town]:
+    """A fresh town, stopped after."""
     with tempfile.TemporaryDirectory(prefix="hub-", dir=CACHE, ignore_cleanup_errors=True) as folder:
         town = Town(Path(folder))
         try:
@@ -104,19 +124,22 @@ def standing(plan: Plan, kafka: tuple[str, int] | None) -> Iterator[Town]:
             else:
                 _build_mosquitto(town)
             yield town
+        except LoadFailed:
+            town.check()  # who has ended says more than who misses it
+            raise
         finally:
             town.stop()
 
 
-def _build(town: Town, plan: Plan, kafka: tuple[str, int] | None) -> None:
+def _build(town: Town, plan: Plan, kafka: Kafka | None) -> None:
     number = next(_numbers)
     for site in SITES[: len(plan.edges)]:
         if plan.backbone is Backbone.EMBEDDED:
             town.logs.append(SiteLog(site, folder=str(town.folder / site)))
         else:
             assert kafka is not None
-            town.logs.append(SiteLog(site, Backbone.KAFKA, folder="", address=kafka[0], prefix=f"town-{number}.{site}."))
-            town.guests["kafka"] = kafka[1]
+            town.logs.append(SiteLog(site, Backbone.KAFKA, folder="", address=kafka.address, prefix=f"town-{number}.{site}."))
+            town.guests["kafka"] = kafka.pid
     for log, edges in zip(town.logs, plan.edges, strict=True):
         for at in range(edges):
             _start_edge(town, log, f"{log.name}-{at + 1}")

@@ -5,7 +5,7 @@ import pytest
 from conformance.log_claims import append, bodies, numbered
 from conformance.log_group_claims import Worker
 from conformance.logs import Heard, TimedLogs, Told
-from milepost.backbone.log import Edge, Entry, Log, LogLost, LogUnavailable, TopicSettings
+from milepost.backbone.log import Edge, Entry, Log, LogLost, LogUnavailable, Since, TopicSettings
 
 MINUTE = 60.0
 HOUR = 60 * MINUTE
@@ -177,6 +177,19 @@ class KeepingClaims:
         logs.wait_until(lambda: len(heard.records) >= 2)
         assert heard.values(topic) == bodies(5, 7)
         assert len(heard.losses) == 1
+
+    def test_times_never_go_back_even_if_the_clock_does(self, logs: TimedLogs) -> None:
+        log, other, topic, heard = logs.open(), logs.open(), logs.topic(), Heard()
+        append(logs, log, numbered(topic, 0, 3))
+        logs.pass_time(-HOUR)
+        append(logs, other, numbered(topic, 3, 6))
+        logs.pass_time(HOUR + 1)
+        append(logs, log, numbered(topic, 6, 9))
+        times = [record.appended_at for record in log.read(topic, 0, 10)]
+        assert times[0] == times[5] < times[6]
+        log.follow({topic: Since(times[6])}, heard, heard.lost)
+        logs.wait_until(lambda: len(heard.records) >= 3)
+        assert heard.values(topic) == bodies(6, 9)
 
 
 class BoundClaims:

@@ -1,4 +1,4 @@
-"""Incidents from cells are those that plain loops find in the reports, in whatever order and however often cells come (M23, M24)."""
+"""Incidents from cells are those that plain loops find in reports, in whatever order and however often cells come (M23, M24)."""
 
 from collections.abc import Callable
 from itertools import pairwise

@@ -3,10 +3,10 @@
 from collections import Counter
 from random import Random
 
-from hub_in_memory import Sites, ref
 from hypothesis import given, note
 from hypothesis import strategies as st
 
+from hub_in_memory import Sites, ref
 from milepost.backbone.memory import StepKind
 from milepost.model.sites import CROSS_HUB, Extra, Handover, Said
 

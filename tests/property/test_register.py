@@ -41,7 +41,7 @@ def by_definition(said: list[Claim | Gone], endpoint: EndpointId) -> dict[str, t
 
 
 @given(st.lists(SAID, max_size=12), st.data())
-def test_any_order_and_repetition_of_claims_and_ends_gives_the_same_register(said: list[Claim | Gone], data: st.DataObject) -> None:
+def test_any_order_and_repetition_of_claims_and_ends_gives_one_register(said: list[Claim | Gone], data: st.DataObject) -> None:
     again = data.draw(st.permutations(said + data.draw(st.lists(st.sampled_from(said), max_size=5) if said else st.just([]))))
     for register in (read(said), read(again)):
         for endpoint in ENDPOINTS:

@@ -21,6 +21,8 @@
 
 #define ENDPOINTS_MAX 200
 #define NUMBERS_MAX 8192
+#define MOVES_MAX 64
+#define EXAMPLES_MAX 8
 #define PUBLISHERS 10 /* at each broker */
 #define SIDES 2
 #define LEAD_NS 1000000000LL
@@ -32,6 +34,12 @@
 enum { GOODBYE, BREAK, STANDING, WAYS };
 enum { HERE, AWAY, GREETING };
 
+/* One move, to be told of when something got lost around it. */
+typedef struct {
+    int way;
+    int64_t left_at, greeted_at;
+} Move;
+
 typedef struct {
     Link link, old;
     int number, state, at, has_old, tries, moves;
@@ -41,6 +49,7 @@ typedef struct {
     int is_open[SIDES];
     int64_t highest[SIDES];
     uint32_t next_number[SIDES];
+    Move history[MOVES_MAX];
 } Endpoint;
 
 typedef struct {
@@ -50,6 +59,7 @@ typedef struct {
     Link givers[SIDES][PUBLISHERS];
     Endpoint all[ENDPOINTS_MAX];
     uint8_t has_come[ENDPOINTS_MAX][SIDES][NUMBERS_MAX];
+    int64_t sent_at[ENDPOINTS_MAX][SIDES][NUMBERS_MAX];
     Times greeted, silence, waited, taken;
     int is_measured;
 } Roam;
@@ -109,6 +119,7 @@ static void on_greeting(Endpoint *one, const Packet *packet) {
     one->state = HERE;
     one->tries = 0;
     one->greeted_at = roam.now;
+    if (one->moves) one->history[one->moves - 1].greeted_at = roam.now;
     put_time(&roam.greeted, roam.now - one->connect_at);
     roam.done++;
 }
@@ -135,7 +146,7 @@ static void leave(Endpoint *one, int way) {
     one->at = 1 - one->at;
     if (one->wait_ns) put_time(&roam.waited, one->wait_ns);
     one->wait_ns = 0;
-    one->moves++;
+    one->history[one->moves++] = (Move){way, roam.now, 0};
     one->due += roam.period;
     one->is_first = 1;
     one->state = AWAY;
@@ -210,6 +221,7 @@ static void take_in(int64_t until) {
 
 static void send_to(Endpoint *one, int side, int qos, uint32_t number) {
     Stamp said = {now_ns(), 0, (uint32_t)one->number, number, (uint32_t)side};
+    if (number != PROBE) roam.sent_at[one->number][side][number] = said.sent;
     publish(&roam.givers[side][one->number % PUBLISHERS], one->topic, qos, &said);
 }
 
@@ -278,6 +290,33 @@ static void drain(void) {
     }
 }
 
+/* A message that never came: where it was published, and how long before or after the endpoint's nearest move. */
+static void tell_lost(const Endpoint *one, int side, uint32_t number, int is_first) {
+    static const char *ways[] = {"goodbye", "break", "old one standing"};
+    int64_t sent = roam.sent_at[one->number][side][number], nearest = INT64_MAX;
+    const Move *move = &one->history[0];
+    int to = 0;
+    for (int at = 0; at < one->moves; at++)
+        if (llabs(sent - one->history[at].left_at) < nearest) {
+            nearest = llabs(sent - one->history[at].left_at);
+            move = &one->history[at];
+            to = (one->number + at + 1) % SIDES;
+        }
+    printf("%s\"number %u to endpoint %d, published at edge %d, %.1f ms after it left for edge %d (%s), %.1f ms after CONNACK there\"",
+           is_first ? "" : ", ", number, one->number, side + 1, (double)(sent - move->left_at) / 1e6, to + 1, ways[move->way],
+           (double)(sent - move->greeted_at) / 1e6);
+}
+
+static void tell_all_lost(void) {
+    int told = 0;
+    printf("\"examples\": [");
+    for (int at = 0; at < roam.endpoints; at++)
+        for (int side = 0; side < SIDES; side++)
+            for (uint32_t number = 0; number < roam.all[at].next_number[side]; number++)
+                if (!roam.has_come[at][side][number] && told < EXAMPLES_MAX) tell_lost(&roam.all[at], side, number, !told++);
+    printf("], ");
+}
+
 static void tell(double share, double seconds) {
     for (int at = 0; at < roam.endpoints; at++)
         if (roam.all[at].wait_ns) put_time(&roam.waited, roam.all[at].wait_ns);
@@ -286,6 +325,7 @@ static void tell(double share, double seconds) {
     print_times("silence", &roam.silence);
     print_times("waited", &roam.waited);
     print_times("taken", &roam.taken);
+    tell_all_lost();
     printf("\"moves\": %ld, \"sent\": %ld, \"acked\": %ld, \"lost\": %ld, \"doubled\": %ld, \"repeated\": %ld, \"overtaken\": %ld, "
            "\"absent_sessions\": %ld, \"refused\": %ld, \"cut\": %ld, \"seconds\": %.2f, \"share\": %.4f}\n",
            roam.done, roam.sent, roam.acked, roam.sent - roam.distinct, roam.doubled, roam.repeated, roam.overtaken,
@@ -303,7 +343,7 @@ int run_roam(int count, char **words) {
     roam.period = (int64_t)(atof(words[7]) * 1e6);
     roam.away = (int64_t)(atof(words[8]) * 1e6);
     int64_t total = (int64_t)((double)(2 * LEAD_NS + roam.period * roam.moves) / gap);
-    if (roam.endpoints > ENDPOINTS_MAX || total / roam.endpoints / SIDES + 1 > NUMBERS_MAX) die("too many");
+    if (roam.endpoints > ENDPOINTS_MAX || total / roam.endpoints / SIDES + 1 > NUMBERS_MAX || roam.moves > MOVES_MAX) die("too many");
     roam.epoll = epoll_create1(0);
     join_all();
     open_ways();

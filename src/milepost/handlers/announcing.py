@@ -58,11 +58,12 @@ def _empty(log: Log, handler: str, part: int) -> int:
     ledger = Ledger(log, handler, part, 0, threading.Event())
     try:
         ledger.claim()
-        keys, end = list(ledger.shelf.values), log.ends(publish_to(handler))[1]
+        keys, topic = list(ledger.shelf.values), publish_to(handler)
+        end = log.ends(topic)[1]
         for at in range(0, len(keys), KEYS_AT_ONCE):
-            ledger.add(end, dict.fromkeys(keys[at : at + KEYS_AT_ONCE]), [])
+            ledger.add(topic, end, dict.fromkeys(keys[at : at + KEYS_AT_ONCE]), [])
             ledger.commit()
-        ledger.pass_by(end)
+        ledger.positions = {topic: end}
         ledger.commit()  # what is gone can be taken out now
         ledger.settle()
     finally:

@@ -4,7 +4,7 @@ What must hold:
 - of all that claim a part, the last in the log has it: notes that others write after that count for nobody (era);
 - a note holds all that follows from it, values of the store and answers. They are written after it, by its writer or by whoever
   claims the part next. So what one call changed counts as a whole, whenever its writer dies;
-- of the values of a key the one with the highest position counts. What comes late, from a writer that had been stopped, spoils
+- of the values of a key the one with the highest turn counts. What comes late, from a writer that had been stopped, spoils
   the key or the note: the claimant writes it again.
 
 The group of processes only proposes who serves a part. This decides it, also against a process that was stopped for a minute
@@ -20,7 +20,7 @@ from milepost.handlers.notes import CLAIM, NOTE, VALUE_MARK, Kept, Note, kept_fr
 class _Standing(NamedTuple):
     """What counts of a key, without the value."""
 
-    position: int
+    turn: int
     is_gone: bool
 
 
@@ -80,10 +80,10 @@ class Book:
 
     def _on_value(self, key: str, kept: Kept) -> None:
         standing = self._standings.get(key)
-        if standing is not None and kept.position < standing.position:
+        if standing is not None and kept.turn < standing.turn:
             self.spoiled.add(key)
             return
-        self._standings[key] = _Standing(kept.position, kept.value is None)
+        self._standings[key] = _Standing(kept.turn, kept.value is None)
         self.spoiled.discard(key)
         if self.is_mine:
             return

@@ -22,6 +22,7 @@ from milepost.handlers.book import Book
 from milepost.handlers.names import COMPACTED, book_topic
 from milepost.handlers.notes import CLAIM, NOTE, VALUE_MARK, Kept, Note, kept_to_bytes, note_to_bytes
 from milepost.handlers.store import Shelf
+from milepost.model.sites import EdgeRef
 
 BATCH_REQUESTS_MAX: Final = 64
 BATCH_BYTES_MAX: Final = 200_000
@@ -29,6 +30,9 @@ BATCH_BYTES_MAX: Final = 200_000
 
 SKIPPED_MAX: Final = 1_000
 """So many requests for other parts pass without a note."""
+
+MARKS_MAX: Final = 2_000
+"""Edges whose numbers are remembered; the one that was silent for longest is forgotten."""
 
 TOKEN_BYTES: Final = 16
 
@@ -48,8 +52,9 @@ class Ledger:
         self._writing = Appender(log, over)
         self._saying = Appender(log, over)
         self.shelf = Shelf({})
-        self.position: int | None = None
-        """The offset of the request that comes next."""
+        self.positions: dict[str, int] = {}
+        """By topic: the offset of what comes next."""
+        self._marks: dict[str, int] = {}
         self.number = 0
         self.parked = 0
         self._unsaid: list[Entry] = []
@@ -76,18 +81,30 @@ class Ledger:
         self._wait(lambda: self._book.is_mine)
         note = self._book.note
         self.shelf, self._gone = Shelf(self._book.values), self._book.gone
-        self.position, self.number, self.parked = note.position, note.number, note.parked
+        self.positions, self._marks = dict(note.positions), dict(note.marks)
+        self.number, self.parked = note.number, note.parked
         self._saying.begin(note.unsaid)
         self._saying.finish()
 
-    def pass_by(self, position: int) -> None:
-        """A request is somebody else's, or nobody's."""
-        self.position = position
+    def is_new(self, sender: EdgeRef, number: int) -> bool:
+        """Whether it was not dealt with before: edges append again what they do not know to be there."""
+        return number > self._marks.get(str(sender), 0)
+
+    def mark(self, sender: EdgeRef, number: int) -> None:
+        """It is being dealt with."""
+        self._marks.pop(str(sender), None)
+        if len(self._marks) >= MARKS_MAX:
+            del self._marks[next(iter(self._marks))]
+        self._marks[str(sender)] = number
+
+    def pass_by(self, topic: str, position: int) -> None:
+        """A record is somebody else's, or nobody's."""
+        self.positions[topic] = position
         self._skipped += 1
 
-    def add(self, position: int, changes: dict[str, bytes | None], unsaid: Sequence[Entry]) -> None:
+    def add(self, topic: str, position: int, changes: dict[str, bytes | None], unsaid: Sequence[Entry]) -> None:
         """A request is dealt with: what it changed, what is to be said."""
-        self.position = position
+        self.positions[topic] = position
         self.shelf.apply(changes)
         self._changes.update(changes)
         self._unsaid += unsaid
@@ -107,16 +124,16 @@ class Ledger:
     @property
     def has_moved(self) -> bool:
         """Whether the book is behind in any way."""
-        return self.has_news or self.position != self._book.note.position
+        return self.has_news or self.positions != self._book.note.positions
 
     def commit(self) -> None:
         """Write what was dealt with into the book, then begin to say it; raises `CalledOff` if another has the part."""
         self._saying.finish()
-        if self.position is None:
-            return
         changes = self._mending() | self._changes
-        unsaid = (*self._values(changes, self.position), *self._unsaid)
-        note = Note(self._book.era, self.position, self.number, self.parked, self._parts, unsaid)
+        turn = self._book.note.turn + 1
+        unsaid = (*self._values(changes, turn), *self._unsaid)
+        positions, marks = dict(self.positions), dict(self._marks)
+        note = Note(self._book.era, turn, positions, marks, self.number, self.parked, self._parts, unsaid)
         self._writing.begin([Entry(self._topic, NOTE, note_to_bytes(note))])
         self._writing.finish()
         self._wait(lambda: self._book.note == note)
@@ -146,8 +163,8 @@ class Ledger:
                 found[key] = self.shelf.values.get(key)
         return found
 
-    def _values(self, changes: dict[str, bytes | None], position: int) -> list[Entry]:
-        kept = ((key, kept_to_bytes(Kept(position, value))) for key, value in changes.items())
+    def _values(self, changes: dict[str, bytes | None], turn: int) -> list[Entry]:
+        kept = ((key, kept_to_bytes(Kept(turn, value))) for key, value in changes.items())
         return [Entry(self._topic, VALUE_MARK + key, value) for key, value in kept]
 
     def _take(self, records: Sequence[Record]) -> None:

@@ -3,14 +3,15 @@
     book topic    key      value
                   @claim   a token: from here on its writer has the part; the record's offset is the *era* of all its notes
                   @note    a line of JSON, then the values of the records that follow from it, one after the other
-                  =KEY     POSITION newline JSON: a value of the store, with all before POSITION dealt with; no JSON: gone
+                  =KEY     TURN newline JSON: a value of the store, as it is since the note of that turn; no JSON: gone
     parked topic  PART.N   JSON: the request, why it was set aside, how often it was tried
     publish topic          Said, or {"type": "again", …}: a parked request that is to be tried again
 
 Whoever reads a log meets anything: every fault is a ValueError and costs that record alone.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 import orjson
@@ -27,17 +28,21 @@ NOTE: Final = "@note"
 VALUE_MARK: Final = "="
 
 _AGAIN: Final = b'{"type":"again"'
-_NOTE: Final = ("era", "position", "number", "parked", "parts", "unsaid")
+_NOTE: Final = ("era", "turn", "positions", "marks", "number", "parked", "parts", "unsaid")
 _PARKED: Final = ("reason", "tries", "times", "at", "said")
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """How far a part has come: all before `position` is dealt with, once what is `unsaid` was appended."""
+    """How far a part has come: all before its positions is dealt with, once what is `unsaid` was appended."""
 
     era: int = -1
-    position: int | None = None
-    """The offset of the request that comes next; nothing: the oldest there is."""
+    turn: int = 0
+    """Rises with each note that counts."""
+    positions: Mapping[str, int] = field(default_factory=dict)
+    """By topic: the offset of what comes next."""
+    marks: Mapping[str, int] = field(default_factory=dict)
+    """By edge (SITE/EDGE): the highest number that was dealt with."""
     number: int = 0
     """Of what was said last."""
     parked: int = 0
@@ -50,7 +55,7 @@ class Note:
 class Kept(NamedTuple):
     """A value of the store as it stands in the log; none: it is gone."""
 
-    position: int
+    turn: int
     value: bytes | None
 
 
@@ -78,7 +83,9 @@ def note_to_bytes(note: Note) -> bytes:
     unsaid = [[entry.topic, entry.key, len(entry.value or b"")] for entry in note.unsaid]
     head = {
         "era": note.era,
-        "position": note.position,
+        "turn": note.turn,
+        "positions": dict(note.positions),
+        "marks": {edge: str(number) for edge, number in note.marks.items()},
         "number": str(note.number),
         "parked": note.parked,
         "parts": note.parts,
@@ -99,7 +106,9 @@ def note_from_bytes(data: bytes) -> Note:
         at = end
     return Note(
         era=members.need("era", reading.integer),
-        position=members.need("position", reading.integer),
+        turn=members.need("turn", reading.integer),
+        positions={topic: reading.integer(at, "note.positions") for topic, at in members.need("positions", _object).items()},
+        marks={edge: reading.digits(number, "note.marks") for edge, number in members.need("marks", _object).items()},
         number=members.need("number", reading.digits),
         parked=members.need("parked", reading.integer),
         parts=members.need("parts", reading.integer),
@@ -109,7 +118,7 @@ def note_from_bytes(data: bytes) -> Note:
 
 def kept_to_bytes(kept: Kept) -> bytes:
     """A value of the store as it stands in the log."""
-    return b"%d\n%s" % (kept.position, kept.value or b"")
+    return b"%d\n%s" % (kept.turn, kept.value or b"")
 
 
 def kept_from_bytes(data: bytes) -> Kept:
@@ -161,6 +170,12 @@ def _said(data: bytes) -> Said:
     if not isinstance(found, Said):
         raise ValueError(f"a {type(found).__name__}, not a message")
     return found
+
+
+def _object(value: object, where: str) -> dict[str, object]:
+    if not isinstance(value, dict):
+        raise reading.wrong_type(value, where, "an object")
+    return value
 
 
 def _as_it_is(value: object, where: str) -> object:

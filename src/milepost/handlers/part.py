@@ -10,7 +10,7 @@ from typing import Final
 
 import orjson
 
-from milepost.backbone.log import Edge, Entry, Following, Log, LogLost, LogRefused, LogUnavailable, Record
+from milepost.backbone.log import Edge, Entry, Following, Log, LogLost, LogRefused, LogUnavailable, Record, Start
 from milepost.doors.log import Log as Lines
 from milepost.handlers.appending import CalledOff
 from milepost.handlers.calls import HUNG_MAX, Caller
@@ -20,8 +20,9 @@ from milepost.handlers.names import parked_topic
 from milepost.handlers.notes import Parked, Request, parked_to_bytes, request_from
 from milepost.handlers.serving import End, Outcome, Server, described
 from milepost.hub.handling import FAILED, Verdict, answer_to, may_be_answered, next_number, part_of, voice_of, way_back
+from milepost.model.addresses import ToContent
 from milepost.model.instants import Instant
-from milepost.model.sites import CROSS_HUB, EdgeRef, publish_to
+from milepost.model.sites import CROSS_HUB, EdgeRef, Said, publish_to
 from milepost.wire.records import to_record
 
 REQUEST_BYTES_MAX: Final = 400_000
@@ -35,7 +36,16 @@ class Part:
     """One part, from its claim until it is over; `fault` says why if it must not be tried again."""
 
     def __init__(
-        self, handler: Handler, number: int, site: str, log: Log, lines: Lines, counts: Counter[str], clock: Callable[[], int]
+        self,
+        handler: Handler,
+        number: int,
+        site: str,
+        log: Log,
+        lines: Lines,
+        counts: Counter[str],
+        clock: Callable[[], int],
+        *,
+        crossed: int = 0,
     ) -> None:
         self._handler = handler
         self.number = number
@@ -44,6 +54,10 @@ class Part:
         self._lines = lines
         self._counts = counts
         self._clock = clock
+        self._topic = publish_to(handler.name)
+        self._crossed = crossed
+        """Where to begin with what other sites say, if the part was never served."""
+        self._own_site = b'{"type":"said","from":"%s/' % site.encode()
         self._over = threading.Event()
         self._stopping = threading.Event()
         self._busy = threading.Lock()
@@ -99,10 +113,13 @@ class Part:
         if before not in (0, self._handler.parts):
             self._fail(f"it was run with parts={before} before, and its store is divided so; `milepost handler forget` it first")
             return
-        position = self.ledger.position
-        start = Edge.BEGINNING if position is None else position
-        self._following = self._log.follow({publish_to(self._handler.name): start}, self._take, self._on_gap)
-        self._lines.info("part served", handler=self._handler.name, part=self.number, position=position)
+        positions = self.ledger.positions
+        if CROSS_HUB not in positions:
+            positions[CROSS_HUB] = self._crossed
+            self._write_down()
+        starts: dict[str, Start] = {self._topic: positions.get(self._topic, Edge.BEGINNING), CROSS_HUB: positions[CROSS_HUB]}
+        self._following = self._log.follow(starts, self._take, self._on_gap)
+        self._lines.info("part served", handler=self._handler.name, part=self.number, position=positions.get(self._topic))
 
     def _take(self, records: Sequence[Record]) -> None:
         with self._busy:
@@ -128,25 +145,52 @@ class Part:
         self.ledger.settle()
 
     def _serve(self, record: Record) -> None:
-        position = record.offset + 1
-        if record.value is None or part_of(record.key, self._handler.parts) != self.number:
-            self.ledger.pass_by(position)
+        topic, position = record.topic, record.offset + 1
+        request = self._maybe_request(record)
+        if request is None:
+            self.ledger.pass_by(topic, position)
             return
+        said = request.said
         self._counts["received"] += 1
+        if not request.times:
+            if not self.ledger.is_new(said.sender, said.number):
+                self._counts["doubles"] += 1
+                self.ledger.pass_by(topic, position)
+                return
+            self.ledger.mark(said.sender, said.number)
+        now = Instant(self._clock())
+        size = len(record.value or b"")
+        if size > REQUEST_BYTES_MAX:
+            outcome = Outcome(End.REJECTED, reason=f"a request of {size} bytes, {REQUEST_BYTES_MAX} are allowed")
+        else:
+            outcome = self._server.serve(request, self.ledger.shelf, now)
+        self._counts[outcome.end.value] += 1
+        follows = [*self._aside(request, outcome, now), *self._answer(request, outcome, now)]
+        self.ledger.add(topic, position, outcome.changes, follows)
+
+    def _maybe_request(self, record: Record) -> Request | None:
+        """What is to be dealt with here; nothing: it is another part's, or nobody's."""
+        is_far = record.topic == CROSS_HUB
+        if record.value is None or (is_far and (record.key or record.value.startswith(self._own_site))):
+            return None  # what edges of this site say for a handler stands in its own topic
+        if not is_far and not self._is_mine(record.key):
+            return None
         try:
             request = request_from(record.value)
         except ValueError as fault:
             self._counts["malformed"] += 1
             self._lines.seldom("request unreadable", handler=self._handler.name, offset=record.offset, reason=str(fault))
-            self.ledger.pass_by(position)
-            return
-        now = Instant(self._clock())
-        if len(record.value) > REQUEST_BYTES_MAX:
-            outcome = Outcome(End.REJECTED, reason=f"a request of {len(record.value)} bytes, {REQUEST_BYTES_MAX} are allowed")
-        else:
-            outcome = self._server.serve(request, self.ledger.shelf, now)
-        self._counts[outcome.end.value] += 1
-        self.ledger.add(position, outcome.changes, [*self._aside(request, outcome, now), *self._answer(request, outcome, now)])
+            return None
+        return request if not is_far or self._is_wanted_from_afar(request.said) else None
+
+    def _is_wanted_from_afar(self, said: Said) -> bool:
+        """Whether what the centre has brought is for this part."""
+        message = said.message
+        is_for_all = said.sender.site != self._site and isinstance(message.address, ToContent)
+        return is_for_all and self._is_mine(message.source) and self._handler.maybe_route(message.topic) is not None
+
+    def _is_mine(self, source: str) -> bool:
+        return part_of(source, self._handler.parts) == self.number
 
     def _aside(self, request: Request, outcome: Outcome, now: Instant) -> list[Entry]:
         if outcome.end is not End.PARKED:

@@ -91,6 +91,8 @@ class Held:
     subscription: Subscription
     is_not_own: bool = False
     is_retain_shown: bool = False
+    since: int = 0
+    """Whatever has a higher number than this was said after it was asked for."""
 
 
 class Waiting(NamedTuple):
@@ -163,6 +165,8 @@ class Extra:
     receiver: EdgeRef
     number: int
     said: tuple[Said, ...] = ()
+    is_last: bool = True
+    """Whether nothing more of this site follows for this move."""
 
 
 @dataclass(frozen=True, slots=True)

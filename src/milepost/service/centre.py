@@ -123,6 +123,7 @@ class CentreLink:
         if not self._members and self._is_at(self._goals, looks=True):
             self._join(now)
         self.centre.tick(now)
+        self.outgoing.try_again()
         self._go_on(now, looks=True)
         self._commit()
 

@@ -38,6 +38,8 @@ class _Lane:
     done: int = 0
     """So many of them are safe."""
     with_log: int = 0
+    rests: bool = False
+    """Whether it took nothing the last time, and is not asked again at once."""
     has_beat: bool = False
     """Whether a sign of life waits: one is enough."""
     one_by_one: int = 0
@@ -83,8 +85,14 @@ class Outgoing:
     def push(self) -> None:
         """Hand to each log that is free what waits for it."""
         for site, lane in self._lanes.items():
-            if lane.waiting and not lane.with_log:
+            if lane.waiting and not lane.with_log and not lane.rests:
                 self._hand_over(site, lane)
+
+    def try_again(self) -> None:
+        """Ask those logs again that took nothing the last time."""
+        for lane in self._lanes.values():
+            lane.rests = False
+        self.push()
 
     def mark(self, stream: str, position: int) -> None:
         """Remember that a stream is dealt with up to a position once all that was put here for it is safe."""
@@ -117,7 +125,7 @@ class Outgoing:
         try:
             lane.log.append(batch, partial(self._answered, site))
         except LogUnavailable as fault:
-            lane.with_log = 0
+            lane.with_log, lane.rests = 0, True
             self._tell("log takes nothing", site, str(fault))
         except LogRefused as fault:
             self._refused(site, lane, fault)
@@ -130,9 +138,8 @@ class Outgoing:
         if isinstance(fault, LogRefused):
             self._refused(site, lane, fault)
         elif fault is not None:
-            lane.with_log = 0
+            lane.with_log, lane.rests = 0, True
             self._tell("log takes nothing", site, str(fault))
-            return  # again with the next tick
         else:
             self._drop(lane, lane.with_log)
         self.push()

@@ -9,12 +9,27 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from milepost.service.commands import agent, centre, edge, handler, passwd, pub, report, services, sub, trust
+from milepost.service.commands import (
+    agent,
+    centre,
+    edge,
+    handler,
+    incidents,
+    log,
+    passwd,
+    pub,
+    report,
+    services,
+    sub,
+    topology,
+    trust,
+    where,
+)
 from milepost.service.faults import StartFault
 from milepost.service.parsers import Arguments, Commands
 from milepost.service.terminal import complain
 
-COMMANDS: Final = (edge, centre, agent, pub, sub, report, passwd, trust, services, handler)
+COMMANDS: Final = (edge, centre, agent, pub, sub, report, where, topology, log, passwd, trust, services, handler, incidents)
 
 STATUS_INTERRUPTED: Final = 130
 _ONE_THREAD: Final = {"OPENBLAS_NUM_THREADS": "1"}
@@ -30,6 +45,11 @@ examples:
   milepost report --along route.geojson      drive a made-up vehicle along a line
   milepost agent run --url udp+find:// ...   on a vehicle: one client of an edge for all its programs
   milepost handler run parking.py ...        a third party's service, behind validators
+  milepost incidents run --config ...        alerts from what many report, and when they are over
+  milepost centre run --config centre.toml   join the sites that the file names
+  milepost where truck-17 --config ...       which edge has an endpoint
+  milepost topology --config centre.toml     sites, edges, and who acts for them
+  milepost log tail cross-hub --config ...   what stands in the log of a site, as it comes
   milepost passwd users ada                  add a user, or change a password
   milepost trust init ca                     an authority of your own, for certificates
   milepost services start kafka              a Kafka on loopback, for development

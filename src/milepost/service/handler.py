@@ -24,7 +24,7 @@ from milepost.handlers.names import COMPACTED, group_of, parked_topic, part_topi
 from milepost.handlers.part import Part
 from milepost.handlers.serving import End
 from milepost.model.instants import Instant
-from milepost.model.sites import publish_to
+from milepost.model.sites import CROSS_HUB, publish_to
 from milepost.service.addresses import host_and_port
 from milepost.service.faults import StartFault, cannot_listen
 from milepost.service.logs import Log as Lines
@@ -40,7 +40,7 @@ GOODBYE_S: Final = 5.0
 """So long a call may take to come to its end when the process stops."""
 
 _TEXT: Final = "text/plain; charset=utf-8"
-_COUNTED: Final = ("received", *(end.value for end in End), "malformed", "unanswerable", "gaps")
+_COUNTED: Final = ("received", *(end.value for end in End), "malformed", "doubles", "unanswerable", "gaps")
 
 
 class HandlerService:
@@ -60,12 +60,15 @@ class HandlerService:
         self._started_at = monotonic()
         self._is_stopping = False
         self._fault: str | None = None
+        self._crossed = 0
+        """What other sites said before is not for a handler that is new."""
 
     def run(self, http: str | None = None) -> int:
         """Serve until told to stop; gives the exit status."""
         turns, name = self._turns, self._handler.name
         address = self._listen(http) if http else None
         try:
+            self._crossed = self._log.ends(CROSS_HUB)[1]
             announce(self._log, self._site, self._handler)
             self._log.make(parked_topic(name), COMPACTED)
             member = self._join()
@@ -123,7 +126,7 @@ class HandlerService:
             return
         for number in sorted(self._ours - self._parts.keys()):
             counts = self._counts[number]
-            part = Part(self._handler, number, self._site, self._log, self._lines, counts, time_ns)
+            part = Part(self._handler, number, self._site, self._log, self._lines, counts, time_ns, crossed=self._crossed)
             self._parts[number] = part
             part.start()
 
@@ -145,12 +148,13 @@ class HandlerService:
 
     def _maybe_behind(self) -> int | None:
         """Requests in the log that the slowest of our parts has not dealt with."""
+        topic = publish_to(self._handler.name)
         try:
-            first, end = self._log.ends(publish_to(self._handler.name))
+            first, end = self._log.ends(topic)
         except LogUnavailable:
             return None
-        positions = [part.ledger.position for part in self._parts.values()]
-        return max((end - max(first, position or 0) for position in positions), default=0)
+        positions = [part.ledger.positions.get(topic, 0) for part in self._parts.values()]
+        return max((end - max(first, position) for position in positions), default=0)
 
     def _listen(self, address: str) -> str:
         host, port = host_and_port(address)

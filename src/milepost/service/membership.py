@@ -38,7 +38,6 @@ class Membership:
 
     def tick(self, now: Instant) -> None:
         """Do what is due."""
-        self._link.tick(now)
         self._member.tick(now)
 
     def close(self) -> None:

@@ -88,6 +88,8 @@ class Reader:
         hints = typing.get_type_hints(kind, include_extras=True)
         given: dict[str, Any] = {}
         for field in fields(kind):  # type: ignore[arg-type]  # `kind` is a dataclass
+            if not field.init:
+                continue
             hint = hints[field.name]
             key = key_of(field, hint)
             if _mark(hint, Inline):
@@ -162,6 +164,8 @@ def keys_of(kind: type) -> dict[str, Any]:
     hints = typing.get_type_hints(kind, include_extras=True)
     known: dict[str, Any] = {}
     for field in fields(kind):
+        if not field.init:
+            continue
         hint = hints[field.name]
         known |= keys_of(_bare(hint)) if _mark(hint, Inline) else {key_of(field, hint): hint}
     return known

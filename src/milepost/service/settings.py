@@ -18,6 +18,7 @@ from milepost.model.survives import Survives
 from milepost.model.topics import check_filter
 from milepost.service.addresses import host_and_port
 from milepost.service.faults import cannot_read
+from milepost.service.incident_settings import IncidentSettings
 from milepost.service.logs import Format, Level
 from milepost.service.reading import FileName, Inline, Key, Range, Reader
 from milepost.service.site_settings import Centre, Site
@@ -216,6 +217,7 @@ class Settings:
     trust: Trust = field(default_factory=Trust)
     site: Site = field(default_factory=Site)
     centre: Centre = field(default_factory=Centre)
+    incidents: IncidentSettings = field(default_factory=IncidentSettings)
     limits: AllLimits = field(default_factory=AllLimits)
     access: Access = field(default_factory=Access)
     rules: Rules = field(default_factory=Rules)

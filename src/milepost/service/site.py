@@ -10,16 +10,17 @@ What must hold:
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from threading import Semaphore
 from typing import Final
 
-from milepost.backbone.log import Edge, Entry, Following, Log, LogLost, LogUnavailable, Record, Start, TopicSettings
+from milepost.backbone.log import Edge, Entry, Following, Log, LogLost, LogRefused, LogUnavailable, Record, Start, TopicSettings
 from milepost.doors.log import Log as Told
 from milepost.edge.site.member import Heard, SiteMember
 from milepost.edge.site.moving import ReadBack
-from milepost.edge.site.outbox import Append
-from milepost.model.instants import Instant
+from milepost.edge.site.outbox import ROUND_MAX, Append
+from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.sites import CROSS_HUB, SUBSCRIPTION_INFO, VEHICLE_INFO
 
 BATCHES_MAX: Final = 8
@@ -28,6 +29,9 @@ READ_BACK_MAX: Final = 100_000
 """So many records are read again for one endpoint, at most."""
 CROSS_HUB_S: Final = 7 * 86_400
 """So long what was said stays in the log: an edge may be away as long and miss nothing."""
+
+LOOK_NS: Final = SECOND_NS // 4
+"""So often it is looked whether there is nothing more to read."""
 
 CallSoon = Callable[[Callable[[Instant], None]], None]
 
@@ -54,6 +58,9 @@ class SiteLink:
         self._read_up_to: dict[str, int] = {}
         self._held: list[tuple[str, Sequence[Record]]] = []
         self._following: Following | None = None
+        self._one_by_one = 0
+        """Of what is appended next, so many go alone: the log refuses one of them."""
+        self._look_at = Instant(0)
         self._is_over = False
         member.state.neighbours = frozenset(self._neighbours)
 
@@ -70,10 +77,9 @@ class SiteLink:
             starts[CROSS_HUB] = log.ends(CROSS_HUB)[1]
         first = starts[CROSS_HUB]
         assert isinstance(first, int), "cross-hub is read from an offset"
-        member.begin_at(first)
+        member.begin_at(first, log.ends(CROSS_HUB)[1])
         self._unread = {topic: log.ends(topic)[1] for topic in (SUBSCRIPTION_INFO, VEHICLE_INFO)}
         self._following = log.follow(starts, self._take, self._lost)
-        self._call_soon(self.tick)
 
     def close(self) -> None:
         """Read no more; what was handed to the log is finished."""
@@ -113,32 +119,37 @@ class SiteLink:
                 del self._unread[topic]
                 self._member.caught_up(topic, now)
 
-    def tick(self, now: Instant) -> None:
-        """Once in a while: a topic whose last records were removed is read when there is nothing more to read."""
+    def _look(self, now: Instant) -> None:
+        """A topic whose last records were removed is read when there is nothing more to read."""
+        self._look_at = Instant(now + LOOK_NS)
         for topic, at in list(self._unread.items()):
-            if self._log.ends(topic)[0] >= at or not self._log.read(topic, self._read_up_to.get(topic, 0), 1):
-                del self._unread[topic]
-                self._member.caught_up(topic, now)
+            with suppress(LogUnavailable, LogLost):
+                if self._log.ends(topic)[0] >= at or not self._log.read(topic, self._read_up_to.get(topic, 0), 1):
+                    del self._unread[topic]
+                    self._member.caught_up(topic, now)
 
     def flush(self, now: Instant) -> bool:
-        """After the turn was kept: append what it decided, read back what it wants; gives whether another turn is wanted."""
+        """After the turn was kept: append what it decided; then begin the next with what waits. Tells whether there is one."""
         if self._member.state.corridor.trouble is not None or self._is_over:
             return False
+        appends = self._member.state.outbox.take(1 if self._one_by_one else ROUND_MAX)
+        if appends:
+            self._append(appends)
+        wants_another = bool(self._held)
         self._read_on(now)
         for asked in self._member.take_read_backs():
-            self._read_back(asked, now)
-        appends, round_number = self._member.take_appends()
-        if appends:
-            self._append(appends, round_number)
-        return False
+            wants_another = self._read_back(asked, now) or wants_another
+        if self._unread and now >= self._look_at:
+            self._look(now)
+            wants_another = True
+        return wants_another
 
-    def _append(self, appends: list[Append], round_number: int) -> None:
+    def _append(self, appends: list[Append]) -> None:
         own = [one for one in appends if "\n" not in one.topic]
         try:
-            self._log.append([Entry(one.topic, one.key, one.value) for one in own], partial(self._done, appends, round_number))
-        except LogUnavailable as fault:
-            self._told.seldom("the log takes nothing", reason=str(fault))
-            self._member.state.outbox.put_back(appends)
+            self._log.append([Entry(one.topic, one.key, one.value) for one in own], partial(self._done, appends))
+        except (LogUnavailable, LogRefused) as fault:
+            self._fail(appends, fault)
             return
         for one in appends:
             if "\n" in one.topic:
@@ -148,20 +159,35 @@ class SiteLink:
         site, _, topic = append.topic.partition("\n")
         try:
             self._neighbours[site].append([Entry(topic, append.key, append.value)])
-        except LogUnavailable as fault:
+        except (LogUnavailable, LogRefused) as fault:
             self._told.seldom("a neighbour's log takes nothing", site=site, reason=str(fault))
 
-    def _done(self, appends: list[Append], round_number: int, fault: Exception | None) -> None:
+    def _done(self, appends: list[Append], fault: Exception | None) -> None:
         if not self._is_over:
-            self._call_soon(partial(self._on_done, appends, round_number, fault))
+            self._call_soon(partial(self._on_done, appends, fault))
 
-    def _on_done(self, appends: list[Append], round_number: int, fault: Exception | None, now: Instant) -> None:
+    def _on_done(self, appends: list[Append], fault: Exception | None, now: Instant) -> None:
         if fault is None:
-            self._member.appended(appends, round_number, now)
-        else:  # what is spooled stays so, and is tried again by the next process
-            self._told.warning("the log did not take records", count=len(appends), reason=str(fault))
+            self._one_by_one = max(0, self._one_by_one - len(appends))
+            self._member.appended(appends, now)
+        else:
+            self._fail(appends, fault)
 
-    def _read_back(self, asked: ReadBack, now: Instant) -> None:
+    def _fail(self, appends: list[Append], fault: Exception) -> None:
+        """The log has nothing of it: all of it again, at the latest with the next tick; what it will never take is left out."""
+        outbox = self._member.state.outbox
+        if not isinstance(fault, LogRefused):
+            self._told.seldom("the log takes nothing", reason=str(fault))
+            outbox.put_back(appends)
+        elif len(appends) > 1:
+            self._one_by_one = len(appends)
+            outbox.put_back(appends)
+        else:
+            self._told.warning("the log refuses a record", topic=appends[0].topic, reason=str(fault))
+            self._one_by_one = max(0, self._one_by_one - 1)
+            outbox.taken(appends, self._member.state.corridor.changes)
+
+    def _read_back(self, asked: ReadBack, now: Instant) -> bool:
         first, end = self._log.ends(CROSS_HUB)
         try:
             at = asked.offset if asked.offset is not None else self._offset_at(asked.since, first, end)
@@ -169,8 +195,9 @@ class SiteLink:
         except (LogUnavailable, LogLost) as fault:
             self._told.warning("cannot read the log again", endpoint=asked.endpoint, reason=str(fault))
             self._member.roaming.moving.read_backs.append(asked)
-            return
+            return False
         self._member.on_read_back(asked, [Heard(one.offset, one.key, one.value, one.appended_at) for one in records], now)
+        return True
 
     def _read_from(self, first: int, end: int) -> list[Record]:
         found: list[Record] = []

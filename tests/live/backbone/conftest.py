@@ -7,6 +7,7 @@ from functools import partial
 from uuid import uuid4
 
 import pytest
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from milepost.backbone.kafka import KafkaLog
 from milepost.backbone.log import Edge, Entry, LogLost, Record
@@ -94,3 +95,10 @@ def wait_until(is_so: Callable[[], bool], what: str, *, patience_s: float = 40.0
     while not is_so():
         assert time.monotonic() < until, f"never: {what}"
         time.sleep(0.01)
+
+
+def settings_of(kafka: Kafka, topic: str) -> dict[str, str]:
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    with AdminClient({"bootstrap.servers": kafka.address}) as admin:
+        (future,) = admin.describe_configs([resource]).values()
+        return {name: entry.value for name, entry in future.result().items()}

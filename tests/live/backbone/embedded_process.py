@@ -1,6 +1,7 @@
 """A process that shares a folder with others: `python -m live.backbone.embedded_process FOLDER LEVEL append|follow|join NAME`.
 
-append: numbers, under its name, to one topic in lists of changing length, when it is told to go; says `kept N` for each list.
+append: numbers, under its name, to one topic in lists of changing length, when it is told to go; says `kept N` for each list
+and, if it does it slowly, begins with the next one then.
 follow: says `took N` for each record. join: as a member of a group; says which topics it has, and what it takes and commits.
 """
 
@@ -30,9 +31,9 @@ def number_in(record: Record) -> int:
     return int(record.value.split()[0])
 
 
-def append(log: EmbeddedLog, name: str, most: int) -> None:
+def append(log: EmbeddedLog, name: str, most: int, *, one_by_one: bool) -> None:
     last = log.read(TOPIC, max(0, log.ends(TOPIC)[1] - 1), 1)
-    number = number_in(last[0]) + 1 if last else 0
+    number = number_in(last[0]) + 1 if last and last[0].key == name else 0
     say("ready")
     sys.stdin.readline()
     while number < most:
@@ -40,12 +41,19 @@ def append(log: EmbeddedLog, name: str, most: int) -> None:
         entries = [Entry(TOPIC, name, body(one)) for one in range(number, number + count)]
         end = number + count - 1
         try:
+            if one_by_one:
+                wait_until_there(log, number)
             log.append(entries, lambda fault, end=end: say(f"failed {fault}" if fault else f"kept {end}"))  # type: ignore[misc]
             number += count
         except LogUnavailable:
             sleep(0.001)
     log.close()
     say("done")
+
+
+def wait_until_there(log: EmbeddedLog, end: int) -> None:
+    while log.ends(TOPIC)[1] < end:
+        sleep(0.001)
 
 
 def follow(log: EmbeddedLog) -> None:
@@ -78,7 +86,7 @@ def main() -> None:
     folder, level, what, name = Path(sys.argv[1]), Survives(sys.argv[2]), sys.argv[3], sys.argv[4]
     log = EmbeddedLog(folder, level)
     if what == "append":
-        append(log, name, int(sys.argv[5]))
+        append(log, name, int(sys.argv[5]), one_by_one=sys.argv[6:] == ["slowly"])
     elif what == "follow":
         follow(log)
     else:

@@ -3,7 +3,6 @@
 import signal
 import sqlite3
 from contextlib import closing
-from itertools import pairwise
 from pathlib import Path
 from random import Random
 from time import monotonic
@@ -15,6 +14,7 @@ from live.backbone.embedded_process import TOPIC, TOPICS, body, number_in
 from live.backbone.embedded_processes import running, wait_until
 from milepost.backbone.embedded import EmbeddedLog
 from milepost.backbone.embedded.groups import LEASE_S
+from milepost.backbone.embedded.turns import YIELD_S, Turns
 from milepost.backbone.log import Edge, Entry
 from milepost.model.survives import Survives
 
@@ -27,30 +27,48 @@ def last_kept(said: list[str]) -> int:
     return max((int(line.removeprefix("kept ")) for line in said if line.startswith("kept ")), default=-1)
 
 
+def killed_while_appending(folder: Path, level: Survives, after: int) -> list[str]:
+    """What a process had said when it was killed, some lists after it began."""
+    with running(folder, "append", "a", ENDLESS, level=level) as process:
+        process.go()
+        process.wait_for(lambda said: len(said) > after)
+        process.kill()
+    assert not any(line.startswith("failed") for line in process.said)
+    return process.said
+
+
+def check_whole(folder: Path) -> None:
+    assert (folder / "log.db").stat().st_size > 16_000_000, "the write-ahead log was never taken over"
+    with closing(sqlite3.connect(folder / "log.db")) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
 @pytest.mark.parametrize("level", [Survives.PROCESS_CRASH, Survives.POWER_LOSS])
 def test_whatever_was_told_as_done_before_a_kill_is_there_once_and_in_order(tmp_path: Path, level: Survives) -> None:
-    random, heard = Random(SEED), Heard()
-    log = EmbeddedLog(tmp_path, level)
-    log.follow({TOPIC: Edge.BEGINNING}, heard, heard.lost)
-    total = 0
-    for _ in range(KILLS if level is Survives.PROCESS_CRASH else KILLS // 3):
-        patience = random.randrange(1, 60)
-        with running(tmp_path, "append", "a", ENDLESS, level=level) as process:
-            process.go()
-            process.wait_for(lambda said, patience=patience: len(said) > patience)  # type: ignore[misc]
-            process.kill()
-        found = [number_in(record) for record in log.read(TOPIC, total, 10**9)]
+    random, total = Random(SEED), 0
+    for _ in range(KILLS // 2):
+        said = killed_while_appending(tmp_path, level, random.randrange(1, 60))
+        with closing(EmbeddedLog(tmp_path, level)) as log:
+            found = [number_in(record) for record in log.read(TOPIC, total, 10**9)]
         assert found == list(range(total, total + len(found)))
         total += len(found)
-        assert total > last_kept(process.said) > 0
-        assert not any(line.startswith("failed") for line in process.said)
+        assert total > last_kept(said) > 0
+    check_whole(tmp_path)
+
+
+def test_a_follower_in_another_process_outlives_those_that_append_and_gets_all_of_it(tmp_path: Path) -> None:
+    random, heard = Random(SEED + 1), Heard()
+    log = EmbeddedLog(tmp_path, Survives.PROCESS_CRASH)
+    log.follow({TOPIC: Edge.BEGINNING}, heard, heard.lost)
+    for _ in range(KILLS // 2):
+        said = killed_while_appending(tmp_path, Survives.PROCESS_CRASH, random.randrange(1, 60))
+        assert log.ends(TOPIC)[1] > last_kept(said) > 0
+    total = log.ends(TOPIC)[1]
     wait_until(lambda: len(heard.records) >= total)
     assert [number_in(record) for record in heard.records] == list(range(total))
     assert heard.losses == []
     log.close()
-    assert (tmp_path / "log.db").stat().st_size > 16_000_000, "the write-ahead log was never taken over"
-    with closing(sqlite3.connect(tmp_path / "log.db")) as connection:
-        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    check_whole(tmp_path)
 
 
 def test_two_processes_that_append_at_the_same_time_lose_and_mix_up_nothing(tmp_path: Path) -> None:
@@ -65,9 +83,26 @@ def test_two_processes_that_append_at_the_same_time_lose_and_mix_up_nothing(tmp_
     wait_until(lambda: len(heard.records) >= sum(counts.values()))
     for name, count in counts.items():
         assert [number_in(record) for record in heard.records if record.key == name] == list(range(count))
-    turns = [record.key for record in heard.records]
-    assert sum(before != after for before, after in pairwise(turns)) > 3, "one was kept waiting for the other"
     log.close()
+
+
+def test_whoever_has_just_written_lets_one_that_waits_go_first(tmp_path: Path) -> None:
+    one, other = Turns(tmp_path), Turns(tmp_path)
+
+    def waited_s() -> float:
+        began = monotonic()
+        other.let_others()
+        return monotonic() - began
+
+    assert waited_s() < YIELD_S
+    one.ask()
+    assert waited_s() >= YIELD_S
+    one.have()
+    assert waited_s() < YIELD_S
+    one.ask()
+    one.close()
+    assert waited_s() < YIELD_S
+    other.close()
 
 
 def test_a_record_is_taken_in_another_process_at_once(tmp_path: Path) -> None:

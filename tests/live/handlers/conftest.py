@@ -1,15 +1,29 @@
-"""A site in a folder, for each test."""
+"""A site for each test, with a fake edge: its log in a folder, or on the Kafka that tests share."""
 
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
+from typing import Final
 
 import pytest
 
-from live.handlers.fake_edge import FakeEdge
+from live.handlers.fake_edge import SITE, FakeEdge
+from milepost.service.services.kafka import Kafka
+from milepost.service.site_settings import Backbone, SiteLog
+
+PREFIXES: Final = count(1)
 
 
 @pytest.fixture
 def edge(tmp_path: Path) -> Iterator[FakeEdge]:
-    fake = FakeEdge(tmp_path)
+    fake = FakeEdge(tmp_path, SiteLog(SITE, folder=str(tmp_path / "site")))
+    yield fake
+    fake.log.close()
+
+
+@pytest.fixture
+def kafka_edge(tmp_path: Path, kafka: Kafka) -> Iterator[FakeEdge]:
+    prefix = f"handlers-{next(PREFIXES)}."
+    fake = FakeEdge(tmp_path, SiteLog(SITE, Backbone.KAFKA, address=kafka.address, prefix=prefix))
     yield fake
     fake.log.close()

@@ -6,12 +6,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from milepost.backbone.embedded import EmbeddedLog
+from live.hub.town import table_of, wait_until
 from milepost.backbone.log import Entry
 from milepost.handlers.notes import NOTE, note_from_bytes
 from milepost.handlers.tables import read_table, write
@@ -20,6 +20,8 @@ from milepost.model.instants import Instant
 from milepost.model.messages import Message, MessageId
 from milepost.model.sites import SUBSCRIPTION_INFO, EdgeRef, Said, Wanted, inbox_of, publish_to
 from milepost.model.survives import Survives
+from milepost.service.site_logs import open_log
+from milepost.service.site_settings import SiteLog
 from milepost.wire.records import from_record, to_record
 from parts import ROOT
 
@@ -28,16 +30,14 @@ SITE: Final = "north"
 EDGE: Final = EdgeRef(SITE, "edge-1")
 WAIT_S: Final = 30.0
 
-T = Callable[[], bool]
-
 
 class FakeEdge:
-    """One edge of the site in a folder."""
+    """One edge of a site; its files lie in a folder."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, site: SiteLog) -> None:
         self.config = folder / "milepost.toml"
-        self.config.write_text(f'[site]\nname = "{SITE}"\nfolder = "site"\n')
-        self.log = EmbeddedLog(folder / "site", Survives.PROCESS_CRASH)
+        self.config.write_text(f"[site]\n{table_of(site)}\n")
+        self.log = open_log(site, Survives.PROCESS_CRASH, "fake-edge")
         self._numbers = itertools.count(1)
         self._processes = itertools.count(1)
 
@@ -74,13 +74,15 @@ class FakeEdge:
         highest: dict[EdgeRef, int] = {}
         found = []
         for record in self.log.read(topic or inbox_of(EDGE), 0, 100_000):
-            assert record.value is not None
-            said = from_record(record.value)
-            assert isinstance(said, Said)
-            if said.number > highest.get(said.sender, -1):
+            said = maybe_said(record.value or b"")
+            if said is not None and said.number > highest.get(said.sender, -1):
                 highest[said.sender] = said.number
                 found.append((said, record.key))
         return found
+
+    def answered(self) -> int:
+        """How many answers stand in the inbox, repetitions and all."""
+        return self.log.ends(inbox_of(EDGE))[1]
 
     def wait_answers(self, count: int, topic: str = "") -> list[Said]:
         wait_until(lambda: len(self.answers(topic)) >= count, f"{count} answers")
@@ -94,7 +96,7 @@ class FakeEdge:
     def position(self, handler: str, part: int = 0) -> int:
         """How far a handler has come by its own book."""
         note = read_table(self.log, f"handler.store-{handler}.{part}").get(NOTE)
-        return 0 if note is None else note_from_bytes(note).position or 0
+        return 0 if note is None else note_from_bytes(note).positions.get(publish_to(handler), 0)
 
     def command(self, *words: str) -> str:
         """What `milepost handler …` prints, which must succeed."""
@@ -156,8 +158,10 @@ class Process:
         self._process.wait(WAIT_S)
 
 
-def wait_until(condition: T, what: str) -> None:
-    until = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < until, f"it never came to this: {what}"
-        time.sleep(0.02)
+def maybe_said(value: bytes) -> Said | None:
+    try:
+        found = from_record(value)
+    except ValueError:
+        return None
+    return found if isinstance(found, Said) else None
+

@@ -31,6 +31,8 @@ def act(request: dict[str, object], message: Message, store: Store) -> dict[str,
             os._exit(3)
         case "silent":
             return None
+        case _:
+            pass
     return {"count": count + 1}
 
 

@@ -1,15 +1,18 @@
 """Handlers as processes on the embedded log; the edge is a fake made of raw appends (D10-D12)."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from urllib.request import ProxyHandler, build_opener
 
 import pytest
 
-from live.handlers.fake_edge import EXAMPLES, SITE, FakeEdge, wait_until
+from live.handlers.fake_edge import EDGE, EXAMPLES, SITE, FakeEdge
+from live.hub.town import wait_until
 from live.mqtt.brokers import free_port
 from milepost.backbone.log import Entry, TopicSettings
 from milepost.handlers.tables import write
+from milepost.model.addresses import ToEveryone
 from milepost.model.sites import CROSS_HUB, EdgeRef, Said, publish_to
 from milepost.wire.mqtt import Properties, forwarded, parse_forwarded
 from milepost.wire.records import to_record
@@ -100,7 +103,7 @@ def test_poison_is_rejected_or_passed_over_and_stops_nothing(edge: FakeEdge) -> 
     assert [where for where, _ in found] == ["odd/a/reject", "odd/a/reject", "odd/a/accept"]
     assert found[2][1] == {"count": 4}
     assert ready == b"ready\n"
-    for end, count in {"malformed": 2, "rejected": 2, "unanswerable": 2, "ignored": 2, "accepted": 4, "received": 10}.items():
+    for end, count in {"malformed": 2, "rejected": 2, "unanswerable": 2, "ignored": 2, "accepted": 4, "received": 8}.items():
         assert f'milepost_handler_requests_total{{end="{end}"}} {count}\n' in figures
 
 
@@ -141,15 +144,52 @@ def test_what_fails_is_parked_and_can_be_tried_again_by_hand(edge: FakeEdge, tmp
         assert edge.try_command(*words).returncode == 2
 
 
-def test_a_request_of_another_site_is_answered_on_all_hubs(edge: FakeEdge) -> None:
+def test_a_request_of_another_site_is_taken_from_cross_hub_and_answered_there(edge: FakeEdge) -> None:
+    request = edge.said("odd/a", b'{"do": "count"}', sender=EdgeRef("south", "edge-9"))
+
+    def cross(key: str = "", sender: EdgeRef = request.sender, **others: object) -> None:
+        number = edge.said("odd/a", b"").number
+        said = replace(request, sender=sender, number=number, message=replace(request.message, **others))  # type: ignore[arg-type]
+        write(edge.log, [Entry(CROSS_HUB, key, to_record(said))])
+
+    def far(count: int) -> list[object]:
+        def found() -> list[Said]:
+            return [said for said in edge.answers(CROSS_HUB) if said.sender == EdgeRef(SITE, "@odd.far")]
+
+        wait_until(lambda: len(found()) >= count, f"{count} answers")
+        assert {said.message.topic for said in found()} == {"odd/a/accept"}
+        return [json.loads(said.message.body) for said in found()]
+
+    cross()  # before anybody had asked for it
+    with edge.running(ODD) as process:
+        process.wait_said("part served")
+        cross(topic="even/a")
+        cross(sender=EDGE)
+        cross(key="south/edge-9")
+        cross(address=ToEveryone())
+        write(edge.log, [Entry(CROSS_HUB, "", b"no record")])
+        cross()
+        assert far(1) == [{"count": 1}]
+    cross()
     with edge.running(ODD):
-        edge.ask("odd", "odd/a", {"do": "count"}, sender=EdgeRef("south", "edge-9"))
+        assert far(2) == [{"count": 1}, {"count": 2}]
         edge.ask("odd", "odd/a", {"do": "count"})
-        (far,) = edge.wait_answers(1, CROSS_HUB)
         (near,) = edge.wait_answers(1)
-    assert json.loads(far.message.body) == {"count": 1}
-    assert far.sender == EdgeRef(SITE, "@odd.far")
-    assert near.sender == EdgeRef(SITE, "@odd")
+    assert (near.sender, json.loads(near.message.body)) == (EdgeRef(SITE, "@odd"), {"count": 3})
+
+
+def test_what_an_edge_appends_again_is_dealt_with_once(edge: FakeEdge) -> None:
+    requests = [to_record(edge.said("odd/a", b'{"do": "count"}')) for _ in range(3)]
+    with edge.running(ODD):
+        for request in requests:
+            edge.append("odd", "truck-7", request)
+        edge.wait_answers(3)
+    with edge.running(ODD):
+        for request in requests:
+            edge.append("odd", "truck-7", request)
+        edge.ask("odd", "odd/a", {"do": "count"})
+        found = told(edge.wait_answers(4))
+    assert [content for _, content in found] == [{"count": count} for count in (1, 2, 3, 4)]
 
 
 def test_an_answer_comes_where_mqtt_5_asks_for_it(edge: FakeEdge) -> None:
@@ -198,20 +238,19 @@ def test_what_a_handler_wants_no_longer_is_taken_back(edge: FakeEdge, tmp_path: 
         assert edge.wanted() == {"topic:odd/#"}
 
 
+HEAD = 'from milepost.handlers import *\na = Handler("a")\n'
+FUNCTION = "\ndef act(request, message, store): ..."
+
+
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
         ("import gone_for_good", "ModuleNotFoundError"),
         ("x = 1", "0 handlers"),
-        ('from milepost.handlers import Handler\na = Handler("a")', "no function"),
-        (
-            'from milepost.handlers import *\na = Handler("a")\n@a.on("x", answers=NOTHING)\ndef f(r, m, s): ...',
-            "accepts",
-        ),
-        (
-            'from milepost.handlers import *\na = Handler("a")\n@a.on("x", accepts={"type": "odd"}, answers=NOTHING)\ndef f(r, m, s): ...',
-            "schema",
-        ),
+        (HEAD, "no function"),
+        (f'{HEAD}@a.on("x", answers=NOTHING){FUNCTION}', "accepts"),
+        (f'{HEAD}@a.on("x", accepts={{"type": "odd"}}, answers=NOTHING){FUNCTION}', "schema"),
+        (f'{HEAD}@a.on("x", accepts="gone.json", answers=NOTHING){FUNCTION}', "gone.json cannot be read"),
     ],
 )
 def test_a_file_that_is_no_handler_is_refused_with_the_reason(edge: FakeEdge, tmp_path: Path, text: str, fault: str) -> None:

@@ -13,7 +13,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from live.handlers.fake_edge import EXAMPLES, FakeEdge, Process, wait_until
+from live.handlers.fake_edge import EXAMPLES, FakeEdge, Process
+from live.hub.town import wait_until
 from milepost.backbone.log import Entry
 from milepost.handlers.tables import write
 from milepost.model.sites import publish_to
@@ -22,7 +23,7 @@ from milepost.wire.records import to_record
 FILE = EXAMPLES / "difference.py"
 TOPIC = "service/vehicle-info"
 VEHICLES = [f"truck-{number}" for number in range(12)]
-KILLS = 12
+KILLS = 6
 
 
 @contextmanager
@@ -37,7 +38,7 @@ def traffic(edge: FakeEdge) -> Iterator[Callable[[], int]]:
             body = json.dumps({"fuel": asked[0] % 7 / 10}).encode()
             said = [edge.said(TOPIC, body, source=vehicle) for vehicle in VEHICLES]
             write(edge.log, [Entry(publish_to("difference"), one.message.source, to_record(one)) for one in said])
-            time.sleep(0.005)
+            time.sleep(0.01)
 
     asking = threading.Thread(target=ask)
     asking.start()
@@ -55,6 +56,7 @@ def traffic(edge: FakeEdge) -> Iterator[Callable[[], int]]:
 
 def check_once(edge: FakeEdge, asked: int) -> None:
     """Every vehicle has an answer to each of its requests, in their order, and the commits are counted without a gap."""
+    wait_until(lambda: edge.answered() >= asked * len(VEHICLES), "all answers")
     wait_until(lambda: len(edge.answers()) >= asked * len(VEHICLES), "all answers")
     commits: dict[str, list[int]] = defaultdict(list)
     for answer, key in edge.answers_by_key():
@@ -82,7 +84,7 @@ def test_two_processes_share_the_work_and_one_takes_over_all_of_it(edge: FakeEdg
         with traffic(edge) as end:
             for process in (first, second):
                 wait_until(lambda process=process: serves(process) == 2, "two parts each")  # type: ignore[misc]
-            wait_until(lambda: len(edge.answers()) > 500, "some answers")
+            wait_until(lambda: edge.answered() > 500, "some answers")
             first.kill()
             wait_until(lambda: serves(second) == 4, "all parts")
             check_once(edge, end())

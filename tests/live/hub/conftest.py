@@ -11,6 +11,8 @@ from live.hub.town import Town, town_in
 from live.hub.travellers import Crowd, crowd
 
 NUMBERS: Final = count(1)
+HOLD_S: Final = 3.0
+"""A client that may have a session at an edge that does not answer waits so long for it."""
 
 
 @pytest.fixture(scope="session")
@@ -20,7 +22,7 @@ def shared_town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Town]:
         for site, edges in (("north", ("n1", "n2")), ("south", ("s1",))):
             town.add_site(site)
             for name in edges:
-                town.add_edge(site, name, starts=False)
+                town.add_edge(site, name, limits=f"hold_s = {HOLD_S}", starts=False)
         town.add_centre(starts=False)
         yield town
 

@@ -65,6 +65,16 @@ def test_a_marked_repetition_of_quality_1_on_a_later_connection_is_no_fault() ->
     assert ledger.faults() == []
 
 
+@pytest.mark.parametrize(("qos", "faults"), [(1, []), (2, ["phone of car: doubled 5, 2 times"])])
+def test_what_was_sent_again_may_come_again_unless_it_is_of_quality_2(qos: int, faults: list[str]) -> None:
+    ledger = good(qos)
+    number = ledger.send("car")
+    see(ledger, number)
+    ledger.send_again("car", number)
+    see(ledger, number)
+    assert ledger.faults() == faults
+
+
 def test_quality_0_may_be_lost() -> None:
     ledger = good(0)
     ledger.acknowledge("car", ledger.send("car"))

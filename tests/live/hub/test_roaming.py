@@ -1,19 +1,91 @@
 """Endpoints that move between edges under way lose nothing, get nothing twice, and do nothing for it (D8)."""
 
+import pytest
+
 from live.hub.town import Town
 from live.hub.travellers import Crowd, Leave
 
+ROUND = ("n2", "s1", "n1")
 
-def test_who_bounces_between_two_edges_of_a_site_loses_nothing(town: Town, crowd: Crowd, name: str) -> None:
-    n1, n2 = town.edges["n1"], town.edges["n2"]
-    near, far = f"{name}-near", f"{name}-far"
-    crowd.sender(near, n1, topic=f"{name}/near", rate=200)
-    crowd.sender(far, n2, topic=f"{name}/far", qos=2, rate=200)
-    taker = crowd.taker(f"{name}-taker", n1, f"{name}/#", of=(near, far))
-    for _ in range(6):
-        for edge in (n2, n1):
-            assert crowd.arrive(taker.name, edge)
-            crowd.wait_seen(taker.name, near, 10)
-            crowd.wait_seen(taker.name, far, 10)
+
+@pytest.mark.parametrize("edges", [("n2", "n1"), ("s1", "n1"), ROUND], ids=["in a site", "between sites", "round"])
+def test_who_bounces_between_edges_loses_nothing_and_finds_its_session_each_time(
+    town: Town, crowd: Crowd, name: str, edges: tuple[str, ...]
+) -> None:
+    senders = {f"{name}-{edge}-{qos}": (town.edges[edge], qos) for edge in ("n1", "n2", "s1") for qos in (1, 2)}
+    for sender, (edge, qos) in senders.items():
+        crowd.sender(sender, edge, topic=f"{name}/{sender}", qos=qos, rate=50)
+    taker = crowd.taker(f"{name}-taker", town.edges["n1"], f"{name}/#", of=tuple(senders))
+    for leave in Leave:
+        for edge in edges:
+            assert crowd.arrive(taker.name, town.edges[edge], leave), f"to {edge}, {leave.value}"
+            for sender in senders:
+                crowd.wait_seen(taker.name, sender, 2)
     crowd.finish()
     crowd.check()
+
+
+def test_who_moves_again_before_it_is_let_in_loses_nothing(town: Town, crowd: Crowd, name: str) -> None:
+    senders = tuple(f"{name}-{edge}" for edge in ("n1", "n2", "s1"))
+    for sender in senders:
+        crowd.sender(sender, town.edges[sender.rpartition("-")[2]], topic=f"{name}/{sender}", rate=100)
+    taker = crowd.taker(f"{name}-taker", town.edges["n1"], f"{name}/#", of=senders)
+    for number in range(20):
+        crowd.move(taker.name, town.edges[ROUND[number % 3]], list(Leave)[number % 2])
+        crowd.wait(lambda: taker.line is not None, "it knocks")
+    assert crowd.arrive(taker.name, town.edges["n1"])
+    crowd.ledger.expect_any_order(taker.name)
+    crowd.finish()
+    crowd.check()
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_a_burst_survives_that_its_taker_and_its_senders_move(town: Town, crowd: Crowd, name: str, qos: int) -> None:
+    near, far = f"{name}-near", f"{name}-far"
+    crowd.sender(near, town.edges["n2"], topic=f"{name}/near", qos=qos)
+    crowd.sender(far, town.edges["s1"], topic=f"{name}/far", qos=qos)
+    takers = [crowd.taker(f"{name}-{at}", town.edges["n1"], f"{name}/#", of=(near, far)).name for at in range(3)]
+    for number, edge in enumerate(ROUND * 2):
+        crowd.burst(200, near, far)
+        crowd.wait_seen(takers[0], (near, far)[number % 2], 30)
+        for taker in takers:
+            crowd.move(taker, town.edges[edge])
+        assert crowd.arrive((near, far)[number % 2], town.edges[edge])
+    for taker in takers:
+        crowd.wait(lambda: crowd.travellers[taker].is_listening, "it is let in")  # noqa: B023
+        assert all(crowd.travellers[taker].presents[1:])
+    crowd.wait(lambda: crowd.ledger.count_sent(near) > 1_200 and crowd.ledger.count_sent(far) > 1_200, "all is sent")
+    crowd.finish()
+    crowd.check()
+
+
+def test_what_waited_for_who_was_away_is_there_at_another_edge(town: Town, crowd: Crowd, name: str) -> None:
+    """Nobody is at either end: the session is fetched by the next CONNECT, with all that came meanwhile."""
+    sender = crowd.sender(f"{name}-sender", town.edges["n2"], topic=f"{name}/x", qos=2)
+    taker = crowd.taker(f"{name}-taker", town.edges["n1"], f"{name}/#", of=(sender.name,))
+    for edge in ("s1", "n2", "n1"):
+        taker.port = 0
+        taker.leave(Leave.POLITELY)
+        sent = crowd.ledger.count_sent(sender.name)
+        crowd.burst(200, sender.name)
+        crowd.wait(lambda: crowd.ledger.count_acknowledged(sender.name) >= sent + 200, "all is acknowledged")  # noqa: B023
+        assert crowd.arrive(taker.name, town.edges[edge])
+        crowd.wait(crowd.ledger.is_complete, "all is there")
+    crowd.finish()
+    crowd.check()
+
+
+def test_a_client_that_begins_anew_elsewhere_gets_nothing_of_its_old_session(town: Town, crowd: Crowd, name: str) -> None:
+    from live.mqtt.raw import Raw  # noqa: PLC0415
+
+    sender = crowd.sender(f"{name}-sender", town.edges["n2"], topic=f"{name}/x")
+    taker = crowd.taker(f"{name}-taker", town.edges["n1"], f"{name}/#")
+    crowd.tune_in(taker.name, sender.name)
+    taker.port = 0
+    taker.leave(Leave.POLITELY)
+    crowd.burst(50, sender.name)
+    for edge in ("n2", "s1"):
+        with Raw(town.edges[edge].tcp) as anew:
+            assert not anew.join(taker.name, clean=True).session_present
+            assert anew.settle() == []
+    assert crowd.arrive(taker.name, town.edges["n1"]) is False

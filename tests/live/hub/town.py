@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -140,11 +141,10 @@ class Town:
         return [*self.edges.values(), *([self.centre] if self.centre is not None else [])]
 
     def repair(self) -> None:
-        """Start again what does not run."""
-        for one in self.processes:
-            if not one.is_alive():
-                one.process = None
-                one.start()
+        """Start what does not run, all at once."""
+        down = [one for one in self.processes if not one.is_alive()]
+        with ThreadPoolExecutor(max(1, len(down))) as starting:
+            list(starting.map(lambda one: one.start(), down))
 
     def faults(self) -> list[str]:
         """What any process said that was not foreseen."""

@@ -188,8 +188,11 @@ class Traveller:
         again = [(packet_id, one) for packet_id, one in self._under_way.items() if is_present or not one.is_received]
         self._under_way = dict(again)
         for packet_id, one in again:
-            is_released = one.is_received
-            self._send(ack(Kind.PUBREL, packet_id) if is_released else self._packet(packet_id, one.number, dup=is_present))
+            if one.is_received:
+                self._send(ack(Kind.PUBREL, packet_id))
+            else:
+                self.ledger.send_again(self.name, one.number)
+                self._send(self._packet(packet_id, one.number, dup=is_present))
 
     def _on_message(self, found: Packet) -> None:
         sender, number = found.payload.split(b" ")[:2]
@@ -310,7 +313,7 @@ class Crowd:
                     raise AssertionError(f"the crowd ended: {self._fault}") from self._fault
                 if is_so():
                     return
-                assert time.monotonic() < until, f"never: {what}; {self.ledger.faults()}"
+                assert time.monotonic() < until, f"never: {what}\n" + "\n".join(self.ledger.faults()[:30])
             time.sleep(LOOK_S)
 
     def wait_seen(self, taker: str, sender: str, more: int) -> None:
@@ -334,7 +337,8 @@ class Crowd:
         """Nothing lost, doubled, out of order or made up."""
         with self._lock:
             assert self._fault is None, self._fault
-            assert self.ledger.faults() == []
+            faults = self.ledger.faults()
+            assert not faults, "\n".join(faults[:30])
 
     def close(self) -> None:
         """End all connections."""

@@ -22,7 +22,7 @@ def _check_node(world: "World", node: "EdgeNode") -> Iterator[str]:
         yield f"{node.ref} is down"
         return
     roaming, state = process.member.roaming, process.member.state
-    if not roaming.is_ready:
+    if not state.is_ready:
         yield f"{node.ref} has not read the register"
     left = {
         "leaving": list(roaming.moving.leaving),

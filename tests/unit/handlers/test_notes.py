@@ -29,13 +29,13 @@ SAID = Said(EdgeRef("north", "edge-1"), 5, Message(MessageId(1), EndpointId("tru
 
 @given(st.integers(0, 2**40), st.integers(0, 2**40), st.integers(0, 2**63), st.lists(ENTRIES))
 def test_a_note_is_read_as_it_was_written(era: int, position: int, number: int, unsaid: list[Entry]) -> None:
-    note = Note(era, position, number, 3, 2, tuple(unsaid))
+    note = Note(era, 4, {"a": position, "b": 0}, {"north/edge-1": number}, number, 3, 2, tuple(unsaid))
     assert note_from_bytes(note_to_bytes(note)) == note
 
 
 @given(st.integers(0, 2**40), st.none() | st.binary(min_size=1))
-def test_a_value_is_read_as_it_was_written(position: int, value: bytes | None) -> None:
-    kept = Kept(position, value)
+def test_a_value_is_read_as_it_was_written(turn: int, value: bytes | None) -> None:
+    kept = Kept(turn, value)
     assert kept_from_bytes(kept_to_bytes(kept)) == kept
 
 

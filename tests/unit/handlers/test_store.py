@@ -1,3 +1,5 @@
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -93,7 +95,14 @@ def test_one_call_changes_no_more_than_fits_into_a_note(monkeypatch: pytest.Monk
 def test_a_call_that_was_given_up_can_do_nothing() -> None:
     store = Store(Shelf({"a": b"1"}))
     store.end()
-    for use in (lambda: store.get("a"), lambda: store.put("a", 1), lambda: store.remove("a"), store.keys, lambda: "a" in store):
+    uses: list[Callable[[], object]] = [
+        lambda: store.get("a"),
+        lambda: store.put("a", 1),
+        lambda: store.remove("a"),
+        store.keys,
+        lambda: "a" in store,
+    ]
+    for use in uses:
         with pytest.raises(StoreFault, match="given up"):
             use()
     assert store.changes == {}

@@ -1,7 +1,6 @@
 """Claims across sites: who is told what about endpoints that appear elsewhere."""
 
 from hub_in_memory import START, Sites, ref
-
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import SECOND_NS
 from milepost.model.sites import VEHICLE_INFO, Claim, Claimed, EdgeRef, Epoch, Prior, SiteRecord, inbox_of
@@ -13,8 +12,8 @@ def inbox(sites: Sites, edge: str) -> list[SiteRecord]:
     return sites.values(ref(edge).site, inbox_of(ref(edge)))
 
 
-def claim(edge: str, epoch: int, **options: bool) -> Claim:
-    return Claim(CAR, ref(edge), Epoch(epoch), **options)
+def claim(edge: str, epoch: int, *, is_fresh: bool = False) -> Claim:
+    return Claim(CAR, ref(edge), Epoch(epoch), is_fresh)
 
 
 def test_the_edge_with_the_lower_claim_is_told_of_the_higher_one_once() -> None:

@@ -1,5 +1,6 @@
 from collections import Counter
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -115,7 +116,7 @@ def test_numbers_rise_whatever_the_clock_does(clock: list[int]) -> None:
     numbers = [0]
     for now in clock:
         numbers.append(next_number(numbers[-1], Instant(now)))
-    assert all(later > earlier for earlier, later in zip(numbers, numbers[1:], strict=False))
+    assert all(later > earlier for earlier, later in pairwise(numbers))
 
 
 @given(st.text(), st.integers(1, 64))

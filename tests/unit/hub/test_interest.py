@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 from hub_in_memory import START, say
-
 from milepost.hub.interest import Interest, asked_of
 from milepost.model.addresses import ToContent
 from milepost.model.areas import Around, Circle

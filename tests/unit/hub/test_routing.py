@@ -1,8 +1,8 @@
 """Where messages are copied to."""
 
 import pytest
-from hub_in_memory import Sites, ref
 
+from hub_in_memory import Sites, ref
 from milepost.model.addresses import ToArea, ToContent, ToEndpoint, ToEveryone
 from milepost.model.areas import Box, Circle
 from milepost.model.endpoints import EndpointId

@@ -1,7 +1,6 @@
 """What every site is told about the others, and that a centre is there."""
 
 from hub_in_memory import START, Sites, ref
-
 from milepost.model.areas import Around, Box
 from milepost.model.endpoints import EndpointId
 from milepost.model.queries import parse_query

@@ -25,7 +25,7 @@ LOCK: Final = "lock"
 APPLICATION: Final = 0x4D694C67  # "MiLg"
 FORMAT: Final = 1
 PAGE_BYTES: Final = 4096
-CACHE_KIB: Final = 16 * 1024
+CACHE_KIB: Final = 2 * 1024
 BUSY_S: Final = 1.0
 STATEMENTS_MAX: Final = 64
 
@@ -56,7 +56,7 @@ SYNCHRONOUS = {
     Survives.POWER_LOSS: "FULL",
 }
 SETTINGS = (
-    f"cache_size = -{CACHE_KIB}",
+    f"cache_size = -{CACHE_KIB}",  # readers go forward and do not come back
     "temp_store = MEMORY",
     "wal_autocheckpoint = 0",  # the writer does it itself, after it has told everybody
     "secure_delete = OFF",  # Debian's default overwrites what is deleted, at the price of another write

@@ -47,7 +47,8 @@ class EmbeddedLog:
 
     def append(self, entries: Sequence[Entry], done: Done | None = None) -> None:
         """Append records, in order; returns at once."""
-        self._writer.append(entries, check_entries(entries), done)
+        taken = tuple(entries)  # the caller may use its list again
+        self._writer.append(taken, check_entries(taken), done)
 
     def make(self, topic: str, settings: TopicSettings | None = None) -> None:
         """Make a topic, or give one that is there other settings."""

@@ -20,6 +20,7 @@ from milepost.backbone.embedded.callbacks import tell
 from milepost.backbone.embedded.database import Database
 from milepost.backbone.embedded.groups import LEASE_S, Claim, Standing, commit, leave, release, settle
 from milepost.backbone.embedded.reader import Reader
+from milepost.backbone.embedded.rows import OFFSETS_MAX
 from milepost.backbone.embedded.watch import Watch
 from milepost.backbone.embedded.writer import Writer
 from milepost.backbone.log import LogUnavailable, Lost, Take
@@ -72,6 +73,7 @@ class GroupMember:
 
     def commit(self, topic: str, offset: int) -> None:
         """All records before `offset` are dealt with; ignored if the topic went to another member."""
+        assert 0 <= offset < OFFSETS_MAX
         with self._lock:
             claim = self._claims.get(topic)
         if claim is not None:
@@ -92,7 +94,7 @@ class GroupMember:
             self._asks_again = self._is_asking
             if not (self._is_asking or self._is_leaving):
                 self._is_asking = True
-                self._writer.post(work, lambda fault: self._answered(None if fault else found[0]))
+                self._writer.post(work, lambda fault: self._answered(None if fault else found[0]), is_news=True)
 
     def close(self) -> None:
         """Leave; the others take over without waiting for a timeout."""
@@ -103,7 +105,7 @@ class GroupMember:
         self._watch.remove_group(self._group, self.ask)
         self._reader.close()
         with suppress(LogUnavailable):  # the lease then ends by itself
-            self._writer.call(partial(leave, group=self._group, member=self._number))
+            self._writer.call(partial(leave, group=self._group, member=self._number), is_news=True)
 
     def _answered(self, answer: tuple[int, Standing] | None) -> None:
         if answer is not None:
@@ -125,7 +127,7 @@ class GroupMember:
         with self._lock:
             self._claims = claims
         if unwanted:
-            self._writer.post(partial(release, group=self._group, claims=unwanted))
+            self._writer.post(partial(release, group=self._group, claims=unwanted), is_news=True)
         if self._changed is not None and claims.keys() != before.keys():
             tell(self._changed, frozenset(claims))
         for topic, claim in claims.items():
@@ -172,6 +174,8 @@ class Heart:
         self._closing.set()
         for member in self._members:
             member.close()
+        if self._thread is not None:
+            self._thread.join()
 
     def _beat(self) -> None:
         while not self._closing.wait(BEAT_S):

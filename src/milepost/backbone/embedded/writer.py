@@ -35,6 +35,8 @@ WAITING_BYTES_MAX: Final = 64 * 1024 * 1024
 GROUP_RECORDS_MAX: Final = 4_000
 GROUP_BYTES_MAX: Final = 4 * 1024 * 1024
 """One transaction takes no more, so that other processes get their turn."""
+CACHE_KIB: Final = 16 * 1024
+"""A whole transaction fits in."""
 PATIENCE_S: Final = 5.0
 BUSY_WAIT_S: Final = (0.0001, 0.001)
 """How long to wait for another process's transaction: at first and at most."""
@@ -58,16 +60,17 @@ class _Item:
     entries: Sequence[Entry]
     size: int
     work: Work | None
+    is_news: bool
     done: Done | None
 
 
 class Writer:
-    """All writing of one log object; `grown` hears which topics have grown, with the offset that comes next."""
+    """All writing of one log object; `committed` hears what is news: topics that have grown, with the offset that comes next."""
 
-    def __init__(self, database: Database, clock_ns: Callable[[], int], grown: Callable[[dict[int, int]], None]) -> None:
+    def __init__(self, database: Database, clock_ns: Callable[[], int], committed: Callable[[dict[int, int]], None]) -> None:
         self._database = database
         self._clock_ns = clock_ns
-        self._grown = grown
+        self._committed = committed
         self._connection = self._connect()
         self._cleaner = Cleaner(clock_ns)
         self._turns = Turns(database.file.parent)
@@ -88,14 +91,14 @@ class Writer:
             if self._waiting and (records > WAITING_RECORDS_MAX or total > WAITING_BYTES_MAX):
                 why = self.trouble or "the disk is slower than what is appended"
                 raise LogUnavailable(f"{self._records} records wait to be written already ({why}): try again later")
-            self._put(_Item(entries, size, None, done))
+            self._put(_Item(entries, size, None, False, done))
 
-    def post(self, work: Work, done: Done | None = None) -> None:
-        """Let other work wait for its turn."""
+    def post(self, work: Work, done: Done | None = None, *, is_news: bool = False) -> None:
+        """Let other work wait for its turn; if it is news, other processes are told when it is done."""
         with self._condition:
-            self._put(_Item((), 0, work, done))
+            self._put(_Item((), 0, work, is_news, done))
 
-    def call(self, work: Work) -> None:
+    def call(self, work: Work, *, is_news: bool = False) -> None:
         """Do other work and wait until it is committed."""
         outcome: list[Exception | None] = []
         is_done = threading.Event()
@@ -105,7 +108,7 @@ class Writer:
             is_done.set()
 
         assert threading.current_thread() is not self._thread, "the log is asked to wait for itself, inside `done`"
-        self.post(work, done)
+        self.post(work, done, is_news=is_news)
         is_done.wait()
         if outcome[0] is not None:
             raise outcome[0]
@@ -130,19 +133,26 @@ class Writer:
         try:
             connection = self._database.connect()
             connection.execute("PRAGMA busy_timeout = 0")  # SQLite's own waits are up to 100 ms
+            connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
         except sqlite3.Error as error:
             raise unavailable(error, self._database.file) from error
         return connection
 
     def _run(self) -> None:
-        while self._wait_for_work():
-            if group := self._next_group():
-                self._write(group)
-            self._keep_house()
-            self._turns.let_others()
-        self._turns.close()
-        with suppress(sqlite3.Error):
-            self._connection.close()
+        group: list[_Item] = []
+        try:
+            while self._wait_for_work():
+                if group := self._next_group():
+                    self._write(group)
+                    group = []
+                self._keep_house()
+                self._turns.let_others()
+        finally:  # a fault of ours must not leave anybody waiting
+            self._is_closing = True
+            _tell_all([*group, *self._take_waiting()], LogUnavailable("the log was closed"))
+            self._turns.close()
+            with suppress(sqlite3.Error):
+                self._connection.close()
 
     def _wait_for_work(self) -> bool:
         with self._condition:
@@ -179,12 +189,14 @@ class Writer:
                 fault, wait_s = gone, FAULT_WAIT_S
             else:
                 self.trouble = None
-                self._cleaner.grew(grown)
-                self._grown(grown)
+                if grown or any(item.is_news for item in group):
+                    self._cleaner.grew(grown)
+                    self._committed(grown)
                 _tell_all(group, None)
                 return
             if monotonic() > give_up_at:
                 self.trouble = str(fault)
+                self._turns.have()
                 _tell_all([*group, *self._take_waiting()], fault)
                 return
             if wait_s is FAULT_WAIT_S:

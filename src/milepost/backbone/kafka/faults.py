@@ -3,7 +3,6 @@
 What passes is `LogUnavailable`; what will be refused however often it is tried is `LogRefused`.
 """
 
-import threading
 from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException
@@ -71,7 +70,6 @@ class Trouble:
 
     def __init__(self, address: str) -> None:
         self._address = address
-        self._lock = threading.Lock()
         self.text: str | None = None
 
     def found(self, error: KafkaError) -> None:

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
+from time import monotonic, sleep
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
@@ -25,6 +26,7 @@ ANSWER_S: Final = 10.0
 """A question to the cluster is given up after so long."""
 
 _INTERNAL: Final = "__"
+_LOOK_S: Final = 0.01
 
 
 class Topics:
@@ -64,7 +66,7 @@ class Topics:
         found, brokers = self._metadata()
         missing = [name for name in wanted if self.on_wire(name) not in found]
         self._create({name: TopicSettings() for name in missing}, brokers)
-        self.known = self.known.union(wanted)
+        self._note(wanted)
 
     def make(self, name: str, settings: TopicSettings | None) -> None:
         """Make one, or give one that is there other settings."""
@@ -73,28 +75,30 @@ class Topics:
             return
         check_topic_name(name)
         found, brokers = self._metadata()
-        if self.on_wire(name) not in found:
-            created = self._create({name: settings}, brokers)
-            self.known = self.known.union([name])
-            if created:
-                return
-        self._change(name, settings)
-        self.known = self.known.union([name])
+        is_new = self.on_wire(name) not in found and bool(self._create({name: settings}, brokers))
+        if not is_new:
+            self._change(name, settings)
+        self._note([name])
 
     def forget(self) -> None:
         """One seems not to be there any more: look again before any is used."""
-        self.known = set()
+        with self._lock:
+            self.known = set()
 
     def is_there(self, name: str) -> bool:
         """Whether there is one of that name."""
         check_topic_name(name)
         if name not in self.known and self.on_wire(name) in self._metadata()[0]:
-            self.known = self.known.union([name])
+            self._note([name])
         return name in self.known
 
     def ask(self) -> None:
         """Find out whether the cluster answers."""
         self._metadata()
+
+    def _note(self, names: Iterable[str]) -> None:
+        with self._lock:
+            self.known = self.known.union(names)
 
     def _metadata(self) -> tuple[set[str], int]:
         """The names of all topics on the wire, and how many brokers there are."""
@@ -123,7 +127,18 @@ class Topics:
                 made.add(self.off_wire(name))
             except _AlreadyThere:
                 continue
+        self._wait_there(set(futures))
         return made
+
+    def _wait_there(self, wire_names: set[str]) -> None:
+        """What was made is known to the controller; wait for the broker that we ask to hear of it."""
+        give_up_at = monotonic() + ANSWER_S
+        while not wire_names <= self._metadata()[0]:
+            if monotonic() > give_up_at:
+                raise LogUnavailable(
+                    f"Kafka at {self._address} has made {', '.join(sorted(wire_names))}, but knows nothing of it yet"
+                )
+            sleep(_LOOK_S)
 
     def _change(self, name: str, settings: TopicSettings) -> None:
         entries = [

@@ -73,7 +73,7 @@ class Lookout:
         """Look at some endpoints; forget who was expected and did not come."""
         self._forget_expected(now)
         limits = self._state.limits
-        if not self._roaming.is_ready or not limits.places_s:
+        if not self._state.is_ready or not limits.places_s:
             return
         if not self._round:
             if now < self._next_round_at:

@@ -10,10 +10,10 @@
 """
 
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from milepost.edge.parcels import Parcel
-from milepost.edge.site.outbox import PASSING, Append
+from milepost.edge.site.outbox import UNDECIDED, Append
 from milepost.edge.site.sayings import message_of, said_of
 from milepost.edge.site.state import SiteState
 from milepost.model.addresses import ToArea, ToContent, ToEndpoint, ToEveryone
@@ -21,14 +21,31 @@ from milepost.model.areas import Area, Box, touches
 from milepost.model.instants import Instant
 from milepost.model.messages import Message
 from milepost.model.reasons import Reason, Refused
-from milepost.model.sites import CROSS_HUB, STRAY_SIDE_DEG, EdgeInfo, publish_to
-from milepost.wire.records import to_record
+from milepost.model.sites import CROSS_HUB, STRAY_SIDE_DEG, EdgeInfo, Said, publish_to
+from milepost.wire.records import from_record, to_record
 
 ON_THE_MOVE: Final = "on the move"
 """The owner of what is wanted by endpoints that are just coming or leaving."""
 
 HANDLER_MARK: Final = "@"
 """The names of handlers begin with it, in place of an edge's."""
+
+
+SAID_BYTES_MAX: Final = 890_000
+"""As large a record every log takes."""
+
+
+class Takers(NamedTuple):
+    """Who wants a message, beyond those here."""
+
+    is_elsewhere: bool
+    """Whether it goes on cross-hub."""
+    handlers: tuple[str, ...] = ()
+    is_on_the_move: bool = False
+    """Whether somebody wants it who is just coming or leaving."""
+
+
+_NO_TAKERS: Final = Takers(False)
 
 
 class Forwarder:
@@ -40,62 +57,104 @@ class Forwarder:
         """The last number of what went to cross-hub."""
         self.last_for_movers = 0
         """The last of them that went for somebody who is on the move."""
+        self._first = 0
+
+    def restore(self, now: Instant) -> None:
+        """Go on where an earlier process was: what it had not brought to the log may have been for anybody."""
+        outbox = self._state.outbox
+        self.last_said = self.last_for_movers = outbox.last_of(CROSS_HUB, "")
+        self._first = outbox.next_number(now)
+
+    @property
+    def said_up_to(self) -> int:
+        """All that this edge or an earlier process of it ever said has numbers up to this one."""
+        return max(self.last_said, self._first)
 
     def is_wanted(self, topic: str, now: Instant) -> bool:
         """Whether plain messages on a topic may have to leave."""
-        return not topic.startswith("$") and self._state.interest.is_wanted(topic, now)
+        return not topic.startswith("$") and (not self._state.is_ready or self._state.interest.is_wanted(topic, now))
 
     def take(self, parcel: Parcel, now: Instant) -> Refused | None:
         """Have a message leave, if anybody wants it; refused if it is to be safe and there is no room for it."""
         state = self._state
         if parcel.topic.startswith("$"):
             return None
-        message = message_of(parcel)
-        handlers, leaves, is_for_movers = self._takers(message, parcel, now)
-        if not handlers and not leaves:
+        is_undecided = not state.is_ready and not isinstance(parcel.address, ToEndpoint)
+        takers = _NO_TAKERS if is_undecided else self._takers(message_of(parcel), parcel.is_retained, now)
+        if not is_undecided and not takers.handlers and not takers.is_elsewhere:
             return None
         if parcel.qos and state.outbox.is_full():
             return Refused(Reason.SPOOL_FULL, f"{state.outbox.waiting} messages wait for the log of site {state.me.site}")
-        number = state.outbox.next_number(now)
-        parcel.said_by, parcel.said_number = str(state.me), number
         direct = self._direct(parcel, now) if isinstance(parcel.address, ToArea) else ()
-        value = to_record(said_of(parcel, state.me, number, direct))
-        if leaves and self._put(parcel, Append(number, CROSS_HUB, "", value)):
-            self.last_said = number
-            if is_for_movers:
-                self.last_for_movers = number
-            for site in direct:
-                self._put(parcel, Append(state.outbox.next_number(now), topic_at(site), "", value))
-        for handler in handlers:
-            spool = number if not leaves and handler is handlers[0] else state.outbox.next_number(now)
-            self._put(parcel, Append(spool, publish_to(handler), parcel.source, value))
+        said = said_of(parcel, state.me, state.outbox.next_number(now), direct)
+        value = to_record(said)
+        if len(value) > SAID_BYTES_MAX:
+            return self._refuse(parcel, len(value))
+        parcel.said_by, parcel.said_number = str(state.me), said.number
+        if is_undecided:
+            self._put(parcel, Append(said.number, UNDECIDED, "", value))
+        for append in self._appends_of(said, takers, value, now):
+            if self._put(parcel, append) and append.number == said.number:
+                self._note(said.number, takers)
+        return None
+
+    def decide(self, now: Instant) -> None:
+        """The register is read: have what was said before leave, as far as somebody wants it."""
+
+        def choose(append: Append) -> list[Append]:
+            said = from_record(append.value or b"")
+            assert isinstance(said, Said), "what is undecided is a message"
+            takers = self._takers(said.message, said.is_retained, now)
+            self._note(said.number, takers)
+            return self._appends_of(said, takers, append.value or b"", now)
+
+        self._state.outbox.decide(choose, self._state.corridor.changes)
+
+    def _appends_of(self, said: Said, takers: Takers, value: bytes, now: Instant) -> list[Append]:
+        outbox, found = self._state.outbox, list[Append]()
+        if takers.is_elsewhere:
+            found.append(Append(said.number, CROSS_HUB, "", value))
+            found += [Append(outbox.next_number(now), topic_at(site), "", value) for site in said.direct]
+        for handler in takers.handlers:
+            number = outbox.next_number(now) if found else said.number
+            found.append(Append(number, publish_to(handler), said.message.source, value))
+        return found
+
+    def _note(self, number: int, takers: Takers) -> None:
+        self.last_said = number if takers.is_elsewhere else self.last_said
+        self.last_for_movers = number if takers.is_on_the_move else self.last_for_movers
+
+    def _refuse(self, parcel: Parcel, size: int) -> Refused | None:
+        """No log takes it: who is to be told that it is safe is told that it is not; else those here get it."""
+        if parcel.qos:
+            return Refused(Reason.MESSAGE_TOO_LARGE, f"{size} bytes as a record of the log, {SAID_BYTES_MAX} are possible")
+        self._state.corridor.counts.dropped[Reason.MESSAGE_TOO_LARGE] += 1
         return None
 
     def _put(self, parcel: Parcel, append: Append) -> bool:
         state = self._state
         if parcel.qos:
             state.outbox.spool(append, state.corridor.changes)
-        elif not state.outbox.let_pass(append._replace(number=PASSING)):
+        elif not state.outbox.let_pass(append):
             state.corridor.counts.dropped[Reason.SPOOL_FULL] += 1
             return False
         state.counts["forwarded"] += 1
         return True
 
-    def _takers(self, message: Message, parcel: Parcel, now: Instant) -> tuple[list[str], bool, bool]:
-        """Handlers that want it, whether it goes on cross-hub, and whether for somebody on the move."""
+    def _takers(self, message: Message, is_retained: bool, now: Instant) -> Takers:
         state = self._state
-        leaves = parcel.is_retained and bool(state.edges)
-        match parcel.address:
+        leaves = is_retained and bool(state.edges)
+        match message.address:
             case ToContent():
                 owners = state.interest.wanted_by(message, now)
-                handlers = [owner.removeprefix(HANDLER_MARK) for owner in owners if owner.startswith(HANDLER_MARK)]
-                return sorted(handlers), leaves or len(owners) > len(handlers), ON_THE_MOVE in owners
+                handlers = sorted(owner.removeprefix(HANDLER_MARK) for owner in owners if owner.startswith(HANDLER_MARK))
+                return Takers(leaves or len(owners) > len(handlers), tuple(handlers), ON_THE_MOVE in owners)
             case ToEndpoint(name):
-                return [], leaves or state.corridor.sessions.maybe(name) is None, False
+                return Takers(leaves or state.corridor.sessions.maybe(name) is None)
             case ToArea(area):
-                return [], leaves or any(covers(info, area) for info in state.edges.values()), False
+                return Takers(leaves or any(covers(info, area) for info in state.edges.values()))
             case ToEveryone():
-                return [], leaves or bool(state.edges), False
+                return Takers(leaves or bool(state.edges))
 
     def _direct(self, parcel: Parcel, now: Instant) -> tuple[str, ...]:
         """While no centre is there: the neighbouring sites that a message to an area concerns (M33)."""

@@ -84,7 +84,7 @@ class SiteMember(Elsewhere):
         """Go on where an earlier process was, edge and membership."""
         self.state.restore(kept)
         restore(self.state.corridor, kept, now)
-        self.roaming.restore(kept.stays)
+        self.roaming.restore(kept.stays, now)
 
     # Elsewhere, for the corridor
 
@@ -124,10 +124,11 @@ class SiteMember(Elsewhere):
         known: dict[str, int | None] = {topic: offsets.get(topic) for topic in (CROSS_HUB, self.inbox)}
         return known | dict.fromkeys((SUBSCRIPTION_INFO, VEHICLE_INFO))
 
-    def begin_at(self, offset: int) -> None:
-        """Cross-hub is read from an offset on."""
+    def begin_at(self, offset: int, end: int) -> None:
+        """Cross-hub is read from an offset on, and ends somewhere."""
         self.state.recent.begin(offset)
         self.state.note_offset(CROSS_HUB, offset)
+        self.state.next_offset, self.state.known_end = offset, end
 
     def on_records(self, topic: str, records: Sequence[Heard], now: Instant) -> None:
         """Records of one topic, in order."""
@@ -143,7 +144,7 @@ class SiteMember(Elsewhere):
 
     def _on_record(self, topic: str, record: Heard, now: Instant) -> None:
         if topic == CROSS_HUB:
-            self.state.read_at = record.appended_at
+            self.state.read_at, self.state.next_offset = record.appended_at, record.offset + 1
             if record.key and record.key != str(self.state.me):
                 return
         if record.value is None:
@@ -199,7 +200,7 @@ class SiteMember(Elsewhere):
                     state.edges[value.edge] = value
                     self._edge_keys[key] = value.edge
             case CentreInfo():
-                state.centre_at = now if self.roaming.is_ready else value.at
+                state.centre_at = now if state.is_ready else value.at
             case _:
                 state.counts["strange"] += 1
 
@@ -236,7 +237,7 @@ class SiteMember(Elsewhere):
     def caught_up(self, topic: str, now: Instant) -> None:
         """A topic was read as far as it was written when this edge started."""
         self._unread.discard(topic)
-        if not self._unread and not self.roaming.is_ready:
+        if not self._unread and not self.state.is_ready:
             self._say_wanted()
             self.roaming.begin(now)
             self.lookout.introduce()
@@ -255,13 +256,9 @@ class SiteMember(Elsewhere):
         for key in self._own_wanted - current:
             state.outbox.say(SUBSCRIPTION_INFO, key, None)
 
-    def take_appends(self) -> tuple[list[Append], int]:
-        """What is to be appended now, and the number of the round."""
-        return self.state.outbox.take()
-
-    def appended(self, appends: list[Append], round_number: int, now: Instant) -> None:
+    def appended(self, appends: list[Append], now: Instant) -> None:
         """The log has them."""
-        self.state.outbox.taken(appends, round_number, self.state.corridor.changes)
+        self.state.outbox.taken(appends, self.state.corridor.changes)
         self.roaming.settle(now)
 
     def take_read_backs(self) -> list[ReadBack]:

@@ -118,7 +118,7 @@ class Moving:
         state = self._state
         marks = dict(state.marks)
         if stay.young is None:
-            marks[str(state.me)] = max(self._forwarder.last_said, marks.get(str(state.me), 0))
+            marks[str(state.me)] = max(self._forwarder.said_up_to, marks.get(str(state.me), 0))
             return marks
         young = stay.young.marks
         return marks | {one: max(young[one], marks.get(one, 0)) for one in young}
@@ -232,7 +232,7 @@ class Moving:
     def pay(self, stay: Stay, now: Instant) -> bool:
         """Tell who handed an endpoint over that it is taken, once what it asks for was said; tells whether it could be."""
         state = self._state
-        if state.outbox.rounds_done < stay.owes_after:
+        if state.outbox.said_up_to < stay.owes_after:
             return False
         session = state.corridor.sessions.maybe(stay.endpoint)
         held = held_of(session) if session is not None else ()

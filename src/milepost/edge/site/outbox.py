@@ -12,7 +12,7 @@ What must hold:
   there;
 - what is undecided waits, and all after it: who wants it is not known before the site's register was read;
 - what an edge says of itself (claims, subscriptions, its coverage) can be said again at any time from what is kept: of one key
-  only the last value counts. `round` tells when all that was said before some moment has arrived.
+  only the last value counts. `last_said` and `said_up_to` tell when all that was said before some moment has arrived.
 """
 
 from collections import deque
@@ -60,10 +60,11 @@ class Outbox:
         """Of the queue and of what is with the log, what is kept."""
         self._spool_bytes = 0
         self._passing = 0
-        self._said: dict[tuple[str, str], bytes | None] = {}
-        self._is_out = False
-        self._round = 0
-        self._rounds_done = 0
+        self._said: dict[tuple[str, str], tuple[int, bytes | None]] = {}
+        """In the order in which it was said, each with its turn."""
+        self._out: dict[tuple[str, str], tuple[int, bytes | None]] | None = None
+        """What is with the log of what was said; nothing: the log has no round."""
+        self._last_said = 0
         self.appended = 0
         """Records that the log has taken."""
 
@@ -87,6 +88,10 @@ class Outbox:
     def last_number(self) -> int:
         """The last number that was given."""
         return self._last
+
+    def last_of(self, topic: str, key: str) -> int:
+        """The last number of what waits for a topic under a key; 0 if nothing does."""
+        return max((one.number for one in self._queue if (one.topic, one.key) == (topic, key)), default=0)
 
     def next_number(self, now: Instant) -> int:
         """A number higher than all before."""
@@ -135,38 +140,39 @@ class Outbox:
 
     def say(self, topic: str, key: str, value: bytes | None) -> None:
         """Say something of this edge, in place of what was to be said under that key."""
+        self._last_said += 1
         self._said.pop((topic, key), None)
-        self._said[topic, key] = value
+        self._said[topic, key] = (self._last_said, value)
 
     @property
-    def round(self) -> int:
-        """The round in which what was said last leaves; it has arrived when `rounds_done` is not lower."""
-        return self._round + 1 if self._said else self._round
+    def last_said(self) -> int:
+        """The turn of what was said last; it has arrived when `said_up_to` is not lower."""
+        return self._last_said
 
     @property
-    def rounds_done(self) -> int:
-        """The last round that has arrived as a whole."""
-        return self._rounds_done
+    def said_up_to(self) -> int:
+        """All that was said up to this turn has arrived, or something later under its key."""
+        waits = [next(iter(those.values()))[0] for those in (self._out, self._said) if those]
+        return min(waits) - 1 if waits else self._last_said
 
-    def take(self, most: int = ROUND_MAX) -> tuple[list[Append], int]:
-        """What can go to the log now, in order, and the number of this round; to be answered by `taken` or `put_back`."""
-        if self._is_out:
-            return [], self._round
-        found = [Append(SAID, topic, key, value) for (topic, key), value in islice(self._said.items(), most)]
-        for append in found:
-            del self._said[append.topic, append.key]
+    def take(self, most: int = ROUND_MAX) -> list[Append]:
+        """What can go to the log now, in order; to be answered by `taken` or `put_back`."""
+        if self._out is not None:
+            return []
+        self._out = dict(islice(self._said.items(), most))
+        for key in self._out:
+            del self._said[key]
+        found = [Append(SAID, topic, key, value) for (topic, key), (_, value) in self._out.items()]
         while self._queue and len(found) < most and self._queue[0].topic != UNDECIDED:
             found.append(self._queue.popleft())
-        if found:
-            self._is_out = True
-            self._round += 1
-        return found, self._round
+        if not found:
+            self._out = None
+        return found
 
-    def taken(self, appends: list[Append], round_number: int, changes: Changes) -> None:
-        """The log has all of a round."""
-        self._is_out = False
+    def taken(self, appends: list[Append], changes: Changes) -> None:
+        """The log has all of what was taken."""
+        self._out = None
         self.appended += len(appends)
-        self._rounds_done = max(self._rounds_done, round_number)
         for append in appends:
             if append.number == SAID:
                 continue
@@ -177,13 +183,10 @@ class Outbox:
                 changes.outbox[append.number] = None
 
     def put_back(self, appends: list[Append]) -> None:
-        """The log took nothing of the round that was taken last: all of it goes again."""
-        self._is_out = False
-        self._round -= 1
+        """The log has nothing of what was taken: all of it goes again."""
         self._queue.extendleft(reversed([append for append in appends if append.number != SAID]))
-        for append in appends:
-            if append.number == SAID:
-                self._said.setdefault((append.topic, append.key), append.value)
+        self._said = {key: said for key, said in (self._out or {}).items() if key not in self._said} | self._said
+        self._out = None
 
 
 def _size(append: Append) -> int:

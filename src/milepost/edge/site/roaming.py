@@ -55,12 +55,11 @@ class Roaming:
         self._waiting: dict[EndpointId, Stay] = {}
         self._owing: dict[EndpointId, Stay] = {}
         self._unfinished: dict[tuple[EdgeRef, EndpointId], tuple[Handover, list[Waiting], int]] = {}
-        self.is_ready = False
-        """Whether the site's register was read as far as it was written when this edge started."""
 
-    def restore(self, kept: dict[str, bytes]) -> None:
+    def restore(self, kept: dict[str, bytes], now: Instant) -> None:
         """Go on where an earlier process was; sessions are restored already."""
         corridor = self._state.corridor
+        self.forwarder.restore(now)
         for key, data in kept.items():
             endpoint, _, epoch = key.partition("\n")
             if epoch:
@@ -92,7 +91,7 @@ class Roaming:
         if is_fresh or self._state.corridor.sessions.maybe(name) is not None:
             return True
         is_elsewhere = self._is_claimed_elsewhere(name)
-        if self.is_ready and not is_elsewhere and not self._state.is_centre_there(now):
+        if self._state.is_ready and not is_elsewhere and not self._state.is_centre_there(now):
             return True
         stay = self.stays[name] = self._waiting[name] = Stay(name, Epoch(0), is_whole=False)
         stay.waits_until = Instant(now + self._hold_ns)
@@ -139,7 +138,7 @@ class Roaming:
         if stay is not None and stay.young is not None:
             self.youth.set_aside(session, name)
         elif stay is not None and not stay.is_whole:
-            stay.since[name] = dict(state.marks) | {str(state.me): self.forwarder.last_said}
+            stay.since[name] = dict(state.marks) | {str(state.me): self.forwarder.said_up_to}
             self._keep(stay)
 
     def unsubscribed(self, session: Session, name: str) -> None:
@@ -157,7 +156,7 @@ class Roaming:
         """An edge has claimed an endpoint: of this site in the register, of another one as the centre tells."""
         state = self._state
         state.register.put(claim)
-        if claim.edge == state.me or not self.is_ready:
+        if claim.edge == state.me or not state.is_ready:
             return
         stay = self.stays.get(claim.endpoint)
         if stay is None:
@@ -256,7 +255,7 @@ class Roaming:
             return
         self.stays[endpoint] = self._owing[endpoint] = stay
         self._say_all(endpoint)
-        stay.owes_after = state.outbox.round
+        stay.owes_after = state.outbox.last_said
         if handover.is_whole:
             self._complete(stay, now)
         self._keep(stay)
@@ -326,7 +325,9 @@ class Roaming:
     def begin(self, now: Instant) -> None:
         """The register is read: put right what changed while this edge was not there."""
         state = self._state
-        self.is_ready = True
+        state.is_ready = True
+        state.corridor.planner.change()
+        self.forwarder.decide(now)
         for claim in state.register.claimed_by(state.me):
             if claim.endpoint not in self.stays:
                 self._take_back(claim.endpoint)

@@ -38,6 +38,10 @@ class SiteState:
         """The same of letters."""
         self.offsets: Marks = {}
         """By topic, what is to be read next."""
+        self.next_offset = 0
+        """Of cross-hub, while its records are read one by one."""
+        self.known_end = 0
+        """Where cross-hub ended when this edge started: all that earlier processes of it said stands before, or is in the outbox."""
         self.read_at = Instant(0)
         """When the last record read of cross-hub was appended."""
         self.edges: dict[EdgeRef, EdgeInfo] = {}
@@ -46,16 +50,18 @@ class SiteState:
         """Sites that can be reached without the centre."""
         self.centre_at = Instant(0)
         """When a centre was last heard of, by this edge's clock."""
+        self.is_ready = False
+        """Whether the site's register was read as far as it was written when this edge started."""
         self.counts: Counter[str] = Counter()
         """What happened, for the figures."""
 
     def restore(self, kept: Kept) -> None:
         """Go on where an earlier process was."""
-        self.outbox.restore(kept.outbox)
         for name, number in kept.marks.items():
             for head, marks in ((_OFFSET, self.offsets), (_SAID, self.marks), (_LETTER, self.letters)):
                 if name.startswith(head):
                     marks[name.removeprefix(head)] = number
+        self.outbox.restore(kept.outbox, self.marks.get(str(self.me), 0))
 
     def is_centre_there(self, now: Instant) -> bool:
         """Whether a centre was heard of lately."""

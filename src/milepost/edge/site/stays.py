@@ -58,7 +58,7 @@ class Stay:
     owes: list[tuple[EdgeRef, Epoch]] = field(default_factory=list)
     """Who is to hear that its handover was taken, once what is wanted here was said."""
     owes_after: int = 0
-    """The round of the outbox after which it was."""
+    """The turn of what was said (`Outbox.last_said`) with which it was."""
     since: dict[str, Marks] = field(default_factory=dict)
     """Of subscriptions made before all of it was here: what was said since then was delivered by them."""
 

@@ -125,7 +125,7 @@ class Youth:
             return []
         state = self._state
         read_back = state.marks.get(str(state.me), 0)
-        if read_back < self._forwarder.last_for_movers:
+        if read_back < self._forwarder.last_for_movers or state.next_offset < state.known_end:
             return []
         grown = [one for one in self._stays.values() if one.young and not one.young.back and read_back >= one.young.came_at]
         for stay in grown:

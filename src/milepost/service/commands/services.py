@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from milepost.service.faults import StartFault, UsageFault
+from milepost.service.faults import UsageFault
 from milepost.service.parsers import Commands
 from milepost.service.terminal import complain, say
 
@@ -57,7 +57,7 @@ def add_to(commands: Commands) -> None:
 
     start = verbs.add_parser("start", help="start services", description="Start services.", epilog=_START_EPILOG)
     start.add_argument("wanted", metavar="NAME[=PORT]", nargs="+", help=f"{' or '.join(_NAMES)}; without a port, a free one")
-    start.add_argument("--brokers", metavar="N", type=int, default=1, help="how many brokers Kafka has: 1 or 3; without it 1")
+    start.add_argument("--brokers", metavar="N", type=int, help="how many brokers a new Kafka has: 1 or 3; without it 1")
     _add_folder(start)
     _add_json(start)
     start.set_defaults(run=_start)
@@ -87,10 +87,9 @@ def _start(typed: argparse.Namespace) -> int:
     from milepost.service.services.kafka import checked  # noqa: PLC0415  # heavy, and not wanted for --help
 
     wanted = [_name_and_port(text) for text in typed.wanted]
-    brokers = checked(typed.brokers)
+    brokers = None if typed.brokers is None else checked(typed.brokers)
     for name, port in wanted:
-        folder = _folder(typed, name)
-        service = _kinds()[name].made_in(folder, servers=brokers if name == "kafka" else 1, port=port)
+        service = _kinds()[name].made_in(_folder(typed, name), servers=brokers if name == "kafka" else None, port=port)
         if len(service.running()) == len(service.numbers):
             complain(f"{name} runs already: {service.address}")
         service.start(told=complain)
@@ -157,11 +156,7 @@ def _kinds() -> "dict[str, type[Service]]":
 
 
 def _folder(typed: argparse.Namespace, name: str) -> Path:
-    folder: Path = typed.folder
-    try:
-        return folder.resolve() / name
-    except OSError as fault:
-        raise StartFault(f"{folder} cannot be used: {fault.strerror}; take another (--folder)") from None
+    return typed.folder.resolve() / name  # type: ignore[no-any-return]
 
 
 def _name_and_port(text: str) -> tuple[str, int | None]:

@@ -15,7 +15,7 @@ from milepost.service.faults import StartFault, UsageFault
 from milepost.service.services.jars import Jars, Told
 from milepost.service.services.kafka_metadata import live_brokers
 from milepost.service.services.ports import LOOPBACK
-from milepost.service.services.service import Service
+from milepost.service.services.service import Service, running
 
 BROKERS: Final = (1, 3)
 """How many there may be: with two, losing one would stop both."""
@@ -109,12 +109,8 @@ class Kafka(Service):
 @contextmanager
 def running_kafka(folder: Path, *, brokers: int = 1, told: Told = lambda _: None) -> Iterator[Kafka]:
     """A Kafka that runs as long as the block does."""
-    kafka = Kafka.made_in(folder, servers=checked(brokers), port=None)
-    try:
-        kafka.start(told=told)
+    with running(Kafka.made_in(folder, servers=checked(brokers), port=None), told) as kafka:
         yield kafka
-    finally:
-        kafka.stop()
 
 
 def checked(brokers: int) -> int:

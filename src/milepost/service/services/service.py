@@ -8,12 +8,14 @@ import json
 import signal
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ClassVar, Final, Self
+from typing import Any, ClassVar, Final, Self, TypeVar
 
 from milepost.service.faults import StartFault, UsageFault
 from milepost.service.services import processes
+from milepost.service.services.guard import guarded
 from milepost.service.services.jars import Jars, Told, class_path
 from milepost.service.services.java import find_java
 from milepost.service.services.ports import LOOPBACK, free_ports, is_free
@@ -22,6 +24,8 @@ START_S_MAX: Final = 90.0
 _LOOK_S: Final = 0.1
 _LINES_SHOWN: Final = 15
 _DECIDED: Final = "service.json"
+
+S = TypeVar("S", bound="Service")
 
 
 class Service(ABC):
@@ -47,24 +51,32 @@ class Service(ABC):
         return cls(folder, decided["ports"])
 
     @classmethod
-    def made_in(cls, folder: Path, *, servers: int, port: int | None) -> Self:
-        """The service of this folder; a new one with ports that are free, or from `port` on, if there is none."""
+    def made_in(cls, folder: Path, *, servers: int | None, port: int | None) -> Self:
+        """The service of this folder; a new one, unless told of one server and with ports that are free, if there is none."""
         found = cls.maybe_in(folder)
         if found is not None:
-            found.check_is(servers=servers, port=port)
+            found._check_is(servers=servers, port=port)
             return found
+        made = cls(folder, cls._new_ports(servers or 1, port))
+        made._check_ports(made.numbers)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / _DECIDED).write_text(json.dumps({"ports": made.ports}))
+        except OSError as fault:
+            raise StartFault(f"{folder} cannot be made: {fault.strerror}; take another (--folder)") from None
+        return made
+
+    @classmethod
+    def _new_ports(cls, servers: int, port: int | None) -> list[list[int]]:
         free = iter(free_ports(cls.PORTS_EACH * servers))
         first = [next(free) if port is None else port + index for index in range(servers)]
-        ports = [[of_one, *(next(free) for _ in range(cls.PORTS_EACH - 1))] for of_one in first]
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / _DECIDED).write_text(json.dumps({"ports": ports}))
-        return cls(folder, ports)
+        return [[of_one, *(next(free) for _ in range(cls.PORTS_EACH - 1))] for of_one in first]
 
-    def check_is(self, *, servers: int, port: int | None) -> None:
+    def _check_is(self, *, servers: int | None, port: int | None) -> None:
         """Data of one layout cannot be served in another."""
         other = f"{self.folder} holds a {self.NAME} of"
         cure = "ask for that, remove the folder with all its data, or take another (--folder)"
-        if len(self.ports) != servers:
+        if servers not in {None, len(self.ports)}:
             raise UsageFault(f"{other} {len(self.ports)} server(s), not {servers}: {cure}")
         if port not in {None, self.ports[0][0]}:
             raise UsageFault(f"{other} port {self.ports[0][0]}, not {port}: {cure}")
@@ -89,8 +101,7 @@ class Service(ABC):
     def start(self, number: int | None = None, *, told: Told = lambda _: None) -> None:
         """Start what does not run, and wait until it serves; a start that fails leaves nothing running."""
         wanted = [one for one in self._those(number) if self.maybe_pid(one) is None]
-        for one in wanted:
-            self._check_ports(one)
+        self._check_ports(wanted)
         if wanted:
             java = find_java()
             jars = class_path(self.JARS, java, told)
@@ -136,11 +147,11 @@ class Service(ABC):
     def _those(self, number: int | None) -> Iterable[int]:
         return self.numbers if number is None else [number]
 
-    def _check_ports(self, number: int) -> None:
-        for port in self.ports[number - 1]:
+    def _check_ports(self, numbers: Iterable[int]) -> None:
+        for port in (port for number in numbers for port in self.ports[number - 1]):
             if not is_free(port):
                 raise StartFault(
-                    f"{self.NAME} cannot listen at {LOOPBACK}:{port}, which is taken: stop what is there, or take another folder"
+                    f"{self.NAME} cannot listen at {LOOPBACK}:{port}, which is taken: stop what is there, or take another port"
                 )
 
     def _wait_ready(self, started: Sequence[int]) -> None:
@@ -161,3 +172,14 @@ class Service(ABC):
             f"{self.NAME} {what}. If its data is of no use, remove {self.folder} and start again. "
             f"The end of {processes.log_file(folder)}:\n" + "\n".join(lines)
         )
+
+
+@contextmanager
+def running(service: S, told: Told) -> Iterator[S]:
+    """Start a service for as long as the block, and this process, last."""
+    with guarded([service.folder / str(number) for number in service.numbers]):
+        try:
+            service.start(told=told)
+            yield service
+        finally:
+            service.stop()

@@ -8,7 +8,7 @@ from typing import ClassVar, Final
 
 from milepost.service.services.jars import Jars, Told
 from milepost.service.services.ports import LOOPBACK
-from milepost.service.services.service import Service
+from milepost.service.services.service import Service, running
 
 _ANSWER_S_MAX: Final = 2.0
 _SETTINGS: Final = "zoo.cfg"
@@ -72,9 +72,5 @@ class ZooKeeper(Service):
 @contextmanager
 def running_zookeeper(folder: Path, *, told: Told = lambda _: None) -> Iterator[ZooKeeper]:
     """A ZooKeeper that runs as long as the block does."""
-    zookeeper = ZooKeeper.made_in(folder, servers=1, port=None)
-    try:
-        zookeeper.start(told=told)
+    with running(ZooKeeper.made_in(folder, servers=1, port=None), told) as zookeeper:
         yield zookeeper
-    finally:
-        zookeeper.stop()

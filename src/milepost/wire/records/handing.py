@@ -27,10 +27,10 @@ HANDOVER: Final = (
     "rests",
 )
 REST: Final = (*_LETTER, "waiting")
-EXTRA: Final = (*_LETTER, "said")
+EXTRA: Final = (*_LETTER, "said", "more")
 TAKEN: Final = (*_LETTER, "subscriptions")
 PREPARE: Final = ("type", "endpoint", "edge", "epoch", "subscriptions")
-HELD: Final = ("name", "subscription", "not_own", "retain_shown")
+HELD: Final = ("name", "subscription", "not_own", "retain_shown", "since")
 _WAITING_COLUMNS: Final = 9
 
 
@@ -96,13 +96,15 @@ def read_rest(value: object) -> Rest:
 
 def write_extra(extra: Extra) -> JsonObject:
     """The members of what the centre found for an endpoint."""
-    return _write_letter("extra", extra) | {"said": [write_said(one) for one in extra.said]}
+    found = _write_letter("extra", extra) | {"said": [write_said(one) for one in extra.said]}
+    return found if extra.is_last else found | {"more": True}
 
 
 def read_extra(value: object) -> Extra:
     """What the centre found for an endpoint."""
     members = Members(value, "extra", EXTRA)
-    return Extra(*_read_letter(members), tuple(read_said(one) for one in members.need("said", reading.array)))
+    said = tuple(read_said(one) for one in members.need("said", reading.array))
+    return Extra(*_read_letter(members), said, not members.maybe("more", reading.truth, False))
 
 
 def write_taken(taken: Taken) -> JsonObject:
@@ -145,6 +147,8 @@ def write_held(held: Held) -> JsonObject:
         found["not_own"] = True
     if held.is_retain_shown:
         found["retain_shown"] = True
+    if held.since:
+        found["since"] = str(held.since)
     return found
 
 
@@ -156,6 +160,7 @@ def read_held(value: object) -> Held:
         members.need("subscription", read_subscription),
         members.maybe("not_own", reading.truth, False),
         members.maybe("retain_shown", reading.truth, False),
+        members.maybe("since", reading.digits, 0),
     )
 
 

@@ -23,10 +23,11 @@ def test_m25_incidents_and_the_hottest_bin_that_touch_the_area_are_told() -> Non
     assert (found.bin.reports, found.bin.witnesses) == (7, 5)
 
 
-def test_m25_where_nothing_was_reported_nothing_is_known() -> None:
+@pytest.mark.parametrize(("away_m", "radius_m"), [(5000.0, 1000.0), (700.0, 640.0), (155.0, 100.0)])
+def test_m25_where_nothing_was_reported_nothing_is_known(away_m: float, radius_m: float) -> None:
     incidents = fed(KIND, events(5))
     incidents.advance(after(10))
-    (found,) = incidents.around(Circle(away(5000), 1000.0), after(12))
+    (found,) = incidents.around(Circle(away(away_m), radius_m), after(12))
     assert (found.incidents, found.bin, found.is_hot) == ((), None, False)
 
 

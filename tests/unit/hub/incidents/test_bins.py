@@ -1,13 +1,15 @@
 """Bins: what predicates may ask of them (M23, M24)."""
 
 from dataclasses import replace
+from itertools import permutations
 
 import pytest
 
+from milepost.hub.incidents.bins import piles_of
 from milepost.model.areas import Circle
 from milepost.model.endpoints import EndpointId
 from milepost.model.incidents import EventKind
-from unit.hub.incidents.events import HOME, Event, after, away, events, fed
+from unit.hub.incidents.events import HOME, Event, after, away, cells_of, events, fed
 
 KIND = EventKind("Collision", "Collision", "reports >= 1", "Alert/Collision")
 
@@ -45,6 +47,14 @@ def test_aggregates_are_over_all_slots_that_a_bin_looks_back_to() -> None:
     (found,) = fed(kind, [slow, fast]).around(Circle(HOME, 10.0), after(20))
     assert found.bin is not None
     assert (found.bin.first_at, found.bin.last_at) == (after(3), after(14))
+
+
+def test_piles_are_the_same_in_whatever_order_cells_come() -> None:
+    found = with_speeds(2.0, 4.0, 6.0) + events(70, HOME, 14) + events(3, away(20), 25)
+    cells = cells_of(KIND, found)
+    assert len(cells) == 3
+    piles = [piles_of(KIND.grid, some) for some in permutations(cells)]
+    assert all(one == piles[0] for one in piles)
 
 
 def test_age_is_the_time_since_the_first_report() -> None:

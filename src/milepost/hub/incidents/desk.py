@@ -1,0 +1,162 @@
+"""The incident desk of a site: cells in, alerts out, and answers to who asks what is going on around a place (M24, M25).
+
+    topic `cells`                 ─▶ take_cells ─┐
+    reserved.publish-incidents    ─▶ take_asks ──┤─▶ take_appends: alerts on cross-hub, answers to the asker's edge, state
+    time                          ─▶ tick ───────┘
+
+What must hold:
+- alerts are numbered from what is in the state: a process that goes on from an earlier state says the same again under the same
+  numbers, and edges drop it;
+- the state is appended after the alerts that it counts as said;
+- a cell or a question that cannot be read changes nothing but a count; who asked wrongly is told what is wrong.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import orjson
+
+from milepost.hub.incidents.alerts import maybe_alert
+from milepost.hub.incidents.incidents import Incidents
+from milepost.model.addresses import ToEndpoint
+from milepost.model.areas import Area, Circle
+from milepost.model.endpoints import EndpointId
+from milepost.model.incidents import EventKind
+from milepost.model.instants import SECOND_NS, Instant
+from milepost.model.messages import Message, MessageId
+from milepost.model.reasons import Malformed, Reason
+from milepost.model.sites import CROSS_HUB, EdgeRef, Said, inbox_of
+from milepost.wire.asks.texts import area_from_text
+from milepost.wire.geojson import area_from_geojson
+from milepost.wire.incidents import cell_from_json, conditions_to_json, state_from_json, state_to_json
+from milepost.wire.records import from_record, to_record
+
+DESK: Final = EndpointId("incidents")
+CELLS: Final = "cells"
+STATE: Final = "incidents.state"
+STATE_KEY: Final = "state"
+QUESTION: Final = "Area-of-Interest"
+RADIUS_M: Final = 1_000.0
+"""Who asks about a place and says no more is told what is going on within so many metres."""
+
+
+class Append(NamedTuple):
+    """A record for the site's log."""
+
+    topic: str
+    key: str
+    value: bytes
+
+
+@dataclass(slots=True)
+class DeskCounts:
+    """What happened so far."""
+
+    alerts: int = 0
+    answers: int = 0
+    rejected: int = 0
+    """Questions that could not be answered."""
+    unreadable: int = 0
+    """Cells and questions that were none."""
+
+
+class IncidentDesk:
+    """The incidents of one site."""
+
+    def __init__(self, site: str, kinds: Sequence[EventKind], *, late_s: float, state: bytes | None = None) -> None:
+        saved = orjson.loads(state) if state else {}
+        incidents = state_from_json(orjson.dumps(saved["incidents"])) if saved else None
+        self._me = EdgeRef(site, f"@{DESK}")
+        self._late_ns = int(late_s * SECOND_NS)
+        self._kinds = {kind.name: kind for kind in kinds}
+        self._appends: list[Append] = []
+        self._last: int = saved.get("last", 0)
+        self._answered = 0
+        self.asks_from: int = saved.get("asks", 0)
+        """The first question that may not have been answered."""
+        self.incidents = Incidents(kinds, state=incidents)
+        self.counts = DeskCounts()
+        self.dropped: Counter[str] = Counter()
+
+    def take_cells(self, values: Sequence[bytes | None]) -> None:
+        """Cells, in any order, as often as they come."""
+        for value in values:
+            if value is None:
+                continue
+            try:
+                dropped = self.incidents.take(cell_from_json(value))
+            except Malformed:
+                self.counts.unreadable += 1
+                continue
+            if dropped is not None:
+                self.dropped[dropped.name] += 1
+
+    def tick(self, now: Instant) -> None:
+        """Look at the slots that have ended long enough ago for their cells to be here."""
+        changes = self.incidents.advance(Instant(now - self._late_ns))
+        for change in changes:
+            message = maybe_alert(change, self._kinds[change.incident.kind], DESK)
+            if message is not None:
+                self._last = max(self._last + 1, change.at)
+                said = Said(self._me, self._last, message, qos=1)
+                self._appends.append(Append(CROSS_HUB, "", to_record(said)))
+                self.counts.alerts += 1
+        if changes:
+            self._save()
+
+    def take_asks(self, offset: int, value: bytes | None, now: Instant) -> None:
+        """A question, answered to its edge; each moves on the point from which a later process would begin."""
+        self.asks_from = offset + 1
+        try:
+            said = from_record(value or b"")
+        except Malformed:
+            self.counts.unreadable += 1
+            return
+        if not isinstance(said, Said):
+            self.counts.unreadable += 1
+            return
+        try:
+            topic, body = f"{QUESTION}/accept", conditions_to_json(self.incidents.around(_area_of(said.message), now), now)
+            self.counts.answers += 1
+        except Malformed as fault:
+            topic, body = f"{QUESTION}/reject", orjson.dumps({"reason": fault.reason.name, "detail": str(fault)})
+            self.counts.rejected += 1
+        self._answered = max(self._answered + 1, now)
+        answer = Message(
+            MessageId(self._answered), DESK, topic, now, address=ToEndpoint(said.message.source), reliable=said.qos > 0, body=body
+        )
+        record = to_record(Said(self._me, self._answered, answer, qos=said.qos))
+        here = said.sender.site == self._me.site
+        self._appends.append(Append(inbox_of(said.sender) if here else CROSS_HUB, "", record))
+        self._save()
+
+    def _save(self) -> None:
+        incidents = orjson.Fragment(state_to_json(self.incidents.state()))
+        state = orjson.dumps({"last": self._last, "asks": self.asks_from, "incidents": incidents})
+        self._appends.append(Append(STATE, STATE_KEY, state))
+
+    def take_appends(self) -> list[Append]:
+        """What is to be appended, in order."""
+        found, self._appends = self._appends, []
+        return found
+
+
+def _area_of(message: Message) -> Area:
+    """Which area a question is about: the one in its body, or a circle around where it was asked."""
+    if message.body:
+        try:
+            value = orjson.loads(message.body)
+        except orjson.JSONDecodeError as fault:
+            raise Malformed(Reason.PAYLOAD_NOT_JSON, str(fault)) from None
+        area = value.get("area") if isinstance(value, dict) else None
+        if area is None:
+            raise Malformed(Reason.FIELD_MISSING, 'say {"area": "circle LATITUDE,LONGITUDE METRES"}, WKT or GeoJSON')
+        return area_from_text(area) if isinstance(area, str) else area_from_geojson(area)
+    if message.place is None:
+        raise Malformed(Reason.FIELD_MISSING, "the question has neither an area nor a place")
+    radius_m = message.fields.get("radius_m", RADIUS_M)
+    if isinstance(radius_m, bool) or not isinstance(radius_m, int | float):
+        raise Malformed(Reason.FIELD_TYPE, "radius_m is not a number")
+    return Circle(message.place, float(radius_m))

@@ -1,0 +1,90 @@
+"""The centre at its logs: what it waits for before it acts, and what it commits."""
+
+from hub_in_memory import Sites
+from milepost.backbone.memory import StepKind
+from milepost.model.sites import CROSS_HUB, SUBSCRIPTION_INFO
+from milepost.service.centre import GROUP
+from milepost.service.centre_figures import CentreFigures
+
+
+def step(sites: Sites, *, but: str) -> None:
+    """Let everything happen but what readers of a topic take."""
+    for _ in range(200):
+        for process in sites.processes:
+            process.turn()
+            process.link.tick(sites.now)
+        for store in sites.stores.values():
+            for one in store.ready():
+                if one.kind is not StepKind.CLEAN and not (one.kind is StepKind.TAKE and one.name == but):
+                    one.run()
+
+
+def test_nothing_is_routed_before_all_wishes_are_known() -> None:
+    sites = Sites("north", "south")
+    sites.wants("south/1", "car", "topic:x")
+    sites.said("north/1", "x")
+    sites.settle()
+    sites.processes.append(sites.new_process("centre"))
+    step(sites, but=SUBSCRIPTION_INFO)
+    assert not sites.processes[0].link.is_ready
+    assert sites.processes[0].centre.owned == set()
+    sites.settle()
+    assert sites.processes[0].link.is_ready
+    assert sites.heard("south") == ["x"]
+
+
+def committed(sites: Sites) -> int | None:
+    return sites.processes[0].logs["north"].committed(GROUP).get(CROSS_HUB)
+
+
+def test_an_offset_is_committed_when_what_came_of_it_is_safe_and_not_before() -> None:
+    sites = Sites("north", "south")
+    sites.wants("south/1", "car", "topic:x")
+    sites.start_centre()
+    before = committed(sites)
+    sites.said("north/1", "x")
+    for _ in range(20):
+        sites.processes[0].turn()
+        sites.processes[0].link.tick(sites.now)
+        for one in sites.stores["north"].ready():
+            one.run()  # the log of south does nothing
+    assert sites.processes[0].centre.position("north") == 1
+    assert committed(sites) == before
+    sites.settle()
+    assert committed(sites) == 1
+
+
+def test_figures_tell_what_is_owned_copied_and_behind() -> None:
+    sites = Sites("north", "south")
+    sites.wants("south/1", "car", "topic:x")
+    process = sites.start_centre()
+    sites.claims("north/1", "car", 5)
+    sites.said("north/1", "x")
+    sites.settle()
+    figures = CentreFigures(process.link)
+    status, _, body = figures.answer("GET", "/metrics")
+    assert status == 200
+    lines = body.decode().splitlines()
+    for line in (
+        'milepost_centre_owned{site="north"} 1.0',
+        'milepost_centre_lag_records{site="north"} 0.0',
+        'milepost_centre_copied_total{from="north",to="south"} 1',
+        "milepost_centre_endpoints 1",
+    ):
+        assert line in lines
+    assert figures.answer("GET", "/ready")[0] == 200
+    figures.is_stopping = True
+    assert figures.answer("GET", "/ready")[0] == 503
+    assert figures.answer("GET", "/nonsense")[0] == 404
+
+
+def test_a_process_that_stops_routes_nothing_more() -> None:
+    sites = Sites("north", "south")
+    process = sites.start_centre()
+    process.link.is_stopping = True
+    sites.said("north/1", "x")
+    sites.settle()
+    assert process.centre.position("north") == 0
+    process.link.is_stopping = False
+    sites.settle()
+    assert process.centre.position("north") == 1
