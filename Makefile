@@ -49,6 +49,11 @@ bench-udp: .venv/synced  ## Measure the UDP door beside loops in C: reports, ale
 	@scripts/get_debian_parts bench-udp
 	@QUICK=$(QUICK) $(PY) -m bench.udp
 
+.PHONY: bench-hub
+bench-hub: .venv/synced  ## Measure sites and roaming: DPSMD's table beside Mosquitto, on both logs (QUICK=1: within three minutes)
+	@scripts/get_debian_parts bench-hub
+	@QUICK=$(QUICK) $(PY) -m bench.hub
+
 .PHONY: reasons
 reasons: .venv/synced  ## Write the page of refusal reasons again after the list changed
 	@$(PY) scripts/write_reasons.py

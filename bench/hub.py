@@ -17,7 +17,7 @@ from pathlib import Path
 
 from bench import log_appends, log_kafka
 from bench.edge import alone
-from bench.edge_load.generator import CACHE, LoadFailed
+from bench.edge_load.generator import CACHE, LoadFailed, put_ahead
 from bench.edge_load.servers import allow_many_files
 from bench.hub_load import roam, spread, stages
 from bench.hub_load.generator import build
@@ -77,6 +77,8 @@ def maybe_kafka(backbones: list[Backbone], found: Found) -> Iterator[Kafka | Non
                 service = stack.enter_context(running_kafka(Path(folder), told=print))
                 pid = service.maybe_pid(1)
                 assert pid is not None
+                for thread in Path(f"/proc/{pid}/task").iterdir():
+                    put_ahead(int(thread.name))
                 kafka = Kafka(service.address, pid)
             except StartFault as fault:
                 found.notes.append(f"There is no Kafka: {fault}")

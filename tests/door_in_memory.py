@@ -49,6 +49,8 @@ SMALL = Limits(sessions_max=64, subscriptions_max=256)
 class StreamInMemory:
     """What a client sends and what it has taken; `room` is how much it still takes, None for everything."""
 
+    scheme = "mqtt"
+
     def __init__(self, fd: int = 0) -> None:
         self.fd = fd
         self.incoming: deque[bytes] = deque()

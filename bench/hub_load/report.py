@@ -170,10 +170,11 @@ def share_tables(cells: list[Cell]) -> Iterable[Grid]:
         for cell in cells:
             if cell.column == column.key and (cell.subscribers, cell.publishers) == MOST:
                 shares = ", ".join(f"{name} {share:.0%}" for name, share in cell.shares.items())
-                lines.append([column.title, str(cell.qos), f"{cell.late_p99_ms:.2f}", shares])
+                each = ", ".join(f"{name} {used_us:.0f}" for name, used_us in cell.each_us.items())
+                lines.append([column.title, str(cell.qos), f"{cell.late_p99_ms:.2f}", shares, each])
     if lines:
         title = f"Shares of a core, {MOST[1]} publishers to {MOST[0]}; late: the generator behind its own plan, p99 in ms"
-        yield title, ["way", "QoS", "late", "shares"], lines
+        yield title, ["way", "QoS", "late", "shares", "µs of processor time a message"], lines
 
 
 def roam_tables(roamed: list[Roamed]) -> Iterable[Grid]:

@@ -69,7 +69,8 @@ def measure_trip(trip: Trip, kafka: Kafka | None) -> Roamed:
     ):
         watch = Shares(town)
         said = load.answer()
-        shares = watch.since_then() | {"load": said["share"]}
+        cpu_s, took_s = watch.since_then()
+        shares = {name: used_s / took_s for name, used_s in cpu_s.items()} | {"load": said["share"]}
         town.check()
     return Roamed(
         trip=trip.key,

@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import dataclass
+from typing import Any
 
 from bench.edge_load.generator import LoadFailed
 from bench.harness import QUICK
@@ -54,6 +55,8 @@ class Cell:
     wrong: int
     late_p99_ms: float
     shares: dict[str, float]
+    each_us: dict[str, float]
+    """Processor time for each message, by process: less than the times it depends on who else works on the machine."""
 
 
 def measure_column(column: Column, qos: int, subscribers: int, kafka: Kafka | None) -> list[Cell]:
@@ -66,12 +69,23 @@ def measure_column(column: Column, qos: int, subscribers: int, kafka: Kafka | No
             for publishers in PUBLISHERS[qos]:
                 watch = Shares(town)
                 said = load.ask(publishers, PACKETS, GAP_MS)
-                shares = watch.since_then() | {"load": said["share"]}
-                lost, times = said["expected"] - said["received"] - said["wrong"], Times.of(said["taken"])
-                late_ms = said["late_p99_us"] / 1e3
-                cells.append(Cell(column.key, qos, subscribers, publishers, times, lost, said["wrong"], late_ms, shares))
+                cells.append(_cell(column, (qos, subscribers, publishers), said, watch))
                 town.check()
     return cells
+
+
+def _cell(column: Column, size: tuple[int, int, int], said: dict[str, Any], watch: Shares) -> Cell:
+    cpu_s, took_s = watch.since_then()
+    return Cell(
+        column.key,
+        *size,
+        times=Times.of(said["taken"]),
+        lost=said["expected"] - said["received"] - said["wrong"],
+        wrong=said["wrong"],
+        late_p99_ms=said["late_p99_us"] / 1e3,
+        shares={name: used_s / took_s for name, used_s in cpu_s.items()} | {"load": said["share"]},
+        each_us={name: used_s / said["sent"] * 1e6 for name, used_s in cpu_s.items()},
+    )
 
 
 def measure_all(columns: list[Column], kafka: Kafka | None) -> tuple[list[Cell], list[str]]:

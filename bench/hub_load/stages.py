@@ -1,26 +1,25 @@
-"""Where the time goes between two sites: one message at a time is seen in the log of its site, in that of the other, and at last.
+"""Where the time goes between two sites: of single messages it is known when each log got them, alone and under DPSMD's load.
 
-    publisher ─▶ edge: in, outbox ─▶ log ─┬─▶ centre ─▶ log ─┬─▶ edge: out ─▶ subscriber
-                                          └ seen here        └ and here
+    publisher ─▶ edge: in, outbox ─▶ log ─▶ centre ─▶ log ─▶ edge: out ─▶ subscriber
+                                      └ appended_at    └ appended_at
 
-A reader of our own follows both logs, as centre and edges do. The figures are medians, alone and under DPSMD's load.
+Nobody reads the logs for it while it is measured. Kafka's times are whole milliseconds: half of one is added.
 """
 
 import contextlib
 import socket
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from statistics import median
 
 from bench.edge_load.generator import LoadFailed
 from bench.harness import QUICK
 from bench.hub_load.generator import loading
-from bench.hub_load.spread import GAP_MS, MOST
+from bench.hub_load.spread import GAP_MS, MOST, WARM_PACKETS
 from bench.hub_load.towns import Kafka, Plan, standing
-from milepost.backbone.log import Edge, LogLost, Record
+from milepost.backbone.log import BATCH_RECORDS_MAX, Log
 from milepost.model.sites import CROSS_HUB, Said
 from milepost.model.survives import Survives
 from milepost.service.site_logs import open_log
@@ -31,9 +30,13 @@ SAMPLES = 60 if QUICK else 300
 EACH_S = 0.02
 LOAD_PACKETS = int(SAMPLES * EACH_S * 1_000 / GAP_MS) + 20
 TOPIC = "bench/stage"
-MARK = "stage-"
+MARK = b"stage-"
 PATIENCE_S = 10.0
-NAMES = ("edge in, outbox, log", "centre, log", "edge out")
+MILLISECOND_NS = 1_000_000
+NAMES = ("edge in, outbox", "log, centre", "log, edge out")
+
+Times = dict[int, int]
+"""When each message was somewhere, by its number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,112 +50,110 @@ class Stages:
     samples: int
 
 
-class Sightings:
-    """When each message was seen where; by its number, in the order of the way."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self.seen_ns: dict[int, dict[int, int]] = {}
-
-    def see(self, number: int, where: int, at_ns: int) -> None:
-        """The first time counts."""
-        with self._lock:
-            self.seen_ns.setdefault(number, {}).setdefault(where, at_ns)
-
-    def take(self, where: int, records: Sequence[Record]) -> None:
-        """From a log."""
-        now_ns = time.monotonic_ns()
-        for record in records:
-            if record.value is None or TOPIC.encode() not in record.value:  # the load's
-                continue
-            said = from_record(record.value)
-            for number in numbers_in(said.message.body) if isinstance(said, Said) else ():
-                self.see(number, where, now_ns)
-
-    def whole(self) -> list[list[int]]:
-        """Those that were seen everywhere: the times, in order."""
-        return [[seen[at] for at in range(4)] for seen in self.seen_ns.values() if len(seen) == 4]
-
-
-def numbers_in(data: bytes) -> list[int]:
-    """The numbers of our messages in some bytes, whatever is around them."""
-    return [int(part[:8]) for part in data.split(MARK.encode())[1:] if part[:8].isdigit()]
-
-
-def parts_of(whole: list[list[int]]) -> tuple[float, ...]:
-    """Medians of the differences, in milliseconds."""
-    return tuple(median((times[at + 1] - times[at]) / 1e6 for times in whole) for at in range(len(NAMES)))
-
-
 def measure(backbone: Backbone, kafka: Kafka | None) -> list[Stages]:
     """Alone, and under load."""
-    with standing(Plan((1, 1), backbone), kafka) as town:
-        with loading("spread", town.ports[0], town.ports[1], 0, MOST[0]) as load:
-            load.ask(MOST[1], 10, GAP_MS)
-            found = [_stages(backbone, town.ports, town.logs, is_loaded=False)]
-            beside = threading.Thread(target=load.ask, args=(MOST[1], LOAD_PACKETS, GAP_MS))
-            beside.start()
-            try:
-                found.append(_stages(backbone, town.ports, town.logs, is_loaded=True))
-            finally:
-                beside.join()
+    with (
+        standing(Plan((1, 1), backbone), kafka) as town,
+        loading("spread", *town.ports, 0, MOST[0]) as load,
+    ):
+        load.ask(MOST[1], WARM_PACKETS, GAP_MS)
+        found = [_stages(backbone, town.ports, town.logs, is_loaded=False)]
+        beside = threading.Thread(target=load.ask, args=(MOST[1], LOAD_PACKETS, GAP_MS))
+        beside.start()
+        try:
+            found.append(_stages(backbone, town.ports, town.logs, is_loaded=True))
+        finally:
+            beside.join()
         town.check()
     return found
 
 
-def _stages(backbone: Backbone, ports: list[int], logs: list[SiteLog], *, is_loaded: bool) -> Stages:
-    sightings = Sightings()
+def medians_ms(places: list[Times]) -> tuple[float, ...]:
+    """From place to place, over the messages that were everywhere, and from the first to the last."""
+    everywhere = set.intersection(*(set(times) for times in places))
+    ways = [*zip(places, places[1:], strict=False), (places[0], places[-1])]
+    return tuple(median((later[one] - earlier[one]) / 1e6 for one in everywhere) for earlier, later in ways)
+
+
+def numbers_in(data: bytes) -> list[int]:
+    """The numbers of our messages in some bytes, whatever is around them."""
+    return [int(part[:8]) for part in data.split(MARK)[1:] if part[:8].isdigit()]
+
+
+def _stages(backbone: Backbone, ports: list[int], sites: list[SiteLog], *, is_loaded: bool) -> Stages:
+    sent: Times = {}
+    received: Times = {}
     with contextlib.ExitStack() as stack:
-        for at, log in enumerate(logs):
-            stack.enter_context(_following(log, partial(sightings.take, at + 1)))
-        giver = stack.enter_context(_client(ports[0], "stage-giver", sightings))
-        taker = stack.enter_context(_client(ports[1], "stage-taker", sightings))
-        taker.sendall(_subscribe(TOPIC))
-        _send_all(giver, sightings)
-        whole = sightings.whole()
-    if len(whole) < SAMPLES // 2:
-        raise LoadFailed(f"stages: only {len(whole)} of {SAMPLES} messages were seen everywhere")
-    return Stages(backbone, is_loaded, parts_of(whole), median((times[-1] - times[0]) / 1e6 for times in whole), len(whole))
+        logs = [stack.enter_context(_opened(site)) for site in sites]
+        giver = stack.enter_context(_client(ports[0], "stage-giver", {}))
+        taker = stack.enter_context(_client(ports[1], "stage-taker", received))
+        taker.sendall(_packet(0x82, b"\x00\x01" + _text(TOPIC) + b"\x00"))
+        _open_way(giver, received)
+        firsts = [log.ends(CROSS_HUB)[1] for log in logs]
+        _send_all(giver, sent, received)
+        late_ns = MILLISECOND_NS // 2 if backbone is Backbone.KAFKA else 0
+        appended = [_appended(log, first, late_ns) for log, first in zip(logs, firsts, strict=True)]
+    places = [sent, *appended, received]
+    if (least := min(len(times) for times in places)) < SAMPLES // 2:
+        raise LoadFailed(f"stages: only {least} of {SAMPLES} messages were found everywhere")
+    *parts, whole = medians_ms(places)
+    return Stages(backbone, is_loaded, tuple(parts), whole, least)
 
 
-def _send_all(giver: socket.socket, sightings: Sightings) -> None:
-    """Probes until one arrives, then the samples, then patience."""
-    deadline, number = time.monotonic() + PATIENCE_S, 0
-    while 3 not in sightings.seen_ns.get(0, {}) and time.monotonic() < deadline:
-        giver.sendall(_publish(TOPIC, f"{MARK}{0:08}"))
+def _open_way(giver: socket.socket, received: Times) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not received:
+        if time.monotonic() > deadline:
+            raise LoadFailed("stages: no message arrives")
+        giver.sendall(_publish(0))
         time.sleep(0.1)
-    sightings.seen_ns.clear()
+
+
+def _send_all(giver: socket.socket, sent: Times, received: Times) -> None:
     began = time.monotonic()
     for number in range(1, SAMPLES + 1):
         time.sleep(max(0.0, began + number * EACH_S - time.monotonic()))
-        sightings.see(number, 0, time.monotonic_ns())
-        giver.sendall(_publish(TOPIC, f"{MARK}{number:08}"))
-    while len(sightings.whole()) < SAMPLES and time.monotonic() < deadline + SAMPLES * EACH_S:
+        sent[number] = time.time_ns()
+        giver.sendall(_publish(number))
+    deadline = time.monotonic() + PATIENCE_S
+    while len(received) <= SAMPLES and time.monotonic() < deadline:
         time.sleep(0.05)
 
 
+def _appended(log: Log, first: int, late_ns: int) -> Times:
+    """When our messages stood in a log."""
+    found: Times = {}
+    while records := log.read(CROSS_HUB, first, BATCH_RECORDS_MAX):
+        for record in records:
+            for number in _numbers_of(record.value):
+                found.setdefault(number, record.appended_at + late_ns)
+        first = records[-1].offset + 1
+    return found
+
+
+def _numbers_of(value: bytes | None) -> Iterable[int]:
+    if value is None or TOPIC.encode() not in value:  # the load's
+        return ()
+    said = from_record(value)
+    return numbers_in(said.message.body) if isinstance(said, Said) else ()
+
+
 @contextlib.contextmanager
-def _following(site: SiteLog, take: "partial[None]") -> Iterator[None]:
+def _opened(site: SiteLog) -> Iterator[Log]:
     log = open_log(site, Survives.PROCESS_CRASH, "bench")
-    following = log.follow({CROSS_HUB: Edge.END}, take, _lost)
     try:
-        yield
+        yield log
     finally:
-        following.close()
         log.close()
 
 
-def _lost(gap: LogLost) -> None:
-    raise gap
-
-
 @contextlib.contextmanager
-def _client(port: int, name: str, sightings: Sightings) -> Iterator[socket.socket]:
+def _client(port: int, name: str, received: Times) -> Iterator[socket.socket]:
     """An MQTT connection; what comes in is looked through for our messages."""
     with socket.create_connection(("127.0.0.1", port)) as stream:
         stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         stream.sendall(_packet(0x10, _text("MQTT") + b"\x04\x02\x00\x00" + _text(name)))
-        reader = threading.Thread(target=_hear, args=(stream, sightings))
+        reader = threading.Thread(target=_hear, args=(stream, received))
         reader.start()
         try:
             yield stream
@@ -161,14 +162,18 @@ def _client(port: int, name: str, sightings: Sightings) -> Iterator[socket.socke
             reader.join()
 
 
-def _hear(stream: socket.socket, sightings: Sightings) -> None:
+def _hear(stream: socket.socket, received: Times) -> None:
+    rest = b""
     with contextlib.suppress(OSError):
-        rest = b""
         while data := stream.recv(65_536):
-            now_ns = time.monotonic_ns()
+            now_ns = time.time_ns()
             for number in numbers_in(rest + data):
-                sightings.see(number, 3, now_ns)
+                received.setdefault(number, now_ns)
             rest = (rest + data)[-len(MARK) - 8 :]
+
+
+def _publish(number: int) -> bytes:
+    return _packet(0x30, _text(TOPIC) + MARK + f"{number:08}".encode())
 
 
 def _packet(first: int, body: bytes) -> bytes:
@@ -177,11 +182,3 @@ def _packet(first: int, body: bytes) -> bytes:
 
 def _text(text: str) -> bytes:
     return len(text).to_bytes(2) + text.encode()
-
-
-def _subscribe(topic_filter: str) -> bytes:
-    return _packet(0x82, b"\x00\x01" + _text(topic_filter) + b"\x00")
-
-
-def _publish(topic: str, payload: str) -> bytes:
-    return _packet(0x30, _text(topic) + payload.encode())

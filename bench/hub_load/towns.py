@@ -52,15 +52,15 @@ class Process:
 
 
 class Shares:
-    """The shares of a core that the processes of a town have from now on."""
+    """What the processes of a town use from now on."""
 
     def __init__(self, town: "Town") -> None:
         self._town, self._before, self._began = town, town.cpu_s(), time.monotonic()
 
-    def since_then(self) -> dict[str, float]:
-        """By process."""
-        took_s = time.monotonic() - self._began
-        return {name: (cpu_s - self._before[name]) / took_s for name, cpu_s in self._town.cpu_s().items()}
+    def since_then(self) -> tuple[dict[str, float], float]:
+        """Seconds of processor time by process, and by the clock."""
+        used_s = {name: cpu_s - self._before[name] for name, cpu_s in self._town.cpu_s().items()}
+        return used_s, time.monotonic() - self._began
 
 
 @dataclass

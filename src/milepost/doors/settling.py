@@ -11,7 +11,7 @@ What must hold:
 from typing import Final, Protocol
 
 from milepost.doors.keeper import Keeper
-from milepost.edge.actions import Action, Deliver, Expel, Release, Run, Welcome
+from milepost.edge.actions import Action, Deliver, Expel, Redirect, Release, Run, Welcome
 from milepost.edge.corridor import Corridor
 from milepost.edge.sessions import Link, Session
 from milepost.model.endpoints import EndpointId
@@ -38,6 +38,9 @@ class Door(Protocol):
 
     def expel(self, link: Link, why: Refused) -> None:
         """Close a link, if it is one of its own."""
+
+    def redirect(self, link: Link, address: str) -> None:
+        """Send an endpoint on to another edge, if the link is one of its own."""
 
     def welcome(self, name: EndpointId, why: Refused | None, now: Instant) -> None:
         """Go on with an endpoint that had to wait for its session, or send it away."""
@@ -118,6 +121,9 @@ class Settling:
             case Expel(link, why):
                 for door in self._doors:
                     door.expel(link, why)
+            case Redirect(link, address):
+                for door in self._doors:
+                    door.redirect(link, address)
             case Welcome(name, why):
                 for door in self._doors:
                     door.welcome(name, why, now)

@@ -24,6 +24,10 @@ class Stream(Protocol):
     """One connection."""
 
     @property
+    def scheme(self) -> str:
+        """What a URL that leads to such a connection begins with."""
+
+    @property
     def fd(self) -> int:
         """Its file descriptor."""
 
@@ -81,6 +85,8 @@ class PlainStream(SocketStream):
 
     __slots__ = ("_recv", "write")
 
+    scheme = "mqtt"
+
     def __init__(self, connection: socket.socket) -> None:
         super().__init__(connection)
         self._recv = connection.recv
@@ -110,6 +116,11 @@ class WebSocketStream:
         self._end = end
         self._unsent = b""
         self.fd = inner.fd
+
+    @property
+    def scheme(self) -> str:
+        """What a URL that leads to such a connection begins with."""
+        return "ws" if self._inner.scheme == "mqtt" else "wss"
 
     def read(self) -> bytes | None:
         """What has arrived in frames; pings and the opening are answered on the way."""

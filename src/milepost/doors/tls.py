@@ -23,6 +23,8 @@ class TlsStream(SocketStream):
 
     __slots__ = ("_is_named", "_is_open", "_tls")
 
+    scheme = "mqtts"
+
     def __init__(self, connection: ssl.SSLSocket, *, is_named: bool = False) -> None:
         super().__init__(connection)
         self._tls = connection

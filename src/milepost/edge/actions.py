@@ -41,6 +41,14 @@ class Expel:
 
 
 @dataclass(frozen=True, slots=True)
+class Redirect:
+    """Close a link, and tell its endpoint to go on at the address of another edge."""
+
+    link: Link
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
 class Welcome:
     """An endpoint that had to wait may open its session now, or has to go."""
 
@@ -65,4 +73,4 @@ class Run:
         """For each message the session it came from."""
 
 
-Action = Deliver | Run | Release | Expel | Welcome
+Action = Deliver | Run | Release | Expel | Redirect | Welcome

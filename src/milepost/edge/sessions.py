@@ -39,6 +39,11 @@ class Link:
         self.out: list[bytes] = []
         """What the door was handed in this turn and has not sent yet."""
 
+    @property
+    def scheme(self) -> str:
+        """Of addresses to which the endpoint can be told to go, such as mqtt; empty: there is no way to tell it."""
+        return ""
+
 
 NOWHERE: Final = Link()
 """The link of a session whose endpoint is away."""

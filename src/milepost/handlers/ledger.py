@@ -21,7 +21,7 @@ from milepost.handlers.appending import LOOK_S, Appender, CalledOff
 from milepost.handlers.book import Book
 from milepost.handlers.names import COMPACTED, book_topic
 from milepost.handlers.notes import CLAIM, NOTE, VALUE_MARK, Kept, Note, kept_to_bytes, note_to_bytes
-from milepost.handlers.store import Shelf
+from milepost.handlers.store import ROW_BYTES, Shelf, change_bytes
 from milepost.model.sites import EdgeRef
 
 BATCH_REQUESTS_MAX: Final = 64
@@ -31,7 +31,7 @@ BATCH_BYTES_MAX: Final = 200_000
 SKIPPED_MAX: Final = 1_000
 """So many requests for other parts pass without a note."""
 
-MARKS_MAX: Final = 2_000
+MARKS_MAX: Final = 1_000
 """Edges whose numbers are remembered; the one that was silent for longest is forgotten."""
 
 TOKEN_BYTES: Final = 16
@@ -109,7 +109,8 @@ class Ledger:
         self._changes.update(changes)
         self._unsaid += unsaid
         self._requests += 1
-        self._bytes += sum(len(entry.value or b"") for entry in unsaid) + sum(len(value or b"") for value in changes.values())
+        self._bytes += sum(len(entry.value or b"") + ROW_BYTES for entry in unsaid)
+        self._bytes += sum(change_bytes(key, value) for key, value in changes.items())
 
     @property
     def is_full(self) -> bool:
@@ -158,7 +159,7 @@ class Ledger:
         with self._grown:
             spoiled = sorted(self._book.spoiled)
         for key in spoiled:
-            size += len(key) + len(self.shelf.values.get(key, b""))
+            size += change_bytes(key, self.shelf.values.get(key))
             if size < BATCH_BYTES_MAX:
                 found[key] = self.shelf.values.get(key)
         return found

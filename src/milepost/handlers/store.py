@@ -21,6 +21,11 @@ class StoreFault(ValueError):
     """A key or value that cannot be kept, or no room for it: the call fails."""
 
 
+def change_bytes(key: str, value: bytes | None) -> int:
+    """What a change takes in a note, at most: a key may be written with a backslash before each of its characters."""
+    return 2 * len(key.encode()) + len(value or b"") + ROW_BYTES
+
+
 class Shelf:
     """All values of a store, as bytes; changed only by what was decided to be kept."""
 
@@ -53,8 +58,8 @@ class Store:
 
     def put(self, key: str, value: object) -> None:
         """Keep a value under a key: anything that JSON can say."""
-        if not isinstance(key, str) or not key or len(key.encode()) > KEY_BYTES_MAX:
-            raise StoreFault(f"a key is a text of 1 to {KEY_BYTES_MAX} bytes, not {str(key)[:50]!r}")
+        if not isinstance(key, str) or not key or not key.isprintable() or len(key.encode()) > KEY_BYTES_MAX:
+            raise StoreFault(f"a key is a text of 1 to {KEY_BYTES_MAX} bytes that can be printed, not {str(key)[:50]!r}")
         try:
             written = orjson.dumps(value)
         except orjson.JSONEncodeError as fault:
@@ -92,8 +97,9 @@ class Store:
         before = self.changes[key] if key in self.changes else self._shelf.values.get(key)
         keys = self._more_keys + (value is not None) - (before is not None)
         size = self._more_bytes + len(value or b"") - len(before or b"")
-        changed = self._changed_bytes + len(value or b"") - len(self.changes.get(key) or b"")
-        changed += 0 if key in self.changes else len(key.encode()) + ROW_BYTES
+        changed = self._changed_bytes + change_bytes(key, value)
+        if key in self.changes:
+            changed -= change_bytes(key, before)
         if changed > CHANGES_BYTES_MAX:
             raise StoreFault(f"one call changes more than {CHANGES_BYTES_MAX} bytes of keys and values")
         if keys > self._more_keys and len(self._shelf.values) + keys > KEYS_MAX:

@@ -190,8 +190,9 @@ class SiteLink:
     def _read_back(self, asked: ReadBack, now: Instant) -> bool:
         first, end = self._log.ends(CROSS_HUB)
         try:
-            at = asked.offset if asked.offset is not None else self._offset_at(asked.since, first, end)
-            records = self._read_from(max(at, first), self._member.state.offsets[CROSS_HUB])
+            at = end if asked.offset is None else asked.offset
+            at = at if asked.since is None else min(at, self._offset_at(asked.since, first, end))
+            records = self._read_from(max(at, first), self._member.state.next_offset)
         except (LogUnavailable, LogLost) as fault:
             self._told.warning("cannot read the log again", endpoint=asked.endpoint, reason=str(fault))
             self._member.roaming.moving.read_backs.append(asked)

@@ -13,13 +13,16 @@ from pathlib import Path
 import pytest
 
 from conformance.log_claims import append, bodies, numbered
+from conformance.log_group_claims import Worker
 from conformance.logs import EmbeddedLogs, Heard, Told
 from live.backbone.embedded_processes import running, wait_until
 from live.storage.test_disks import Disk
 from milepost.backbone.embedded import EmbeddedLog
 from milepost.backbone.embedded.database import PAGE_BYTES, open_database
+from milepost.backbone.embedded.member import BEAT_S
+from milepost.backbone.embedded.rows import BATCH_BYTES_MAX
 from milepost.backbone.embedded.writer import PATIENCE_S, WAL_PAGES_MAX
-from milepost.backbone.log import Edge, Entry, LogUnavailable, Record, TopicSettings
+from milepost.backbone.log import RECORD_BYTES_MAX, Edge, Entry, LogUnavailable, Record, TopicSettings
 from milepost.model.survives import Survives
 
 
@@ -248,6 +251,28 @@ def test_a_take_that_blocks_makes_nobody_else_wait(logs: EmbeddedLogs) -> None:
     assert blocked == []
     go_on.set()
     wait_until(lambda: len(blocked) == 100)
+
+
+def test_a_batch_of_large_records_is_handed_over_before_it_fills_the_memory(logs: EmbeddedLogs) -> None:
+    log, heard = logs.open(), Heard()
+    append(logs, log, [Entry("t", "", bytes(RECORD_BYTES_MAX))] * 20)
+    log.follow({"t": 0}, heard, heard.lost)
+    wait_until(lambda: len(heard.records) == 20)
+    assert max(len(batch) for batch in heard.batches) * RECORD_BYTES_MAX < BATCH_BYTES_MAX + RECORD_BYTES_MAX
+
+
+def takeover_s(logs: EmbeddedLogs, group: str) -> float:
+    """How long after a member has left another one has its topics."""
+    leaving, staying = (Worker(logs.open(), group, ["t", "u"]) for _ in range(2))
+    wait_until(lambda: len(leaving.has) == len(staying.has) == 1)
+    began = time.monotonic()
+    leaving.close()
+    wait_until(lambda: len(staying.has) == 2)
+    return time.monotonic() - began
+
+
+def test_what_a_member_had_that_leaves_is_taken_up_before_the_next_heartbeat(logs: EmbeddedLogs) -> None:
+    assert min(takeover_s(logs, f"g{number}") for number in range(5)) < BEAT_S / 4
 
 
 def test_closing_waits_for_the_batch_that_is_being_taken(logs: EmbeddedLogs) -> None:

@@ -1,11 +1,13 @@
 """The log on Kafka while brokers die, hang and come back: nothing is lost, nothing doubled, all stays in order."""
 
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient, PartitionMetadata
@@ -119,6 +121,42 @@ def test_what_is_appended_while_the_only_broker_is_killed_and_started_comes_in_o
     whole.start()
     stream.end()
     stream.check()
+
+
+def test_a_broker_that_lost_what_it_had_confirmed_is_told_and_it_goes_on(
+    whole: Kafka, open_log: OpenLogs, tmp_path: Path
+) -> None:
+    log = open_log(whole)
+    came: list[object] = []
+    log.follow({"lost": 0}, lambda records: came.extend(record.value for record in records), lambda gap: came.append(str(gap)))
+    told: list[Exception | None] = []
+
+    def append(*numbers: int) -> None:
+        before = len(told)
+        for number in numbers:
+            log.append([Entry("lost", "k", b"%d" % number)], told.append)
+        wait_until(lambda: len(told) == before + len(numbers), "told of all")
+
+    append(0, 1)
+    data = whole.folder / "1" / "data"
+    whole.stop()
+    shutil.copytree(data, tmp_path / "before")
+    whole.start()
+    append(2, 3)
+    wait_until(lambda: len(came) == 4, "all came")
+    assert told == [None] * 4
+    whole.kill()
+    shutil.rmtree(data)
+    shutil.copytree(tmp_path / "before", data)
+    whole.start()
+    wait_until(lambda: len(came) == 5, "the reader is told")
+    assert came[4] == "lost: ends before 2, and 4 was to be read: what was there before is gone"
+    append(4)
+    assert isinstance(told[4], LogUnavailable)
+    assert "has lost records that it had confirmed" in str(told[4])
+    append(5)
+    assert told[5] is None
+    wait_until(lambda: came[5:] == [b"5"], "it goes on")
 
 
 def test_a_log_can_be_opened_and_appended_to_before_the_cluster_is_there(whole: Kafka, open_log: OpenLogs) -> None:

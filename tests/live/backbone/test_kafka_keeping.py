@@ -9,7 +9,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from live.backbone.conftest import OpenLogs, settings_of, wait_until
 from milepost.backbone.kafka import KafkaLog
-from milepost.backbone.log import Edge, Entry, LogLost, Record, TopicSettings
+from milepost.backbone.log import Edge, Entry, LogLost, LogUnavailable, Record, TopicSettings
 from milepost.model.survives import Survives
 from milepost.service.services.kafka import Kafka
 
@@ -141,3 +141,30 @@ def test_a_group_that_was_away_for_too_long_is_told_what_it_missed(kafka: Kafka,
     log.join("group", [NAME], lambda records: order.extend(values(records)), lambda gap: order.append(str(gap)))
     wait_until(lambda: len(order) >= 3, "the gap and the rest")
     assert order == [f"{NAME}: records 4 to 9 are gone, removed by its retention", 10, 11]
+
+
+def test_a_topic_that_was_deleted_is_told_and_made_again(kafka: Kafka, open_log: OpenLogs) -> None:
+    log = open_log(kafka)
+    appended(log, *numbered(0, 3))
+    with AdminClient({"bootstrap.servers": kafka.address}) as admin:
+        (future,) = admin.delete_topics([open_log.prefix + NAME]).values()
+        future.result()
+    told: list[Exception | None] = []
+    log.append(numbered(3, 4), told.append)
+    wait_until(lambda: bool(told), "told")
+    assert isinstance(told[0], LogUnavailable)
+    assert "somebody has deleted the topic" in str(told[0])
+    appended(log, *numbered(4, 5))
+    assert values(log.read(NAME, 0, 10)) == [4]
+
+
+def test_a_done_may_close_the_log(kafka: Kafka, open_log: OpenLogs) -> None:
+    log = open_log(kafka)
+    told: list[Exception | None] = []
+
+    def close(fault: Exception | None) -> None:
+        log.close()
+        told.append(fault)
+
+    log.append(numbered(0, 1), close)
+    wait_until(lambda: told == [None], "closed")

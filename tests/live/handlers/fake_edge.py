@@ -110,7 +110,7 @@ class FakeEdge:
 
     def start(self, file: Path, *more: str) -> "Process":
         """A process of a handler."""
-        command = [sys.executable, "-m", "milepost", "handler", "run", str(file), "--config", str(self.config), *more]
+        command = [*handler_command(file, self.config), *more]
         return Process(command, self.config.parent / f"handler-{next(self._processes)}.log")
 
     @contextmanager
@@ -123,6 +123,10 @@ class FakeEdge:
             assert process.stop() == 0, process.said()
         finally:
             process.kill()
+
+
+def handler_command(file: Path, config: Path) -> list[str]:
+    return [sys.executable, "-m", "milepost", "handler", "run", str(file), "--config", str(config)]
 
 
 class Process:
@@ -164,4 +168,3 @@ def maybe_said(value: bytes) -> Said | None:
     except ValueError:
         return None
     return found if isinstance(found, Said) else None
-

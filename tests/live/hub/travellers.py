@@ -242,7 +242,8 @@ class Crowd:
     def __init__(self) -> None:
         self.ledger = Ledger()
         self.travellers: dict[str, Traveller] = {}
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
+        """Held by whoever uses the ledger."""
         self._is_over = False
         self._fault: BaseException | None = None
         self._thread = threading.Thread(target=self._run)
@@ -250,13 +251,13 @@ class Crowd:
 
     def sender(self, name: str, edge: Door, *, topic: str, qos: int = 1, rate: float = 0.0) -> Traveller:
         """Somebody who sends, if the rate says so at once."""
-        with self._lock:
+        with self.lock:
             self.ledger.open(name, qos)
             return self._add(Traveller(name, self.ledger, topic, qos, rate=rate), edge)
 
     def taker(self, name: str, edge: Door, *filters: str, of: tuple[str, ...] = ()) -> Traveller:
         """Somebody who gets all that senders send from now on: comes back when it hears each of them."""
-        with self._lock:
+        with self.lock:
             made = self._add(Traveller(name, self.ledger, filters=filters), edge)
         self.wait(lambda: made.is_listening, f"{name} listens")
         self.tune_in(name, *of)
@@ -266,20 +267,27 @@ class Crowd:
         """Let senders send until a taker hears them: so long its wish is on its way to their edges. From then on all counts."""
         for sender in senders:
             until = time.monotonic() + WAIT_S
-            while not self._hears(taker, sender):
+            while not self.hears(taker, sender):
                 assert time.monotonic() < until, f"{taker} never hears {sender}"
                 self.burst(1, sender)
                 time.sleep(5 * LOOK_S)
-            with self._lock:
+            with self.lock:
                 self.ledger.ask(taker, sender)
 
-    def _hears(self, taker: str, sender: str) -> bool:
-        with self._lock:
+    def hears(self, taker: str, sender: str) -> bool:
+        """Whether anything of a sender has reached a taker."""
+        with self.lock:
             return bool(self.ledger.seen(taker, sender))
+
+    def note(self, taker: str, payload: bytes, *, connection: int) -> None:
+        """A taker that is not of the crowd got a message."""
+        sender, number = payload.split(b" ")[:2]
+        with self.lock:
+            self.ledger.see(taker, sender.decode(), int(number), connection=connection, is_repetition=False)
 
     def move(self, name: str, edge: Door, how: Leave = Leave.ABRUPTLY) -> None:
         """Be somewhere else."""
-        with self._lock:
+        with self.lock:
             one = self.travellers[name]
             one.leave(how)
             one.port, one._again_at = edge.tcp, 0.0
@@ -294,13 +302,13 @@ class Crowd:
 
     def set_rate(self, rate: float, *names: str) -> None:
         """Let some send at another rate."""
-        with self._lock:
+        with self.lock:
             for name in names:
                 self.travellers[name].rate = rate
 
     def burst(self, count: int, *names: str) -> None:
         """Let some send as fast as it goes."""
-        with self._lock:
+        with self.lock:
             for name in names:
                 self.travellers[name].burst(count)
 
@@ -308,7 +316,7 @@ class Crowd:
         """Until something holds of the crowd or the ledger."""
         until = time.monotonic() + within_s
         while True:
-            with self._lock:
+            with self.lock:
                 if self._fault is not None:
                     raise AssertionError(f"the crowd ended: {self._fault}") from self._fault
                 if is_so():
@@ -318,13 +326,13 @@ class Crowd:
 
     def wait_seen(self, taker: str, sender: str, more: int) -> None:
         """Until a taker has seen so many more."""
-        with self._lock:
+        with self.lock:
             before = len(self.ledger.seen(taker, sender))
         self.wait(lambda: len(self.ledger.seen(taker, sender)) >= before + more, f"{taker} sees {more} more of {sender}")
 
     def finish(self, *, within_s: float = 40.0) -> None:
         """Send no more; come back when all that was acknowledged has arrived, or will not."""
-        with self._lock:
+        with self.lock:
             for one in self.travellers.values():
                 one.stop()
         self.wait(lambda: all(one.is_quiet for one in self.travellers.values()), "all is settled", within_s=within_s)
@@ -335,7 +343,7 @@ class Crowd:
 
     def check(self) -> None:
         """Nothing lost, doubled, out of order or made up."""
-        with self._lock:
+        with self.lock:
             assert self._fault is None, self._fault
             faults = self.ledger.faults()
             assert not faults, "\n".join(faults[:30])
@@ -348,7 +356,7 @@ class Crowd:
             one.end()
 
     def _is_complete(self) -> bool:
-        with self._lock:
+        with self.lock:
             return self.ledger.is_complete()
 
     def _add(self, traveller: Traveller, edge: Door) -> Traveller:
@@ -359,10 +367,10 @@ class Crowd:
     def _run(self) -> None:
         try:
             while not self._is_over:
-                with self._lock:
+                with self.lock:
                     sockets = {one.line: one for one in self.travellers.values() if one.line is not None}
                 ready = _readable(sockets)
-                with self._lock:
+                with self.lock:
                     now = time.monotonic()
                     for found in ready:
                         if sockets[found].line is found:

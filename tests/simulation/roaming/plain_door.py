@@ -49,6 +49,9 @@ class PlainDoor:
         if isinstance(link, PlainLink):
             link.is_over = True
 
+    def redirect(self, link: Link, address: str) -> None:
+        """Nobody is sent on from here."""
+
     def welcome(self, name: EndpointId, why: Refused | None, now: Instant) -> None:
         """Nobody waits here."""
 

@@ -28,7 +28,9 @@ class Faults:
 class Story:
     """One run."""
 
-    def __init__(self, seed: int, *, sites: int = 1, centres: int = 0, faults: Faults | None = None, is_noting: bool = False) -> None:
+    def __init__(
+        self, seed: int, *, sites: int = 1, centres: int = 0, faults: Faults | None = None, is_noting: bool = False
+    ) -> None:
         self.random = Random(seed * 7 + 1)
         self.faults = faults or Faults()
         random = self.random

@@ -2,7 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milepost.backbone.log import Entry
+from milepost.backbone.log import RECORD_BYTES_MAX, Entry
+from milepost.handlers import ledger
 from milepost.handlers.notes import (
     Kept,
     Note,
@@ -17,6 +18,9 @@ from milepost.handlers.notes import (
     request_again,
     request_from,
 )
+from milepost.handlers.part import REQUEST_BYTES_MAX
+from milepost.handlers.store import Shelf, Store, StoreFault
+from milepost.handlers.validators import ANSWER_BYTES_MAX
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import Instant
 from milepost.model.messages import Message, MessageId
@@ -31,6 +35,23 @@ SAID = Said(EdgeRef("north", "edge-1"), 5, Message(MessageId(1), EndpointId("tru
 def test_a_note_is_read_as_it_was_written(era: int, position: int, number: int, unsaid: list[Entry]) -> None:
     note = Note(era, 4, {"a": position, "b": 0}, {"north/edge-1": number}, number, 3, 2, tuple(unsaid))
     assert note_from_bytes(note_to_bytes(note)) == note
+
+
+def test_a_note_of_the_largest_things_fits_into_a_record() -> None:
+    """What was at hand already, then one call that changes and says as much as it may, or one that is set aside whole."""
+    store = Store(Shelf({}))
+    with pytest.raises(StoreFault):
+        for number in range(1_000):
+            store.put(f"{number:03d}" + "\\" * 500, "x" * 100)
+    changes = [Entry("b" * 100, f"={key}", kept_to_bytes(Kept(10**9, value))) for key, value in store.changes.items()]
+    assert len(changes) > 100
+    before = Entry("a", "b", b"x" * ledger.BATCH_BYTES_MAX)
+    answer = Entry("i" * 120, "e" * 128, b"x" * (ANSWER_BYTES_MAX * 4 // 3 + 2_500))
+    aside = Entry("p", "0.1", b"x" * (REQUEST_BYTES_MAX + 1_500))
+    marks = {f"{number:048d}/{'e' * 48}": 2**63 for number in range(ledger.MARKS_MAX)}
+    for follows in ([*changes, answer], [aside, answer._replace(value=b"x" * 2_500)]):
+        note = Note(1, 1, {"a": 1}, marks, 1, 1, 1, (before, *follows))
+        assert len(note_to_bytes(note)) < RECORD_BYTES_MAX
 
 
 @given(st.integers(0, 2**40), st.none() | st.binary(min_size=1))

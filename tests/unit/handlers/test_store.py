@@ -51,7 +51,7 @@ def test_a_store_is_a_dictionary(before: dict[str, int], changes: list[tuple[str
     assert shelf.size == sum(len(value) for value in shelf.values.values())
 
 
-@pytest.mark.parametrize("key", ["", "x" * 513, 3])
+@pytest.mark.parametrize("key", ["", "x" * 513, "a\n", 3])
 def test_a_bad_key_is_refused(key: str) -> None:
     with pytest.raises(StoreFault, match="key"):
         Store(Shelf({})).put(key, 1)
@@ -81,7 +81,7 @@ def test_a_store_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_one_call_changes_no_more_than_fits_into_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "CHANGES_BYTES_MAX", limits.ROW_BYTES + 10)
+    monkeypatch.setattr(limits, "CHANGES_BYTES_MAX", limits.ROW_BYTES + 11)
     store = Store(Shelf({}))
     store.put("a", "x")
     store.put("a", "x" * 7)

@@ -74,11 +74,9 @@ class _Call:
 class Appender:
     """All appending of one log object."""
 
-    def __init__(
-        self, new_producer: Callable[[Callable[[KafkaError], None]], Producer], topics: Topics, address: str, trouble: Trouble
-    ) -> None:
+    def __init__(self, new_producer: Callable[[], Producer], topics: Topics, address: str, trouble: Trouble) -> None:
         self._new_producer = new_producer
-        self._producer = new_producer(self._heard)
+        self._producer = new_producer()
         self._is_broken = False
         self._topics = topics
         self._address = address
@@ -131,9 +129,10 @@ class Appender:
             if self._close_at is None:
                 self._close_at = monotonic() + CLOSE_S
             self._condition.notify_all()
+        if threading.current_thread() in self._threads:  # called by a `done`: it ends when that has returned
+            return
         for thread in self._threads:
-            if thread is not threading.current_thread():
-                thread.join()
+            thread.join()
 
     def _produce(self, call: _Call) -> None:
         produce, on_wire, reported = self._producer.produce, self._topics.on_wire, call.reported
@@ -147,11 +146,11 @@ class Appender:
     def _poll(self) -> None:
         """Have reports come in, and tell those who wait for them."""
         while not self._is_finished():
-            self._producer.poll(_POLL_S)
+            self._have_reports(self._producer.poll, _POLL_S)
             self._settle()
             if self._is_broken:
                 self._renew()
-        self._drop_reports(self._producer)
+        self._give_up(self._producer)
         with self._condition:
             for call in self._calls:
                 call.give_up(LogUnavailable(f"Kafka at {self._address} did not confirm it before the log was closed"))
@@ -187,32 +186,35 @@ class Appender:
             self._topics.forget()
         return fault_of(fault, self._address)
 
-    def _heard(self, error: KafkaError) -> None:
-        """What the library says in between; from the poll thread, like all it says."""
-        if error.fatal():
+    def _have_reports(self, wait: Callable[[float], int], patience_s: float) -> None:
+        """Let the library tell what it has to; it raises when its producer is broken for good."""
+        try:
+            wait(patience_s)
+        except KafkaException as fault:
             self._is_broken = True
-        self._trouble.found(error)
+            self._trouble.found(error_in(fault))
 
     def _renew(self) -> None:
         """Go on with another producer: this one has lost count and takes no more; what it had is reported as failed."""
         with self._condition:
-            broken, self._producer = self._producer, self._new_producer(self._heard)
-            self._is_broken = False
-        self._drop_reports(broken)
+            broken, self._producer = self._producer, self._new_producer()
+        self._give_up(broken)
+        self._is_broken = False
         self._settle()
 
-    def _drop_reports(self, producer: Producer) -> None:
+    def _give_up(self, producer: Producer) -> None:
         """Let the producer give up all it has, and report that."""
         producer.purge()
-        producer.flush(_PURGE_S)
+        self._have_reports(producer.flush, _PURGE_S)
 
     def _make(self) -> None:
         """Make the topics that calls are held for; and while there is trouble, find out when it has passed."""
         while self._wait_for_work():
-            held = list(self._held)
+            with self._condition:
+                wanted = {entry.topic for call in self._held for entry in call.entries}
             try:
-                if held:
-                    self._topics.ensure({entry.topic for call in held for entry in call.entries})
+                if wanted:
+                    self._topics.ensure(wanted)
                 else:
                     self._topics.ask()
             except LogRefused:
@@ -237,13 +239,16 @@ class Appender:
 
     def _refuse(self) -> None:
         """Find out which of the held calls is to blame, and tell it; the others go on."""
-        for call in list(self._held):
+        with self._condition:
+            held = list(self._held)
+        for call in held:
             try:
                 self._topics.ensure({entry.topic for entry in call.entries})
             except LogRefused as its_own:
-                call.give_up(its_own)
                 with self._condition:
-                    self._held.remove(call)
+                    if call in self._held:  # closing may have given it up meanwhile
+                        self._held.remove(call)
+                        call.give_up(its_own)
             except LogUnavailable:
                 return
 

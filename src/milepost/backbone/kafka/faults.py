@@ -10,6 +10,7 @@ from confluent_kafka import KafkaError, KafkaException
 from milepost.backbone.log import LogRefused, LogUnavailable
 
 _NOT_ALLOWED: Final = "give this client the right to (docs/how-to/kafka.md has the list)"
+_DELETED: Final = "somebody has deleted the topic; the next append makes it again, with the usual settings"
 _TOO_LARGE: Final = "raise `max.message.bytes` of the topic to 1 MB or more"
 
 _REFUSED: Final = {
@@ -33,11 +34,14 @@ _UNAVAILABLE: Final = {
     KafkaError._SSL: "the encrypted connection failed: look at the certificates",
     KafkaError._TIMED_OUT: "no answer in time: look whether the brokers run, and at the network",
     KafkaError._TRANSPORT: "the connection failed: look whether the brokers run, and at the address",
+    KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER: "the cluster has lost records that it had confirmed: look at its disks",
     KafkaError.NOT_ENOUGH_REPLICAS: "too few brokers have a copy: start those that are down",
     KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND: "too few brokers have a copy: start those that are down",
     KafkaError.INVALID_REPLICATION_FACTOR: "too few brokers run for so many copies: start those that are down",
     KafkaError.SASL_AUTHENTICATION_FAILED: "the cluster does not know this client: look at its name and password",
-    KafkaError.UNKNOWN_TOPIC_OR_PART: "the topic is gone: somebody has deleted it",
+    KafkaError.UNKNOWN_TOPIC_OR_PART: _DELETED,
+    KafkaError._UNKNOWN_TOPIC: _DELETED,
+    KafkaError._UNKNOWN_PARTITION: _DELETED,
 }
 
 

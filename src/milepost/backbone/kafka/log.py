@@ -156,8 +156,8 @@ class KafkaLog:
             self._check_open()
             self._readers = [*(one for one in self._readers if one.is_open), reader]
 
-    def _new_producer(self, heard: Callable[[KafkaError], None]) -> Producer:
-        return Producer(self._client.producer_settings(heard))
+    def _new_producer(self) -> Producer:
+        return Producer(self._client.producer_settings(self._trouble.found))
 
 
 def _unheard(_: KafkaError) -> None:

@@ -42,7 +42,7 @@ class Looker:
 
     def ends(self, topic: str) -> tuple[int, int]:
         """The offset of the oldest record, and of the one that comes next, of a topic that is there."""
-        return self._asked(lambda: self._consumer.get_watermark_offsets(self._partition(topic), timeout=ANSWER_S))
+        return self._asked(lambda left_s: self._consumer.get_watermark_offsets(self._partition(topic), timeout=left_s))
 
     def position_of(self, topic: str, start: Start) -> int:
         """The offset that a start stands for at the moment."""
@@ -102,8 +102,8 @@ class Looker:
     def _first_at(self, topic: str, time_ms: int) -> int:
         asked = self._partition(topic, time_ms)
 
-        def ask() -> int:
-            (found,) = self._consumer.offsets_for_times([asked], timeout=ANSWER_S)
+        def ask(left_s: float) -> int:
+            (found,) = self._consumer.offsets_for_times([asked], timeout=left_s)
             if found.error is not None:
                 raise KafkaException(found.error)
             return found.offset
@@ -111,13 +111,14 @@ class Looker:
         offset = self._asked(ask)
         return offset if offset >= 0 else self.ends(topic)[1]
 
-    def _asked(self, question: Callable[[], T]) -> T:
+    def _asked(self, question: Callable[[float], T]) -> T:
+        """The answer to a question, which is told how many seconds it has."""
         give_up_at = monotonic() + ANSWER_S
         while True:
             with self._lock:
                 self._check_open()
                 try:
-                    answer = question()
+                    answer = question(max(_LOOK_S, give_up_at - monotonic()))
                     self._trouble.passed()
                     return answer
                 except KafkaException as fault:

@@ -75,10 +75,15 @@ class Reader:
 
     def _next(self) -> list[Message]:
         """What is there, waiting a moment for the first; one call for all of it would wait until it has as many as it may."""
-        first = self._consumer.poll(_LOOK_S)
-        if first is None:
-            return []
-        return [first, *self._consumer.consume(BATCH_RECORDS_MAX - 1, 0)]
+        messages: list[Message] = []
+        try:
+            first = self._consumer.poll(_LOOK_S)
+            if first is not None:
+                messages.append(first)
+                messages += self._consumer.consume(BATCH_RECORDS_MAX - 1, 0)
+        except KafkaException as fault:  # what comes next shows what became of it
+            self._trouble.found(error_in(fault))
+        return messages
 
     def _hand_over(self, wire_name: str | None, messages: Iterable[Message]) -> None:
         topic = self._topics.off_wire(wire_name or "")

@@ -1,5 +1,6 @@
 """What the client library is told, each with its reason; and which settings a topic gets."""
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -23,6 +24,9 @@ _SEGMENT_BYTES_MIN: Final = 1024 * 1024
 _SEGMENT_BYTES_MAX: Final = 256 * 1024 * 1024
 _COMPACTED_SEGMENT_MS: Final = 600_000
 
+_SILENT: Final = logging.Logger("confluent_kafka")
+_SILENT.addHandler(logging.NullHandler())
+
 Heard = Callable[[KafkaError], None]
 """Takes what the library has to say besides answers: brokers that cannot be reached, mostly."""
 
@@ -44,7 +48,8 @@ class Client:
             "bootstrap.servers": self.address,
             "client.id": self.id,
             "error_cb": heard,
-            "log_level": 0,  # it would write to standard error; what matters comes through error_cb
+            "log_level": 0,
+            "logger": _SILENT,  # it would write to standard error; what matters comes through error_cb
             "socket.timeout.ms": 5_000,  # a broker that hangs is given up before people do
             "socket.keepalive.enable": True,
             "reconnect.backoff.ms": 50,
@@ -62,6 +67,7 @@ class Client:
             "request.timeout.ms": 4_000,
             "retry.backoff.max.ms": 500,
             "linger.ms": 0,
+            "topic.metadata.propagation.max.ms": 10_000,  # a topic that is not there for so long was deleted
             "message.max.bytes": MESSAGE_BYTES_MAX,
             # What waits is counted in `appending`; these are only never to be the smaller bound.
             "queue.buffering.max.messages": 2_000_000,

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from time import monotonic, sleep
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import (
@@ -27,6 +27,9 @@ ANSWER_S: Final = 10.0
 
 _INTERNAL: Final = "__"
 _LOOK_S: Final = 0.01
+
+
+T = TypeVar("T")
 
 
 class Topics:
@@ -149,7 +152,7 @@ class Topics:
         for future in self._admin.incremental_alter_configs([resource], request_timeout=ANSWER_S).values():
             self.asked(future.result)
 
-    def asked(self, question: Callable[[], Any]) -> Any:
+    def asked(self, question: Callable[[], T]) -> T:
         """The answer to a question; a fault of Kafka's as one of the log's."""
         try:
             answer = question()

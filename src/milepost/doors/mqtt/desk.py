@@ -12,7 +12,7 @@ from milepost.doors.mqtt.sending import Sender
 from milepost.doors.rules import Rules
 from milepost.edge.corridor import Corridor
 from milepost.model.endpoints import EndpointId
-from milepost.model.instants import Instant
+from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.reasons import Malformed, Reason, Refused
 from milepost.model.topics import check_topic
 from milepost.vetting.rates import Bucket
@@ -34,6 +34,9 @@ from milepost.wire.mqtt import (
 
 _STEPS: Final = 100
 """A client's rates are looked at each time it has sent this part of a burst."""
+
+ON_ITS_WAY_NS: Final = 10 * SECOND_NS
+"""So long a client that was sent on may take to appear elsewhere; its will is not published before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,16 +139,28 @@ class Desk:
         self.counted(refused)
         self.end(link, code_of(refused.reason), refused)
 
-    def end(self, link: MqttLink, code: Code, why: Refused | None = None) -> None:
-        """Disconnect a client; one of MQTT 5 is told why. [MQTT-3.14.0-1]"""
+    def send_on(self, link: MqttLink, address: str) -> None:
+        """Disconnect a client and tell it to go on at another edge (MQTT 5, 4.11): its session follows it there."""
+        session = link.session
+        if session is None or session.link is not link:
+            return
+        if session.will is not None:
+            session.will = replace(session.will, delay_ns=max(session.will.delay_ns, ON_ITS_WAY_NS))
+        server = address.partition("://")[2].partition("/")[0]
+        self.end(link, Code.USE_ANOTHER_SERVER, Refused(Reason.OUTSIDE_COVERAGE, f"{address} covers the place"), server=server)
+
+    def end(self, link: MqttLink, code: Code, why: Refused | None = None, *, server: str | None = None) -> None:
+        """Disconnect a client; one of MQTT 5 is told why, and where to go. [MQTT-3.14.0-1]"""
         if link.state >= State.CLOSING:
             return
         if link.state is State.OPEN and link.version is Version.V5:
             properties = self.because(link, why, is_always=True) if why is not None else NO_PROPERTIES
-            packet = Disconnect(fitting(code, Kind.DISCONNECT), properties)
-            link.farewell = encode(packet, link.version)
-            if link.packet_max and len(link.farewell) > link.packet_max:  # [MQTT-3.14.2-3]
-                link.farewell = encode(replace(packet, properties=NO_PROPERTIES), link.version)
+            code = fitting(code, Kind.DISCONNECT)
+            where = Properties(server_reference=server)
+            for said in (replace(properties, server_reference=server), where, NO_PROPERTIES):
+                link.farewell = encode(Disconnect(code, said), link.version)
+                if not link.packet_max or len(link.farewell) <= link.packet_max:  # [MQTT-3.14.2-3]
+                    break
         link.state = State.CLOSING
         self.closing.append(link)
         if why is not None:

@@ -268,6 +268,11 @@ class MqttDoor:
         if isinstance(link, MqttLink):
             self.desk.refuse(link, why)
 
+    def redirect(self, link: Link, address: str) -> None:
+        """Send a client on to another edge, if it is one of ours."""
+        if isinstance(link, MqttLink):
+            self.desk.send_on(link, address)
+
     def welcome(self, name: EndpointId, why: Refused | None, now: Instant) -> None:
         """Go on with a client that waited for its session, or send it away."""
         waiting = self.desk.arriving.pop(name, None)

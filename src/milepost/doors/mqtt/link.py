@@ -125,6 +125,11 @@ class MqttLink(Link):
         self.bytes_bucket: Bucket | None = None
         self.subscribes_bucket: Bucket | None = None
 
+    @property
+    def scheme(self) -> str:
+        """How the client came, if it can be told to go elsewhere: MQTT 3.1.1 has no word for it, and no word has the scheme."""
+        return self.stream.scheme if self.version is Version.V5 else ""
+
     def on_event(self, mask: int, now: Instant) -> None:
         """The connection can be read or written, or is broken. A fault of ours costs this connection, and is told."""
         try:

@@ -245,6 +245,9 @@ class UdpDoor:
         if isinstance(link, UdpLink):
             self._expelled.append((link, why))
 
+    def redirect(self, link: Link, address: str) -> None:
+        """Nobody is sent on from here: endpoints find their edges themselves."""
+
     def welcome(self, name: EndpointId, why: Refused | None, now: Instant) -> None:
         """Nobody waits here: endpoints are let in at once, and what they had elsewhere is added."""
 

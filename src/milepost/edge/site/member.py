@@ -163,6 +163,7 @@ class SiteMember(Elsewhere):
             self.roaming.on_claim_gone(*claim_of_key(key))
         elif topic == SUBSCRIPTION_INFO:
             self.state.interest.take_away(key)
+            self.roaming.moving.ended(key)
             self._own_wanted.discard(key)
             if key in self._edge_keys:
                 self.state.edges.pop(self._edge_keys.pop(key), None)
@@ -184,7 +185,7 @@ class SiteMember(Elsewhere):
             state.corridor.deliveries.hand_out(parcel, state.corridor.fan_for(parcel, now))
             state.counts["received"] += 1
         if len(self.roaming.youth):
-            self.roaming.keep_all(self.roaming.youth.hear(read, parcel, now))
+            self.roaming.youth.hear(read, parcel, now)
 
     def _on_info(self, key: str, value: SiteRecord, now: Instant) -> None:
         state = self.state
@@ -252,7 +253,11 @@ class SiteMember(Elsewhere):
                 if key not in self._own_wanted:
                     state.outbox.say(SUBSCRIPTION_INFO, key, to_record(Wanted(state.me, asked.subscription)))
         for leaving in self.roaming.moving.leaving.values():
-            current |= {wanted_key(state.me, leaving.endpoint, held.name) for held in leaving.subscriptions}
+            for held in leaving.subscriptions:
+                key = wanted_key(state.me, leaving.endpoint, held.name)
+                current.add(key)
+                if key not in self._own_wanted:
+                    state.outbox.say(SUBSCRIPTION_INFO, key, to_record(Wanted(state.me, held.subscription)))
         for key in self._own_wanted - current:
             state.outbox.say(SUBSCRIPTION_INFO, key, None)
 
@@ -276,7 +281,7 @@ class SiteMember(Elsewhere):
                 continue
             if isinstance(value, Said):
                 reads.append(Read(record.offset, record.appended_at, 0, value))
-        self.roaming.on_read_back(asked.endpoint, asked.epoch, reads, now)
+        self.roaming.on_read_back(asked.endpoint, reads, now)
         self.roaming.settle(now)
 
     def tick(self, now: Instant) -> None:

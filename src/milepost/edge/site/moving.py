@@ -5,6 +5,7 @@ What must hold:
 - what the endpoint asks for is asked for here until the other edge has said that it asks for it itself.
 """
 
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from milepost.edge.actions import Expel, Welcome
@@ -15,16 +16,14 @@ from milepost.edge.site.handing import add_to, held_of, in_parts, install, open_
 from milepost.edge.site.recent import Read
 from milepost.edge.site.sayings import message_of
 from milepost.edge.site.state import SiteState
-from milepost.edge.site.stays import Back, Leaving, Marks, Stay, Young, leaving_to_bytes
+from milepost.edge.site.stays import EVERY, Leaving, Part, Stay, Young, leaving_to_bytes
 from milepost.edge.site.youth import Youth
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.reasons import Malformed, Reason, Refused
 from milepost.model.sites import (
-    CROSS_HUB,
     SUBSCRIPTION_INFO,
     Claim,
-    EdgeRef,
     Epoch,
     Extra,
     Handover,
@@ -45,9 +44,10 @@ class ReadBack(NamedTuple):
     """What has to be read again from the log for an endpoint."""
 
     endpoint: EndpointId
-    epoch: Epoch
     offset: int | None
-    since: Instant
+    """From an offset on, or"""
+    since: Instant | None
+    """from a time on, or from the earlier of both."""
 
 
 class Moving:
@@ -58,6 +58,8 @@ class Moving:
         self._forwarder = forwarder
         self._youth = youth
         self.leaving: dict[tuple[EndpointId, Epoch], Leaving] = {}
+        self._ending: dict[str, list[str]] = {}
+        """What is said to be wanted no more, and is until that was read: by then all others that want it were heard."""
         self.read_backs: list[ReadBack] = []
         """What is to be read again, for whoever reads."""
         self.cutting: EndpointId | None = None
@@ -68,7 +70,7 @@ class Moving:
         state, corridor = self._state, self._state.corridor
         self.part(session)
         corridor.deliveries.leave(session)
-        held, parts = held_of(session), in_parts(waiting_of(session))
+        held, parts = self._held_of(session, stay), in_parts(waiting_of(session))
         number = state.outbox.next_number(now)
         handover = Handover(
             session.name,
@@ -82,8 +84,8 @@ class Moving:
             subscriptions=held,
             waiting=parts[0],
             received=tuple(sorted(session.received or ())),
-            marks=self._marks_of(stay),
-            offset=state.offsets.get(CROSS_HUB, 0),
+            marks=self._youth.marks_of(stay),
+            offset=state.next_offset,
             as_of=state.read_at,
             rests=len(parts) - 1,
         )
@@ -96,8 +98,13 @@ class Moving:
         for part in parts[1:]:
             number = state.outbox.next_number(now)
             state.write(Rest(session.name, claim.epoch, state.me, claim.edge, number, part), number, claim.edge)
-        self._leave(Leaving(session.name, claim.epoch, held))
+        self._leave(Leaving(session.name, claim.epoch, held, stay.owes, stay.owes_after))
         state.counts["moves_out"] += 1
+
+    def _held_of(self, session: Session, stay: Stay) -> tuple[Held, ...]:
+        """What a session asks for, and since when."""
+        since = {name: self._youth.since_of(stay, name) for name in session.subscriptions}
+        return tuple(replace(one, since=since[one.name]) for one in held_of(session))
 
     def part(self, session: Session) -> None:
         """Drop the connection of an endpoint that is elsewhere."""
@@ -113,16 +120,6 @@ class Moving:
         answer = Handover(claim.endpoint, claim.epoch, self._state.me, claim.edge, number, is_whole=is_whole, is_held=False)
         self._state.write(answer, number, claim.edge)
 
-    def _marks_of(self, stay: Stay) -> Marks:
-        """Up to where an endpoint has had its share of what everybody said."""
-        state = self._state
-        marks = dict(state.marks)
-        if stay.young is None:
-            marks[str(state.me)] = max(self._forwarder.said_up_to, marks.get(str(state.me), 0))
-            return marks
-        young = stay.young.marks
-        return marks | {one: max(young[one], marks.get(one, 0)) for one in young}
-
     def _leave(self, leaving: Leaving) -> None:
         self.leaving[leaving.endpoint, leaving.epoch] = leaving
         self._state.corridor.changes.stays[_leaving_key(leaving)] = leaving_to_bytes(leaving)
@@ -134,7 +131,7 @@ class Moving:
             self._state.interest.put(_interest_key(leaving, held), ON_THE_MOVE, held.subscription)
 
     def taken(self, taken: Taken) -> None:
-        """The other edge asks for everything itself."""
+        """The other edge asks for everything itself; that stands in the log before this edge says that it does not any more."""
         leaving = self.leaving.pop((taken.endpoint, taken.epoch), None)
         if leaving is None:
             return
@@ -142,9 +139,21 @@ class Moving:
         state.corridor.changes.stays[_leaving_key(leaving)] = None
         session = state.corridor.sessions.maybe(leaving.endpoint)
         for held in leaving.subscriptions:
-            state.interest.take_away(_interest_key(leaving, held))
-            if session is None or held.name not in session.subscriptions:
-                state.outbox.say(SUBSCRIPTION_INFO, wanted_key(state.me, leaving.endpoint, held.name), None)
+            key = wanted_key(state.me, leaving.endpoint, held.name)
+            if (session is not None and held.name in session.subscriptions) or self._leaves_still(leaving.endpoint, held.name):
+                state.interest.take_away(_interest_key(leaving, held))
+            else:
+                state.outbox.say(SUBSCRIPTION_INFO, key, None)
+                self._ending.setdefault(key, []).append(_interest_key(leaving, held))
+
+    def _leaves_still(self, endpoint: EndpointId, name: str) -> bool:
+        """Whether a later stay of an endpoint was handed over, too, and is not taken."""
+        return any(held.name == name for one in self.leaving.values() if one.endpoint == endpoint for held in one.subscriptions)
+
+    def ended(self, key: str) -> None:
+        """This edge has read its own word that it does not want something, or says again that it does."""
+        for one in self._ending.pop(key, ()):
+            self._state.interest.take_away(one)
 
     def arrive(self, handover: Handover, waiting: list[Waiting], stay: Stay, now: Instant) -> bool:
         """Take a session in; tells whether there was one, and room for it."""
@@ -156,95 +165,135 @@ class Moving:
                 corridor.counts.dropped[opened.reason if opened else Reason.SESSION_EXPIRED] += len(waiting)
                 return False
             session = opened
+            self.note_opened(stay)
             install(corridor, session, waiting, handover.received)
         else:
             add_to(corridor, session, [one for one in waiting if not self._was_given(stay, one, now)])
         stay.is_here = True
         if handover.place is not None and corridor.place_of(session) is None:
             corridor.watch.put_place(session, handover.place)
+        here = list(session.subscriptions)
         for held in handover.subscriptions:
             take_up(corridor, session, held)
-        self._begin_young(handover, stay, session)
-        if not self._catch_up(stay, handover.subscriptions, now):
-            self.ask_back(stay)
+        self._begin_young(handover, stay, session, here)
+        self.go_on(stay, now)
         state.counts["moves_in"] += 1
         return True
 
-    def ask_back(self, stay: Stay) -> None:
-        """Have what an endpoint missed read again from the log."""
-        back = stay.young.back if stay.young else None
-        assert back is not None, "what is not at hand is to be read again"
-        self.read_backs.append(ReadBack(stay.endpoint, stay.epoch, back.offset, back.since))
+    def note_opened(self, stay: Stay) -> None:
+        """A session begins here: what is addressed to it from now on it gets at once."""
+        marks = self._youth.marks_here()
+        stay.opened_at, stay.opened_after = self._state.next_offset, marks[str(self._state.me)]
+        stay.opened_above = max(marks.values())
 
     def _was_given(self, stay: Stay, one: Waiting, now: Instant) -> bool:
-        if not stay.since or not one.said_number:
+        if not one.said_number or not one.parcel:
             return False
-        message = message_of(parcel_from_bytes(one.parcel)) if one.parcel else None
-        return message is not None and self._youth.was_given(stay, message, one.said_by, one.said_number, now)
+        return self._youth.was_given(stay, message_of(parcel_from_bytes(one.parcel)), one.said_by, one.said_number, now)
 
-    def _begin_young(self, handover: Handover, stay: Stay, session: Session) -> None:
-        state = self._state
-        if handover.sender.site == state.me.site:
-            back = Back(handover.offset, Instant(0), 0)
-        else:
-            mine = [number for edge, number in handover.marks.items() if edge.startswith(f"{state.me.site}/")]
-            floor = handover.as_of - FLOOR_NS
-            back = Back(None, Instant(min([max(mine, default=floor), handover.as_of]) - SLACK_NS), floor)
-        marks = dict(handover.marks)
-        if stay.young is not None:  # what it got here already it does not get again
-            marks = {one: max(marks.get(one, 0), stay.young.marks.get(one, 0)) for one in {*marks, *stay.young.marks}}
-        stay.young = Young(marks, self._forwarder.last_said, back)
+    def _begin_young(self, handover: Handover, stay: Stay, session: Session, here: list[str]) -> None:
+        if stay.young is None:
+            parts = [self._youth.part_here(stay, here)] if here else []
+            stay.young = Young(self._forwarder.last_said, parts)
+        young = stay.young
+        young.parts.append(self._part_of(handover))
+        young.came_at = self._forwarder.last_said
+        young.late.add(EVERY)
+        if handover.sender.site != self._state.me.site:
+            known = {info.edge.site for info in self._state.edges.values()}
+            young.awaits |= (known | {handover.sender.site}) - {self._state.me.site}
         self._youth.begin(stay, session)
 
-    def _catch_up(self, stay: Stay, held: tuple[Held, ...], now: Instant) -> bool:
-        """What an endpoint missed, as far as it is at hand; tells whether that is all."""
-        reads = self._at_hand(stay)
-        if reads is None:
-            return False
-        self._youth.catch_up(stay, held, reads, now)
-        return True
+    def _part_of(self, handover: Handover) -> Part:
+        state, names = self._state, [held.name for held in handover.subscriptions]
+        part = Part(names, {held.name: held.since for held in handover.subscriptions}, dict(handover.marks))
+        if handover.sender.site == state.me.site:
+            part.offset = handover.offset
+        else:
+            mine = [number for edge, number in handover.marks.items() if edge.startswith(f"{state.me.site}/")]
+            part.floor = max(0, handover.as_of - FLOOR_NS)
+            part.at = Instant(max(0, min([max(mine, default=part.floor), handover.as_of]) - SLACK_NS))
+        return part
 
-    def _at_hand(self, stay: Stay) -> list[Read] | None:
-        recent, back = self._state.recent, stay.young.back if stay.young else None
-        assert back is not None, "there is something to catch up with"
-        if back.offset is not None:
-            return recent.since(back.offset) if recent.reaches(back.offset) else None
-        return recent.since_time(back.since) if recent.reaches_time(back.since) else None
+    def go_on(self, stay: Stay, now: Instant) -> None:
+        """Give an endpoint what it missed, if that is at hand; else have it read again."""
+        young = stay.young
+        assert young is not None, "who missed something is young"
+        reads = self._at_hand(young)
+        if reads is None:
+            self.ask_back(stay)
+        else:
+            self._youth.catch_up(stay, reads, now)
+
+    def ask_back(self, stay: Stay) -> None:
+        """Have what an endpoint missed read again from the log."""
+        assert stay.young is not None, "who missed something is young"
+        offset, at = _first_of(stay.young)
+        self.read_backs.append(ReadBack(stay.endpoint, offset, at))
+
+    def _at_hand(self, young: Young) -> list[Read] | None:
+        recent, (offset, at) = self._state.recent, _first_of(young)
+        if (offset is not None and not recent.reaches(offset)) or (at is not None and not recent.reaches_time(at)):
+            return None
+        by_offset = recent.since(offset) if offset is not None else []
+        by_time = recent.since_time(at) if at is not None else []
+        return max(by_offset, by_time, key=len)
 
     def read_back(self, stay: Stay, reads: list[Read], now: Instant) -> None:
         """What was read again; all that was read here meanwhile comes after it."""
-        session = self._state.corridor.sessions.maybe(stay.endpoint)
-        if session is None or stay.young is None or stay.young.back is None:
+        if stay.young is None or not stay.young.late:
             return
         following = self._state.recent.since(reads[-1].offset + 1) if reads else []
-        self._youth.catch_up(stay, held_of(session), [*reads, *following], now)
+        self._youth.catch_up(stay, [*reads, *following], now)
 
     def extra(self, extra: Extra, stay: Stay, now: Instant) -> None:
         """What the centre found for an endpoint that is here."""
+        young, site = stay.young, extra.sender.site
+        if young is None or site not in young.awaits:
+            self._state.counts["strange"] += 1
+            return
         for said in extra.said:
-            self._youth.give(stay, said, now)
+            self._youth.give_extra(stay, said, now)
+        if extra.is_last:
+            young.awaits.discard(site)
+            young.late.add(site)
+            self.go_on(stay, now)
 
-    def pass_on(self, extra: Extra, receiver: EdgeRef, now: Instant) -> None:
-        """What the centre found for an endpoint that has moved on."""
-        number = self._state.outbox.next_number(now)
-        self._state.write(Extra(extra.endpoint, extra.epoch, self._state.me, receiver, number, extra.said), number, receiver)
-
-    def pay(self, stay: Stay, now: Instant) -> bool:
+    def pay(self, owing: Stay | Leaving, now: Instant) -> bool:
         """Tell who handed an endpoint over that it is taken, once what it asks for was said; tells whether it could be."""
         state = self._state
-        if state.outbox.said_up_to < stay.owes_after:
+        if state.outbox.said_up_to < owing.owes_after or not state.is_ready:
             return False
-        session = state.corridor.sessions.maybe(stay.endpoint)
-        held = held_of(session) if session is not None else ()
-        for edge, epoch in stay.owes:
+        session = state.corridor.sessions.maybe(owing.endpoint)
+        held = owing.subscriptions if isinstance(owing, Leaving) else held_of(session) if session is not None else ()
+        for edge, epoch in owing.owes:
             number = state.outbox.next_number(now)
-            state.write(Taken(stay.endpoint, epoch, state.me, edge, number, held), number, edge)
-        stay.owes = []
+            state.write(Taken(owing.endpoint, epoch, state.me, edge, number, held), number, edge)
+        owing.owes = []
+        if isinstance(owing, Leaving):
+            state.corridor.changes.stays[_leaving_key(owing)] = leaving_to_bytes(owing)
         return True
+
+    def settle(self, now: Instant) -> None:
+        """Who handed over what has left since hears of it, too."""
+        for leaving in self.leaving.values():
+            if leaving.owes:
+                self.pay(leaving, now)
+
+    def begin(self) -> None:
+        """The register is read, and what is wanted here will be said again."""
+        for leaving in self.leaving.values():
+            leaving.owes_after = self._state.outbox.last_said
 
     def welcome(self, endpoint: EndpointId, why: Refused | None = None) -> None:
         """Let who waits for its session go on, or go."""
         self._state.corridor.deliveries.actions.append(Welcome(endpoint, why))
+
+
+def _first_of(young: Young) -> tuple[int | None, Instant | None]:
+    offsets = [part.offset for part in young.parts if part.offset is not None]
+    times = [part.at for part in young.parts if part.offset is None]
+    return min(offsets, default=None), min(times, default=None)
 
 
 def _leaving_key(leaving: Leaving) -> str:

@@ -13,8 +13,8 @@ from milepost.edge.site.forwarding import Forwarder
 from milepost.edge.site.moving import Moving
 from milepost.edge.site.recent import Read
 from milepost.edge.site.state import SiteState
-from milepost.edge.site.stays import Stay, leaving_from_bytes, stay_from_bytes, stay_to_bytes
-from milepost.edge.site.youth import Youth
+from milepost.edge.site.stays import EVERY, Stay, leaving_from_bytes, stay_from_bytes, stay_to_bytes
+from milepost.edge.site.youth import Youth, since_here
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.queries import OnTopic
@@ -74,7 +74,7 @@ class Roaming:
             stay = self.stays[session.name] = stay_from_bytes(session.name, data)
             if stay.young is not None:
                 self.youth.begin(stay, session)
-                if stay.young.back is not None:
+                if stay.young.late:
                     self.moving.ask_back(stay)
             if stay.owes:
                 self._owing[stay.endpoint] = stay
@@ -109,10 +109,11 @@ class Roaming:
             self._claim(stay, now, is_fresh=is_fresh, asks=not is_elsewhere and not is_known)
         elif stay.is_here or is_fresh:
             self._claim(stay, now, is_fresh=is_fresh)
+        if not stay.is_here:
+            self.moving.note_opened(stay)
         stay.is_here, stay.waits_until = True, None
         self._waiting.pop(name, None)
-        if is_fresh:
-            stay.is_whole, stay.since = True, {}
+        stay.is_whole |= is_fresh
         self._keep(stay)
 
     def ended(self, session: Session) -> None:
@@ -131,22 +132,23 @@ class Roaming:
         query = subscription.query
         if isinstance(query, OnTopic) and query.filter.startswith("$"):
             return
-        state = self._state
-        wanted = to_record(Wanted(state.me, subscription))
-        state.outbox.say(SUBSCRIPTION_INFO, wanted_key(state.me, session.name, name), wanted)
+        self._say_wanted(session, name)
         stay = self.stays.get(session.name)
-        if stay is not None and stay.young is not None:
-            self.youth.set_aside(session, name)
-        elif stay is not None and not stay.is_whole:
-            stay.since[name] = dict(state.marks) | {str(state.me): self.forwarder.said_up_to}
-            self._keep(stay)
+        if stay is None:
+            return
+        marks = since_here(self.youth.marks_here())
+        stay.since[name] = marks[EVERY] if stay.is_whole else marks
+        if stay.young is not None:
+            self.youth.subscribed(stay, session, name)
+        self._keep(stay)
 
     def unsubscribed(self, session: Session, name: str) -> None:
         """Say what an endpoint no longer wants; one that is just cut out goes on wanting it."""
-        self.youth.drop(session, name)
         stay = self.stays.get(session.name)
+        self.youth.unsubscribed(stay, session, name)
         if stay is not None:
             stay.since.pop(name, None)
+            self._keep(stay)
         if self.moving.cutting != session.name:
             self._state.outbox.say(SUBSCRIPTION_INFO, wanted_key(self._state.me, session.name, name), None)
 
@@ -181,10 +183,7 @@ class Roaming:
             session.will = None
             self._state.corridor.deliveries.end(session)
             self._state.corridor.remove(session)
-        elif stay.young is None or stay.young.back is None:  # else when it has read what it must
-            if stay.owes and not self.moving.pay(stay, now):
-                stay.owes_after = 0  # who sent it need not wait: what it asks for is asked for here until this one is taken
-                self.moving.pay(stay, now)
+        elif stay.young is None or not stay.young.late:  # else when it has read what it must
             self.moving.cut(session, stay, claim, now)
 
     def _give_up(self, claim: Claim, now: Instant, *, is_whole: bool) -> None:
@@ -201,7 +200,7 @@ class Roaming:
         stay = self.stays.get(prior.endpoint)
         if stay is None or stay.epoch != prior.epoch or prior.edge is not None:
             return
-        stay.is_whole, stay.since = True, {}
+        stay.is_whole = True
         self._keep(stay)
         if prior.endpoint in self._waiting:
             self._let_in(stay, now)
@@ -253,6 +252,8 @@ class Roaming:
             if endpoint in self._waiting:
                 self._complete(stay, now)
             return
+        if state.register.of(endpoint, state.me) is None:
+            self._say_claim(Claim(endpoint, state.me, stay.epoch))
         self.stays[endpoint] = self._owing[endpoint] = stay
         self._say_all(endpoint)
         stay.owes_after = state.outbox.last_said
@@ -262,7 +263,7 @@ class Roaming:
         self._look(stay, now)
 
     def _complete(self, stay: Stay, now: Instant) -> None:
-        stay.is_whole, stay.since = True, {}
+        stay.is_whole = True
         if stay.endpoint in self._waiting:
             self._let_in(stay, now)
 
@@ -279,39 +280,30 @@ class Roaming:
             self._follow(latest, stay, now)
 
     def on_extra(self, extra: Extra, now: Instant) -> None:
-        """What the centre found for an endpoint."""
-        stay, latest = self.stays.get(extra.endpoint), self._state.register.latest(extra.endpoint)
-        if stay is not None and self._state.corridor.sessions.maybe(extra.endpoint) is not None:
+        """What the centre found for an endpoint; of one that has left, the edge where it is now is told by the marks."""
+        stay = self.stays.get(extra.endpoint)
+        if stay is not None and stay.is_here:
             self.moving.extra(extra, stay, now)
-        elif latest is not None and latest.edge != self._state.me:
-            self.moving.pass_on(extra, latest.edge, now)
-        else:
-            self._state.corridor.counts.dropped[Reason.SESSION_EXPIRED] += len(extra.said)
+            self._look(stay, now)
 
-    def on_read_back(self, endpoint: EndpointId, epoch: Epoch, reads: list[Read], now: Instant) -> None:
+    def on_read_back(self, endpoint: EndpointId, reads: list[Read], now: Instant) -> None:
         """What had to be read again for an endpoint."""
-        del epoch
         stay = self.stays.get(endpoint)
-        if stay is not None:
+        if stay is not None and stay.is_here:
             self.moving.read_back(stay, reads, now)
-            self._keep(stay)
             self._look(stay, now)
 
     # By themselves
 
     def settle(self, now: Instant) -> None:
         """The end of what was read, or appended: who can be served at once is, who is owed an answer gets it."""
-        for stay in self.youth.grow_up():
+        for stay in (*self.youth.take_changed(), *self.youth.grow_up()):
             self._keep(stay)
+        self.moving.settle(now)
         for endpoint, stay in list(self._owing.items()):
             if self.moving.pay(stay, now):
                 del self._owing[endpoint]
                 self._keep(stay)
-
-    def keep_all(self, stays: list[Stay]) -> None:
-        """The marks of some have changed."""
-        for stay in stays:
-            self._keep(stay)
 
     def tick(self, now: Instant) -> None:
         """Who waited long enough for a session that did not come is let in without it."""
@@ -328,15 +320,16 @@ class Roaming:
         state.is_ready = True
         state.corridor.planner.change()
         self.forwarder.decide(now)
+        self.moving.begin()
+        for stay in self._owing.values():
+            stay.owes_after = state.outbox.last_said
         for claim in state.register.claimed_by(state.me):
             if claim.endpoint not in self.stays:
-                self._take_back(claim.endpoint)
+                self._lose(claim, now)
         for stay in list(self.stays.values()):
             mine = state.register.of(stay.endpoint, state.me)
             if mine is None or mine.epoch < stay.epoch:
-                claim = Claim(stay.endpoint, state.me, stay.epoch)
-                state.register.put(claim)
-                state.outbox.say(VEHICLE_INFO, claim_key(stay.endpoint, state.me), to_record(claim))
+                self._say_claim(Claim(stay.endpoint, state.me, stay.epoch))
             self._look(stay, now)
         for session in state.corridor.sessions:
             if session.name not in self.stays:  # of a time when this edge was alone
@@ -345,20 +338,35 @@ class Roaming:
             if not self._is_claimed_elsewhere(stay.endpoint) and not state.is_centre_there(now):
                 self._complete(stay, now)
 
+    def _lose(self, claim: Claim, now: Instant) -> None:
+        """A session is no more though it was claimed: who waits for it elsewhere is told."""
+        latest = self._state.register.latest(claim.endpoint)
+        if latest is not None and latest.edge != self._state.me:
+            self._give_up(latest, now, is_whole=True)
+        else:
+            self._take_back(claim.endpoint)
+
     def _say_all(self, endpoint: EndpointId) -> None:
-        state, session = self._state, self._state.corridor.sessions.maybe(endpoint)
+        session = self._state.corridor.sessions.maybe(endpoint)
         assert session is not None, "who has arrived has a session"
-        for name, asked in session.subscriptions.items():
-            wanted = to_record(Wanted(state.me, asked.subscription))
-            state.outbox.say(SUBSCRIPTION_INFO, wanted_key(state.me, endpoint, name), wanted)
+        for name in session.subscriptions:
+            self._say_wanted(session, name)
+
+    def _say_wanted(self, session: Session, name: str) -> None:
+        state = self._state
+        key = wanted_key(state.me, session.name, name)
+        state.outbox.say(SUBSCRIPTION_INFO, key, to_record(Wanted(state.me, session.subscriptions[name].subscription)))
+        self.moving.ended(key)
 
     def _claim(self, stay: Stay, now: Instant, *, is_fresh: bool = False, asks: bool = False) -> None:
         state = self._state
         stay.epoch = max(state.register.epoch_above(stay.endpoint, now), Epoch(stay.epoch + 1))
-        claim = Claim(stay.endpoint, state.me, stay.epoch, is_fresh, asks)
-        state.register.put(claim)
-        state.outbox.say(VEHICLE_INFO, claim_key(stay.endpoint, state.me), to_record(claim))
+        self._say_claim(Claim(stay.endpoint, state.me, stay.epoch, is_fresh, asks))
         state.counts["claims"] += 1
+
+    def _say_claim(self, claim: Claim) -> None:
+        self._state.register.put(claim)
+        self._state.outbox.say(VEHICLE_INFO, claim_key(claim.endpoint, self._state.me), to_record(claim))
 
     def _take_back(self, endpoint: EndpointId) -> None:
         self._state.register.take_away(endpoint, self._state.me)

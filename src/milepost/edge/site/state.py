@@ -41,7 +41,7 @@ class SiteState:
         self.next_offset = 0
         """Of cross-hub, while its records are read one by one."""
         self.known_end = 0
-        """Where cross-hub ended when this edge started: all that earlier processes of it said stands before, or is in the outbox."""
+        """Where cross-hub ended when this edge started: what earlier processes of it said stands before, or is in the outbox."""
         self.read_at = Instant(0)
         """When the last record read of cross-hub was appended."""
         self.edges: dict[EdgeRef, EdgeInfo] = {}

@@ -6,13 +6,13 @@ What must hold: whatever of it a process needs to go on after it was killed is i
 """
 
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Final, cast
 
 import orjson
 
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import Instant
-from milepost.model.sites import EdgeRef, Epoch, Held, edge_ref
+from milepost.model.sites import NEVER, EdgeRef, Epoch, Held, edge_ref
 from milepost.model.subscriptions import Subscription
 from milepost.wire.json_form import from_json, to_json
 
@@ -20,26 +20,52 @@ Marks = dict[str, int]
 """By edge, as SITE/EDGE: the number up to which what it said is dealt with."""
 
 
-@dataclass(frozen=True, slots=True)
-class Back:
-    """What is to be read again for an endpoint that came: from an offset, or from a time, above a number."""
+EVERY: Final = "*"
+"""In place of a site's name: all of them."""
 
-    offset: int | None
-    since: Instant
-    floor: int
+
+@dataclass(slots=True)
+class Part:
+    """Some subscriptions of an endpoint that came, and up to where they had their share."""
+
+    names: list[str]
+    since: dict[str, int | Marks]
+    """By name: whatever has a higher number was said after it was asked for. By edge where that is known, else for all."""
+    marks: Marks
+    offset: int | None = None
+    """From here on it is to be read again, or"""
+    at: Instant = NEVER
+    """from what was appended at this time, if it came from another site."""
+    floor: int = 0
     """Numbers of edges of which nothing is known count above this one."""
+
+    def lacks(self, stream: str, number: int, offset: int | None = None) -> bool:
+        """Whether it has not had its share of a record."""
+        if offset is not None and self.offset is not None and offset < self.offset:
+            return False
+        return number > self.marks.get(stream, self.floor)
+
+    def asked_before(self, name: str, stream: str, number: int) -> bool:
+        """Whether a record was said after a subscription was made."""
+        since = self.since.get(name, 0)
+        return number > (since if isinstance(since, int) else since.get(stream, since[EVERY]))
 
 
 @dataclass(slots=True)
 class Young:
     """An endpoint that gets everything from the log until nothing of this edge is on its way there."""
 
-    marks: Marks
-    """It had its share of all up to these numbers."""
     came_at: int
-    """The last number this edge had put on cross-hub when it came: what was addressed to it later it got at once."""
-    back: Back | None = None
-    """What must first be read again."""
+    """The last number this edge had put on cross-hub when it came."""
+    parts: list[Part] = field(default_factory=list)
+    late: set[str] = field(default_factory=set)
+    """Sites whose records must be read again before new ones count; `EVERY` when it has just come."""
+    awaits: set[str] = field(default_factory=set)
+    """Sites of which the centre still has something for it: what they say later waits for that."""
+
+    def is_served(self, site: str) -> bool:
+        """Whether records of a site are given as they are read."""
+        return not ({site, EVERY} & self.late) and site not in self.awaits
 
 
 @dataclass(slots=True)
@@ -55,35 +81,53 @@ class Stay:
     is_whole: bool = True
     """Whether nothing of an earlier stay is outstanding, as far as is known."""
     young: Young | None = None
+    had: Marks = field(default_factory=dict)
+    """What it had from edges of which this one has read less."""
     owes: list[tuple[EdgeRef, Epoch]] = field(default_factory=list)
     """Who is to hear that its handover was taken, once what is wanted here was said."""
     owes_after: int = 0
     """The turn of what was said (`Outbox.last_said`) with which it was."""
-    since: dict[str, Marks] = field(default_factory=dict)
-    """Of subscriptions made before all of it was here: what was said since then was delivered by them."""
+    since: dict[str, int | Marks] = field(default_factory=dict)
+    """By subscription: whatever has a higher number was said after it was asked for."""
+    opened_at: int = 0
+    """What this edge read next when the session began here: what was addressed to it later it got at once."""
+    opened_after: int = 0
+    """The last number of this edge then; the same."""
+    opened_above: int = 0
+    """No number that was known then is higher."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Leaving:
     """An endpoint that was handed over; what it asks for is asked for here until it is taken."""
 
     endpoint: EndpointId
     epoch: Epoch
     subscriptions: tuple[Held, ...]
+    owes: list[tuple[EdgeRef, Epoch]] = field(default_factory=list)
+    """Who handed it over to this edge and has not heard yet that it was taken."""
+    owes_after: int = 0
 
 
 def stay_to_bytes(stay: Stay) -> bytes:
     """A stay as it is stored."""
     young = stay.young
-    back = None if young is None or young.back is None else [young.back.offset, young.back.since, young.back.floor]
     return orjson.dumps(
         {
             "epoch": stay.epoch,
             "whole": stay.is_whole,
-            "young": None if young is None else young.marks,
-            "back": back,
+            "had": stay.had,
             "owes": [[str(edge), epoch] for edge, epoch in stay.owes],
             "since": stay.since,
+            "opened": [stay.opened_at, stay.opened_after, stay.opened_above],
+            "young": None
+            if young is None
+            else [
+                young.came_at,
+                [[one.names, one.since, one.marks, one.offset, one.at, one.floor] for one in young.parts],
+                sorted(young.late),
+                sorted(young.awaits),
+            ],
         }
     )
 
@@ -91,18 +135,22 @@ def stay_to_bytes(stay: Stay) -> bytes:
 def stay_from_bytes(endpoint: EndpointId, data: bytes) -> Stay:
     """A stay that was stored; its session is here."""
     value = orjson.loads(data)
-    back = None if value["back"] is None else Back(*value["back"])
-    young = None if value["young"] is None else Young(value["young"], 0, back)
+    young = None
+    if value["young"] is not None:
+        came_at, parts, late, awaits = value["young"]
+        young = Young(came_at, [Part(*part) for part in parts], set(late), set(awaits))
     owes = [(edge_ref(edge), Epoch(epoch)) for edge, epoch in value["owes"]]
-    return Stay(
-        endpoint, Epoch(value["epoch"]), is_here=True, is_whole=value["whole"], young=young, owes=owes, since=value["since"]
-    )
+    stay = Stay(endpoint, Epoch(value["epoch"]), is_here=True, is_whole=value["whole"], young=young, had=value["had"], owes=owes)
+    stay.since = value["since"]
+    stay.opened_at, stay.opened_after, stay.opened_above = value["opened"]
+    return stay
 
 
 def leaving_to_bytes(leaving: Leaving) -> bytes:
     """What is wanted on behalf of an endpoint that left, as it is stored."""
     held = [[one.name, to_json(one.subscription).decode(), one.is_not_own, one.is_retain_shown] for one in leaving.subscriptions]
-    return orjson.dumps({"epoch": leaving.epoch, "held": held})
+    owes = [[str(edge), epoch] for edge, epoch in leaving.owes]
+    return orjson.dumps({"epoch": leaving.epoch, "held": held, "owes": owes})
 
 
 def leaving_from_bytes(endpoint: EndpointId, data: bytes) -> Leaving:
@@ -112,4 +160,5 @@ def leaving_from_bytes(endpoint: EndpointId, data: bytes) -> Leaving:
         Held(name, cast("Subscription", from_json(text.encode())), is_not_own, is_retain_shown)
         for name, text, is_not_own, is_retain_shown in value["held"]
     )
-    return Leaving(endpoint, Epoch(value["epoch"]), held)
+    owes = [(edge_ref(edge), Epoch(epoch)) for edge, epoch in value["owes"]]
+    return Leaving(endpoint, Epoch(value["epoch"]), held, owes)

@@ -2,7 +2,10 @@
 
 What must hold:
 - an endpoint that is young is in no plan: its subscriptions are set aside, and what is published here for it goes to the log;
-- it gets a record if the number is above its marks, and then its marks are the number: each record once, in the log's order;
+- its subscriptions are in parts, by what they had when they came: of those it brought, up to the marks of the handover; of those
+  that were here, up to what was read here. A record is given if one of a part that lacks it asks for it, unless one of a part
+  that has had it did, too: then the endpoint has it. From then on no part lacks it;
+- what it missed comes before what is new: nothing new of a site is given before what was to be read again of it was;
 - it is young no longer when all that this edge put on the log for somebody on the move, or before it came, was read back.
 """
 
@@ -16,14 +19,14 @@ from milepost.edge.site.handing import held_of
 from milepost.edge.site.recent import Read
 from milepost.edge.site.sayings import parcel_of
 from milepost.edge.site.state import SiteState
-from milepost.edge.site.stays import Stay
+from milepost.edge.site.stays import EVERY, Marks, Part, Stay, Young
 from milepost.edge.site.wants import Somebody, is_asked_for, maybe_delivery
 from milepost.model.addresses import ToContent
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import Instant
 from milepost.model.messages import Message
 from milepost.model.reasons import Malformed
-from milepost.model.sites import Held, Said
+from milepost.model.sites import Said
 
 
 class Youth:
@@ -33,6 +36,7 @@ class Youth:
         self._state = state
         self._forwarder = forwarder
         self._stays: dict[EndpointId, Stay] = {}
+        self._changed: dict[EndpointId, Stay] = {}
 
     def __len__(self) -> int:
         return len(self._stays)
@@ -41,10 +45,17 @@ class Youth:
         """An endpoint is young from now on."""
         self._stays[stay.endpoint] = stay
         for name in list(session.subscriptions):
-            self.set_aside(session, name)
+            self._set_aside(session, name)
 
-    def set_aside(self, session: Session, name: str) -> None:
-        """A subscription of a young endpoint; one that is shared is no matter of its own, and is in use at once."""
+    def subscribed(self, stay: Stay, session: Session, name: str) -> None:
+        """A young endpoint has one more subscription, which has had its share of all that was said before."""
+        assert stay.young is not None, "only who is young has parts"
+        since: int | Marks = stay.since[name]
+        stay.young.parts.append(Part([name], {name: since}, self.marks_here(), self._state.next_offset))
+        self._set_aside(session, name)
+
+    def _set_aside(self, session: Session, name: str) -> None:
+        """One that is shared is no matter of its own, and is in use at once."""
         subscription = session.subscriptions[name].subscription
         if subscription.share is None:
             self._state.corridor.asking.set_aside(session, name)
@@ -52,90 +63,151 @@ class Youth:
         elif session.subscriptions[name].row == ASIDE:
             self._state.corridor.asking.take_up(session, name, session.subscriptions[name])
 
-    def drop(self, session: Session, name: str) -> None:
+    def unsubscribed(self, stay: Stay | None, session: Session, name: str) -> None:
         """A subscription is over."""
         self._state.interest.take_away(_key(session.name, name))
+        for part in stay.young.parts if stay is not None and stay.young is not None else ():
+            part.names = [one for one in part.names if one != name]
+            part.since.pop(name, None)
 
     def forget(self, endpoint: EndpointId) -> None:
         """An endpoint has left; its subscriptions are dropped already."""
         self._stays.pop(endpoint, None)
+        self._changed.pop(endpoint, None)
 
-    def hear(self, read: Read, parcel: Parcel, now: Instant) -> list[Stay]:
-        """A record of cross-hub, new here: whoever is young gets it; gives whose marks have changed."""
-        said, state = read.said, self._state
-        stream, is_own = state.stream_of(said), said.sender == state.me
-        is_content = isinstance(said.message.address, ToContent)
-        heard = []
+    def marks_here(self) -> Marks:
+        """What somebody has had whom this edge serves at once."""
+        state = self._state
+        me = str(state.me)
+        return state.marks | {me: max(self._forwarder.said_up_to, state.marks.get(me, 0))}
+
+    def marks_of(self, stay: Stay) -> Marks:
+        """Up to where an endpoint has had its share of what everybody said."""
+        here = self.marks_here() if stay.young is None else dict(self._state.marks)
+        for stream, number in stay.had.items():
+            here[stream] = max(number, here.get(stream, 0))
+        if stay.young is not None:
+            parts, awaits = stay.young.parts, stay.young.awaits
+            for stream in {stream for part in parts for stream in part.marks} | here.keys():
+                least = min(part.marks.get(stream, part.floor) for part in parts)
+                here[stream] = least if _site_of(stream) in awaits else max(least, here.get(stream, 0))
+        return here
+
+    def hear(self, read: Read, parcel: Parcel, now: Instant) -> None:
+        """A record of cross-hub, new here: whoever is young gets it."""
+        site = read.said.sender.site
         for stay in self._stays.values():
-            young = stay.young
-            if young is None or young.back is not None or said.number <= young.marks.get(stream, 0):
-                continue
-            young.marks[stream] = said.number
-            heard.append(stay)
-            if is_content or (is_own and said.number <= young.came_at):
-                self._give(stay, parcel, said.message, now)
-        return heard
+            if stay.young is not None and stay.young.is_served(site):
+                self._offer(stay, stay.young, read, parcel, now)
 
-    def catch_up(self, stay: Stay, held: tuple[Held, ...], reads: Iterable[Read], now: Instant) -> None:
-        """What was said before an endpoint came and after it was cut; then it has all that this edge has read."""
-        state, young = self._state, stay.young
+    def catch_up(self, stay: Stay, reads: Iterable[Read], now: Instant) -> None:
+        """What an endpoint has missed; then it has all that this edge has read, but of sites of which more is to come."""
+        young = stay.young
         assert young is not None, "who catches up is young"
-        assert young.back is not None, "there is something to catch up with"
+        late, young.late = young.late, set()
         for read in reads:
-            said = read.said
-            stream = state.stream_of(said)
-            if said.number <= young.marks.get(stream, young.back.floor):
-                continue
-            young.marks[stream] = said.number
-            if not self.was_given(stay, said.message, stream, said.number, now):
-                self._give(stay, parcel_of(said), said.message, now, held)
-        young.back = None
-        for stream, number in state.marks.items():
-            young.marks[stream] = max(number, young.marks.get(stream, 0))
+            site = read.said.sender.site
+            if (EVERY in late or site in late) and site not in young.awaits:
+                self._offer(stay, young, read, parcel_of(read.said), now)
+        for part in young.parts:
+            for stream, number in self._state.marks.items():
+                if _site_of(stream) not in young.awaits:
+                    part.marks[stream] = max(number, part.marks.get(stream, 0))
+            if not young.awaits:
+                part.offset = self._state.next_offset
+        self._changed[stay.endpoint] = stay
+
+    def _offer(self, stay: Stay, young: Young, read: Read, parcel: Parcel, now: Instant) -> None:
+        said, stream = read.said, self._state.stream_of(read.said)
+        lacking = [part for part in young.parts if part.lacks(stream, said.number, read.offset)]
+        if not lacking:
+            return
+        if not isinstance(said.message.address, ToContent):
+            if self._was_addressed_before(stay, read):
+                self._give(stay, parcel, said.message, [], now)
+        elif not self._has_had(stay, [one for one in young.parts if one not in lacking], said.message, stream, said.number, now):
+            self._give(stay, parcel, said.message, [name for part in lacking for name in part.names], now)
+        for part in lacking:
+            part.marks[stream] = said.number
+        self._changed[stay.endpoint] = stay
+
+    def _was_addressed_before(self, stay: Stay, read: Read) -> bool:
+        """Whether a message to an endpoint, an area or everyone was here before the session: else its plan has served it."""
+        is_own = read.said.sender == self._state.me
+        return read.said.number <= stay.opened_after if is_own else read.offset < stay.opened_at
 
     def was_given(self, stay: Stay, message: Message, stream: str, number: int, now: Instant) -> bool:
-        """Whether an endpoint has had a message by a subscription that it made before all of it was here."""
-        if not stay.since:
-            return False
+        """Whether an endpoint has had a message at this edge."""
+        session = self._session(stay)
+        parts = stay.young.parts if stay.young is not None else [self.part_here(stay, list(session.subscriptions))]
+        had = [part for part in parts if not part.lacks(stream, number)]
+        if not isinstance(message.address, ToContent):
+            return bool(had) and number > stay.opened_above
+        return self._has_had(stay, had, message, stream, number, now)
+
+    def since_of(self, stay: Stay, name: str) -> int:
+        """From which number on a subscription has asked, at the latest."""
+        found = [part.since[name] for part in stay.young.parts if name in part.since] if stay.young is not None else []
+        found += [stay.since[name]] if name in stay.since else []
+        return min((_highest(since) for since in found), default=0)
+
+    def part_here(self, stay: Stay, names: list[str]) -> Part:
+        """The subscriptions of an endpoint that is served at once."""
+        return Part(names, {name: stay.since.get(name, 0) for name in names}, self.marks_of(stay), self._state.next_offset)
+
+    def _has_had(self, stay: Stay, parts: list[Part], message: Message, stream: str, number: int, now: Instant) -> bool:
         session = self._session(stay)
         place = self._state.corridor.place_of(session)
         return any(
-            name in session.subscriptions
-            and number > marks.get(stream, 0)
+            part.asked_before(name, stream, number)
+            and name in session.subscriptions
             and is_asked_for(session.subscriptions[name].subscription, message, place, now)
-            for name, marks in stay.since.items()
+            for part in parts
+            for name in part.names
         )
 
-    def give(self, stay: Stay, said: Said, now: Instant) -> None:
-        """A message for one endpoint, whichever of its subscriptions asks for it."""
-        self._give(stay, parcel_of(said), said.message, now, held_of(self._session(stay)))
+    def give_extra(self, stay: Stay, said: Said, now: Instant) -> None:
+        """What the centre found: said at another site, and not brought here but for this endpoint."""
+        stream, young = self._state.stream_of(said), stay.young
+        assert young is not None, "only who is young gets extras"
+        for part in young.parts:
+            if part.lacks(stream, said.number):
+                part.marks[stream] = said.number
+        self._give(stay, parcel_of(said), said.message, list(self._session(stay).subscriptions), now)
+        self._changed[stay.endpoint] = stay
 
-    def _give(self, stay: Stay, parcel: Parcel, message: Message, now: Instant, held: tuple[Held, ...] | None = None) -> None:
+    def _give(self, stay: Stay, parcel: Parcel, message: Message, names: list[str], now: Instant) -> None:
         session, corridor = self._session(stay), self._state.corridor
-        if held is None:
-            held = tuple(one for one in held_of(session) if session.subscriptions[one.name].row == ASIDE)
-        who = Somebody(stay.endpoint, corridor.place_of(session), tuple(one for one in held if one.subscription.share is None))
-        delivery = maybe_delivery(parcel, message, who, now)
+        held = tuple(one for one in held_of(session) if one.name in names and one.subscription.share is None)
+        delivery = maybe_delivery(parcel, message, Somebody(stay.endpoint, corridor.place_of(session), held), now)
         if delivery is not None:
             corridor.deliveries.hand_one(delivery, session)
 
+    def take_changed(self) -> list[Stay]:
+        """Whose parts have changed."""
+        changed, self._changed = list(self._changed.values()), {}
+        return changed
+
     def grow_up(self) -> list[Stay]:
         """Serve at once again whoever can be; gives those."""
-        if not self._stays:
-            return []
         state = self._state
         read_back = state.marks.get(str(state.me), 0)
-        if read_back < self._forwarder.last_for_movers or state.next_offset < state.known_end:
+        if not self._stays or not state.is_ready or state.next_offset < state.known_end:
             return []
-        grown = [one for one in self._stays.values() if one.young and not one.young.back and read_back >= one.young.came_at]
+        if read_back < self._forwarder.last_for_movers:
+            return []
+        grown = [one for one in self._stays.values() if one.young and _is_grown(one.young, read_back)]
         for stay in grown:
-            stay.young = None
             del self._stays[stay.endpoint]
-            self._serve_at_once(self._session(stay))
+            self._serve_at_once(stay, self._session(stay))
         return grown
 
-    def _serve_at_once(self, session: Session) -> None:
+    def _serve_at_once(self, stay: Stay, session: Session) -> None:
         state = self._state
+        assert stay.young is not None, "who grows up is young"
+        stay.had = {stream: number for stream, number in self.marks_of(stay).items() if number > state.marks.get(stream, 0)}
+        stay.since = {name: self.since_of(stay, name) for name in session.subscriptions}
+        stay.young = None
         for name, asked in list(session.subscriptions.items()):
             state.interest.take_away(_key(session.name, name))
             if asked.row == ASIDE:
@@ -148,6 +220,23 @@ class Youth:
         session = self._state.corridor.sessions.maybe(stay.endpoint)
         assert session is not None, "who is young has a session here"
         return session
+
+
+def since_here(marks: Marks) -> Marks:
+    """When a subscription is made: what is known of each edge, and for edges of which nothing is."""
+    return marks | {EVERY: max(marks.values(), default=0)}
+
+
+def _highest(since: int | Marks) -> int:
+    return since if isinstance(since, int) else since[EVERY]
+
+
+def _is_grown(young: Young, read_back: int) -> bool:
+    return not young.late and not young.awaits and read_back >= young.came_at
+
+
+def _site_of(stream: str) -> str:
+    return stream.partition("/")[0]
 
 
 def _key(endpoint: str, name: str) -> str:
