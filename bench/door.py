@@ -33,6 +33,7 @@ DISCONNECT = b"\xe0\x00"
 class Nowhere:
     """A connection that takes everything."""
 
+    scheme = "mqtt"
     has_unsent = False
     fd = 0
 

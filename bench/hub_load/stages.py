@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import median
 
 from bench.edge_load.generator import LoadFailed
@@ -71,7 +72,7 @@ def measure(backbone: Backbone, kafka: Kafka | None) -> list[Stages]:
 def medians_ms(places: list[Times]) -> tuple[float, ...]:
     """From place to place, over the messages that were everywhere, and from the first to the last."""
     everywhere = set.intersection(*(set(times) for times in places))
-    ways = [*zip(places, places[1:], strict=False), (places[0], places[-1])]
+    ways = [*pairwise(places), (places[0], places[-1])]
     return tuple(median((later[one] - earlier[one]) / 1e6 for one in everywhere) for earlier, later in ways)
 
 

@@ -72,6 +72,10 @@ class Carrier(Protocol):
     def name(self) -> str:
         """What the edge calls this endpoint."""
 
+    @property
+    def url(self) -> str:
+        """Where it is connected, or tries to be; empty while it looks for an edge."""
+
     async def open(self, listener: Listener) -> None:
         """Connect; comes back when it is connected, or raises a `ClientFault`."""
 

@@ -71,6 +71,11 @@ class Edge:
         return self._carrier.name
 
     @property
+    def url(self) -> str:
+        """Where it is connected, or tries to be; empty while it looks for an edge. An edge may have sent it on to another one."""
+        return self._carrier.url
+
+    @property
     def state(self) -> State:
         """Whether it is connected."""
         return self._state

@@ -15,6 +15,7 @@ What must hold:
 - for a kept session every step is written to `changes` in the turn in which it is made.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 from milepost.edge.actions import Action, Deliver, Expel, Release
@@ -278,6 +279,20 @@ class Deliveries:
         lost = len(session.in_flight) + len(waiting)
         session.in_flight, session.released, session.waiting = {}, {}, None
         return lost
+
+    def withdraw(self, session: Session, is_had: Callable[[Delivery], bool]) -> None:
+        """Take back from who is away what it has had elsewhere, unless a second exchange about it has begun."""
+        for number, delivery in list(session.in_flight.items()):
+            if session.link is NOWHERE and delivery.qos == 1 and is_had(delivery):
+                del session.in_flight[number]
+                self._drop_kept(session, number, delivery)
+        waiting, session.waiting = session.waiting.all() if session.waiting is not None else [], None
+        for number, delivery in waiting:
+            if (delivery.qos == 1 or not delivery.is_again) and is_had(delivery):
+                self._taken(session, number, delivery)
+            else:
+                self.waiting_bytes -= delivery.parcel.size
+                self._put(session, number, delivery)
 
     def unkeep(self, session: Session) -> None:
         """The session will not outlive its connection any more."""

@@ -53,7 +53,7 @@ class _Wish:
     endpoint: EndpointId
     asked: Asked
     moved_to: str | None
-    """Another site, where the endpoint is now."""
+    """Where the endpoint is now, as far as is known."""
 
 
 @dataclass(slots=True)
@@ -159,8 +159,7 @@ class Interest:
         return found
 
     def _move(self, wish: _Wish, at: str | None) -> None:
-        """Count a wish for the site where its endpoint is, too, if that is another one."""
-        at = at if at != wish.site else None
+        """Count a wish for the site where its endpoint is, too."""
         if at == wish.moved_to:
             return
         before, wish.moved_to = wish.moved_to, at

@@ -7,6 +7,7 @@ from urllib.request import ProxyHandler, build_opener
 
 import pytest
 
+from live.handlers import odd
 from live.handlers.fake_edge import EDGE, EXAMPLES, SITE, FakeEdge
 from live.hub.town import wait_until
 from live.mqtt.brokers import free_port
@@ -17,7 +18,7 @@ from milepost.model.sites import CROSS_HUB, EdgeRef, Said, publish_to
 from milepost.wire.mqtt import Properties, forwarded, parse_forwarded
 from milepost.wire.records import to_record
 
-ODD = Path(__file__).parent / "odd.py"
+ODD = Path(odd.__file__)
 
 
 def told(answers: list[Said]) -> list[tuple[str, object]]:

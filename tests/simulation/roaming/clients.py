@@ -147,7 +147,7 @@ class Roamer:
 
     def subscribe(self, topic_filter: str, qos: int) -> None:
         if self.is_open:
-            self.account.wish(topic_filter, qos)
+            self.account.wish(topic_filter, qos, self.world.now)
             self._ask(((topic_filter, qos),))
 
     def unsubscribe(self, topic_filter: str) -> None:
@@ -230,7 +230,7 @@ class Roamer:
         self._out.clear()
         self._era += 1
         if self._expects:
-            self.account.merges.append(self.connections)
+            self.account.merges[self.connections] = self.world.now
         if self.account.current:
             self._ask(tuple((wish.filter, wish.qos) for wish in self.account.current))
 

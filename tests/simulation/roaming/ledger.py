@@ -38,12 +38,13 @@ class Wish:
     """From when on everybody knows of it; only then is anything promised."""
     ended_at: Instant | None = None
 
-    def covers(self, message: Message) -> bool:
-        """Whether a message is promised by it."""
+    def covers(self, message: Message, quiet_at: list[Instant]) -> bool:
+        """Whether a message is promised by it: also after its end, if it was quiet between the message and that."""
         if self.settled_at is None or message.acked_at is None or not message.qos or not self.qos:
             return False
-        is_in_time = self.settled_at <= message.sent_at and (self.ended_at is None or message.acked_at < self.ended_at)
-        return is_in_time and holds(OnTopic(self.filter), message.topic, frozenset())
+        if self.settled_at > message.sent_at or not holds(OnTopic(self.filter), message.topic, frozenset()):
+            return False
+        return self.ended_at is None or any(message.acked_at < at < self.ended_at for at in quiet_at)
 
 
 @dataclass(slots=True)
@@ -65,14 +66,15 @@ class Account:
     name: str
     wishes: list[Wish] = field(default_factory=list)
     receipts: list[Receipt] = field(default_factory=list)
-    merges: list[int] = field(default_factory=list)
-    """Connections that began without the session that was to be there."""
+    merges: dict[int, Instant] = field(default_factory=dict)
+    """Connections that began without the session that was to be there, and when."""
     lost_before: Instant = Instant(0)
     """What was published before that is not promised any more."""
     faults: list[str] = field(default_factory=list)
 
-    def wish(self, topic_filter: str, qos: int) -> None:
-        if not any(one.filter == topic_filter and one.ended_at is None for one in self.wishes):
+    def wish(self, topic_filter: str, qos: int, now: Instant) -> None:
+        if not any((one.filter, one.qos) == (topic_filter, qos) for one in self.current):
+            self.unwish(topic_filter, now)
             self.wishes.append(Wish(topic_filter, qos))
 
     def unwish(self, topic_filter: str, now: Instant) -> None:
@@ -100,9 +102,11 @@ class Ledger:
         self.messages: dict[bytes, Message] = {}
         self.accounts: dict[str, Account] = {}
         self.checked = 0
+        self._quiet_at: list[Instant] = []
 
     def settle_wishes(self, now: Instant) -> None:
         """It is quiet: from now on everybody knows what is asked for."""
+        self._quiet_at.append(now)
         for account in self.accounts.values():
             for wish in account.current:
                 wish.settled_at = wish.settled_at or now
@@ -116,7 +120,7 @@ class Ledger:
         for message in self.messages.values():
             if message.body in seen or message.sent_at < account.lost_before:
                 continue
-            if any(wish.covers(message) for wish in account.wishes):
+            if any(wish.covers(message, self._quiet_at) for wish in account.wishes):
                 yield f"lost: {account.name} did not get {message}"
         self.checked += len(seen)
         yield from self._doubles(account)
@@ -128,7 +132,7 @@ class Ledger:
         for receipt in account.receipts:
             before = by_body.setdefault(receipt.body, [])
             if before and not self._may_repeat(account, before, receipt):
-                yield f"double: {account.name} got {receipt} after {before} (merges {account.merges})"
+                yield f"double: {account.name} got {receipt} after {before} (merges {list(account.merges)})"
             before.append(receipt)
 
     def _may_repeat(self, account: Account, before: list[Receipt], receipt: Receipt) -> bool:
@@ -137,12 +141,14 @@ class Ledger:
             return True
         if receipt.is_again and any(one.number == receipt.number for one in before):
             return True
-        if not receipt.number:
-            return False
-        for merge in account.merges:  # it was in flight when a connection before broke
+        for merge, at in account.merges.items():
             earlier = [one for one in before if one.connection < merge]
-            if earlier and not any(one.is_confirmed for one in earlier):
-                return True
+            if not earlier:
+                continue
+            if message.sent_at < at and receipt.connection >= merge and len(earlier) == len(before):
+                return True  # it came late, to a subscription that was made anew
+            if receipt.number and not any(one.is_confirmed for one in earlier):
+                return True  # it was in flight when a connection before broke
         return False
 
     def _disorder(self, account: Account) -> Iterator[str]:

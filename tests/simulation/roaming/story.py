@@ -80,8 +80,11 @@ class Story:
     def calm(self) -> None:
         """Quiet for a while: what is asked for is known everywhere then, if everybody is up."""
         self.world.run(3.0)
+        for _ in range(20):
+            if self.world.is_busy:
+                self.world.run(1.0)
         is_well = all(node.is_running and not node.is_log_closed for node in self.world.edges) and not self.world.starved
-        if is_well and all(node.is_running for node in self.world.centres):
+        if is_well and all(node.is_running for node in self.world.centres) and not self.world.is_busy:
             self.world.ledger.settle_wishes(self.world.now)
 
     # What happens

@@ -131,6 +131,11 @@ class World:
         found += [line.deliver for line in self.lost_lines if line.up and self._is_reachable(line)]
         return found
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether something waits to happen by itself."""
+        return bool(self._possible())
+
     def _is_reachable(self, line: Line) -> bool:
         return line.node.process is not line.process or not line.node.is_paused
 

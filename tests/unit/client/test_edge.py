@@ -21,6 +21,7 @@ class Nowhere:
     """A carrier to nowhere: remembers what it was asked, labels wishes by their filter."""
 
     name = "car-1"
+    url = "mqtt://nowhere"
 
     def __init__(self) -> None:
         self.taken: list[object] = []

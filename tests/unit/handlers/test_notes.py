@@ -1,3 +1,5 @@
+from contextlib import suppress
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -40,11 +42,11 @@ def test_a_note_is_read_as_it_was_written(era: int, position: int, number: int, 
 def test_a_note_of_the_largest_things_fits_into_a_record() -> None:
     """What was at hand already, then one call that changes and says as much as it may, or one that is set aside whole."""
     store = Store(Shelf({}))
-    with pytest.raises(StoreFault):
+    with suppress(StoreFault):
         for number in range(1_000):
             store.put(f"{number:03d}" + "\\" * 500, "x" * 100)
     changes = [Entry("b" * 100, f"={key}", kept_to_bytes(Kept(10**9, value))) for key, value in store.changes.items()]
-    assert len(changes) > 100
+    assert 100 < len(changes) < 1_000
     before = Entry("a", "b", b"x" * ledger.BATCH_BYTES_MAX)
     answer = Entry("i" * 120, "e" * 128, b"x" * (ANSWER_BYTES_MAX * 4 // 3 + 2_500))
     aside = Entry("p", "0.1", b"x" * (REQUEST_BYTES_MAX + 1_500))

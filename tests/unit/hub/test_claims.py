@@ -22,7 +22,9 @@ def test_the_edge_with_the_lower_claim_is_told_of_the_higher_one_once() -> None:
     sites.claims("north/1", "car", 5)
     sites.claims("south/1", "car", 7, is_fresh=True)
     sites.settle()
-    sites.pass_s(2)
+    sites.claims("north/1", "car", 5)
+    sites.claims("south/1", "car", 7, is_fresh=True)
+    sites.settle()
     assert inbox(sites, "north/1") == [Claimed(claim("south/1", 7, is_fresh=True))]
     assert inbox(sites, "south/1") == []
 
@@ -107,14 +109,13 @@ def test_a_higher_claim_elsewhere_is_no_earlier_stay() -> None:
 
 def test_a_question_that_nobody_answered_is_answered_later_if_it_is_young() -> None:
     sites = Sites("north", "south")
-    sites.claims("north/1", "car", START)
-    sites.claims("north/1", "old", START - 40 * SECOND_NS, asks=True)
     sites.claims("south/1", "car", START + 1, asks=True)
+    sites.claims("south/1", "old", START - 40 * SECOND_NS, asks=True)
+    sites.claims("north/1", "car", START)
     sites.settle()
     sites.pass_s(20)
     sites.start_centre()
     assert inbox(sites, "south/1") == [Prior(CAR, Epoch(START + 1), EdgeRef("north", "1"))]
-    assert [one for one in inbox(sites, "north/1") if isinstance(one, Prior)] == []
 
 
 def test_a_claim_for_another_site_is_a_lie() -> None:

@@ -32,6 +32,13 @@ def test_an_endpoint_at_two_edges_of_one_site_is_not_split() -> None:
     assert list(register.split) == [CAR]
 
 
+def test_of_one_edge_the_highest_claim_counts_whichever_is_read_last() -> None:
+    register = Register()
+    for epoch in (5, 7, 6):
+        register.put(claim(NORTH, epoch))
+    assert register.stands(CAR) == [claim(NORTH, 7)]
+
+
 def test_the_end_of_an_earlier_stay_changes_nothing() -> None:
     register = Register()
     register.put(claim(NORTH, 7))

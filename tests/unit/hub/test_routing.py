@@ -2,13 +2,17 @@
 
 import pytest
 
-from hub_in_memory import Sites, ref
+from hub_in_memory import START, Sites, ref, say
+from milepost.hub.actions import Incoming
+from milepost.hub.centre import Centre
 from milepost.model.addresses import ToArea, ToContent, ToEndpoint, ToEveryone
 from milepost.model.areas import Box, Circle
 from milepost.model.endpoints import EndpointId
 from milepost.model.places import Place
-from milepost.model.sites import CROSS_HUB, EdgeInfo
+from milepost.model.sites import CROSS_HUB, EdgeInfo, Epoch, Extra, Handover, Said
+from milepost.wire.records import from_record, to_record
 
+CAR = EndpointId("car")
 NORTH_AREA, SOUTH_AREA = Box(51.0, 7.0, 52.0, 8.0), Box(49.0, 7.0, 50.0, 8.0)
 IN_SOUTH = Circle(Place(49.5, 7.5), 100.0)
 
@@ -140,3 +144,35 @@ def test_a_second_process_takes_over_what_the_first_had() -> None:
     sites.said("north/1", "x")
     sites.settle()
     assert sites.heard("south") == ["x"]
+
+
+def routed(centre: Centre, site: str, said: Said, offset: int) -> list[str]:
+    """The sites that a record of a site's cross-hub is copied to."""
+    centre.route(site, [Incoming(offset, "", to_record(said), START)], START)
+    return [append.site for append in centre.take_appends() if append.topic == CROSS_HUB]
+
+
+def centre_of(*sites: str) -> Centre:
+    centre = Centre("centre", sites)
+    for site in sites:
+        centre.own(site, True, START)
+    centre.take_appends()
+    return centre
+
+
+def test_what_stands_at_a_site_without_being_said_there_is_nothing_to_copy() -> None:
+    centre = centre_of("north", "south", "east")
+    assert routed(centre, "north", say(ref("east/1"), 7, "x", to=ToEveryone()), 0) == []
+    assert sorted(routed(centre, "north", say(ref("north/1"), 7, "x", to=ToEveryone()), 1)) == ["east", "south"]
+
+
+def test_what_was_not_copied_before_something_later_was_stays_so_and_comes_extra() -> None:
+    centre = centre_of("north", "south")
+    later, earlier = say(ref("north/2"), START + 9, "x"), say(ref("north/2"), START + 5, "x", to=ToEveryone())
+    centre.on_records("south", CROSS_HUB, [Incoming(0, "", to_record(later), START)], START)
+    assert routed(centre, "north", earlier, 0) == []
+    handover = Handover(CAR, Epoch(1), ref("north/1"), ref("south/1"), 1, as_of=START)
+    centre.on_records("south", CROSS_HUB, [Incoming(1, "south/1", to_record(handover), START)], START)
+    (extra,) = (from_record(append.value or b"") for append in centre.take_appends())
+    assert isinstance(extra, Extra)
+    assert extra.said == (earlier,)

@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, KafkaException
 from milepost.backbone.log import LogRefused, LogUnavailable
 
 _NOT_ALLOWED: Final = "give this client the right to (docs/how-to/kafka.md has the list)"
-_DELETED: Final = "somebody has deleted the topic; the next append makes it again, with the usual settings"
+_DELETED: Final = "somebody has deleted the topic; what is appended later makes it again, with the usual settings"
 _TOO_LARGE: Final = "raise `max.message.bytes` of the topic to 1 MB or more"
 
 _REFUSED: Final = {

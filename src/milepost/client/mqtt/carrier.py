@@ -20,6 +20,7 @@ from typing import Final, assert_never
 
 from milepost.client.carriers import Arrival, Listener, Motion
 from milepost.client.faults import ClientFault, EdgeClosed, EdgeUnreachable, RefusedByEdge
+from milepost.client.mqtt.course import Course
 from milepost.client.mqtt.events import Arrived, Done, Ended, Event, Opened, WishRefused
 from milepost.client.mqtt.session import Phase, Session
 from milepost.client.mqtt.streams import GOODBYE_S, Stream, Target, open_stream
@@ -39,12 +40,12 @@ SETTLED_S: Final = 5.0
 
 
 class MqttCarrier:
-    """One client of one server."""
+    """One client of one server, or of those that it sends the client on to."""
 
     def __init__(
         self, target: Target, session: Session, *, tls: ssl.SSLContext | None, patience: Patience, forgets: bool
     ) -> None:
-        self._target = target
+        self._course = Course(target)
         self._session = session
         self._tls = tls
         self._patience = patience
@@ -61,11 +62,17 @@ class MqttCarrier:
         self._outcomes: dict[int, asyncio.Future[None]] = {}
         self._beat_state = KeepAlive(0, 0)
         self._ended: Ended | None = None
+        self._began = 0.0
 
     @property
     def name(self) -> str:
         """What the edge calls this endpoint."""
         return self._session.setup.client_id
+
+    @property
+    def url(self) -> str:
+        """Where it is connected, or tries to be."""
+        return str(self._course.target)
 
     @property
     def _to(self) -> Listener:
@@ -179,20 +186,32 @@ class MqttCarrier:
         back_off = BackOff(random)
         until = monotonic() + self._patience.first_s
         while not self._is_closing:
-            began = monotonic()
+            self._began, url, self._ended = monotonic(), self.url, None
             why = await self._attempt()
             if self._is_closing:
                 return
             now = monotonic()
+            self._tell_away(why, url)
             if self._is_connected:
-                self._is_connected = False
-                self._to.on_change(Change(State.AWAY, str(why)))
-                until = now + self._patience.lost_s
-                if now - began > SETTLED_S:
+                if self._has_lasted:
                     back_off.reset()
+                self._is_connected = False
+                until = now + self._patience.lost_s
             if now >= until:
-                raise why if isinstance(why, RefusedByEdge) else EdgeUnreachable(f"{self._target}: {why}")
+                raise why if isinstance(why, RefusedByEdge) else EdgeUnreachable(f"{url}: {why}")
             await self._pause(min(back_off.next_s(), until - now))
+
+    def _tell_away(self, why: Exception, url: str) -> None:
+        """Say that the connection is lost, and where the next one is sought if that is not where this one was."""
+        state = State.CONNECTING if 0 in self._outcomes else State.AWAY
+        if url != self.url:
+            self._to.on_change(Change(state, f"{str(why).rstrip('.')}; going to {self.url}"))
+        elif self._is_connected:
+            self._to.on_change(Change(state, str(why)))
+
+    @property
+    def _has_lasted(self) -> bool:
+        return self._is_connected and monotonic() - self._began > SETTLED_S
 
     async def _pause(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
@@ -201,26 +220,41 @@ class MqttCarrier:
 
     async def _attempt(self) -> Exception:
         """One connection, from the first byte to the last; gives why it ended."""
-        self._ended = None
         stream: Stream | None = None
         try:
             async with asyncio.timeout(ATTEMPT_S):
                 stream = await unless_closing(
-                    self._closing, open_stream(self._target, self._tls, self._session.setup.packet_bytes_max)
+                    self._closing, open_stream(self._course.target, self._tls, self._session.setup.packet_bytes_max)
                 )
             if stream is None:
                 return EdgeClosed()
             await self._converse(stream)
         except (OSError, Malformed) as fault:  # a timeout and a fault of TLS are OSErrors too
-            return ConnectionError(_said(fault))
+            if self._ended is None:  # else the server's last word says more
+                return self._failed(ConnectionError(_said(fault)))
         finally:
             self._tell(self._session.on_lost())
+            if self._has_lasted:
+                self._course.settled()
             if stream is not None:
                 with contextlib.suppress(OSError):
                     await stream.close()
-        if self._ended is not None and self._ended.is_final:
-            raise self._ended.refused
-        return self._ended.refused if self._ended is not None else ConnectionError("the connection was closed")
+        if self._ended is None:
+            return self._failed(ConnectionError("the connection was closed"))
+        return self._judged(self._ended)
+
+    def _judged(self, ended: Ended) -> Exception:
+        """What to make of the server's last word: raised if there is no sense in coming back, here or elsewhere."""
+        if ended.reference and self._course.follow(ended.reference):
+            return ended.refused
+        if ended.is_final and (self._is_connected or not self._course.turn_back()):
+            raise ended.refused
+        return self._failed(ended.refused)
+
+    def _failed(self, why: Exception) -> Exception:
+        if not self._is_connected:
+            self._course.failed()
+        return why
 
     async def _converse(self, stream: Stream) -> None:
         """Talk over one connection until it ends, or until we are closed."""
@@ -309,7 +343,8 @@ class MqttCarrier:
         self._is_connected = True
         self._opened.set()
         self._beat_state = KeepAlive(self._session.keep_alive_s, monotonic())
-        self._to.on_change(Change(State.CONNECTED))
+        self._course.opened()
+        self._to.on_change(Change(State.CONNECTED, "" if self._course.is_home else f"at {self.url}"))
         if 0 in self._outcomes:
             self._settle(0, None)
             del self._outcomes[0]

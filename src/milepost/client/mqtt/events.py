@@ -43,6 +43,8 @@ class Ended:
 
     refused: RefusedByEdge
     is_final: bool
+    reference: str = ""
+    """Which servers it names instead."""
 
 
 Event = Opened | Done | Arrived | WishRefused | Ended

@@ -159,17 +159,13 @@ class Session:
             case Pong():
                 return []
             case Disconnect():
-                self.phase = Phase.OFF
-                refused = refused_by(packet.code, packet.properties)
-                return [Ended(refused, is_final(packet.code, refused))]
+                return [self._ended(packet)]
             case _:
                 raise Malformed(Reason.PROTOCOL_ERROR, f"{type(packet).__name__} from a server")
 
     def _on_connack(self, packet: Connack, now: Instant) -> list[Event]:
         if packet.code >= Code.UNSPECIFIED_ERROR:
-            self.phase = Phase.OFF
-            refused = refused_by(packet.code, packet.properties)
-            return [Ended(refused, is_final(packet.code, refused))]
+            return [self._ended(packet)]
         self.phase = Phase.OPEN
         self._settle(packet.properties)
         self._tell_place_again(now)
@@ -184,6 +180,11 @@ class Session:
             events += [event for one in self._outbound.start_over() if (event := self._wishes.maybe_answered(one)) is not None]
         self._is_first = False
         return events
+
+    def _ended(self, packet: Connack | Disconnect) -> Ended:
+        self.phase = Phase.OFF
+        refused = refused_by(packet.code, packet.properties)
+        return Ended(refused, is_final(packet.code, refused), packet.properties.server_reference or "")
 
     def _settle(self, said: Properties) -> None:
         """Go by what the server allows."""

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import ssl
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 from urllib.parse import unquote, urlsplit
 
@@ -66,6 +66,16 @@ def target_of(url: str) -> Target:
     user, password = (None if part is None else unquote(part) for part in (parts.username, parts.password))
     path = (parts.path or "/mqtt") if is_websocket else ""
     return Target(parts.scheme, parts.hostname, port or PORTS[parts.scheme], path, user, password)
+
+
+def referred(target: Target, reference: str) -> Target | None:
+    """The server that a reference such as `host:1883` names, reached in the same way; nothing if it cannot be read."""
+    try:
+        found = target_of(f"{target.scheme}://{reference}")
+    except ValueError:
+        return None
+    is_plain = not {"/", "@"} & set(reference)
+    return replace(target, host=found.host, port=found.port) if is_plain else None
 
 
 async def open_stream(target: Target, tls: ssl.SSLContext | None, message_bytes_max: int) -> Stream:

@@ -37,6 +37,9 @@ class Found:
     key: bytes = b""
     """Empty if nothing is sealed."""
 
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
 
 def question(nonce: bytes, place: Place) -> bytes:
     """ASK."""

@@ -101,6 +101,11 @@ class UdpCarrier:
         return self._endpoint.name
 
     @property
+    def url(self) -> str:
+        """Where it is connected, or tries to be; empty while it looks for an edge."""
+        return "" if self._found is None else f"udp://{self._found}"
+
+    @property
     def _to(self) -> Listener:
         assert self._listener is not None, "it was opened"
         return self._listener

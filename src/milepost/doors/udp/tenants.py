@@ -86,13 +86,14 @@ class Tenants:
 
     def _begin(self, pending: Pending, now: Instant, beat: int) -> UdpLink | None:
         other = self._corridor.sessions.maybe(pending.name)
+        is_ours = other is None or isinstance(other.link, UdpLink)  # else MQTT's, which is ended; what is elsewhere is added
         if other is not None and isinstance(other.link, UdpLink):  # its number, and with it its seat, may be the new one's
             self._sender.tell(other.link, Close(SessionToken(other.link.token), CloseCause.REPLACED), beat)
             self._forget(other.link)
         opened = self._corridor.open(
             pending.name,
             link=Link(),
-            is_fresh=True,
+            is_fresh=not is_ours,
             expiry_ns=0,
             window=self._settings.window,
             dialect=DIALECT_UDP,

@@ -2,14 +2,16 @@
 
 sessions, some at each tick ─▶ places: the register hears of those that moved
                             ├▶ strays: squares outside the coverage where there are endpoints, so that areas find them (M15)
-                            └▶ ahead:  the edge in whose coverage an endpoint will be is told what it asks for (`Prepare`)
+                            ├▶ ahead:  the edge in whose coverage an endpoint will be is told what it asks for (`Prepare`)
+                            └▶ beyond: who is in another edge's coverage and still connected here is sent there (`Redirect`)
 """
 
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
+from milepost.edge.actions import Redirect
 from milepost.edge.sessions import Session
 from milepost.edge.site.handing import held_of
 from milepost.edge.site.outbox import PASSING, Append
@@ -39,6 +41,19 @@ SESSIONS_A_TICK: Final = 2_000
 STRAYS_MAX: Final = 200
 """More squares than this, and the edge counts as covering everything."""
 SPEED_MIN_MPS: Final = 1.0
+AGAIN_NS: Final = 300 * SECOND_NS
+"""Who was told to go to an edge and is here all the same is told again after so long: it may be unable to."""
+REDIRECTED_MAX: Final = 100_000
+"""So many are remembered as told; then nobody else is."""
+
+
+class Beyond(NamedTuple):
+    """An endpoint that was seen in another edge's coverage."""
+
+    edge: EdgeRef
+    seen_at: Instant
+    appended: int
+    """What the log had taken by then."""
 
 
 class Lookout:
@@ -55,6 +70,8 @@ class Lookout:
         self._found: set[tuple[int, int]] = set()
         self._announced: dict[EndpointId, tuple[EdgeRef, Instant]] = {}
         self._expected: dict[EndpointId, tuple[Instant, tuple[Held, ...]]] = {}
+        self._beyond: dict[EndpointId, Beyond] = {}
+        self._redirected: dict[tuple[EndpointId, EdgeRef], Instant] = {}
 
     def introduce(self) -> None:
         """Say what this edge covers."""
@@ -84,19 +101,21 @@ class Lookout:
         names, self._round = self._round[:SESSIONS_A_TICK], self._round[SESSIONS_A_TICK:]
         self._look_at([session for name in names if (session := self._known(name)) is not None], now)
         if not self._round:
-            self._end_round()
+            self._end_round(now)
 
     def _known(self, name: EndpointId) -> Session | None:
         session = self._state.corridor.sessions.maybe(name)
         return session if session is not None and self._state.corridor.watch.tracks.is_known(session.number) else None
 
-    def _end_round(self) -> None:
+    def _end_round(self, now: Instant) -> None:
         if self._found != self._strays:
             self._strays = self._found
             self.introduce()
         stays = self._roaming.stays
         self._said_at = {name: at for name, at in self._said_at.items() if name in stays}
         self._announced = {name: told for name, told in self._announced.items() if name in stays}
+        self._beyond = {name: beyond for name, beyond in self._beyond.items() if name in stays}
+        self._redirected = {who: at for who, at in self._redirected.items() if now - at < AGAIN_NS}
 
     def _look_at(self, sessions: list[Session], now: Instant) -> None:
         if not sessions:
@@ -112,8 +131,12 @@ class Lookout:
         if coverage is None:
             return
         here = coverage.contains(vectors(*_columns([one.place for one in whereabouts])))
-        self._found |= {_square(whereabouts[at].place) for at in np.flatnonzero(~here).tolist()}
+        outside = [whereabouts[at] for at in np.flatnonzero(~here).tolist()]
+        self._found |= {_square(one.place) for one in outside}
         self._look_ahead(whereabouts, now)
+        before = {one.endpoint: self._beyond.pop(one.endpoint, None) for one in whereabouts}
+        for one, info in self._look_beyond(outside, now):
+            self._note_beyond(one, info, before[one.endpoint], now)
 
     def _whereabouts(self, session: Session) -> Whereabouts:
         tracks = self._state.corridor.watch.tracks
@@ -138,6 +161,43 @@ class Lookout:
         point = place.vector.reshape(1, 3)
         infos = self._state.edges.values()
         return next((info.edge for info in infos if info.coverage is not None and info.coverage.contains(point)[0]), None)
+
+    def _look_beyond(self, outside: list[Whereabouts], now: Instant) -> list[tuple[Whereabouts, EdgeInfo]]:
+        """Who is in the coverage of an edge that it can be sent to."""
+        state, found = self._state, dict[int, EdgeInfo]()
+        points = vectors(*_columns([one.place for one in outside]))
+        for info in state.edges.values() if outside else ():
+            is_joined = info.edge.site == state.me.site or state.is_centre_there(now)
+            if info.coverage is not None and info.address and is_joined:
+                for at in np.flatnonzero(info.coverage.contains(points)).tolist():
+                    if self._can_go(outside[at].endpoint, info.address):
+                        found.setdefault(at, info)
+        return [(outside[at], info) for at, info in found.items()]
+
+    def _can_go(self, endpoint: EndpointId, address: str) -> bool:
+        session = self._state.corridor.sessions.maybe(endpoint)
+        return session is not None and bool(session.link.scheme) and address.startswith(f"{session.link.scheme}://")
+
+    def _note_beyond(self, one: Whereabouts, info: EdgeInfo, before: Beyond | None, now: Instant) -> None:
+        """Two reports, of two rounds, make sure of it; and unless the log takes records, its session could not follow."""
+        appended = self._state.outbox.appended
+        if before is None or before.edge != info.edge:
+            self._beyond[one.endpoint] = Beyond(info.edge, one.seen_at, appended)
+            self._prepare(one.endpoint, info.edge, now)
+        elif one.seen_at <= before.seen_at or appended == before.appended or not self._redirect(one.endpoint, info, now):
+            self._beyond[one.endpoint] = before
+
+    def _redirect(self, endpoint: EndpointId, info: EdgeInfo, now: Instant) -> bool:
+        state, session = self._state, self._state.corridor.sessions.maybe(endpoint)
+        told_at = self._redirected.get((endpoint, info.edge))
+        is_told = told_at is not None and now - told_at < AGAIN_NS
+        if session is None or is_told or len(self._redirected) >= REDIRECTED_MAX:
+            return False
+        self._prepare(endpoint, info.edge, now)
+        self._redirected[endpoint, info.edge] = now
+        state.corridor.deliveries.actions.append(Redirect(session.link, info.address))
+        state.counts["redirected"] += 1
+        return True
 
     def _prepare(self, endpoint: EndpointId, edge: EdgeRef, now: Instant) -> None:
         state, told = self._state, self._announced.get(endpoint)

@@ -233,7 +233,7 @@ class SiteMember(Elsewhere):
             case Extra():
                 self.roaming.on_extra(letter, now)
             case Taken():
-                self.roaming.moving.taken(letter)
+                self.roaming.moving.taken(letter, now)
 
     def caught_up(self, topic: str, now: Instant) -> None:
         """A topic was read as far as it was written when this edge started."""

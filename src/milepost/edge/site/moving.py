@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from milepost.edge.actions import Expel, Welcome
 from milepost.edge.journal import parcel_from_bytes
+from milepost.edge.parcels import Delivery
 from milepost.edge.sessions import NOWHERE, Session
 from milepost.edge.site.forwarding import ON_THE_MOVE, Forwarder
 from milepost.edge.site.handing import add_to, held_of, in_parts, install, open_away, take_up, waiting_of
@@ -22,6 +23,7 @@ from milepost.model.endpoints import EndpointId
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.reasons import Malformed, Reason, Refused
 from milepost.model.sites import (
+    NEVER,
     SUBSCRIPTION_INFO,
     Claim,
     Epoch,
@@ -121,6 +123,12 @@ class Moving:
         self._state.write(answer, number, claim.edge)
 
     def _leave(self, leaving: Leaving) -> None:
+        before = self.leaving.get((leaving.endpoint, leaving.epoch))
+        if before is not None:
+            names = {held.name for held in leaving.subscriptions}
+            leaving.subscriptions += tuple(held for held in before.subscriptions if held.name not in names)
+            leaving.owes += before.owes
+            leaving.times += before.times
         self.leaving[leaving.endpoint, leaving.epoch] = leaving
         self._state.corridor.changes.stays[_leaving_key(leaving)] = leaving_to_bytes(leaving)
         self.ask_for(leaving)
@@ -130,12 +138,21 @@ class Moving:
         for held in leaving.subscriptions:
             self._state.interest.put(_interest_key(leaving, held), ON_THE_MOVE, held.subscription)
 
-    def taken(self, taken: Taken) -> None:
+    def taken(self, taken: Taken, now: Instant) -> None:
         """The other edge asks for everything itself; that stands in the log before this edge says that it does not any more."""
-        leaving = self.leaving.pop((taken.endpoint, taken.epoch), None)
+        leaving = self.leaving.get((taken.endpoint, taken.epoch))
         if leaving is None:
             return
+        leaving.times -= 1
+        if leaving.times:
+            self._state.corridor.changes.stays[_leaving_key(leaving)] = leaving_to_bytes(leaving)
+        else:
+            self._end(leaving, now)
+
+    def _end(self, leaving: Leaving, now: Instant) -> None:
         state = self._state
+        del self.leaving[leaving.endpoint, leaving.epoch]
+        self._pay(leaving, leaving.subscriptions, now)
         state.corridor.changes.stays[_leaving_key(leaving)] = None
         session = state.corridor.sessions.maybe(leaving.endpoint)
         for held in leaving.subscriptions:
@@ -145,6 +162,10 @@ class Moving:
             else:
                 state.outbox.say(SUBSCRIPTION_INFO, key, None)
                 self._ending.setdefault(key, []).append(_interest_key(leaving, held))
+
+    def has_left(self, endpoint: EndpointId) -> bool:
+        """Whether a session was handed over and is not taken yet."""
+        return any(one.endpoint == endpoint for one in self.leaving.values())
 
     def _leaves_still(self, endpoint: EndpointId, name: str) -> bool:
         """Whether a later stay of an endpoint was handed over, too, and is not taken."""
@@ -168,7 +189,9 @@ class Moving:
             self.note_opened(stay)
             install(corridor, session, waiting, handover.received)
         else:
-            add_to(corridor, session, [one for one in waiting if not self._was_given(stay, one, now)])
+            missing = [one for one in waiting if not self._was_given(stay, one, now)]
+            self._withdraw(handover, waiting, session, now)
+            add_to(corridor, session, missing)
         stay.is_here = True
         if handover.place is not None and corridor.place_of(session) is None:
             corridor.watch.put_place(session, handover.place)
@@ -190,6 +213,19 @@ class Moving:
         if not one.said_number or not one.parcel:
             return False
         return self._youth.was_given(stay, message_of(parcel_from_bytes(one.parcel)), one.said_by, one.said_number, now)
+
+    def _withdraw(self, handover: Handover, waiting: list[Waiting], session: Session, now: Instant) -> None:
+        """Take back what waits here and the endpoint has had where it comes from."""
+        part, held = self._part_of(handover), {one.name: one.subscription for one in handover.subscriptions}
+        still = {(one.said_by, one.said_number) for one in waiting if not one.is_released}
+
+        def is_had(delivery: Delivery) -> bool:
+            parcel = delivery.parcel
+            if not parcel.said_number or (parcel.said_by, parcel.said_number) in still:
+                return False
+            return self._youth.has_had(part, held, message_of(parcel), parcel.said_by, parcel.said_number, handover.place, now)
+
+        self._state.corridor.deliveries.withdraw(session, is_had)
 
     def _begin_young(self, handover: Handover, stay: Stay, session: Session, here: list[str]) -> None:
         if stay.young is None:
@@ -266,13 +302,21 @@ class Moving:
             return False
         session = state.corridor.sessions.maybe(owing.endpoint)
         held = owing.subscriptions if isinstance(owing, Leaving) else held_of(session) if session is not None else ()
+        self._pay(owing, held, now)
+        if isinstance(owing, Leaving):
+            state.corridor.changes.stays[_leaving_key(owing)] = leaving_to_bytes(owing)
+        return True
+
+    def pay_at_once(self, stay: Stay) -> None:
+        """The same when a session is over: nothing is asked for any more."""
+        self._pay(stay, (), NEVER)
+
+    def _pay(self, owing: Stay | Leaving, held: tuple[Held, ...], now: Instant) -> None:
+        state = self._state
         for edge, epoch in owing.owes:
             number = state.outbox.next_number(now)
             state.write(Taken(owing.endpoint, epoch, state.me, edge, number, held), number, edge)
         owing.owes = []
-        if isinstance(owing, Leaving):
-            state.corridor.changes.stays[_leaving_key(owing)] = leaving_to_bytes(owing)
-        return True
 
     def settle(self, now: Instant) -> None:
         """Who handed over what has left since hears of it, too."""

@@ -54,6 +54,8 @@ class Roaming:
         self.stays: dict[EndpointId, Stay] = {}
         self._waiting: dict[EndpointId, Stay] = {}
         self._owing: dict[EndpointId, Stay] = {}
+        self._dropped: tuple[EndpointId, str, int, int] | None = None
+        """The subscription that was ended last, and when."""
         self._unfinished: dict[tuple[EdgeRef, EndpointId], tuple[Handover, list[Waiting], int]] = {}
 
     def restore(self, kept: dict[str, bytes], now: Instant) -> None:
@@ -122,7 +124,8 @@ class Roaming:
         if stay is None:
             return
         self.youth.forget(session.name)
-        self._owing.pop(session.name, None)
+        if self._owing.pop(session.name, None) is not None and self.moving.cutting != session.name:
+            self.moving.pay_at_once(stay)
         self._take_back(session.name)
         self._state.corridor.changes.stays[session.name] = None
 
@@ -136,18 +139,24 @@ class Roaming:
         stay = self.stays.get(session.name)
         if stay is None:
             return
-        marks = since_here(self.youth.marks_here())
-        stay.since[name] = marks[EVERY] if stay.is_whole else marks
-        if stay.young is not None:
+        if self._dropped == self._moment_of(session, name):  # it was replaced: what it had, it has
+            self.youth.resubscribed(stay, session, name)
+        else:
+            marks = since_here(self.youth.marks_here())
+            stay.since = {one: at for one, at in stay.since.items() if one in session.subscriptions}
+            stay.since[name] = marks[EVERY] if stay.is_whole else marks
             self.youth.subscribed(stay, session, name)
         self._keep(stay)
+
+    def _moment_of(self, session: Session, name: str) -> tuple[EndpointId, str, int, int]:
+        return session.name, name, self._state.next_offset, self._state.outbox.last_number
 
     def unsubscribed(self, session: Session, name: str) -> None:
         """Say what an endpoint no longer wants; one that is just cut out goes on wanting it."""
         stay = self.stays.get(session.name)
-        self.youth.unsubscribed(stay, session, name)
+        self.youth.unsubscribed(session, name)
+        self._dropped = self._moment_of(session, name)
         if stay is not None:
-            stay.since.pop(name, None)
             self._keep(stay)
         if self.moving.cutting != session.name:
             self._state.outbox.say(SUBSCRIPTION_INFO, wanted_key(self._state.me, session.name, name), None)
@@ -164,7 +173,7 @@ class Roaming:
         if stay is None:
             mine = state.register.of(claim.endpoint, state.me)
             if mine is not None and mine.epoch < claim.epoch:
-                self._give_up(claim, now, is_whole=True)
+                self._give_up(claim, now, is_whole=not self.moving.has_left(claim.endpoint))
         elif (claim.epoch, claim.edge) > (stay.epoch, state.me):
             self._follow(claim, stay, now)
         else:
@@ -342,7 +351,7 @@ class Roaming:
         """A session is no more though it was claimed: who waits for it elsewhere is told."""
         latest = self._state.register.latest(claim.endpoint)
         if latest is not None and latest.edge != self._state.me:
-            self._give_up(latest, now, is_whole=True)
+            self._give_up(latest, now, is_whole=not self.moving.has_left(claim.endpoint))
         else:
             self._take_back(claim.endpoint)
 

@@ -107,6 +107,8 @@ class Leaving:
     owes: list[tuple[EdgeRef, Epoch]] = field(default_factory=list)
     """Who handed it over to this edge and has not heard yet that it was taken."""
     owes_after: int = 0
+    times: int = 1
+    """How often it was handed over to the same claim: what came late was handed on."""
 
 
 def stay_to_bytes(stay: Stay) -> bytes:
@@ -150,7 +152,7 @@ def leaving_to_bytes(leaving: Leaving) -> bytes:
     """What is wanted on behalf of an endpoint that left, as it is stored."""
     held = [[one.name, to_json(one.subscription).decode(), one.is_not_own, one.is_retain_shown] for one in leaving.subscriptions]
     owes = [[str(edge), epoch] for edge, epoch in leaving.owes]
-    return orjson.dumps({"epoch": leaving.epoch, "held": held, "owes": owes})
+    return orjson.dumps({"epoch": leaving.epoch, "held": held, "owes": owes, "times": leaving.times})
 
 
 def leaving_from_bytes(endpoint: EndpointId, data: bytes) -> Leaving:
@@ -161,4 +163,4 @@ def leaving_from_bytes(endpoint: EndpointId, data: bytes) -> Leaving:
         for name, text, is_not_own, is_retain_shown in value["held"]
     )
     owes = [(edge_ref(edge), Epoch(epoch)) for edge, epoch in value["owes"]]
-    return Leaving(endpoint, Epoch(value["epoch"]), held, owes)
+    return Leaving(endpoint, Epoch(value["epoch"]), held, owes, 0, value["times"])

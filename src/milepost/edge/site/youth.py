@@ -10,6 +10,7 @@ What must hold:
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from milepost.edge.asking import ASIDE
 from milepost.edge.parcels import Parcel
@@ -48,11 +49,16 @@ class Youth:
             self._set_aside(session, name)
 
     def subscribed(self, stay: Stay, session: Session, name: str) -> None:
-        """A young endpoint has one more subscription, which has had its share of all that was said before."""
-        assert stay.young is not None, "only who is young has parts"
-        since: int | Marks = stay.since[name]
-        stay.young.parts.append(Part([name], {name: since}, self.marks_here(), self._state.next_offset))
-        self._set_aside(session, name)
+        """An endpoint has one more subscription, which has had its share of all that was said before."""
+        if stay.young is not None:
+            stay.young.parts = [_without(part, name) for part in stay.young.parts]
+            stay.young.parts.append(Part([name], {name: stay.since[name]}, self.marks_here(), self._state.next_offset))
+            self._set_aside(session, name)
+
+    def resubscribed(self, stay: Stay, session: Session, name: str) -> None:
+        """An endpoint has a subscription in place of another, which had its share until now."""
+        if stay.young is not None:
+            self._set_aside(session, name)
 
     def _set_aside(self, session: Session, name: str) -> None:
         """One that is shared is no matter of its own, and is in use at once."""
@@ -63,12 +69,9 @@ class Youth:
         elif session.subscriptions[name].row == ASIDE:
             self._state.corridor.asking.take_up(session, name, session.subscriptions[name])
 
-    def unsubscribed(self, stay: Stay | None, session: Session, name: str) -> None:
-        """A subscription is over."""
+    def unsubscribed(self, session: Session, name: str) -> None:
+        """A subscription is over, or about to be another."""
         self._state.interest.take_away(_key(session.name, name))
-        for part in stay.young.parts if stay is not None and stay.young is not None else ():
-            part.names = [one for one in part.names if one != name]
-            part.since.pop(name, None)
 
     def forget(self, endpoint: EndpointId) -> None:
         """An endpoint has left; its subscriptions are dropped already."""
@@ -220,6 +223,11 @@ class Youth:
         session = self._state.corridor.sessions.maybe(stay.endpoint)
         assert session is not None, "who is young has a session here"
         return session
+
+
+def _without(part: Part, name: str) -> Part:
+    since = {one: at for one, at in part.since.items() if one != name}
+    return replace(part, names=[one for one in part.names if one != name], since=since)
 
 
 def since_here(marks: Marks) -> Marks:

@@ -82,6 +82,20 @@ def test_a_server_that_says_goodbye_is_gone_back_to_only_where_that_makes_sense(
     assert (event.is_final, event.refused.name) == (is_final, code.name)
 
 
+@pytest.mark.parametrize("is_open", [False, True])
+def test_which_servers_a_server_names_instead_is_passed_on(is_open: bool) -> None:
+    talk = Talk()
+    said = Properties(server_reference="other:1884 third")
+    if is_open:
+        talk.begin()
+        (event,) = talk.hear(Disconnect(Code.USE_ANOTHER_SERVER, said))
+    else:
+        talk.session.begin()
+        (event,) = talk.hear(Connack(False, Code.SERVER_MOVED, said))
+    assert isinstance(event, Ended)
+    assert (event.reference, talk.session.phase) == ("other:1884 third", Phase.OFF)
+
+
 def test_an_edge_that_cannot_keep_anything_is_gone_back_to() -> None:
     talk = Talk()
     talk.begin()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from milepost.client.mqtt.streams import Target, target_of
+from milepost.client.mqtt.streams import Target, referred, target_of
 
 
 @pytest.mark.parametrize(
@@ -26,3 +26,18 @@ def test_a_url_says_where(url: str, target: Target, shown: str) -> None:
 def test_what_is_no_url_of_an_edge_is_told(url: str) -> None:
     with pytest.raises(ValueError, match="the URL"):
         target_of(url)
+
+
+@pytest.mark.parametrize(
+    ("reference", "host", "port"),
+    [("other", "other", 8883), ("other:99", "other", 99), ("10.0.0.7:1", "10.0.0.7", 1), ("[fe80::1]:7", "fe80::1", 7)],
+)
+def test_a_reference_leads_elsewhere_in_the_same_way(reference: str, host: str, port: int) -> None:
+    assert referred(Target("mqtts", "h", 1, "", "ada", "secret"), reference) == Target("mqtts", host, port, "", "ada", "secret")
+    assert referred(Target("wss", "h", 1, "/x"), "other") == Target("wss", "other", 443, "/x")
+
+
+@pytest.mark.parametrize("reference", ["", "other:0", "other:x", "mqtt://other", "other/path", "bob@other", "[fe80::1"])
+def test_what_is_no_reference_leads_nowhere(reference: str) -> None:
+    for scheme in ("mqtt", "ws"):
+        assert referred(Target(scheme, "h", 1), reference) is None
