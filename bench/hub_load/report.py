@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 from matplotlib import pyplot as plt
 from rich.console import Console
@@ -20,6 +20,14 @@ KAFKA_RATIO_MIN = 0.7
 APPENDS_MIN = 50_000.0
 JUDGED = "sites-kafka"
 """The column whose mean has a goal of its own."""
+
+MEANINGS = (
+    "A time is from handing a message to its connection until a subscriber has it: one machine, one clock",
+    "All processes share the cores: edges, centre, one Kafka broker, the generator; everything survives a process crash",
+    "DPSMD's 21.5 ms were measured on other machines: the ratio is no more than a hint",
+    "Silence: from the last message before a move to the first one after it, less the time away",
+    "Messages to one endpoint come 50 ms apart within a site and 25 ms apart between sites: so long it is silent anyway",
+)
 
 
 @dataclass
@@ -53,7 +61,7 @@ def conclude(found: Found, *, is_part: bool) -> None:
         for note in found.notes:
             console.print(note)
         return
-    publish("hub", rows, found.notes)
+    publish("hub", rows, [*found.notes, *MEANINGS])
     figures = {
         "cells": [asdict(one) for one in found.cells],
         "roamed": [asdict(one) for one in found.roamed],
@@ -72,7 +80,8 @@ def conclude(found: Found, *, is_part: bool) -> None:
 
 def all_rows(found: Found) -> list[Row]:
     """The figures that matter, ours beside a peer's, with goals."""
-    return [*spread_rows(found.cells), *roam_rows(found.roamed), *log_rows(found)]
+    rows = [*spread_rows(found.cells), *roam_rows(found.roamed), *log_rows(found)]
+    return [replace(one, held=None) if one.unit else one for one in rows] if QUICK else rows  # too short to judge times by
 
 
 def spread_rows(cells: list[Cell]) -> list[Row]:

@@ -1,5 +1,8 @@
 """The catalogue of logs: what goes with time, and what does not fit; for logs whose clock and writing a test has in its hands."""
 
+from threading import Thread
+from time import sleep
+
 import pytest
 
 from conformance.log_claims import append, bodies, numbered
@@ -213,6 +216,20 @@ class BoundClaims:
             taken = fill(log, [Entry(topic, "k", bytes(500_000))], told)
         logs.wait_until(lambda: len(told.outcomes) == taken)
         assert log.ends(topic) == (0, taken)
+
+    def test_closing_waits_for_what_cannot_be_written_yet(self, logs: TimedLogs) -> None:
+        log, topic, told = logs.open(), logs.topic(), Told()
+        log.make(topic)
+        closing = Thread(target=log.close)
+        with logs.stalled():
+            for number in range(3):
+                log.append(numbered(topic, number, number + 1), told.done(number))
+                sleep(0.02)  # a writer that has begun with the first has not yet seen the others
+            closing.start()
+            closing.join(0.1)
+        closing.join()
+        assert told.outcomes == [(number, None) for number in range(3)]
+        assert [record.value for record in logs.open().read(topic, 0, 10)] == bodies(0, 3)
 
 
 def fill(log: Log, entries: list[Entry], told: Told) -> int:

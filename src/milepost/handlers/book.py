@@ -80,7 +80,8 @@ class Book:
 
     def _on_value(self, key: str, kept: Kept) -> None:
         standing = self._standings.get(key)
-        if standing is not None and kept.turn < standing.turn:
+        # In their order, values of a turn stand behind its note and before the next one.
+        if kept.turn < self.note.turn or (standing is not None and kept.turn < standing.turn):
             self.spoiled.add(key)
             return
         self._standings[key] = _Standing(kept.turn, kept.value is None)

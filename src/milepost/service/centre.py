@@ -68,7 +68,6 @@ class NoPace:
 class _Turn(NamedTuple):
     """A time in which a site is ours."""
 
-    number: int
     first: int | None
     """From where its cross-hub comes; nothing: as its first record says."""
     ends: dict[tuple[str, str], int]
@@ -95,7 +94,6 @@ class CentreLink:
         self._members: dict[str, Member] = {}
         self._turns: dict[str, _Turn] = {}
         """By site: ours, or about to be."""
-        self._turn_numbers = dict.fromkeys(logs, 0)
         self._assigned: set[str] = set()
         """What the groups say; to be used in the threads of members only, each for its site."""
         self._inbox: dict[str, deque[Sequence[Record]]] = {site: deque() for site in logs}
@@ -149,7 +147,6 @@ class CentreLink:
         """A site came to us or went: where everything ended is asked here, because a log may take its time to answer."""
         if (CROSS_HUB in topics) == (site in self._assigned):
             return
-        number = self._turn_numbers[site] = self._turn_numbers[site] + 1
         if CROSS_HUB not in topics:
             self._assigned.discard(site)
             self._call_soon(lambda now: self._drop(site, now))
@@ -164,11 +161,10 @@ class CentreLink:
             log = self._logs[site]
             first = log.committed(GROUP).get(CROSS_HUB)
             first = log.ends(CROSS_HUB)[0] if first is None else first
-        self._call_soon(lambda now: self._take_up(site, _Turn(number, first, ends), now))
+        self._call_soon(lambda now: self._take_up(site, _Turn(first, ends), now))
 
     def _owned(self, site: str, records: Sequence[Record]) -> None:
-        number = self._turn_numbers[site]
-        self._hand_over(f"{site} own", partial(self._take_own, site, number), records)
+        self._hand_over(f"{site} own", partial(self._take_own, site), records)
 
     def _lost(self, site: str, fault: LogLost) -> None:
         self._call_soon(lambda _: self._tell("records lost", site, str(fault)))
@@ -216,11 +212,8 @@ class CentreLink:
             self._pace.leave(f"{site} own")
         self._inbox[site].clear()
 
-    def _take_own(self, site: str, number: int, name: str, records: Sequence[Record], now: Instant) -> None:
-        turn = self._turns.get(site)
-        if turn is None or turn.number != number:  # it has gone to somebody else meanwhile
-            self._pace.leave(name)
-            return
+    def _take_own(self, site: str, name: str, records: Sequence[Record], now: Instant) -> None:
+        assert site in self._turns, f"{name}: a log hands over what was not given"
         self._inbox[site].append(records)
         self._go_on(now)
 

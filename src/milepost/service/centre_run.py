@@ -37,13 +37,15 @@ def run(settings: Settings) -> int:
         raise UsageFault("[[centre.sites]] names fewer than two sites: there is nothing to join; see milepost.example.toml")
     log = Log(settings.log.level, settings.log.line_format)
     logs: dict[str, SiteLog] = {}
+    turns = Turns()
     try:
         for site in settings.centre.sites:
             logs[site.log.name] = open_log(site.log, settings.keep.survives, settings.centre.name)
-        CentreService(settings, logs, log).run()
+        CentreService(settings, logs, turns, log).run()
     finally:
         for one in logs.values():
             one.close()
+        turns.close()  # not before: until then threads of the logs may hand something over
     return 0
 
 
@@ -77,10 +79,10 @@ class Readers:
 class CentreService:
     """The parts of a process of the centre, joined."""
 
-    def __init__(self, settings: Settings, logs: dict[str, SiteLog], log: Log) -> None:
+    def __init__(self, settings: Settings, logs: dict[str, SiteLog], turns: Turns, log: Log) -> None:
         self._settings = settings
         self._log = log
-        self._turns = Turns()
+        self._turns = turns
         self._readers = Readers()
         centre = Centre(settings.centre.name, logs)
         self._link = CentreLink(centre, logs, self._turns.call_soon, pace=self._readers, tell=self._tell)
@@ -100,7 +102,6 @@ class CentreService:
             signal.signal(number, lambda *_: turns.call_soon(self._begin_stop))
         self._log.info("centre ready", name=name, sites=" ".join(self._link.centre.sites), http=http)
         turns.run()
-        turns.close()
         self._log.info("centre stopped", name=name, endpoints=len(self._link.centre.register))
 
     def _listen_for_questions(self) -> str | None:

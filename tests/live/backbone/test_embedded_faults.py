@@ -97,9 +97,12 @@ def test_a_lock_that_is_held_for_too_long_is_told_to_all_that_wait_and_later_one
     log, told = logs.open(), Told()
     log.make("t")
     with logs.stalled():
+        began = time.monotonic()
         for number in range(20):
             log.append(numbered("t", number, number + 1), told.done(number))
+            time.sleep(0.01)  # the first is tried alone, the others wait
         wait_until(lambda: len(told.outcomes) == 20)
+        assert PATIENCE_S < time.monotonic() - began < 1.8 * PATIENCE_S
     assert told.words == list(range(20))
     assert all("another process has held it for too long" in str(fault) for _, fault in told.outcomes)
     append(logs, log, numbered("t", 20, 21))
@@ -312,6 +315,27 @@ def test_a_callback_that_raises_stops_nobody_else(logs: EmbeddedLogs, monkeypatc
     assert set(raised) == {"told"}
 
 
+def test_a_fault_of_ours_in_the_writer_leaves_nobody_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    raised: list[str] = []
+    monkeypatch.setattr(threading, "excepthook", lambda args: raised.append(str(args.exc_value)))
+
+    def fail() -> int:
+        time.sleep(0.1)
+        raise RuntimeError("no clock")
+
+    log, told = EmbeddedLog(tmp_path, Survives.PROCESS_CRASH, clock_ns=fail), Told()
+    for number in range(3):
+        log.append(numbered("t", number, number + 1), told.done(number))
+        time.sleep(0.02)
+    wait_until(lambda: len(told.outcomes) == 3)
+    assert told.words == [0, 1, 2]
+    assert {type(fault) for _, fault in told.outcomes} == {LogUnavailable}
+    with pytest.raises(LogUnavailable, match="closed"):
+        log.append(numbered("t", 3, 4))
+    log.close()
+    assert raised == ["no clock"]
+
+
 def test_the_write_ahead_log_does_not_grow_without_end_while_others_read(logs: EmbeddedLogs, tmp_path: Path) -> None:
     log, readers = logs.open(), [Heard() for _ in range(3)]
     log.make("t", TopicSettings(retention_bytes=20_000_000))
@@ -324,6 +348,21 @@ def test_the_write_ahead_log_does_not_grow_without_end_while_others_read(logs: E
     assert largest < 1.5 * WAL_PAGES_MAX * PAGE_BYTES
     wait_until(lambda: log.ends("t")[1] - log.ends("t")[0] < 20_000)
     assert (tmp_path / "log" / "log.db").stat().st_size < 100_000_000
+
+
+@pytest.mark.parametrize("settings", [TopicSettings(is_compacted=True), TopicSettings(retention_bytes=5_000)])
+def test_what_is_removed_is_taken_off_the_count_of_bytes(logs: EmbeddedLogs, tmp_path: Path, settings: TopicSettings) -> None:
+    log = logs.open()
+    log.make("t", settings)
+    for turn in range(4):
+        append(logs, log, [Entry("t", f"Ω\0{number % 30}", bytes(number + turn)) for number in range(100)])
+        logs.pass_time(7_200)
+    wait_until(lambda: sum(1 for _ in log.read("t", log.ends("t")[0], 1_000)) < 100)
+    log.close()
+    with closing(sqlite3.connect(tmp_path / "log" / "log.db")) as connection:
+        (counted,) = connection.execute("SELECT bytes FROM topics").fetchone()
+        sizes = connection.execute("SELECT length(CAST(key AS BLOB)) + length(value) FROM records").fetchall()
+    assert counted == sum(size for (size,) in sizes)
 
 
 def test_followers_that_have_nothing_to_do_cost_nothing(logs: EmbeddedLogs) -> None:

@@ -1,6 +1,7 @@
 """A process that dies at each of its appends, and in the middle of it: whoever comes next leaves no trace of that (D10)."""
 
 import json
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
@@ -11,7 +12,7 @@ from live.hub.town import wait_until
 from milepost.backbone.log import Done, Entry, Following, Log, LogUnavailable, Lost, Start, Take, TopicSettings
 from milepost.handlers import Handler, Message, Store, ledger
 from milepost.handlers.names import COMPACTED, book_topic, parked_topic
-from milepost.handlers.notes import NOTE
+from milepost.handlers.notes import NOTE, VALUE_MARK
 from milepost.handlers.part import Part
 from milepost.handlers.tables import read_table, write
 from milepost.service.logs import Log as Lines
@@ -85,8 +86,8 @@ def counting() -> Handler:
     return app
 
 
-def part(log: Log) -> Part:
-    clock = iter(range(10**18, 2 * 10**18)).__next__
+def part(log: Log, since: int = 10**18) -> Part:
+    clock = iter(range(since, 2 * 10**18)).__next__
     return Part(counting(), 0, SITE, log, Lines(write=lambda _: None), Counter(), clock)
 
 
@@ -143,9 +144,24 @@ def test_a_log_that_is_away_is_waited_for(asked: FakeEdge, monkeypatch: pytest.M
     check(asked)
 
 
+class Holding(DyingLog):
+    """A log of a process that is stopped at its first append with such a key, and goes on later."""
+
+    def __init__(self, log: Log, key: str) -> None:
+        super().__init__(log, 0, 0)
+        self._key = key
+        self.held: Callable[[], None] | None = None
+
+    def append(self, entries: Sequence[Entry], done: Done | None = None) -> None:
+        if self.held is None and entries[0].key.startswith(self._key):
+            self.held = lambda: self._log.append(entries, done)
+        else:
+            self._log.append(entries, done)
+
+
 def test_a_part_that_another_has_claimed_says_nothing_any_more(asked: FakeEdge) -> None:
-    hold = Holding(asked.log)
-    first = part(hold)  # type: ignore[arg-type]
+    hold = Holding(asked.log, NOTE)
+    first = part(hold, since=15 * 10**17)  # type: ignore[arg-type]
     first.start()
     wait_until(lambda: hold.held is not None, "its first note")
     serve_the_rest(asked, asked.log)
@@ -156,38 +172,31 @@ def test_a_part_that_another_has_claimed_says_nothing_any_more(asked: FakeEdge) 
     check(asked)
 
 
-def test_what_a_late_writer_has_spoiled_is_written_again(asked: FakeEdge) -> None:
-    hold = Holding(asked.log)
+@pytest.mark.parametrize("key", [NOTE, VALUE_MARK])
+def test_what_a_late_writer_has_spoiled_is_written_again(asked: FakeEdge, key: str) -> None:
+    hold = Holding(asked.log, key)
     first = part(hold)  # type: ignore[arg-type]
     first.start()
-    wait_until(lambda: hold.held is not None, "its first note")
+    wait_until(lambda: hold.held is not None, "its first note, or what follows from it")
     second = part(asked.log)
     second.start()
-    wait_until(lambda: asked.position("count") == REQUESTS, "all requests")
+    wait_until(lambda: book_of(asked) == (REQUESTS, b"5"), "all requests")
     assert hold.held is not None
     hold.held()
-    wait_until(lambda: asked.position("count") < REQUESTS, "the late note")
-    while asked.position("count") != REQUESTS:
+    wait_until(lambda: book_of(asked) != (REQUESTS, b"5"), "what came late")
+    until = time.monotonic() + 10
+    while book_of(asked) != (REQUESTS, b"5"):
+        assert time.monotonic() < until
         second.mend()
     first.close(0.0)
     second.close(10.0)
-    values = read_table(asked.log, book_topic("count", 0))
-    assert values["=count"].endswith(b"\n5")
     check(asked)
 
 
-class Holding(DyingLog):
-    """A log of a process that is stopped while it writes its first note, and goes on later."""
-
-    def __init__(self, log: Log) -> None:
-        super().__init__(log, 0, 0)
-        self.held: Callable[[], None] | None = None
-
-    def append(self, entries: Sequence[Entry], done: Done | None = None) -> None:
-        if self.held is None and entries[0].key == NOTE:
-            self.held = lambda: self._log.append(entries, done)
-        else:
-            self._log.append(entries, done)
+def book_of(edge: FakeEdge) -> tuple[int, bytes]:
+    """The last note and the last value of the count as they stand in the log, whoever wrote them."""
+    count = read_table(edge.log, book_topic("count", 0)).get(f"{VALUE_MARK}count", b"")
+    return edge.position("count"), count.partition(b"\n")[2]
 
 
 def test_a_table_has_the_last_value_of_each_key(edge: FakeEdge) -> None:

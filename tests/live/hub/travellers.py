@@ -64,8 +64,8 @@ class Traveller:
     is_joined: bool = False
     presents: list[bool] = field(default_factory=list)
     """Of each connection that was let in: whether the edge had its session."""
-    refusals: list[int] = field(default_factory=list)
-    """The reasons with which messages were refused."""
+    refusals: list[str] = field(default_factory=list)
+    """With what words messages were refused."""
     line: socket.socket | None = None
     _unseen: list[socket.socket] = field(default_factory=list)
     _unread: bytearray = field(default_factory=bytearray)
@@ -211,7 +211,7 @@ class Traveller:
             if found.reason < 0x80:
                 self.ledger.acknowledge(self.name, one.number)
             else:
-                self.refusals.append(found.reason)
+                self.refusals.append(f"{found.reason:#x} {found.one(P.REASON_STRING)}")
                 self.ledger.refuse(self.name, one.number)
         if found.kind == Kind.PUBREC and found.reason < 0x80:
             one.is_received = True

@@ -1,4 +1,4 @@
-"""Run many seeds: `PYTHONPATH=tests python -m simulation.roaming FIRST COUNT [SITES] [CENTRES]`; or one, with notes, `COUNT` 0."""
+"""Run many seeds: `PYTHONPATH=tests python -m simulation.roaming FIRST COUNT [SITES] [CENTRES]`; one, with notes: `COUNT` 0."""
 
 import sys
 import time

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from milepost.model.sites import ALL, SUBSCRIPTION_INFO, VEHICLE_INFO, edge_ref, wanted_key
 from milepost.backbone.memory import MemoryStore
+from milepost.model.sites import ALL, SUBSCRIPTION_INFO, VEHICLE_INFO, edge_ref, wanted_key
 
 if TYPE_CHECKING:
     from simulation.roaming.nodes import EdgeNode
@@ -72,7 +72,7 @@ def _wanted(world: "World", site: str) -> set[str]:
 
 def _check_interest(world: "World", node: "EdgeNode") -> Iterator[str]:
     assert node.process is not None
-    known = {key for key in node.process.member.state.interest.keys() if not key.startswith("@@")}
+    known = {key for key in node.process.member.state.interest._rows if not key.startswith("@@")}
     others = {key for key in _wanted(world, node.ref.site) if not key.startswith(f"{node.ref}\n")}
     if known != others:
         yield f"{node.ref} takes for wanted {sorted(known - others)} and not {sorted(others - known)}"

@@ -36,9 +36,14 @@ WINDOW = 20
 class Line:
     """One connection between a client and a process of an edge."""
 
-    def __init__(self, node: "EdgeNode", process: "EdgeProcess", fd: int) -> None:
-        self.node, self.process = node, process
-        self.stream = StreamInMemory(fd)
+    def __init__(self, node: "EdgeNode", process: "EdgeProcess", client: "Roamer") -> None:
+        self.node, self.process, self.client = node, process, client
+        self.number = client.connections
+        self.expects = client.has_session
+        """Whether a session is to be there."""
+        self.had_session = False
+        """Whether the edge had one when the client appeared there."""
+        self.stream = StreamInMemory(self.number)
         self.link = process.door.enter(self.stream, "10.0.0.1")
         self.up: deque[tuple[bytes, Receipt | None]] = deque()
         self.is_lost = False
@@ -58,6 +63,9 @@ class Line:
             self.is_noticed = True
             return
         self.process.wants_turn = True
+        if self not in self.process.lines:
+            self.process.lines.append(self)
+            self.had_session = self.process.corridor.sessions.maybe(self.client.name) is not None
         if self.up:
             data, receipt = self.up.popleft()
             if receipt is not None:
@@ -75,6 +83,13 @@ class Line:
             found.append(decode(data[self._at], data[frame[0] : frame[1]], Version.V5))
             self._at = frame[1]
         return found
+
+    def maybe_connack(self) -> Connack | None:
+        """The answer to CONNECT, if the edge has given it, whether or not the client hears it."""
+        data = bytes(self.stream.taken)
+        frame = frame_at(data, 0, len(data) + 1) if data else None
+        packet = None if frame is None else decode(data[0], data[frame[0] : frame[1]], Version.V5)
+        return packet if isinstance(packet, Connack) else None
 
     @property
     def has_news(self) -> bool:
@@ -94,12 +109,12 @@ class Roamer:
         self.connections = 0
         self.has_session = False
         """Whether a session may be somewhere."""
-        self._expects = False
         self.will_be_fresh = False
         self._received: set[int] = set()
         self._out: dict[int, tuple[Message, bool]] = {}
         self._number = 0
         self._era = 0
+        self._asked: dict[int, tuple[tuple[str, int], ...]] = {}
 
     # Connecting
 
@@ -110,11 +125,13 @@ class Roamer:
             return
         self.vanish()
         self.connections += 1
-        self.line = Line(node, process, self.connections)
-        self.will_be_fresh = is_fresh
-        self._expects, self.has_session = self.has_session and not is_fresh, self.expiry_s > 0
+        self.has_session &= not is_fresh
+        self.line = Line(node, process, self)
+        self.will_be_fresh, self.has_session = is_fresh, self.expiry_s > 0
         if is_fresh or not self.expiry_s:
             self.account.begin_anew(self.world.now)
+            self._received.clear()
+            self._out.clear()
             self._era += 1
         self.world.note(f"{self.name} connects to {node.ref}{' anew' if is_fresh else ''}")
         properties = Properties(session_expiry_s=self.expiry_s or None, receive_maximum=WINDOW)
@@ -129,6 +146,8 @@ class Roamer:
                 self.line.up.pop()
             self.world.lost_lines.append(self.line)
             self.line, self.is_open = None, False
+            self._asked.clear()
+            self.account.forget_asked()
             if not self.expiry_s:
                 self.account.begin_anew(self.world.now)
 
@@ -159,7 +178,7 @@ class Roamer:
         if not self.is_open or len(self._out) >= WINDOW:
             return
         body = self.world.next_body(self.name, size)
-        message = Message(body, topic, qos, self.name, self._era, self.world.now)
+        message = Message(body, topic, qos, self.name, self._era, self.world.now, connections=[self.connections])
         self.world.ledger.messages[body] = message
         number = self._next_number() if qos else None
         if number is not None:
@@ -168,6 +187,7 @@ class Roamer:
 
     def _ask(self, wishes: tuple[tuple[str, int], ...]) -> None:
         number = self._next_number()
+        self._asked[number] = wishes
         requests = tuple(Request(topic_filter, qos, retain_handling=2) for topic_filter, qos in wishes)
         self._send(Subscribe(number, requests))
 
@@ -203,8 +223,9 @@ class Roamer:
                 self._on_publish(packet)
             case Acknowledge():
                 self._on_acknowledge(packet)
-            case Suback(_, codes):
+            case Suback(number, codes):
                 assert all(code <= Code.GRANTED_QOS_2 for code in codes), codes
+                self.account.grant(self._asked.pop(number, ()))
             case Disconnect():
                 self.world.note(f"{self.name} is told {packet.code.name}")
                 self.vanish()
@@ -224,13 +245,12 @@ class Roamer:
                     self._send(Acknowledge(Kind.PUBREL, number))
                 else:
                     message.sends += 1
+                    message.connections.append(self.connections)
                     self._send(Publish(message.topic, message.body, message.qos, False, True, number))
             return
         self._received.clear()
         self._out.clear()
         self._era += 1
-        if self._expects:
-            self.account.merges[self.connections] = self.world.now
         if self.account.current:
             self._ask(tuple((wish.filter, wish.qos) for wish in self.account.current))
 
@@ -238,12 +258,14 @@ class Roamer:
         receipt = Receipt(packet.payload, packet.number or 0, packet.dup, self.connections)
         if self.world.is_noting:
             self.world.note(f"{self.name} gets {packet.payload[:20]!r} number {packet.number} {'again' if packet.dup else ''}")
-        if packet.qos == 2 and packet.number in self._received:
-            same = [one for one in self.account.receipts if (one.number, one.body) == (receipt.number, receipt.body)]
-            if not packet.dup or not same:
-                self.account.faults.append(f"{self.name} got {receipt} under a number in use")
-            receipt = same[-1] if same else receipt
+        same = [one for one in self.account.receipts if (one.number, one.body) == (receipt.number, receipt.body)]
+        if packet.qos == 2 and packet.number in self._received and same:
+            receipt = same[-1]
+            if not packet.dup:
+                self.account.faults.append(f"{self.name} got {receipt} once more and was not told so")
         else:
+            if packet.qos == 2 and packet.number in self._received and not self.account.merges:
+                self.account.faults.append(f"{self.name} got {receipt} under a number in use")
             self.account.receipts.append(receipt)
         if packet.qos == 1:
             self._send(Acknowledge(Kind.PUBACK, packet.number or 0), receipt)

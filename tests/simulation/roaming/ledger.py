@@ -9,7 +9,7 @@ What must hold at the end (docs/reference/roaming.md):
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from milepost.model.instants import Instant
+from milepost.model.instants import BEGINNING, Instant
 from milepost.model.queries import OnTopic, holds
 
 
@@ -25,6 +25,8 @@ class Message:
     """Changes when its publisher goes on without its session: what it says then is another order."""
     sent_at: Instant
     sends: int = 1
+    connections: list[int] = field(default_factory=list)
+    """Of its publisher, on which it was sent."""
     acked_at: Instant | None = None
 
 
@@ -34,6 +36,8 @@ class Wish:
 
     filter: str
     qos: int
+    is_granted: bool = False
+    """Whether the edge has said so."""
     settled_at: Instant | None = None
     """From when on everybody knows of it; only then is anything promised."""
     ended_at: Instant | None = None
@@ -67,8 +71,8 @@ class Account:
     wishes: list[Wish] = field(default_factory=list)
     receipts: list[Receipt] = field(default_factory=list)
     merges: dict[int, Instant] = field(default_factory=dict)
-    """Connections that began without the session that was to be there, and when."""
-    lost_before: Instant = Instant(0)
+    """Connections that an edge let in without the session that was to be there, or with one that was not the last: and when."""
+    lost_before: Instant = BEGINNING
     """What was published before that is not promised any more."""
     faults: list[str] = field(default_factory=list)
 
@@ -86,6 +90,14 @@ class Account:
     def current(self) -> list[Wish]:
         """What it asks for now."""
         return [one for one in self.wishes if one.ended_at is None]
+
+    def grant(self, wishes: tuple[tuple[str, int], ...]) -> None:
+        for one in self.current:
+            one.is_granted |= (one.filter, one.qos) in wishes
+
+    def forget_asked(self) -> None:
+        """Whoever asked has gone before it was answered: it does not count on it."""
+        self.wishes = [one for one in self.wishes if one.is_granted]
 
     def begin_anew(self, now: Instant) -> None:
         """Nothing of what was counts any more."""
@@ -109,7 +121,8 @@ class Ledger:
         self._quiet_at.append(now)
         for account in self.accounts.values():
             for wish in account.current:
-                wish.settled_at = wish.settled_at or now
+                if wish.is_granted:
+                    wish.settled_at = wish.settled_at or now
 
     def check(self) -> list[str]:
         """What is wrong."""
@@ -137,7 +150,7 @@ class Ledger:
 
     def _may_repeat(self, account: Account, before: list[Receipt], receipt: Receipt) -> bool:
         message = self.messages[receipt.body]
-        if message.qos == 1 and message.sends > 1:  # its publisher said it more than once
+        if message.sends > 1 and (message.qos == 1 or self._is_new_session(message)):  # its publisher said it more than once
             return True
         if receipt.is_again and any(one.number == receipt.number for one in before):
             return True
@@ -150,6 +163,11 @@ class Ledger:
             if receipt.number and not any(one.is_confirmed for one in earlier):
                 return True  # it was in flight when a connection before broke
         return False
+
+    def _is_new_session(self, message: Message) -> bool:
+        """Whether a publisher repeated a message in a session that is not the one in which it said it first."""
+        merges = self.accounts[message.publisher].merges
+        return any(message.connections[0] < merge <= message.connections[-1] for merge in merges)
 
     def _disorder(self, account: Account) -> Iterator[str]:
         if account.merges:

@@ -27,6 +27,7 @@ from simulation.roaming.ledger import Receipt
 from simulation.roaming.plain_door import PlainDoor
 
 if TYPE_CHECKING:
+    from simulation.roaming.clients import Line
     from simulation.roaming.world import World
 
 TURNS_MAX = 1_000
@@ -83,6 +84,8 @@ class EdgeProcess:
         self.link = SiteLink(self.member, FaultyLog(self.log, lambda: node.is_log_closed), self.calls.append, self.told)
         self.link.start()
         self.wants_turn = True
+        self.lines: list[Line] = []
+        """Connections that have not been answered yet."""
         self.unsettled: list[Receipt] = []
         """Acknowledged in this turn."""
 
@@ -141,15 +144,29 @@ class EdgeNode:
             self.world.note(f"{self.ref} is killed")
 
     def turn(self) -> None:
-        if self.process is not None:
-            try:
-                self.process.turn(self.now)
-            except Killed:
-                self.kill()
+        process = self.process
+        if process is None:
+            return
+        try:
+            process.turn(self.now)
+        except Killed:
+            self.kill()
+        for line in [line for line in process.lines if line.stream.taken]:
+            process.lines.remove(line)
+            if (answer := line.maybe_connack()) is not None and not answer.code:
+                self.world.on_let_in(line, is_resumed=answer.session_present)
 
     def tick(self) -> None:
         if self.is_running and self.process is not None:
             self.process.tick(self.now)
+
+    def holds(self, name: str) -> bool:
+        """Whether it has a session, or one is on its way from it."""
+        if self.process is None:
+            kept = self.disk.load()
+            return any(key.partition("\n")[0] == name for key in kept.stays)
+        roaming = self.process.member.roaming
+        return self.process.corridor.sessions.maybe(name) is not None or roaming.moving.has_left(EndpointId(name))
 
     def owns(self, step: Step) -> bool:
         return self.process is not None and step.log == self.process.log.number

@@ -81,6 +81,17 @@ class World:
         """The edges that a client can reach."""
         return [node for node in self.edges if node.process is not None]
 
+    def on_let_in(self, line: Line, *, is_resumed: bool) -> None:
+        """An edge has let a client in; takes note if that is not with the session that it had last."""
+        if not line.expects:
+            return
+        name, is_elsewhere = line.client.name, False
+        for node in self.edges:
+            if node is not line.node and node.holds(name):
+                is_elsewhere = True
+        if not is_resumed or (line.had_session and is_elsewhere):
+            line.client.account.merges[line.number] = self.now
+
     # What happens next
 
     def run(self, seconds: float) -> None:

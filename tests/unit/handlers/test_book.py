@@ -125,6 +125,20 @@ def test_a_value_that_comes_late_spoils_its_key_until_it_is_written_again() -> N
     assert (topic.read().values, topic.read().spoiled) == ({"x": b"2"}, {"x"})
 
 
+def test_what_was_taken_out_does_not_come_back_with_a_late_writer() -> None:
+    topic = Topic()
+    old = topic.claim(b"a")
+    topic.note(old, 1, {"x": b"1"})
+    new = topic.claim(b"b")
+    topic.say(1, {"x": b"1"})
+    topic.note(new, 2, {"x": None})
+    topic.say(2, {"x": None})
+    topic.note(new, 3, {})
+    topic.append(VALUE_MARK + "x", None)
+    topic.say(1, {"x": b"1"})
+    assert (topic.read().values, topic.read().spoiled) == ({}, {"x"})
+
+
 @dataclass
 class Writer:
     """A claimant: what it believes, and what it has noted and not yet said."""
@@ -134,6 +148,7 @@ class Writer:
     turn: int
     values: dict[str, bytes]
     unsaid: list[Entry] = field(default_factory=list)
+    gone: list[str] = field(default_factory=list)
     is_over: bool = False
 
 
@@ -169,7 +184,7 @@ class History:
         for writer in self.writers:
             writer.is_over = True
         values = [entry for entry in book.note.unsaid if entry.topic == BOOK]
-        self.writers.append(Writer(token, era, self.turn, dict(book.values), values))
+        self.writers.append(Writer(token, era, self.turn, dict(book.values), values, book.gone))
 
     def note(self, who: int, changes: Changes) -> None:
         writer = self.maybe_writer(who)
@@ -183,7 +198,9 @@ class History:
         if writer.is_over:
             return
         writer.turn = turn
-        writer.unsaid = values_of(turn, changes)
+        taken_out = [Entry(BOOK, VALUE_MARK + key, None) for key in writer.gone if key not in (writer.values | changes)]
+        writer.unsaid = [*taken_out, *values_of(turn, changes)]
+        writer.gone = [key for key, value in changes.items() if value is None]
         for key, value in changes.items():
             writer.values.pop(key, None)
             if value is not None:

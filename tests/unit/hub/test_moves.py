@@ -155,6 +155,19 @@ def test_the_next_process_sends_the_extra_that_a_killed_one_did_not() -> None:
     assert extras(sites, "south") == {"north": [said.number], "east": []}
 
 
+def test_a_handover_that_is_brought_twice_and_an_extra_that_is_there_change_nothing() -> None:
+    sites = three_sites()
+    handover = sites.hands_over("north/1", "south/1", "car", X, offset=0)
+    sites.settle()
+    sites.append("south", CROSS_HUB, "south/1", handover)
+    sites.settle()
+    process = sites.processes[0]
+    for site in process.centre.sites:
+        process.centre.own(site, True, sites.now, first=process.centre.position(site))
+    sites.settle()
+    assert [type(one) for one in sites.values("south")] == [Handover, Extra, Extra, Handover]
+
+
 def test_what_is_no_longer_at_hand_is_read_again_and_the_order_is_kept() -> None:
     sites = three_sites()
     said = [sites.said("north/2", "x") for _ in range(1_100)]

@@ -88,3 +88,32 @@ def test_a_process_that_stops_routes_nothing_more() -> None:
     process.link.is_stopping = False
     sites.settle()
     assert process.centre.position("north") == 1
+
+
+def test_a_site_is_not_acted_for_before_what_others_brought_elsewhere_is_known() -> None:
+    sites = Sites("north", "south")
+    sites.wants("south/1", "car", "topic:x")
+    sites.start_centre("first")
+    sites.said("north/1", "x")
+    sites.settle()
+    sites.processes[0].kill()
+    sites.processes.append(sites.new_process("second"))
+    step(sites, but=CROSS_HUB)
+    assert sites.processes[0].link.is_ready
+    assert sites.processes[0].centre.owned == set()
+    sites.settle()
+    assert sites.processes[0].centre.owned == {"north", "south"}
+
+
+def test_what_was_read_of_a_site_that_went_to_somebody_else_is_left_to_them() -> None:
+    sites = Sites("north", "south")
+    sites.wants("south/1", "car", "topic:x")
+    first = sites.start_centre("first")
+    first.link.is_stopping = True  # so that what is read waits
+    sites.said("north/1", "x")
+    sites.settle()
+    sites.start_centre("second")
+    first.link.is_stopping = False
+    sites.settle()
+    assert sites.heard("south") == ["x"]
+    assert len(sites.records("south")) == 1

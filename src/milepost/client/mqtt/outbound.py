@@ -83,6 +83,10 @@ class Outbound:
     def __len__(self) -> int:
         return len(self._waiting) + len(self._flight)
 
+    def has(self, ticket: int) -> bool:
+        """Whether what has a ticket is not done."""
+        return any(one.ticket == ticket for one in (*self._flight.values(), *self._waiting))
+
     def new_ticket(self) -> int:
         """A ticket that nothing else has."""
         return next(self._tickets)

@@ -92,7 +92,8 @@ class Session:
         self._outbound = Outbound(numbers)
         self._inbound = Inbound(setup.receive_max)
         self._wishes = Wishes(setup.client_id, numbers, self._outbound)
-        self._motion: tuple[Motion, Instant] | None = None
+        self._motion: tuple[Motion, Instant, int] | None = None
+        """Where we are, when that was said, and with which ticket."""
         self._has_labels = True
         self._is_first = True
         self._buffer = b""
@@ -260,13 +261,14 @@ class Session:
     def report(self, motion: Motion, now: Instant) -> int:
         """Have a report sent; gives the ticket of its `Done`."""
         body = report_json(motion, self.setup.client_id, now, tells_when=self.phase is not Phase.OPEN)
-        self._motion = motion, now
-        return self._outbound.put(Publish(_REPORT_TOPIC, body, qos=1), needs_service=True)
+        ticket = self._outbound.put(Publish(_REPORT_TOPIC, body, qos=1), needs_service=True)
+        self._motion = motion, now, ticket
+        return ticket
 
     def _tell_place_again(self, now: Instant) -> None:
-        """A server that was restarted does not know where we are."""
-        if self._motion is not None:
-            motion, said_at = self._motion
+        """A server that was restarted does not know where we are; a report that was not answered is sent again by itself."""
+        if self._motion is not None and not self._outbound.has(self._motion[2]):
+            motion, said_at, _ = self._motion
             body = report_json(motion, self.setup.client_id, min(said_at, now), tells_when=True)
             self._replies.append(Publish(_REPORT_TOPIC, body))
 

@@ -18,7 +18,7 @@ from milepost.edge.site.recent import Read
 from milepost.edge.site.sayings import message_of
 from milepost.edge.site.state import SiteState
 from milepost.edge.site.stays import EVERY, Leaving, Part, Stay, Young, leaving_to_bytes
-from milepost.edge.site.youth import Youth
+from milepost.edge.site.youth import Told, Youth, has_had
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.reasons import Malformed, Reason, Refused
@@ -105,7 +105,7 @@ class Moving:
 
     def _held_of(self, session: Session, stay: Stay) -> tuple[Held, ...]:
         """What a session asks for, and since when."""
-        since = {name: self._youth.since_of(stay, name) for name in session.subscriptions}
+        since = {name: max(self._youth.since_of(stay, name).values()) for name in session.subscriptions}
         return tuple(replace(one, since=since[one.name]) for one in held_of(session))
 
     def part(self, session: Session) -> None:
@@ -212,7 +212,8 @@ class Moving:
     def _was_given(self, stay: Stay, one: Waiting, now: Instant) -> bool:
         if not one.said_number or not one.parcel:
             return False
-        return self._youth.was_given(stay, message_of(parcel_from_bytes(one.parcel)), one.said_by, one.said_number, now)
+        told = Told(message_of(parcel_from_bytes(one.parcel)), one.said_by, one.said_number)
+        return self._youth.was_given(stay, told, now)
 
     def _withdraw(self, handover: Handover, waiting: list[Waiting], session: Session, now: Instant) -> None:
         """Take back what waits here and the endpoint has had where it comes from."""
@@ -223,7 +224,8 @@ class Moving:
             parcel = delivery.parcel
             if not parcel.said_number or (parcel.said_by, parcel.said_number) in still:
                 return False
-            return self._youth.has_had(part, held, message_of(parcel), parcel.said_by, parcel.said_number, handover.place, now)
+            told = Told(message_of(parcel), parcel.said_by, parcel.said_number)
+            return has_had(part, held, told, handover.place, now)
 
         self._state.corridor.deliveries.withdraw(session, is_had)
 

@@ -54,6 +54,8 @@ class Roaming:
         self.stays: dict[EndpointId, Stay] = {}
         self._waiting: dict[EndpointId, Stay] = {}
         self._owing: dict[EndpointId, Stay] = {}
+        self._expired: set[EndpointId] = set()
+        """Whose sessions ended while this edge was not there."""
         self._dropped: tuple[EndpointId, str, int, int] | None = None
         """The subscription that was ended last, and when."""
         self._unfinished: dict[tuple[EdgeRef, EndpointId], tuple[Handover, list[Waiting], int]] = {}
@@ -72,6 +74,7 @@ class Roaming:
             session = corridor.sessions.maybe(endpoint)
             if session is None:  # it expired while this edge was not there
                 corridor.changes.stays[endpoint] = None
+                self._expired.add(EndpointId(endpoint))
                 continue
             stay = self.stays[session.name] = stay_from_bytes(session.name, data)
             if stay.young is not None:
@@ -351,7 +354,7 @@ class Roaming:
         """A session is no more though it was claimed: who waits for it elsewhere is told."""
         latest = self._state.register.latest(claim.endpoint)
         if latest is not None and latest.edge != self._state.me:
-            self._give_up(latest, now, is_whole=not self.moving.has_left(claim.endpoint))
+            self._give_up(latest, now, is_whole=claim.endpoint in self._expired)
         else:
             self._take_back(claim.endpoint)
 

@@ -9,8 +9,9 @@ What must hold:
 - it is young no longer when all that this edge put on the log for somebody on the move, or before it came, was read back.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 from milepost.edge.asking import ASIDE
 from milepost.edge.parcels import Parcel
@@ -26,8 +27,18 @@ from milepost.model.addresses import ToContent
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import Instant
 from milepost.model.messages import Message
+from milepost.model.places import Place
 from milepost.model.reasons import Malformed
 from milepost.model.sites import Said
+from milepost.model.subscriptions import Subscription
+
+
+class Told(NamedTuple):
+    """A message and what it is known by."""
+
+    message: Message
+    stream: str
+    number: int
 
 
 class Youth:
@@ -121,17 +132,17 @@ class Youth:
         self._changed[stay.endpoint] = stay
 
     def _offer(self, stay: Stay, young: Young, read: Read, parcel: Parcel, now: Instant) -> None:
-        said, stream = read.said, self._state.stream_of(read.said)
-        lacking = [part for part in young.parts if part.lacks(stream, said.number, read.offset)]
+        said, told = read.said, Told(read.said.message, self._state.stream_of(read.said), read.said.number)
+        lacking = [part for part in young.parts if part.lacks(told.stream, told.number, read.offset)]
         if not lacking:
             return
         if not isinstance(said.message.address, ToContent):
             if self._was_addressed_before(stay, read):
                 self._give(stay, parcel, said.message, [], now)
-        elif not self._has_had(stay, [one for one in young.parts if one not in lacking], said.message, stream, said.number, now):
+        elif not self._has_had(stay, young.parts, told, now):
             self._give(stay, parcel, said.message, [name for part in lacking for name in part.names], now)
         for part in lacking:
-            part.marks[stream] = said.number
+            part.marks[told.stream] = told.number
         self._changed[stay.endpoint] = stay
 
     def _was_addressed_before(self, stay: Stay, read: Read) -> bool:
@@ -139,35 +150,31 @@ class Youth:
         is_own = read.said.sender == self._state.me
         return read.said.number <= stay.opened_after if is_own else read.offset < stay.opened_at
 
-    def was_given(self, stay: Stay, message: Message, stream: str, number: int, now: Instant) -> bool:
+    def was_given(self, stay: Stay, told: Told, now: Instant) -> bool:
         """Whether an endpoint has had a message at this edge."""
         session = self._session(stay)
         parts = stay.young.parts if stay.young is not None else [self.part_here(stay, list(session.subscriptions))]
-        had = [part for part in parts if not part.lacks(stream, number)]
-        if not isinstance(message.address, ToContent):
-            return bool(had) and number > stay.opened_above
-        return self._has_had(stay, had, message, stream, number, now)
+        if not isinstance(told.message.address, ToContent):
+            return told.number > stay.opened_above and any(not part.lacks(told.stream, told.number) for part in parts)
+        return self._has_had(stay, parts, told, now)
 
-    def since_of(self, stay: Stay, name: str) -> int:
-        """From which number on a subscription has asked, at the latest."""
+    def since_of(self, stay: Stay, name: str) -> Marks:
+        """From which numbers on a subscription has asked."""
         found = [part.since[name] for part in stay.young.parts if name in part.since] if stay.young is not None else []
         found += [stay.since[name]] if name in stay.since else []
-        return min((_highest(since) for since in found), default=0)
+        marks = [{EVERY: one} if isinstance(one, int) else one for one in found] or [{EVERY: 0}]
+        streams = {stream for one in marks for stream in one}
+        return {stream: min(one.get(stream, one[EVERY]) for one in marks) for stream in streams}
 
     def part_here(self, stay: Stay, names: list[str]) -> Part:
         """The subscriptions of an endpoint that is served at once."""
         return Part(names, {name: stay.since.get(name, 0) for name in names}, self.marks_of(stay), self._state.next_offset)
 
-    def _has_had(self, stay: Stay, parts: list[Part], message: Message, stream: str, number: int, now: Instant) -> bool:
+    def _has_had(self, stay: Stay, parts: list[Part], told: Told, now: Instant) -> bool:
         session = self._session(stay)
         place = self._state.corridor.place_of(session)
-        return any(
-            part.asked_before(name, stream, number)
-            and name in session.subscriptions
-            and is_asked_for(session.subscriptions[name].subscription, message, place, now)
-            for part in parts
-            for name in part.names
-        )
+        asked = {name: one.subscription for name, one in session.subscriptions.items()}
+        return any(has_had(part, asked, told, place, now) for part in parts)
 
     def give_extra(self, stay: Stay, said: Said, now: Instant) -> None:
         """What the centre found: said at another site, and not brought here but for this endpoint."""
@@ -209,7 +216,8 @@ class Youth:
         state = self._state
         assert stay.young is not None, "who grows up is young"
         stay.had = {stream: number for stream, number in self.marks_of(stay).items() if number > state.marks.get(stream, 0)}
-        stay.since = {name: self.since_of(stay, name) for name in session.subscriptions}
+        since = {name: self.since_of(stay, name) for name in session.subscriptions}
+        stay.since = {name: marks[EVERY] if stay.is_whole else marks for name, marks in since.items()}
         stay.young = None
         for name, asked in list(session.subscriptions.items()):
             state.interest.take_away(_key(session.name, name))
@@ -225,6 +233,16 @@ class Youth:
         return session
 
 
+def has_had(part: Part, asked: Mapping[str, Subscription], told: Told, place: Place | None, now: Instant) -> bool:
+    """Whether a message has come by one of some subscriptions."""
+    return not part.lacks(told.stream, told.number) and any(
+        part.asked_before(name, told.stream, told.number)
+        and name in asked
+        and is_asked_for(asked[name], told.message, place, now)
+        for name in part.names
+    )
+
+
 def _without(part: Part, name: str) -> Part:
     since = {one: at for one, at in part.since.items() if one != name}
     return replace(part, names=[one for one in part.names if one != name], since=since)
@@ -233,10 +251,6 @@ def _without(part: Part, name: str) -> Part:
 def since_here(marks: Marks) -> Marks:
     """When a subscription is made: what is known of each edge, and for edges of which nothing is."""
     return marks | {EVERY: max(marks.values(), default=0)}
-
-
-def _highest(since: int | Marks) -> int:
-    return since if isinstance(since, int) else since[EVERY]
 
 
 def _is_grown(young: Young, read_back: int) -> bool:

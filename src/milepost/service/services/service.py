@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Final, Self, TypeVar
 
-from milepost.service.faults import StartFault, UsageFault
+from milepost.service.faults import StartFault, UsageFault, cannot_read
 from milepost.service.services import processes
 from milepost.service.services.guard import guarded
 from milepost.service.services.jars import Jars, Told, class_path
@@ -44,11 +44,16 @@ class Service(ABC):
     @classmethod
     def maybe_in(cls, folder: Path) -> Self | None:
         """The service whose files are in this folder, running or not."""
+        noted = folder / _DECIDED
         try:
-            decided: dict[str, Any] = json.loads((folder / _DECIDED).read_text())
-        except FileNotFoundError:
+            decided: dict[str, Any] = json.loads(noted.read_text())
+            return cls(folder, decided["ports"])
+        except (FileNotFoundError, NotADirectoryError):
             return None
-        return cls(folder, decided["ports"])
+        except OSError as fault:
+            raise cannot_read(noted, fault) from None
+        except (ValueError, TypeError, KeyError):
+            raise UsageFault(f"{noted} is damaged: remove {folder} with all its data, or take another (--folder)") from None
 
     @classmethod
     def made_in(cls, folder: Path, *, servers: int | None, port: int | None) -> Self:

@@ -211,6 +211,16 @@ def test_a_report_is_a_request_and_is_said_again_after_a_reconnection() -> None:
     assert (packet.qos, json.loads(packet.payload)["seen_at"]) == (0, "2030-03-17T17:46:40Z")
 
 
+@pytest.mark.parametrize("present", [False, True])
+def test_a_report_that_was_not_answered_is_said_again_once(present: bool) -> None:
+    talk = Talk()
+    talk.begin()
+    talk.session.report(Motion(Place(48.1, 11.6)), NOW)
+    talk.said()
+    talk.again(present=present)
+    assert [(packet.topic, packet.qos) for packet in talk.said() if isinstance(packet, Publish)] == [("$milepost/report", 1)]
+
+
 def test_a_report_to_another_server_is_refused() -> None:
     talk = Talk()
     talk.begin()
