@@ -14,6 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / ".cache" / "results.json"
+OTHER_RESULTS = ROOT / ".cache" / "other_results.json"
 BIN = Path(sys.executable).parent
 
 CHECKS = {
@@ -23,6 +24,9 @@ CHECKS = {
     "import layers": [BIN / "lint-imports", "--no-logo"],
 }
 FAST_FOLDERS = ("tests/unit", "tests/house", "tests/property")
+WAITING_FOLDERS = ("tests/live", "tests/docs")
+COMPUTING_FOLDERS = (*FAST_FOLDERS, "tests/conformance", "tests/fuzz", "tests/simulation")
+"""Together all folders that have tests: tests/house looks."""
 NO_TESTS_COLLECTED = 5
 FIX_MARK = "; fix: "
 HELP = {
@@ -82,25 +86,53 @@ def run_check(name: str, command: list[str], advice: list[str]) -> Row:
 
 
 def run_tests(fast: bool, outcome: Outcome) -> None:
-    """Run pytest and add a row for each folder of tests."""
-    profile = "fast" if fast else "full"
-    folders = [folder for folder in FAST_FOLDERS if (ROOT / folder).is_dir()] if fast else []
-    RESULTS.unlink(missing_ok=True)
-    command = [sys.executable, "-m", "pytest", "-q", f"--results={RESULTS}", *folders]
-    print(f"pytest {' '.join(folders) or 'tests'}, profile {profile} ...", flush=True)
-    code = subprocess.run(command, cwd=ROOT, env={**os.environ, "MILEPOST_TEST_PROFILE": profile}, check=False).returncode
-    rows, skips = read_results()
-    if code not in (0, NO_TESTS_COLLECTED) and not any(row.failed for row in rows):
-        rows.append(Row(f"pytest itself (exit {code})", failed=1))  # a broken plugin or option, an interrupt: no test to blame
-    outcome.rows += rows
-    outcome.skips += skips
+    """Run pytest and add a row for each folder of tests; what waits for processes runs beside what computes."""
+    runs = [Run(FAST_FOLDERS, RESULTS)] if fast else [Run(WAITING_FOLDERS, RESULTS), Run(COMPUTING_FOLDERS, OTHER_RESULTS)]
+    for run in runs:
+        run.start("fast" if fast else "full", is_shown=run is runs[0])
+    for run in runs:
+        rows, skips = run.finish()
+        outcome.rows += rows
+        outcome.skips += skips
 
 
-def read_results() -> tuple[list[Row], list[tuple[str, str]]]:
+class Run:
+    """One pytest, over some folders."""
+
+    def __init__(self, folders: tuple[str, ...], results: Path) -> None:
+        self._folders = [folder for folder in folders if (ROOT / folder).is_dir()]
+        self._results = results
+        self._process: subprocess.Popen[str] | None = None
+
+    def start(self, profile: str, *, is_shown: bool) -> None:
+        """Begin; what is not shown as it comes is shown at the end."""
+        self._results.unlink(missing_ok=True)
+        command = [sys.executable, "-m", "pytest", "-q", f"--results={self._results}", *self._folders]
+        print(f"pytest {' '.join(self._folders)}, profile {profile} ...", flush=True)
+        environment = {**os.environ, "MILEPOST_TEST_PROFILE": profile}
+        out = None if is_shown else subprocess.PIPE
+        self._process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=out, stderr=subprocess.STDOUT, text=True)
+
+    def finish(self) -> tuple[list[Row], list[tuple[str, str]]]:
+        """What passed and failed, folder by folder, and what was skipped."""
+        assert self._process is not None, "it was started"
+        said, _ = self._process.communicate()
+        if said:
+            print(said, flush=True)
+        code = self._process.returncode
+        rows, skips = read_results(self._results)
+        if code not in (0, NO_TESTS_COLLECTED) and not any(row.failed for row in rows):
+            rows.append(
+                Row(f"pytest itself (exit {code})", failed=1)
+            )  # a broken plugin or option, an interrupt: no test to blame
+        return rows, skips
+
+
+def read_results(path: Path) -> tuple[list[Row], list[tuple[str, str]]]:
     """The rows and skips that `tests/plugins/results.py` left behind; nothing if pytest did not get that far."""
-    if not RESULTS.exists():
+    if not path.exists():
         return [], []
-    found = json.loads(RESULTS.read_text())
+    found = json.loads(path.read_text())
     rows = [Row(folder, **counts) for folder, counts in sorted(found["folders"].items())]
     return rows, [(skip["test"], skip["reason"]) for skip in found["skips"]]
 

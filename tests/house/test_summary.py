@@ -42,6 +42,12 @@ def test_pytest_failing_without_a_failed_test_counts_as_failed(plant: Plant, mon
     assert outcome.total().failed == 1
 
 
+def test_every_folder_of_tests_is_run() -> None:
+    folders = {"/".join(path.relative_to(ROOT).parts[:2]) for path in (ROOT / "tests").glob("*/**/test_*.py")}
+    assert sorted({*check.WAITING_FOLDERS, *check.COMPUTING_FOLDERS}) == sorted(folders)
+    assert not {*check.WAITING_FOLDERS} & {*check.COMPUTING_FOLDERS}
+
+
 def test_parts_that_are_installed_or_not_asked_for_need_nothing(plant: Plant) -> None:
     listed = plant({"list.txt": "# a comment\nhere: base-files\n"}) / "list.txt"
     for group in ("here", "nobody"):
