@@ -24,6 +24,7 @@ from milepost.backbone.log import Edge, Entry, LogLost, LogUnavailable, Record
 from milepost.model.survives import Survives
 
 RECORDS = 60_000 if QUICK else 300_000
+ROUNDS = 1 if QUICK else 3
 LIST = 100
 TOPIC = "bench"
 VALUE = bytes(200)
@@ -34,8 +35,11 @@ EACH_S = 1 / 2_000
 def measure() -> dict[str, object]:
     """All of it; rates are per second, latencies in microseconds."""
     lists = [[Entry(TOPIC, f"{number:010}", VALUE) for number in range(at, at + LIST)] for at in range(0, RECORDS, LIST)]
-    rates = {level.value: _appends(level, lists) for level in Survives}
-    bare = {level.value: _bare(level, lists) for level in Survives}
+    rates, bare = dict[str, float](), dict[str, float]()
+    for _ in range(ROUNDS):  # the best of them, taking turns, since others share the machine
+        for level in Survives:
+            rates[level.value] = max(rates.get(level.value, 0.0), _appends(level, lists))
+            bare[level.value] = max(bare.get(level.value, 0.0), _bare(level, lists))
     return {
         "appends": rates,
         "bare sqlite3": bare,

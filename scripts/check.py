@@ -124,7 +124,7 @@ class Run:
         if code not in (0, NO_TESTS_COLLECTED) and not any(row.failed for row in rows):
             rows.append(
                 Row(f"pytest itself (exit {code})", failed=1)
-            )  # a broken plugin or option, an interrupt: no test to blame
+            )  # a broken plugin or option: no test to blame
         return rows, skips
 
 

@@ -3,7 +3,7 @@
 What must hold:
 - lost:         what was acknowledged to its sender reaches every taker that had asked for it before it was sent (QoS 1, 2);
 - doubled:      no taker sees a message twice, but for QoS 1 if its sender sent it again, or on a later connection of the taker,
-                where it is marked as a repetition;
+                where it is marked as a repetition; and for QoS 2 once if the taker lost its session in the middle of the exchange;
 - out of order: a taker sees the messages of one sender in the order in which they were sent, repetitions aside;
 - made up:      nothing is seen that was not sent, was refused, or was not asked for.
 """
@@ -49,6 +49,7 @@ class Ledger:
         self._first: dict[Wish, int] = {}
         self._seen: dict[Wish, list[Sight]] = {}
         self._any_order: set[str] = set()
+        self._open: dict[Wish, set[int]] = {}
 
     def open(self, sender: str, qos: int) -> None:
         """A sender begins; all it sends is of one quality."""
@@ -64,6 +65,10 @@ class Ledger:
     def expect_any_order(self, taker: str) -> None:
         """A taker that did not wait for its session gets the old after the new: only lost and doubled count."""
         self._any_order.add(taker)
+
+    def leave_open(self, taker: str, sender: str, number: int) -> None:
+        """A taker begins anew while the exchange of a message of QoS 2 is not over: it may get that one again."""
+        self._open.setdefault(Wish(taker, sender), set()).add(number)
 
     def send(self, sender: str) -> int:
         """The number of what is sent now."""
@@ -130,13 +135,17 @@ class Ledger:
 
     def _doubled(self, wish: Wish, sights: list[Sight]) -> list[str]:
         sent = self._sent.get(wish.sender, Sent(0))
+        left_open = set(self._open.get(wish, ()))
         last: dict[int, Sight] = {}
         again: Counter[int] = Counter()
         for sight in sights:
             before = last.get(sight.number)
             is_repeated = before is not None and sight.is_repetition and sight.connection > before.connection
             may_be_twice = sent.qos == 1 and (is_repeated or sight.number in sent.again)
-            again[sight.number] += before is not None and not may_be_twice
+            if before is not None and not may_be_twice and sight.number in left_open:
+                left_open.remove(sight.number)
+            else:
+                again[sight.number] += before is not None and not may_be_twice
             last[sight.number] = sight
         return [f"doubled {number}, {count + 1} times" for number, count in again.items() if count]
 

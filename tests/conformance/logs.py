@@ -126,6 +126,7 @@ class Heard:
 
     def __init__(self) -> None:
         self.batches: list[list[Record]] = []
+        self.count = 0
         self.losses: list[LogLost] = []
         self._lock = threading.Lock()
         self._is_busy = False
@@ -137,6 +138,7 @@ class Heard:
         assert records
         assert len({record.topic for record in records}) == 1
         self.batches.append(list(records))
+        self.count += len(records)
         self._is_busy = False
 
     def lost(self, gap: LogLost) -> None:

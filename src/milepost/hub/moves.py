@@ -93,7 +93,7 @@ def move_of(handover: Handover, at: int, now: Instant, sites: Iterable[str]) -> 
 def extras_of(move: Move, site: str, said: Iterable[tuple[Said, int]]) -> Iterator[bytes]:
     """The records that bring what a site said, each with its size, to the endpoint alone; at least one.
 
-    The last one has the last number of this move, however many there are, so that it tells that all of them are there.
+    The last one has the last number of this move, however many there are: whoever sends them again gives it the same.
     """
     parts: list[list[Said]] = [[]]
     total = 0
@@ -105,14 +105,14 @@ def extras_of(move: Move, site: str, said: Iterable[tuple[Said, int]]) -> Iterat
         total += size
     parts = parts[:PARTS_MAX]
     for at, part in enumerate(parts, PARTS_MAX - len(parts)):
-        number = move.at * PARTS_MAX + at
-        yield to_record(Extra(move.endpoint, move.epoch, EdgeRef(site, CENTRE), move.receiver, number, tuple(part)))
+        number, is_last = move.at * PARTS_MAX + at, at == PARTS_MAX - 1
+        sender = EdgeRef(site, CENTRE)
+        yield to_record(Extra(move.endpoint, move.epoch, sender, move.receiver, number, tuple(part), is_last))
 
 
 def last_of(extra: Extra) -> int | None:
     """The handover's offset of which this is the last extra of its site, if it is the last."""
-    at, part = divmod(extra.number, PARTS_MAX)
-    return at if part == PARTS_MAX - 1 else None
+    return extra.number // PARTS_MAX if extra.is_last else None
 
 
 def _asks_for(subscription: Subscription, message: Message) -> bool:

@@ -29,6 +29,8 @@ from milepost.model.subscriptions import Subscription
 Epoch = NewType("Epoch", int)
 """Orders the stays of one endpoint: when it appeared, in nanoseconds, and above every epoch of it that the edge had heard of."""
 
+NO_EPOCH: Final = Epoch(0)
+
 SITE_NAME_CHARACTERS_MAX: Final = 48
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -140,6 +142,12 @@ class Handover:
     """When what it read last was appended."""
     rests: int = 0
     """So many `Rest` follow, with more that waits."""
+    began: Epoch = NO_EPOCH
+    """The last epoch under which the session was served."""
+    anew: Epoch = NO_EPOCH
+    """As in the claim: when the endpoint last began anew, as far as the sender knows."""
+    awaits: tuple[str, ...] = ()
+    """Sites of which an `Extra` is still to come; who had the endpoint before passes it on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +175,8 @@ class Extra:
     said: tuple[Said, ...] = ()
     is_last: bool = True
     """Whether nothing more of this site follows for this move."""
+    about: str = ""
+    """The site that said it, if the sender is an edge that passes it on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,8 +198,8 @@ class Claim:
     endpoint: EndpointId
     edge: EdgeRef
     epoch: Epoch
-    is_fresh: bool = False
-    """Whether it begins anew: what others hold of it is to be ended, not handed over."""
+    anew: Epoch = NO_EPOCH
+    """When it last began anew: what others hold of it from before is to be ended, not handed over."""
     asks: bool = False
     """Whether the edge wants to hear of an earlier stay at another site (`Prior`)."""
     place: Place | None = None

@@ -64,7 +64,7 @@ def test_a_follower_in_another_process_outlives_those_that_append_and_gets_all_o
         said = killed_while_appending(tmp_path, Survives.PROCESS_CRASH, random.randrange(1, 60))
         assert log.ends(TOPIC)[1] > last_kept(said) > 0
     total = log.ends(TOPIC)[1]
-    wait_until(lambda: len(heard.records) >= total)
+    wait_until(lambda: heard.count >= total)
     assert [number_in(record) for record in heard.records] == list(range(total))
     assert heard.losses == []
     log.close()
@@ -80,7 +80,7 @@ def test_two_processes_that_append_at_the_same_time_lose_and_mix_up_nothing(tmp_
         for process in (one, other):
             process.wait_for(lambda said: said[-1:] == ["done"])
     counts = {name: last_kept(process.said) + 1 for name, process in (("a", one), ("b", other))}
-    wait_until(lambda: len(heard.records) >= sum(counts.values()))
+    wait_until(lambda: heard.count >= sum(counts.values()))
     for name, count in counts.items():
         assert [number_in(record) for record in heard.records if record.key == name] == list(range(count))
     log.close()
@@ -127,7 +127,7 @@ def test_the_bell_is_not_needed(tmp_path: Path) -> None:
     with running(tmp_path, "append", "a", "100") as process:
         process.go()
         process.wait_for(lambda said: said[-1:] == ["done"])
-    wait_until(lambda: len(heard.records) >= 100)
+    wait_until(lambda: heard.count >= 100)
     log.close()
 
 

@@ -1,6 +1,7 @@
 """A process that dies at each of its appends, and in the middle of it: whoever comes next leaves no trace of that (D10)."""
 
 import json
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -9,7 +10,7 @@ import pytest
 
 from live.handlers.fake_edge import SITE, FakeEdge
 from live.hub.town import wait_until
-from milepost.backbone.log import Done, Entry, Following, Log, LogUnavailable, Lost, Start, Take, TopicSettings
+from milepost.backbone.log import Done, Entry, Following, Log, LogUnavailable, Lost, Record, Start, Take, TopicSettings
 from milepost.handlers import Handler, Message, Store, ledger
 from milepost.handlers.names import COMPACTED, book_topic, parked_topic
 from milepost.handlers.notes import NOTE, VALUE_MARK
@@ -167,6 +168,43 @@ def test_a_part_that_another_has_claimed_says_nothing_any_more(asked: FakeEdge) 
     serve_the_rest(asked, asked.log)
     assert hold.held is not None
     hold.held()
+    wait_until(lambda: first.is_over, "that it knows")
+    first.close(0.0)
+    check(asked)
+
+
+class Blind(Holding):
+    """The same for one that also reads nothing while it is stopped, and its append goes first when it goes on."""
+
+    def __init__(self, log: Log) -> None:
+        super().__init__(log, NOTE)
+        self.sees = threading.Event()
+        self.sees.set()
+
+    def append(self, entries: Sequence[Entry], done: Done | None = None) -> None:
+        if self.held is None and entries[0].key == NOTE:
+            self.sees.clear()
+        super().append(entries, done)
+
+    def follow(self, starts: Mapping[str, Start], take: Take, lost: Lost) -> Following:
+        def see(records: Sequence[Record]) -> None:
+            self.sees.wait()
+            take(records)
+
+        return self._log.follow(starts, see, lost)
+
+
+def test_a_note_that_is_written_counts_only_if_nobody_had_claimed_the_part_before(asked: FakeEdge) -> None:
+    blind = Blind(asked.log)
+    first = part(blind, since=15 * 10**17)  # type: ignore[arg-type]
+    first.start()
+    wait_until(lambda: blind.held is not None, "its first note")
+    serve_the_rest(asked, asked.log)
+    assert blind.held is not None
+    blind.held()
+    wait_until(lambda: asked.position("count") < REQUESTS, "the late note")
+    time.sleep(0.3)  # it has time to say what it should not
+    blind.sees.set()
     wait_until(lambda: first.is_over, "that it knows")
     first.close(0.0)
     check(asked)

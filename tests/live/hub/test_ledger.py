@@ -127,6 +127,16 @@ def test_each_fault_is_found_and_nothing_else(inject: Callable[[Ledger], None], 
     assert ledger.faults() == [fault]
 
 
+def test_an_exchange_of_quality_2_that_was_left_open_may_be_repeated_once() -> None:
+    ledger = good(2)
+    ledger.leave_open("phone", "car", 4)
+    see(ledger, 4, connection=2)
+    assert ledger.faults() == []
+    see(ledger, 4, connection=2)
+    see(ledger, 3, connection=2)
+    assert ledger.faults() == ["phone of car: doubled 3, 2 times", "phone of car: doubled 4, 2 times"]
+
+
 def test_quality_2_is_never_repeated() -> None:
     ledger = good(2)
     see(ledger, 4, connection=2, is_repetition=True)

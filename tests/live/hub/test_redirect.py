@@ -16,7 +16,7 @@ FIRST, SECOND = Place(40.76, -111.90), Place(40.76, -111.80)
 ROUND_S: Final = 0.5
 STEPS: Final = 20
 PARKED: Final = 60
-MESSAGES: Final = 500
+MESSAGES: Final = 300
 
 
 def add_edge(town: Town, name: str, place: Place, *, advertised: int | None = None) -> UdpEdge:

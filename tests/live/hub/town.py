@@ -112,7 +112,7 @@ class Town:
     def add_edge(self, site: str, name: str, *, coverage: str = "", limits: str = "", more: str = "", starts: bool = True) -> UdpEdge:
         """An edge of a site; `limits` are more lines of its table [site], `more` more tables."""
         folder = self.folder / f"edge-{name}"
-        folder.mkdir()
+        folder.mkdir(exist_ok=True)
         table = f"[site]\n{table_of(self.sites[site])}\n{limits}"
         rates = "messages_per_s = 0\nreporting_interval_s = 0.5"
         edge = edge_in(folder, None, udp=rates, more=f"{table}\n{more}", name=name, coverage=coverage)

@@ -66,11 +66,13 @@ class Traveller:
     """Of each connection that was let in: whether the edge had its session."""
     refusals: list[str] = field(default_factory=list)
     """With what words messages were refused."""
+    turned_away: int = 0
+    """How often it was not let in."""
     line: socket.socket | None = None
     _unseen: list[socket.socket] = field(default_factory=list)
     _unread: bytearray = field(default_factory=bytearray)
     _under_way: dict[int, Outgoing] = field(default_factory=dict)
-    _held: set[int] = field(default_factory=set)
+    _held: dict[int, tuple[str, int]] = field(default_factory=dict)
     _next_id: int = 0
     _due: float = 0.0
     _flushed_at: float = 0.0
@@ -163,15 +165,17 @@ class Traveller:
         match found.kind:
             case Kind.CONNACK if found.reason == 0:
                 self._resume(found.session_present)
-            case Kind.CONNACK | Kind.DISCONNECT:
-                pass  # turned away; it comes back
+            case Kind.CONNACK:
+                self.turned_away += 1
+            case Kind.DISCONNECT:
+                pass  # the edge closes; it comes back
             case Kind.SUBACK:
                 assert found.codes == (2,) * len(self.filters), found
                 self._is_subscribed = True
             case Kind.PUBLISH:
                 self._on_message(found)
             case Kind.PUBREL:
-                self._held.discard(found.packet_id)
+                self._held.pop(found.packet_id, None)
                 self._send(ack(Kind.PUBCOMP, found.packet_id))
             case _:
                 self._on_answer(found)
@@ -181,6 +185,8 @@ class Traveller:
         self.presents.append(is_present)
         self.is_joined = True
         if not is_present:
+            for sender, number in self._held.values():
+                self.ledger.leave_open(self.name, sender, number)
             self._held.clear()
             self._is_subscribed = False
         if not self._is_subscribed and self.filters:
@@ -195,13 +201,14 @@ class Traveller:
                 self._send(self._packet(packet_id, one.number, dup=is_present))
 
     def _on_message(self, found: Packet) -> None:
-        sender, number = found.payload.split(b" ")[:2]
+        text, digits = found.payload.split(b" ")[:2]
+        sender, number = text.decode(), int(digits)
         if found.qos < 2 or found.packet_id not in self._held:
-            self.ledger.see(self.name, sender.decode(), int(number), connection=self.connection, is_repetition=found.is_dup)
+            self.ledger.see(self.name, sender, number, connection=self.connection, is_repetition=found.is_dup)
         if found.qos == 1:
             self._send(ack(Kind.PUBACK, found.packet_id))
         elif found.qos == 2:
-            self._held.add(found.packet_id)
+            self._held[found.packet_id] = sender, number
             self._send(ack(Kind.PUBREC, found.packet_id))
 
     def _on_answer(self, found: Packet) -> None:

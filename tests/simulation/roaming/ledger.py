@@ -42,11 +42,15 @@ class Wish:
     """From when on everybody knows of it; only then is anything promised."""
     ended_at: Instant | None = None
 
+    def matches(self, message: Message) -> bool:
+        """Whether a message is asked for by it."""
+        return holds(OnTopic(self.filter), message.topic, frozenset())
+
     def covers(self, message: Message, quiet_at: list[Instant]) -> bool:
         """Whether a message is promised by it: also after its end, if it was quiet between the message and that."""
         if self.settled_at is None or message.acked_at is None or not message.qos or not self.qos:
             return False
-        if self.settled_at > message.sent_at or not holds(OnTopic(self.filter), message.topic, frozenset()):
+        if self.settled_at > message.sent_at or not self.matches(message):
             return False
         return self.ended_at is None or any(message.acked_at < at < self.ended_at for at in quiet_at)
 
@@ -156,11 +160,13 @@ class Ledger:
             return True
         for merge, at in account.merges.items():
             earlier = [one for one in before if one.connection < merge]
-            if not earlier:
+            if not earlier and receipt.connection < merge:
                 continue
-            if message.sent_at < at and receipt.connection >= merge and len(earlier) == len(before):
+            if any(wish.ended_at is not None and wish.ended_at > at and wish.matches(message) for wish in account.wishes):
+                return True  # it came by a subscription that is no more
+            if earlier and message.sent_at < at and receipt.connection >= merge and len(earlier) == len(before):
                 return True  # it came late, to a subscription that was made anew
-            if receipt.number and not any(one.is_confirmed for one in earlier):
+            if earlier and receipt.number and not any(one.is_confirmed for one in earlier):
                 return True  # it was in flight when a connection before broke
         return False
 

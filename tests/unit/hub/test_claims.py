@@ -12,20 +12,20 @@ def inbox(sites: Sites, edge: str) -> list[SiteRecord]:
     return sites.values(ref(edge).site, inbox_of(ref(edge)))
 
 
-def claim(edge: str, epoch: int, *, is_fresh: bool = False) -> Claim:
-    return Claim(CAR, ref(edge), Epoch(epoch), is_fresh)
+def claim(edge: str, epoch: int, *, anew: int = 0) -> Claim:
+    return Claim(CAR, ref(edge), Epoch(epoch), Epoch(anew))
 
 
 def test_the_edge_with_the_lower_claim_is_told_of_the_higher_one_once() -> None:
     sites = Sites("north", "south")
     sites.start_centre()
     sites.claims("north/1", "car", 5)
-    sites.claims("south/1", "car", 7, is_fresh=True)
+    sites.claims("south/1", "car", 7, anew=7)
     sites.settle()
     sites.claims("north/1", "car", 5)
-    sites.claims("south/1", "car", 7, is_fresh=True)
+    sites.claims("south/1", "car", 7, anew=7)
     sites.settle()
-    assert inbox(sites, "north/1") == [Claimed(claim("south/1", 7, is_fresh=True))]
+    assert inbox(sites, "north/1") == [Claimed(claim("south/1", 7, anew=7))]
     assert inbox(sites, "south/1") == []
 
 

@@ -259,6 +259,7 @@ def test_many_extras_come_in_parts_of_which_the_last_is_known() -> None:
     assert [one.number for part in parts for one in part.said] == list(range(1, 8))  # type: ignore[union-attr]
     assert [part.number for part in parts] == [7 * PARTS_MAX + at for at in (997, 998, 999)]  # type: ignore[union-attr]
     assert [last_of(part) for part in parts] == [None, None, 7]  # type: ignore[arg-type]
+    assert [part.is_last for part in parts] == [False, False, True]  # type: ignore[union-attr]
     (empty,) = extras_of(move, "a", [])
     assert last_of(from_record(empty)) == 7  # type: ignore[arg-type]
     assert isinstance(from_record(empty), Extra)

@@ -160,13 +160,15 @@ def wants_compacting(topic: TopicState, now: int) -> bool:
 def _compact(connection: sqlite3.Connection, topic: TopicState, now: int) -> Iterator[int]:
     last: dict[str, int] = {}
     end = number_of(topic.id, topic.compacted_to)
-    for number, key in _walk(connection, "number, key", end, number_of(topic.id, topic.next)):
-        last[key] = number
-        end = number + 1
-        if len(last) >= KEYS_MAX:
+    while len(last) < KEYS_MAX:
+        rows = connection.execute(
+            f"SELECT key, number {_SLICE}", (end, number_of(topic.id, topic.next), SLICE_RECORDS)
+        ).fetchall()
+        if not rows:
             break
-        if number % SLICE_RECORDS == 0:
-            yield 0
+        last.update(rows)
+        end = rows[-1][1] + 1
+        yield 0
     kept = 0
     position = number_of(topic.id, topic.first)
     too_old = now - REMOVALS_STAY_S * SECOND_NS
@@ -184,13 +186,6 @@ def _compact(connection: sqlite3.Connection, topic: TopicState, now: int) -> Ite
             "UPDATE topics SET compacted_to = ?, compacted_bytes = ?, compacted_at = ? WHERE id = ?",
             (end - number_of(topic.id, 0), kept, now, topic.id),
         )
-
-
-def _walk(connection: sqlite3.Connection, columns: str, begin: int, end: int) -> Iterator[tuple[int, str]]:
-    """Rows, a slice at a time: nothing is held open in between."""
-    while rows := connection.execute(f"SELECT {columns} {_SLICE}", (begin, end, SLICE_RECORDS)).fetchall():
-        yield from rows
-        begin = rows[-1][0] + 1
 
 
 def _remove(connection: sqlite3.Connection, topic_id: int, gone: list[tuple[int, int]]) -> None:

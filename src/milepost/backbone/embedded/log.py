@@ -42,7 +42,7 @@ class EmbeddedLog:
     @property
     def trouble(self) -> str | None:
         """Why it cannot be written or read at the moment."""
-        readers = [reader.trouble for reader in self._readers] + self._heart.troubles
+        readers = [reader.trouble for reader in self._readers if reader.is_open] + self._heart.troubles
         return next((trouble for trouble in (self._writer.trouble, self._watch.trouble, *readers) if trouble), None)
 
     def append(self, entries: Sequence[Entry], done: Done | None = None) -> None:

@@ -150,7 +150,7 @@ class Heart:
     @property
     def troubles(self) -> list[str | None]:
         """Why members cannot be read at the moment."""
-        return [member.trouble for member in self._members]
+        return [member.trouble for member in self._members if member.is_open]
 
     def join(self, group: str, topics: frozenset[str], take: Take, lost: Lost, changed: Changed | None) -> GroupMember:
         """One more member."""

@@ -90,6 +90,9 @@ class Moving:
             offset=state.next_offset,
             as_of=state.read_at,
             rests=len(parts) - 1,
+            began=stay.began,
+            anew=stay.anew,
+            awaits=tuple(sorted(stay.young.awaits)) if stay.young is not None else (),
         )
         corridor.deliveries.let_go(session)
         self.cutting = session.name
@@ -195,6 +198,7 @@ class Moving:
         stay.is_here = True
         if handover.place is not None and corridor.place_of(session) is None:
             corridor.watch.put_place(session, handover.place)
+        handover = replace(handover, subscriptions=tuple(held for held in handover.subscriptions if held.name not in stay.ended))
         here = list(session.subscriptions)
         for held in handover.subscriptions:
             take_up(corridor, session, held)
@@ -237,7 +241,9 @@ class Moving:
         young.parts.append(self._part_of(handover))
         young.came_at = self._forwarder.last_said
         young.late.add(EVERY)
-        if handover.sender.site != self._state.me.site:
+        if handover.sender.site == self._state.me.site:
+            young.awaits |= set(handover.awaits)
+        else:
             known = {info.edge.site for info in self._state.edges.values()}
             young.awaits |= (known | {handover.sender.site}) - {self._state.me.site}
         self._youth.begin(stay, session)
@@ -286,7 +292,7 @@ class Moving:
 
     def extra(self, extra: Extra, stay: Stay, now: Instant) -> None:
         """What the centre found for an endpoint that is here."""
-        young, site = stay.young, extra.sender.site
+        young, site = stay.young, extra.about or extra.sender.site
         if young is None or site not in young.awaits:
             self._state.counts["strange"] += 1
             return
@@ -296,6 +302,16 @@ class Moving:
             young.awaits.discard(site)
             young.late.add(site)
             self.go_on(stay, now)
+
+    def pass_on(self, extra: Extra, now: Instant) -> None:
+        """What the centre found for an endpoint that has moved on within the site; elsewhere, the marks tell what it lacks."""
+        state = self._state
+        latest = state.register.latest(extra.endpoint)
+        if latest is None or latest.edge.site != state.me.site or latest.edge == state.me:
+            return
+        number, about = state.outbox.next_number(now), extra.about or extra.sender.site
+        onward = replace(extra, sender=state.me, receiver=latest.edge, number=number, about=about)
+        state.write(onward, number, latest.edge)
 
     def pay(self, owing: Stay | Leaving, now: Instant) -> bool:
         """Tell who handed an endpoint over that it is taken, once what it asks for was said; tells whether it could be."""
@@ -309,9 +325,14 @@ class Moving:
             state.corridor.changes.stays[_leaving_key(owing)] = leaving_to_bytes(owing)
         return True
 
-    def pay_at_once(self, stay: Stay) -> None:
+    def pay_for_ended(self, stay: Stay) -> None:
         """The same when a session is over: nothing is asked for any more."""
         self._pay(stay, (), NEVER)
+
+    def decline(self, handover: Handover, now: Instant) -> None:
+        """Tell who handed over what is not wanted, or has no room, that it need not ask for it any more."""
+        number, edge = self._state.outbox.next_number(now), handover.sender
+        self._state.write(Taken(handover.endpoint, handover.epoch, self._state.me, edge, number), number, edge)
 
     def _pay(self, owing: Stay | Leaving, held: tuple[Held, ...], now: Instant) -> None:
         state = self._state

@@ -30,7 +30,7 @@ class SiteRegister:
                 return False
             claims = self._claims[claim.endpoint] = {}
         before = claims.get(claim.edge)
-        if before is not None and before.epoch >= claim.epoch:
+        if before is not None and (before.epoch, before.anew) >= (claim.epoch, claim.anew):
             return False
         claims[claim.edge] = claim
         return True
@@ -49,6 +49,10 @@ class SiteRegister:
     def of(self, endpoint: EndpointId, edge: EdgeRef) -> Claim | None:
         """The claim of one edge."""
         return self._claims.get(endpoint, _NONE).get(edge)
+
+    def is_claimed_beside(self, endpoint: EndpointId, edge: EdgeRef) -> bool:
+        """Whether an edge other than this one has, or had and has not given up, an endpoint."""
+        return any(one != edge for one in self._claims.get(endpoint, _NONE))
 
     def epoch_above(self, endpoint: EndpointId, now: int) -> Epoch:
         """An epoch above every one that is known of an endpoint."""

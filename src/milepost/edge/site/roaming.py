@@ -119,6 +119,7 @@ class Roaming:
         stay.is_here, stay.waits_until = True, None
         self._waiting.pop(name, None)
         stay.is_whole |= is_fresh
+        stay.began = stay.epoch
         self._keep(stay)
 
     def ended(self, session: Session) -> None:
@@ -128,7 +129,7 @@ class Roaming:
             return
         self.youth.forget(session.name)
         if self._owing.pop(session.name, None) is not None and self.moving.cutting != session.name:
-            self.moving.pay_at_once(stay)
+            self.moving.pay_for_ended(stay)
         self._take_back(session.name)
         self._state.corridor.changes.stays[session.name] = None
 
@@ -142,6 +143,7 @@ class Roaming:
         stay = self.stays.get(session.name)
         if stay is None:
             return
+        stay.ended = [one for one in stay.ended if one != name]
         if self._dropped == self._moment_of(session, name):  # it was replaced: what it had, it has
             self.youth.resubscribed(stay, session, name)
         else:
@@ -160,6 +162,7 @@ class Roaming:
         self.youth.unsubscribed(session, name)
         self._dropped = self._moment_of(session, name)
         if stay is not None:
+            stay.ended += [name] if not stay.is_whole else []
             self._keep(stay)
         if self.moving.cutting != session.name:
             self._state.outbox.say(SUBSCRIPTION_INFO, wanted_key(self._state.me, session.name, name), None)
@@ -190,7 +193,7 @@ class Roaming:
             self._waiting.pop(claim.endpoint, None)
             self._give_up(claim, now, is_whole=False)
             self.moving.welcome(claim.endpoint, _ELSEWHERE)
-        elif claim.is_fresh:
+        elif claim.anew > stay.began:
             self.moving.part(session)
             session.will = None
             self._state.corridor.deliveries.end(session)
@@ -212,10 +215,8 @@ class Roaming:
         stay = self.stays.get(prior.endpoint)
         if stay is None or stay.epoch != prior.epoch or prior.edge is not None:
             return
-        stay.is_whole = True
+        self._complete(stay, now)
         self._keep(stay)
-        if prior.endpoint in self._waiting:
-            self._let_in(stay, now)
 
     def on_handover(self, handover: Handover, now: Instant) -> None:
         """A session arrives, whole or in its first part."""
@@ -258,14 +259,17 @@ class Roaming:
                 self._complete(stay, now)
             return
         stay = stay or Stay(endpoint, handover.epoch, is_whole=handover.is_whole)
-        stay.owes.append((handover.sender, handover.epoch))
-        if not self.moving.arrive(handover, waiting, stay, now):
-            self.moving.pay(stay, now)
+        stay.anew = max(stay.anew, handover.anew)
+        if handover.began < stay.anew or not self.moving.arrive(handover, waiting, stay, now):
+            self.moving.decline(handover, now)
             if endpoint in self._waiting:
                 self._complete(stay, now)
             return
-        if state.register.of(endpoint, state.me) is None:
-            self._say_claim(Claim(endpoint, state.me, stay.epoch))
+        mine = state.register.of(endpoint, state.me)
+        if mine is None or mine.anew < stay.anew:
+            self._say_claim(Claim(endpoint, state.me, stay.epoch, stay.anew))
+        stay.began = max(stay.began, handover.began)
+        stay.owes.append((handover.sender, handover.epoch))
         self.stays[endpoint] = self._owing[endpoint] = stay
         self._say_all(endpoint)
         stay.owes_after = state.outbox.last_said
@@ -275,7 +279,7 @@ class Roaming:
         self._look(stay, now)
 
     def _complete(self, stay: Stay, now: Instant) -> None:
-        stay.is_whole = True
+        stay.is_whole, stay.ended = True, []
         if stay.endpoint in self._waiting:
             self._let_in(stay, now)
 
@@ -292,11 +296,13 @@ class Roaming:
             self._follow(latest, stay, now)
 
     def on_extra(self, extra: Extra, now: Instant) -> None:
-        """What the centre found for an endpoint; of one that has left, the edge where it is now is told by the marks."""
+        """What the centre found for an endpoint."""
         stay = self.stays.get(extra.endpoint)
         if stay is not None and stay.is_here:
             self.moving.extra(extra, stay, now)
             self._look(stay, now)
+        else:
+            self.moving.pass_on(extra, now)
 
     def on_read_back(self, endpoint: EndpointId, reads: list[Read], now: Instant) -> None:
         """What had to be read again for an endpoint."""
@@ -341,7 +347,7 @@ class Roaming:
         for stay in list(self.stays.values()):
             mine = state.register.of(stay.endpoint, state.me)
             if mine is None or mine.epoch < stay.epoch:
-                self._say_claim(Claim(stay.endpoint, state.me, stay.epoch))
+                self._say_claim(Claim(stay.endpoint, state.me, stay.epoch, stay.anew))
             self._look(stay, now)
         for session in state.corridor.sessions:
             if session.name not in self.stays:  # of a time when this edge was alone
@@ -373,7 +379,8 @@ class Roaming:
     def _claim(self, stay: Stay, now: Instant, *, is_fresh: bool = False, asks: bool = False) -> None:
         state = self._state
         stay.epoch = max(state.register.epoch_above(stay.endpoint, now), Epoch(stay.epoch + 1))
-        self._say_claim(Claim(stay.endpoint, state.me, stay.epoch, is_fresh, asks))
+        stay.anew = stay.epoch if is_fresh else stay.anew
+        self._say_claim(Claim(stay.endpoint, state.me, stay.epoch, stay.anew, asks))
         state.counts["claims"] += 1
 
     def _say_claim(self, claim: Claim) -> None:
@@ -385,8 +392,7 @@ class Roaming:
         self._state.outbox.say(VEHICLE_INFO, claim_key(endpoint, self._state.me), None)
 
     def _is_claimed_elsewhere(self, name: EndpointId) -> bool:
-        latest = self._state.register.latest(name)
-        return latest is not None and latest.edge != self._state.me
+        return self._state.register.is_claimed_beside(name, self._state.me)
 
     @property
     def _hold_ns(self) -> int:

@@ -12,7 +12,7 @@ import orjson
 
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import Instant
-from milepost.model.sites import NEVER, EdgeRef, Epoch, Held, edge_ref
+from milepost.model.sites import NEVER, NO_EPOCH, EdgeRef, Epoch, Held, edge_ref
 from milepost.model.subscriptions import Subscription
 from milepost.wire.json_form import from_json, to_json
 
@@ -74,6 +74,10 @@ class Stay:
 
     endpoint: EndpointId
     epoch: Epoch
+    began: Epoch = NO_EPOCH
+    """The last epoch under which the session was served, here or elsewhere."""
+    anew: Epoch = NO_EPOCH
+    """When the endpoint last began anew: what is older is not taken in."""
     is_here: bool = False
     """Whether its session is; else it is awaited."""
     waits_until: Instant | None = None
@@ -89,6 +93,8 @@ class Stay:
     """The turn of what was said (`Outbox.last_said`) with which it was."""
     since: dict[str, int | Marks] = field(default_factory=dict)
     """By subscription: whatever has a higher number was said after it was asked for."""
+    ended: list[str] = field(default_factory=list)
+    """Subscriptions that were ended here before all of it was here: they do not come back with what is handed over."""
     opened_at: int = 0
     """What this edge read next when the session began here: what was addressed to it later it got at once."""
     opened_after: int = 0
@@ -117,10 +123,13 @@ def stay_to_bytes(stay: Stay) -> bytes:
     return orjson.dumps(
         {
             "epoch": stay.epoch,
+            "began": stay.began,
+            "anew": stay.anew,
             "whole": stay.is_whole,
             "had": stay.had,
             "owes": [[str(edge), epoch] for edge, epoch in stay.owes],
             "since": stay.since,
+            "ended": stay.ended,
             "opened": [stay.opened_at, stay.opened_after, stay.opened_above],
             "young": None
             if young is None
@@ -143,7 +152,8 @@ def stay_from_bytes(endpoint: EndpointId, data: bytes) -> Stay:
         young = Young(came_at, [Part(*part) for part in parts], set(late), set(awaits))
     owes = [(edge_ref(edge), Epoch(epoch)) for edge, epoch in value["owes"]]
     stay = Stay(endpoint, Epoch(value["epoch"]), is_here=True, is_whole=value["whole"], young=young, had=value["had"], owes=owes)
-    stay.since = value["since"]
+    stay.began, stay.anew, stay.since = Epoch(value["began"]), Epoch(value["anew"]), value["since"]
+    stay.ended = value["ended"]
     stay.opened_at, stay.opened_after, stay.opened_above = value["opened"]
     return stay
 

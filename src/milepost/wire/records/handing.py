@@ -25,9 +25,12 @@ HANDOVER: Final = (
     "offset",
     "as_of",
     "rests",
+    "began",
+    "anew",
+    "awaits",
 )
 REST: Final = (*_LETTER, "waiting")
-EXTRA: Final = (*_LETTER, "said", "more")
+EXTRA: Final = (*_LETTER, "said", "more", "about")
 TAKEN: Final = (*_LETTER, "subscriptions")
 PREPARE: Final = ("type", "endpoint", "edge", "epoch", "subscriptions")
 HELD: Final = ("name", "subscription", "not_own", "retain_shown", "since")
@@ -60,6 +63,9 @@ def write_handover(handover: Handover) -> JsonObject:
         "offset": str(handover.offset),
         "as_of": str(handover.as_of),
         "rests": handover.rests,
+        "began": str(handover.began),
+        "anew": str(handover.anew),
+        "awaits": list(handover.awaits),
     }
 
 
@@ -80,6 +86,9 @@ def read_handover(value: object) -> Handover:
         offset=members.need("offset", reading.digits),
         as_of=Instant(members.need("as_of", reading.digits)),
         rests=members.need("rests", reading.integer),
+        began=Epoch(members.need("began", reading.digits)),
+        anew=Epoch(members.need("anew", reading.digits)),
+        awaits=tuple(members.need("awaits", reading.texts)),
     )
 
 
@@ -97,6 +106,8 @@ def read_rest(value: object) -> Rest:
 def write_extra(extra: Extra) -> JsonObject:
     """The members of what the centre found for an endpoint."""
     found = _write_letter("extra", extra) | {"said": [write_said(one) for one in extra.said]}
+    if extra.about:
+        found["about"] = extra.about
     return found if extra.is_last else found | {"more": True}
 
 
@@ -104,7 +115,8 @@ def read_extra(value: object) -> Extra:
     """What the centre found for an endpoint."""
     members = Members(value, "extra", EXTRA)
     said = tuple(read_said(one) for one in members.need("said", reading.array))
-    return Extra(*_read_letter(members), said, not members.maybe("more", reading.truth, False))
+    is_last = not members.maybe("more", reading.truth, False)
+    return Extra(*_read_letter(members), said, is_last, members.maybe("about", reading.text, ""))
 
 
 def write_taken(taken: Taken) -> JsonObject:

@@ -11,7 +11,7 @@ from milepost.wire.json_form.messages import read_place, write_place
 from milepost.wire.json_form.reading import JsonObject, Members
 from milepost.wire.records.saying import read_ref
 
-CLAIM: Final = ("type", "endpoint", "edge", "epoch", "fresh", "asks", "place")
+CLAIM: Final = ("type", "endpoint", "edge", "epoch", "anew", "asks", "place")
 GONE: Final = ("type", "endpoint", "edge", "epoch")
 PLACES: Final = ("type", "edge", "places")
 CLAIMED: Final = ("type", "claim")
@@ -27,8 +27,8 @@ def write_claim(claim: Claim) -> JsonObject:
         "edge": str(claim.edge),
         "epoch": str(claim.epoch),
     }
-    if claim.is_fresh:
-        found["fresh"] = True
+    if claim.anew:
+        found["anew"] = str(claim.anew)
     if claim.asks:
         found["asks"] = True
     if claim.place is not None:
@@ -43,7 +43,7 @@ def read_claim(value: object, where: str = "claim") -> Claim:
         endpoint_id(members.need("endpoint", reading.text)),
         members.need("edge", read_ref),
         Epoch(members.need("epoch", reading.digits)),
-        members.maybe("fresh", reading.truth, False),
+        Epoch(members.maybe("anew", reading.digits, 0)),
         members.maybe("asks", reading.truth, False),
         members.maybe("place", read_place, None),
     )

@@ -7,7 +7,7 @@ from milepost.doors.mqtt.desk import ON_ITS_WAY_NS
 from milepost.edge.actions import Redirect
 from milepost.edge.sessions import NOWHERE
 from milepost.model.instants import SECOND_NS
-from milepost.wire.mqtt import Code, Disconnect, Properties, Version, Will
+from milepost.wire.mqtt import Code, Connect, Disconnect, Properties, Version, Will
 
 WAY_S = ON_ITS_WAY_NS / SECOND_NS
 
@@ -66,6 +66,18 @@ def test_who_has_gone_meanwhile_is_told_nothing_and_who_came_instead_stays() -> 
     second = edge.connect("car", clean=False, expiry_s=60)
     send_on(edge, first, "mqtt://10.0.0.7:1884")
     assert second.is_open
+
+
+def test_who_takes_a_client_over_in_the_same_turn_keeps_its_will_as_it_is() -> None:
+    edge = EdgeInMemory()
+    first = edge.connect("car", expiry_s=60)
+    second = edge.enter()
+    second.send(Connect("car", Version.V5, False, will=Will("gone", b"car"), properties=Properties(session_expiry_s=60)))
+    send_on(edge, first, "mqtt://10.0.0.7:1884")
+    will = edge.session("car").will
+    assert second.is_open
+    assert will is not None
+    assert will.delay_ns == 0
 
 
 @pytest.mark.parametrize("delay_s", [0, 60])

@@ -19,7 +19,7 @@ from milepost.wire.mqtt import Code, Disconnect, Version
 from milepost.wire.records import from_record, to_record
 
 ROUND_S = 5.0
-MINE, OTHER, FAR = EdgeRef("north", "mine"), EdgeRef("north", "other"), EdgeRef("south", "far")
+MINE, OTHER, THIRD, FAR = (EdgeRef(*name.split("/")) for name in ("north/mine", "north/other", "north/third", "south/far"))
 HERE, THERE, BETWEEN = Place(40.0, -111.0), Place(40.0, -110.9), Place(40.0, -110.95)
 AROUND_HERE, AROUND_THERE = Circle(HERE, 3_000), Circle(THERE, 3_000)
 ADDRESS = "mqtt://10.0.0.7:1884"
@@ -112,20 +112,29 @@ def test_who_does_not_go_is_told_again_only_after_a_while_even_if_its_session_en
     watched.see(first, THERE)
     watched.see(first, THERE)
     assert not first.is_open
+    watched.look()
     assert watched.edge.corridor.sessions.maybe("car") is None
     again = watched.edge.connect("car")
-    for _ in range(int(AGAIN_NS / (ROUND_S * SECOND_NS)) - 1):
+    for _ in range(int(AGAIN_NS / (ROUND_S * SECOND_NS)) - 2):
         watched.see(again, THERE)
     assert (again.is_open, watched.redirected()) == (True, 1)
     watched.see(again, THERE)
     assert (again.is_open, watched.redirected()) == (False, 2)
 
 
+def test_who_crosses_one_coverage_on_the_way_to_another_is_sent_to_none_of_them_yet(watched: Watched) -> None:
+    watched.hear(EdgeInfo(THIRD, Circle(BETWEEN, 1_000), address=ADDRESS))
+    client = watched.edge.connect("car")
+    for place in (BETWEEN, THERE, BETWEEN):
+        watched.see(client, place)
+    assert (client.is_open, watched.redirected()) == (True, 0)
+
+
 def test_it_may_be_told_of_another_edge_meanwhile(watched: Watched) -> None:
     first = watched.edge.connect("car")
     watched.see(first, THERE)
     watched.see(first, THERE)
-    watched.hear(EdgeInfo(EdgeRef("north", "third"), Circle(BETWEEN, 1_000), address=ADDRESS))
+    watched.hear(EdgeInfo(THIRD, Circle(BETWEEN, 1_000), address=ADDRESS))
     again = watched.edge.connect("car")
     watched.see(again, BETWEEN)
     watched.see(again, BETWEEN)
