@@ -3,7 +3,7 @@
 What must hold:
 - lost:         what was acknowledged to its sender reaches every taker that had asked for it before it was sent (QoS 1, 2);
 - doubled:      no taker sees a message twice, but for QoS 1 if its sender sent it again, or on a later connection of the taker,
-                where it is marked as a repetition; and for QoS 2 once if the taker lost its session in the middle of the exchange;
+                where it is marked as a repetition; and for QoS 2 once if the taker lost its session during the exchange;
 - out of order: a taker sees the messages of one sender in the order in which they were sent, repetitions aside;
 - made up:      nothing is seen that was not sent, was refused, or was not asked for.
 """

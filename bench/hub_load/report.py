@@ -26,6 +26,7 @@ MEANINGS = (
     "All processes share the cores: edges, centre, one Kafka broker, the generator; everything survives a process crash",
     "DPSMD's 21.5 ms were measured on other machines: the ratio is no more than a hint",
     "Silence: from the last message before a move to the first one after it, less the time away",
+    "Who moves on before anything came has one silence over both moves: if it takes long there are fewer silences than moves",
     "Messages to one endpoint come 50 ms apart within a site and 25 ms apart between sites: so long it is silent anyway",
 )
 
@@ -131,8 +132,7 @@ def log_rows(found: Found) -> list[Row]:
     """The two logs by themselves."""
     rows = []
     if found.kafka:
-        ours, bare = found.kafka["ours_per_s"], found.kafka["bare_per_s"]
-        rows.append(row("Kafka log: records through it", "/s", ours, "bare confluent-kafka", bare, ratio_min=KAFKA_RATIO_MIN))
+        rows.append(beside_bare_client(found.kafka))
         ours, bare = found.kafka["ours_p50_ms"], found.kafka["bare_p50_ms"]
         title = "Kafka log: from append to reader, p50"
         rows.append(row(title, "ms", ours, "bare confluent-kafka", bare, less_is_better=True))
@@ -142,6 +142,13 @@ def log_rows(found: Found) -> list[Row]:
         rows.append(row("embedded log: durable appends", "/s", ours, "bare sqlite3", bare))
         rows.append(row("embedded log: from append to a reader in another process, p50", "ms", found.appends["p50_ms"]))
     return rows
+
+
+def beside_bare_client(found: dict[str, float]) -> Row:
+    """The ratio is the median of the rounds' own, in which both took turns: not that of the two medians."""
+    title, words = "Kafka log: records through it", f"at least {KAFKA_RATIO_MIN:g}x"
+    ours, bare, ratio = found["ours_per_s"], found["bare_per_s"], found["ratio"]
+    return Row(title, "/s", ours, "bare confluent-kafka", bare, ratio, words, ratio >= KAFKA_RATIO_MIN)
 
 
 # Tables
@@ -196,8 +203,8 @@ def roam_tables(roamed: list[Roamed]) -> Iterable[Grid]:
     lines = []
     for one in roamed:
         figures = [f"{getattr(one, name):,}" for name in counts]
-        lines.append([titles[one.trip], *figures, *(str(getattr(one, name)) for name in times)])
-    headings = ["trip", *(name.replace("_", " ") for name in counts), *times]
+        lines.append([titles[one.trip], *figures, *(str(getattr(one, name)) for name in times), f"{one.silence.count:,}"])
+    headings = ["trip", *(name.replace("_", " ") for name in counts), *times, "silences"]
     yield "Roaming at 2,000 messages a second: counts, and mean / p50 / p99 / max in ms", headings, lines
 
 

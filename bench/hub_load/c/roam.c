@@ -142,7 +142,7 @@ static int on_ack(Link *link, const Packet *packet, void *context) {
 
 static void leave(Endpoint *one, int way) {
     one->left_at = roam.now;
-    one->away_ns = 0;
+    if (!one->is_first) one->away_ns = 0; /* else it moves on before anything came: one silence, over both moves */
     one->at = 1 - one->at;
     if (one->wait_ns) put_time(&roam.waited, one->wait_ns);
     one->wait_ns = 0;
@@ -165,7 +165,7 @@ static void leave(Endpoint *one, int way) {
 static void arrive(Endpoint *one) {
     if (!one->tries) {
         one->connect_at = roam.now;
-        one->away_ns = one->has_old ? 0 : roam.now - one->left_at;
+        one->away_ns += one->has_old ? 0 : roam.now - one->left_at;
     }
     one->state = GREETING;
     begin_link(&one->link, roam.epoll, one->number, roam.ports[one->at], one->name);

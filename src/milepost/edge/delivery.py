@@ -152,6 +152,24 @@ class Deliveries:
                 self.changes.queued[session.number, number] = Queued(delivery.parcel.number, delivery.qos, True, b"")
         self.restore(session, number, delivery, is_released=is_released)
 
+    def add(self, session: Session, number: int, delivery: Delivery, *, is_released: bool) -> None:
+        """Take over what was on its way to another session of the endpoint, under its number if that is free here."""
+        if session.is_in_use(number) or self._was_in_use(session, number):
+            delivery.is_again = False
+            if not is_released:
+                self.hand_one(delivery, session)
+        elif is_released or not session.takes_numbered:
+            if session.is_kept or session.link is not NOWHERE:
+                self.adopt(session, number, delivery, is_released=is_released)
+            if is_released and session.link is not NOWHERE:
+                self.actions.append(Release(session, number))
+        else:
+            session.in_flight[number] = delivery
+            if session.is_kept:
+                self._keep(session, number, delivery)
+            self._counts.delivered += 1
+            self.actions.append(Deliver(delivery, number, [session], is_again=delivery.is_again))
+
     def _put(self, session: Session, number: int, delivery: Delivery) -> None:
         lanes = session.waiting
         if lanes is None:

@@ -160,8 +160,9 @@ class Ledger:
             spoiled = sorted(self._book.spoiled)
         for key in spoiled:
             size += change_bytes(key, self.shelf.values.get(key))
-            if size < BATCH_BYTES_MAX:
-                found[key] = self.shelf.values.get(key)
+            if size > BATCH_BYTES_MAX and (found or self._bytes):  # a large one has to wait until nothing else is to be written
+                break
+            found[key] = self.shelf.values.get(key)
         return found
 
     def _values(self, changes: dict[str, bytes | None], turn: int) -> list[Entry]:

@@ -1,6 +1,7 @@
 """What handlers have set aside: shown, and taken up again."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 from milepost.backbone.log import Entry, Log
@@ -30,8 +31,9 @@ def all_parked(log: Log) -> Iterator[Aside]:
     for topic in log.topics():
         if topic.startswith(PARKED):
             for key, value in read_table(log, topic).items():
-                parked = parked_from_bytes(value)
-                yield Aside(topic.removeprefix(PARKED), key, parked, request_from(parked.said).said.message)
+                with suppress(ValueError):  # not written by a handler
+                    parked = parked_from_bytes(value)
+                    yield Aside(topic.removeprefix(PARKED), key, parked, request_from(parked.said).said.message)
 
 
 def take_up(log: Log, aside: Aside) -> None:

@@ -3,6 +3,8 @@
 import json
 from typing import assert_never
 
+import orjson
+
 from milepost.backbone.log import Record
 from milepost.model.reasons import Malformed
 from milepost.model.sites import (
@@ -29,19 +31,20 @@ from milepost.wire.times import instant_to_text
 
 def as_json(site: str, record: Record) -> str:
     """The record in one line of JSON; a value that is no JSON as text."""
-    value = None if record.value is None else record.value.decode(errors="backslashreplace")
     found: dict[str, object] = {
         "site": site,
         "topic": record.topic,
         "offset": record.offset,
         "appended_at": instant_to_text(record.appended_at),
         "key": record.key,
+        "value": None,
     }
+    if record.value is None:
+        return json.dumps(found)
     try:
-        found["value"] = None if value is None else json.loads(value)
-    except ValueError:
-        found["value"] = value
-    return json.dumps(found, ensure_ascii=False)
+        return json.dumps(found | {"value": orjson.loads(record.value)})
+    except (ValueError, RecursionError):  # no JSON, or nested deeper than anybody means
+        return json.dumps(found | {"value": record.value.decode(errors="backslashreplace")})
 
 
 def as_line(site: str, record: Record) -> str:
@@ -73,7 +76,7 @@ def _told(value: SiteRecord, key: str) -> str:
         case Taken():
             return f"taken {value.sender} to {value.receiver}  {value.endpoint}"
         case Claim():
-            marks = "".join(mark for mark, is_so in ((" fresh", value.is_fresh), (" asks", value.asks)) if is_so)
+            marks = "".join(mark for mark, is_so in ((" anew", value.anew), (" asks", value.asks)) if is_so)
             return f"claim {value.endpoint} at {value.edge} epoch {value.epoch}{marks}"
         case Gone():
             return f"gone {value.endpoint} from {value.edge} epoch {value.epoch}"

@@ -1,12 +1,11 @@
-"""Disks that are full or taken away, files that are damaged, readers that block: said, borne, and over when they are over."""
+"""Disks that are full or taken away, locks that are held, readers that block: said, borne, and over when they are over."""
 
 import os
 import signal
 import sqlite3
-import stat
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -14,10 +13,12 @@ import pytest
 
 from conformance.log_claims import append, bodies, numbered
 from conformance.log_group_claims import Worker
+from conformance.log_keeping_claims import keys, poke
 from conformance.logs import EmbeddedLogs, Heard, Told
 from live.backbone.embedded_processes import running, wait_until
 from live.storage.test_disks import Disk
 from milepost.backbone.embedded import EmbeddedLog
+from milepost.backbone.embedded.cleaning import EVERY_S
 from milepost.backbone.embedded.database import PAGE_BYTES, open_database
 from milepost.backbone.embedded.member import BEAT_S
 from milepost.backbone.embedded.rows import BATCH_BYTES_MAX
@@ -139,103 +140,6 @@ def test_a_connection_that_cannot_write_any_more_is_replaced(logs: EmbeddedLogs,
     spoil_descriptors(tmp_path / "log" / "log.db-wal")
     append(logs, log, numbered("t", 1, 2))
     assert [record.value for record in log.read("t", 0, 10)] == bodies(0, 2)
-
-
-def damage(folder: Path, how: Callable[[Path], None]) -> str:
-    log = EmbeddedLog(folder, Survives.PROCESS_CRASH)
-    told = Told()
-    log.append(numbered("t", 0, 500), told.done(""))
-    log.close()
-    how(folder / "log.db")
-    before = sorted(path.name for path in folder.iterdir())
-    with pytest.raises(LogUnavailable) as caught:
-        EmbeddedLog(folder, Survives.PROCESS_CRASH).read("t", 0, 1_000)
-    assert sorted(path.name for path in folder.iterdir()) == before
-    return str(caught.value)
-
-
-def to_other_database(file: Path) -> None:
-    file.unlink()
-    with closing(sqlite3.connect(file)) as connection:
-        connection.execute("CREATE TABLE records (number INTEGER)")
-
-
-@pytest.mark.parametrize(
-    ("how", "what"),
-    [
-        (lambda file: file.write_text("something else " * 1_000), "it is not a database"),
-        (lambda file: os.truncate(file, 0), "it is not what Milepost wrote"),
-        (to_other_database, "it is not what Milepost wrote"),
-        (lambda file: file.rename(f"{file}-wal"), "it is missing, and log.db-wal is there"),
-    ],
-)
-def test_a_file_that_is_not_what_was_written_is_said_to_be_and_left_alone(
-    tmp_path: Path, how: Callable[[Path], None], what: str
-) -> None:
-    text = damage(tmp_path / "log", how)
-    assert what in text
-    assert f"move the directory away (mv {tmp_path / 'log'} {tmp_path / 'log'}.damaged)" in text
-
-
-def test_a_file_of_a_newer_release_is_refused(tmp_path: Path) -> None:
-    def age(file: Path) -> None:
-        with closing(sqlite3.connect(file)) as connection:
-            connection.execute("PRAGMA user_version = 2")
-
-    assert "has format 2, and this release reads formats up to 1: start the newer release" in damage(tmp_path / "log", age)
-
-
-def test_a_page_that_was_damaged_is_told_when_it_is_read_and_when_it_is_written(tmp_path: Path) -> None:
-    folder = tmp_path / "log"
-    log, told = EmbeddedLog(folder, Survives.PROCESS_CRASH), Told()
-    log.append(numbered("t", 0, 5_000), told.done(""))
-    log.close()
-    size = (folder / "log.db").stat().st_size
-    with (folder / "log.db").open("r+b") as file:
-        file.seek(10 * PAGE_BYTES)
-        file.write(os.urandom(size - 10 * PAGE_BYTES))
-    log = EmbeddedLog(folder, Survives.PROCESS_CRASH)
-    heard = Heard()
-    with pytest.raises(LogUnavailable, match="damaged"):
-        log.read("t", 0, 10_000)
-    log.follow({"t": 0}, heard, heard.lost)
-    wait_until(lambda: "damaged" in (log.trouble or ""))
-    log.close()
-
-
-def test_a_database_that_was_not_finished_is_made_again(tmp_path: Path) -> None:
-    (tmp_path / "log.db.new").write_bytes(b"half")
-    (tmp_path / "log.db.new-journal").write_bytes(b"half")
-    EmbeddedLog(tmp_path, Survives.PROCESS_CRASH).close()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["bell", "lock", "log.db", "turns"]
-
-
-def test_the_directory_is_made_for_its_owner_alone(tmp_path: Path) -> None:
-    EmbeddedLog(tmp_path / "deep" / "log", Survives.PROCESS_CRASH).close()
-    assert stat.S_IMODE((tmp_path / "deep" / "log").stat().st_mode) == 0o700
-
-
-def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(LogUnavailable, match=f"cannot make or open {tmp_path}/file/log/log.db: Not a directory"):
-        EmbeddedLog(tmp_path / "file" / "log", Survives.PROCESS_CRASH)
-
-
-def test_processes_that_start_together_make_one_log(tmp_path: Path) -> None:
-    folder = tmp_path / "log"
-    logs: list[EmbeddedLog] = []
-    threads = [threading.Thread(target=lambda: logs.append(EmbeddedLog(folder, Survives.PROCESS_CRASH))) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    told = Told()
-    for log in logs:
-        log.append(numbered("t", 0, 10), told.done(""))
-    wait_until(lambda: len(told.outcomes) == 8)
-    assert {log.ends("t") for log in logs} == {(0, 80)}
-    for log in logs:
-        log.close()
 
 
 def test_a_take_that_blocks_makes_nobody_else_wait(logs: EmbeddedLogs) -> None:
@@ -363,6 +267,24 @@ def test_what_is_removed_is_taken_off_the_count_of_bytes(logs: EmbeddedLogs, tmp
         (counted,) = connection.execute("SELECT bytes FROM topics").fetchone()
         sizes = connection.execute("SELECT length(CAST(key AS BLOB)) + length(value) FROM records").fetchall()
     assert counted == sum(size for (size,) in sizes)
+
+
+def test_compaction_that_can_remember_few_keys_goes_on_where_it_left_off(
+    logs: EmbeddedLogs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("milepost.backbone.embedded.cleaning.KEYS_MAX", 40)
+    monkeypatch.setattr("milepost.backbone.embedded.cleaning.SLICE_RECORDS", 10)
+    log, left = logs.open(), [200]
+    log.make("t", TopicSettings(is_compacted=True))
+    append(logs, log, [Entry("t", f"k{number % 100}", b"%d" % number) for number in range(200)])
+    while left[-1] > 100:
+        assert len(left) < 100
+        logs.pass_time(120)
+        poke(logs, log, "t")
+        time.sleep(1.5 * EVERY_S)
+        left.append(len(keys(log, "t")))
+    assert len(set(left)) > 2, "it was done in one run"
+    assert keys(log, "t") == [(f"k{number - 100}", b"%d" % number) for number in range(100, 200)]
 
 
 def test_followers_that_have_nothing_to_do_cost_nothing(logs: EmbeddedLogs) -> None:

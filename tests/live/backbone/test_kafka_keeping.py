@@ -174,3 +174,51 @@ def test_a_done_may_close_the_log(kafka: Kafka, open_log: OpenLogs) -> None:
 
     log.append(numbered(0, 1), close)
     wait_until(lambda: told == [None], "closed")
+
+
+def test_what_is_appended_while_a_topic_is_made_waits_its_turn(kafka: Kafka, open_log: OpenLogs) -> None:
+    log = open_log(kafka)
+    appended(log, *numbered(0, 1))
+    told: list[Exception | None] = []
+    for number in range(1, 20):
+        log.append([Entry(f"new-{number}", "key", b""), *numbered(number, number + 1)], told.append)
+        log.append(numbered(100 + number, 101 + number), told.append)
+    wait_until(lambda: len(told) == 38, "all is appended")
+    assert told == [None] * 38
+    in_turn = [number for turn in range(1, 20) for number in (turn, 100 + turn)]
+    assert values(log.read(NAME, 0, 100)) == [0, *in_turn]
+
+
+def test_closing_a_reader_waits_for_a_take_that_is_at_work(kafka: Kafka, open_log: OpenLogs) -> None:
+    log = open_log(kafka)
+    appended(log, *numbered(0, 1))
+    is_taking, may_end = threading.Event(), threading.Event()
+    order: list[str] = []
+
+    def take(_: Sequence[Record]) -> None:
+        is_taking.set()
+        may_end.wait(30)
+        order.append("taken")
+
+    following = log.follow({NAME: 0}, take, print)
+    assert is_taking.wait(30)
+    threading.Timer(0.3, may_end.set).start()
+    following.close()
+    order.append("closed")
+    assert order == ["taken", "closed"]
+
+
+def test_a_take_may_close_its_own_reader(kafka: Kafka, open_log: OpenLogs) -> None:
+    log = open_log(kafka)
+    order: list[str] = []
+
+    def take(_: Sequence[Record]) -> None:
+        following.close()
+        order.append("closed")
+
+    following = log.follow({NAME: 0}, take, print)
+    appended(log, *numbered(0, 1))
+    wait_until(lambda: order == ["closed"], "closed")
+    appended(log, *numbered(1, 2))
+    following.close()
+    assert order == ["closed"]

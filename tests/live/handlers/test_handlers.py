@@ -132,6 +132,7 @@ def test_what_fails_is_parked_and_can_be_tried_again_by_hand(edge: FakeEdge, tmp
             ("odd:0.2", 3, "odd/a"),
         ]
 
+        write(edge.log, [Entry("handler.parked-odd", "0.9", b"no record")])
         mended.touch()
         assert edge.command("parked", "retry", "odd:0.0") == "odd:0.0 is tried again\n"
         assert told(edge.wait_answers(5))[4] == ("odd/a/accept", {"count": 2})
@@ -177,6 +178,16 @@ def test_a_request_of_another_site_is_taken_from_cross_hub_and_answered_there(ed
         edge.ask("odd", "odd/a", {"do": "count"})
         (near,) = edge.wait_answers(1)
     assert (near.sender, json.loads(near.message.body)) == (EdgeRef(SITE, "@odd"), {"count": 3})
+
+
+def test_what_another_site_asks_after_a_new_handler_was_killed_waits_for_it(edge: FakeEdge) -> None:
+    process = edge.start(ODD)
+    process.wait_said("part served")
+    process.kill()
+    said = edge.said("odd/a", b'{"do": "count"}', sender=EdgeRef("south", "edge-9"))
+    write(edge.log, [Entry(CROSS_HUB, "", to_record(said))])
+    with edge.running(ODD):
+        wait_until(lambda: any(one.message.topic == "odd/a/accept" for one in edge.answers(CROSS_HUB)), "the answer")
 
 
 def test_what_an_edge_appends_again_is_dealt_with_once(edge: FakeEdge) -> None:

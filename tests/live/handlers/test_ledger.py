@@ -13,7 +13,7 @@ from live.hub.town import wait_until
 from milepost.backbone.log import Done, Entry, Following, Log, LogUnavailable, Lost, Record, Start, Take, TopicSettings
 from milepost.handlers import Handler, Message, Store, ledger
 from milepost.handlers.names import COMPACTED, book_topic, parked_topic
-from milepost.handlers.notes import NOTE, VALUE_MARK
+from milepost.handlers.notes import NOTE, VALUE_MARK, note_from_bytes
 from milepost.handlers.part import Part
 from milepost.handlers.tables import read_table, write
 from milepost.service.logs import Log as Lines
@@ -128,7 +128,7 @@ def asked(edge: FakeEdge, monkeypatch: pytest.MonkeyPatch) -> FakeEdge:
 
 
 @pytest.mark.parametrize("arrive", range(5))
-@pytest.mark.parametrize("dies_at", range(7))
+@pytest.mark.parametrize("dies_at", range(8))
 def test_a_process_that_dies_at_an_append_leaves_no_trace(asked: FakeEdge, dies_at: int, arrive: int) -> None:
     log = DyingLog(asked.log, dies_at, arrive)
     dying = part(log)  # type: ignore[arg-type]
@@ -146,15 +146,18 @@ def test_a_log_that_is_away_is_waited_for(asked: FakeEdge, monkeypatch: pytest.M
 
 
 class Holding(DyingLog):
-    """A log of a process that is stopped at its first append with such a key, and goes on later."""
+    """A log of a process that is stopped at its first append with such a key that tells of requests, and goes on later."""
 
     def __init__(self, log: Log, key: str) -> None:
         super().__init__(log, 0, 0)
         self._key = key
         self.held: Callable[[], None] | None = None
 
+    def is_it(self, entry: Entry) -> bool:
+        return entry.key.startswith(self._key) and (entry.key != NOTE or bool(note_from_bytes(entry.value or b"").unsaid))
+
     def append(self, entries: Sequence[Entry], done: Done | None = None) -> None:
-        if self.held is None and entries[0].key.startswith(self._key):
+        if self.held is None and self.is_it(entries[0]):
             self.held = lambda: self._log.append(entries, done)
         else:
             self._log.append(entries, done)
@@ -182,7 +185,7 @@ class Blind(Holding):
         self.sees.set()
 
     def append(self, entries: Sequence[Entry], done: Done | None = None) -> None:
-        if self.held is None and entries[0].key == NOTE:
+        if self.held is None and self.is_it(entries[0]):
             self.sees.clear()
         super().append(entries, done)
 

@@ -30,7 +30,9 @@ class Watch:
         self.found: list[Found] = []
         self._alarms: list[tuple[Callable[[Found], bool], Callable[[], None]]] = []
         self._lock = threading.Lock()
-        self._following = log.follow(dict.fromkeys(topics or (CROSS_HUB, SUBSCRIPTION_INFO, VEHICLE_INFO), Edge.END), self._take, _lost)
+        self._following = log.follow(
+            dict.fromkeys(topics or (CROSS_HUB, SUBSCRIPTION_INFO, VEHICLE_INFO), Edge.END), self._take, _lost
+        )
 
     def alarm(self, is_it: Callable[[Found], bool], call: Callable[[], None]) -> None:
         """Call once, in the log's own thread, when something comes."""

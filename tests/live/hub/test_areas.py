@@ -1,6 +1,6 @@
 """Messages to an area reach the edges that it concerns, and no others (M15); without a centre, neighbours pass them on (M33).
 
-    north: west (covers WEST), middle (covers MIDDLE)      south: east (covers EAST); nobody covers FAR
+north: west (covers WEST), middle (covers MIDDLE)      south: east (covers EAST); nobody covers FAR
 """
 
 import asyncio

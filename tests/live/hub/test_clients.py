@@ -11,14 +11,15 @@ from functools import partial
 import pytest
 
 from live.client.running import run
+from live.hub.crowds import Crowd
 from live.hub.switches import Switch, switch_to
 from live.hub.town import Town, wait_until
-from live.hub.travellers import Crowd
 from live.mqtt import commands
 from live.mqtt.brokers import free_port
 from live.mqtt.commands import Listening
 from live.mqtt.pahos import Paho
 from live.mqtt.raw import Closed, Raw
+from live.udp.edges import wait_until as wait_until_so
 from live.udp.relays import Relay
 from milepost.client import Edge, Inbox
 from parts import ROOT
@@ -100,7 +101,7 @@ def check_all_come_while_it_moves(town: Town, switch: Switch, ears: Listening, n
             bodies = [f"{len(said) + number}" for number in range(COUNT)]
             say(town, "s1", f"{name}/x", *bodies)
             said += bodies
-        wait_until(lambda: len([one for one in heard() if one != "probe"]) >= len(said), f"all is printed at {edge}")
+        wait_until(lambda: len([one for one in heard() if one != "probe"]) >= len(said), f"all is printed at {edge}")  # noqa: B023
         printed = [one for one in heard() if one != "probe"]
         assert printed == said
 
@@ -136,13 +137,11 @@ def is_answering(port: int) -> bool:
     return False
 
 
-def test_a_udp_endpoint_that_opens_a_session_at_another_edge_misses_nothing_reliable(
-    town: Town, crowd: Crowd, name: str
-) -> None:
+def test_a_udp_endpoint_that_opens_a_session_at_another_edge_misses_nothing_reliable(town: Town, crowd: Crowd, name: str) -> None:
     """UDP clients are let in at once: what they missed may come after what is new.
 
-    An edge takes who is silent for three intervals for gone. A client that was sent away opens another session sooner than that if
-    the last one had lasted.
+    An edge takes who is silent for three intervals for gone. A client that was sent away opens another session sooner than
+    that, if the last one had lasted.
     """
     senders = tuple(f"{name}-{edge}" for edge in ("n1", "n2", "s1"))
     for sender in senders:
@@ -164,8 +163,7 @@ def test_a_udp_endpoint_that_opens_a_session_at_another_edge_misses_nothing_reli
                     await asyncio.sleep(LASTED_S)
                     relay.edge_port = town.edges[edge].udp
                     relay.rebind()
-                    while client.counts.connections < number + 2:
-                        await asyncio.sleep(0.01)
+                    await wait_until_so(lambda: client.counts.connections >= number + 2)  # noqa: B023
                     for sender in senders:
                         await asyncio.to_thread(crowd.wait_seen, taker, sender, 5)
                 await asyncio.to_thread(crowd.finish, within_s=15.0)

@@ -10,9 +10,10 @@ from random import Random
 
 import pytest
 
+from live.hub.crowds import Crowd
 from live.hub.records import Found, Watch
 from live.hub.town import Town, wait_until
-from live.hub.travellers import Crowd, Leave, Traveller
+from live.hub.travellers import Leave, Traveller
 from milepost.model.sites import (
     CROSS_HUB,
     SUBSCRIPTION_INFO,

@@ -1,7 +1,7 @@
-"""The flows of the paper, record by record: subscribing (figure 2), publishing (figure 3); and whose the reserved topics are (D5).
+"""The flows of the paper, record by record: subscribing (figure 2), publishing (figure 3); whose the reserved topics are (D5).
 
-    taker ─▶ n1 ─▶ north's log ─▶ centre ─▶ south's log ─▶ s1         what is wanted
-    taker ◀─ n1 ◀─ north's log ◀─ centre ◀─ south's log ◀─ s1 ◀─ publisher
+taker ─▶ n1 ─▶ north's log ─▶ centre ─▶ south's log ─▶ s1         what is wanted
+taker ◀─ n1 ◀─ north's log ◀─ centre ◀─ south's log ◀─ s1 ◀─ publisher
 """
 
 from collections.abc import Iterator
@@ -65,7 +65,7 @@ def publish_until_heard(publisher: Raw, topic: str, taker: Raw) -> None:
 
 
 def test_a_subscription_is_told_to_the_site_and_by_the_centre_to_all_others(town: Town, sites: Sites, name: str) -> None:
-    """Figure 2: the broker tells its hub, the centre keeps it and tells the other hubs, which learn only that somebody wants it."""
+    """Figure 2: the broker tells its hub, the centre tells the other hubs, which learn only that somebody wants it."""
     n1, topic, client = EdgeRef("north", "n1"), f"{name}/road", f"{name}-car"
     with joined(town.edges["n1"], client, topic) as taker:
         here = sites.north.wait(lambda one: wants(one, n1, topic), "the site is told")
@@ -83,7 +83,7 @@ def test_a_subscription_is_told_to_the_site_and_by_the_centre_to_all_others(town
 def test_a_message_goes_to_its_own_takers_and_through_the_centre_to_the_sites_that_want_it(
     town: Town, sites: Sites, name: str
 ) -> None:
-    """Figure 3: at once to those who are here; wrapped whole to the hub, to the centre, to the hub that wants it, to its taker."""
+    """Figure 3: at once to those who are here; wrapped whole to the hub, the centre, the hub that wants it, and its taker."""
     topic = f"{name}/road"
     s1 = town.edges["s1"]
     with (
@@ -136,11 +136,13 @@ def test_messages_of_all_qualities_that_are_written_at_once_arrive_in_their_orde
     ):
         publish_until_heard(publisher, topic, taker)
         publish_until_heard(publisher, topic, near)
-        near.settle()
-        taker.settle()
         publisher.send(*(publish(topic, b"%d" % at, qos=at % 3, packet_id=at + 1 if at % 3 else 0) for at in range(30)))
         for one in (near, taker):
-            assert [int(message.payload) for message in one.messages(30)] == list(range(30))
+            taken: list[int] = []
+            while len(taken) < 30:
+                payload = one.message().payload
+                taken += [int(payload)] if payload != b"probe" else []
+            assert taken == list(range(30))
 
 
 @pytest.mark.parametrize("level", [V4, V5])

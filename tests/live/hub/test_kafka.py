@@ -11,8 +11,9 @@ from typing import Final
 import pytest
 
 from live.hub.conftest import HOLD_S
+from live.hub.crowds import Crowd
 from live.hub.town import Town, town_in
-from live.hub.travellers import Crowd, Leave
+from live.hub.travellers import Leave
 from milepost.service.services.kafka import Kafka, running_kafka
 
 AWAY_S: Final = 20.0 if os.environ.get("CI") == "true" else 60.0

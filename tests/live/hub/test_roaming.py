@@ -2,8 +2,10 @@
 
 import pytest
 
+from live.hub.crowds import Crowd
 from live.hub.town import Town
-from live.hub.travellers import Crowd, Leave
+from live.hub.travellers import Leave
+from live.mqtt.raw import Raw
 
 ROUND = ("n2", "s1", "n1")
 
@@ -17,8 +19,8 @@ def test_who_bounces_between_edges_loses_nothing_and_finds_its_session_each_time
         crowd.sender(sender, edge, topic=f"{name}/{sender}", qos=qos, rate=50)
     taker = crowd.taker(f"{name}-taker", town.edges["n1"], f"{name}/#", of=tuple(senders))
     for leave in Leave:
-        for edge in edges:
-            assert crowd.arrive(taker.name, town.edges[edge], leave), f"to {edge}, {leave.value}"
+        for there in edges:
+            assert crowd.arrive(taker.name, town.edges[there], leave), f"to {there}, {leave.value}"
             for sender in senders:
                 crowd.wait_seen(taker.name, sender, 2)
     crowd.finish()
@@ -76,8 +78,6 @@ def test_what_waited_for_who_was_away_is_there_at_another_edge(town: Town, crowd
 
 
 def test_a_client_that_begins_anew_elsewhere_gets_nothing_of_its_old_session(town: Town, crowd: Crowd, name: str) -> None:
-    from live.mqtt.raw import Raw  # noqa: PLC0415
-
     sender = crowd.sender(f"{name}-sender", town.edges["n2"], topic=f"{name}/x")
     taker = crowd.taker(f"{name}-taker", town.edges["n1"], f"{name}/#")
     crowd.tune_in(taker.name, sender.name)

@@ -1,9 +1,9 @@
 """A town of real processes: sites with their logs, edges, and a centre; whatever happens, nothing of it is left running.
 
-    Town ─┬─ site "north": a log (a folder, or a prefix on Kafka) ─┬─ edge "n1"
-          │                                                        └─ edge "n2"
-          ├─ site "south": …
-          └─ centre: joins them
+Town ─┬─ site "north": a log (a folder, or a prefix on Kafka) ─┬─ edge "n1"
+      │                                                        └─ edge "n2"
+      ├─ site "south": …
+      └─ centre: joins them
 """
 
 import subprocess
@@ -109,7 +109,9 @@ class Town:
         self.sites[name] = SiteLog(name, Backbone.KAFKA, address=address, prefix=prefix)
         return self.sites[name]
 
-    def add_edge(self, site: str, name: str, *, coverage: str = "", limits: str = "", more: str = "", starts: bool = True) -> UdpEdge:
+    def add_edge(
+        self, site: str, name: str, *, coverage: str = "", limits: str = "", more: str = "", starts: bool = True
+    ) -> UdpEdge:
         """An edge of a site; `limits` are more lines of its table [site], `more` more tables."""
         folder = self.folder / f"edge-{name}"
         folder.mkdir(exist_ok=True)

@@ -109,7 +109,8 @@ def test_topology_shows_edges_endpoints_coverage_and_who_acts(sites: Sites) -> N
     claim(sites, NORTH, EPOCH)
     info = EdgeInfo(NORTH, Box(51.0, 7.0, 52.0, 8.0), address="mqtt://127.0.0.1:1883")
     sites.put("north", SUBSCRIPTION_INFO, edge_key(NORTH), info)
-    sites.put("north", SUBSCRIPTION_INFO, "@@centre", CentreInfo("centre-a", ("north",), Instant(time.time_ns())))
+    soon = Instant(time.time_ns() + 60_000_000_000)  # so that it is there still when a busy machine has started the command
+    sites.put("north", SUBSCRIPTION_INFO, "@@centre", CentreInfo("centre-a", ("north",), soon))
     sites.put("south", SUBSCRIPTION_INFO, "@@centre", CentreInfo("centre-b", ("south",), Instant(EPOCH)))
     found = json.loads(sites.run("topology", "--json"))
     assert found["north"]["edges"]["n1"]["endpoints"] == 1

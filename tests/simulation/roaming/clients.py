@@ -41,8 +41,7 @@ class Line:
         self.number = client.connections
         self.expects = client.has_session
         """Whether a session is to be there."""
-        self.had_session = False
-        """Whether the edge had one when the client appeared there."""
+        self.has_arrived = False
         self.stream = StreamInMemory(self.number)
         self.link = process.door.enter(self.stream, "10.0.0.1")
         self.up: deque[tuple[bytes, Receipt | None]] = deque()
@@ -63,9 +62,9 @@ class Line:
             self.is_noticed = True
             return
         self.process.wants_turn = True
-        if self not in self.process.lines:
-            self.process.lines.append(self)
-            self.had_session = self.process.corridor.sessions.maybe(self.client.name) is not None
+        if not self.has_arrived:
+            self.has_arrived = True
+            self.process.lines[self.link] = self
         if self.up:
             data, receipt = self.up.popleft()
             if receipt is not None:
@@ -83,13 +82,6 @@ class Line:
             found.append(decode(data[self._at], data[frame[0] : frame[1]], Version.V5))
             self._at = frame[1]
         return found
-
-    def maybe_connack(self) -> Connack | None:
-        """The answer to CONNECT, if the edge has given it, whether or not the client hears it."""
-        data = bytes(self.stream.taken)
-        frame = frame_at(data, 0, len(data) + 1) if data else None
-        packet = None if frame is None else decode(data[0], data[frame[0] : frame[1]], Version.V5)
-        return packet if isinstance(packet, Connack) else None
 
     @property
     def has_news(self) -> bool:
@@ -261,7 +253,7 @@ class Roamer:
         same = [one for one in self.account.receipts if (one.number, one.body) == (receipt.number, receipt.body)]
         if packet.qos == 2 and packet.number in self._received and same:
             receipt = same[-1]
-            if not packet.dup:
+            if not packet.dup and not self.account.merges:
                 self.account.faults.append(f"{self.name} got {receipt} once more and was not told so")
         else:
             if packet.qos == 2 and packet.number in self._received and not self.account.merges:

@@ -118,6 +118,8 @@ class Ledger:
         self.messages: dict[bytes, Message] = {}
         self.accounts: dict[str, Account] = {}
         self.checked = 0
+        self.is_forgetful = False
+        """Whether edges remember so little that who got something late from another site may get it twice after a merge."""
         self._quiet_at: list[Instant] = []
 
     def settle_wishes(self, now: Instant) -> None:
@@ -157,6 +159,8 @@ class Ledger:
         if message.sends > 1 and (message.qos == 1 or self._is_new_session(message)):  # its publisher said it more than once
             return True
         if receipt.is_again and any(one.number == receipt.number for one in before):
+            return True
+        if self.is_forgetful and account.merges:
             return True
         for merge, at in account.merges.items():
             earlier = [one for one in before if one.connection < merge]

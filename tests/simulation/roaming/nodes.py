@@ -15,12 +15,13 @@ from milepost.doors.rules import Rules
 from milepost.doors.settling import Settling
 from milepost.edge.corridor import Corridor
 from milepost.edge.keeping import Changes
+from milepost.edge.sessions import Link, Session
 from milepost.edge.site.limits import SiteLimits
 from milepost.edge.site.member import SiteMember
 from milepost.hub.centre import Centre
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import Instant
-from milepost.model.sites import EdgeRef
+from milepost.model.sites import EdgeRef, Extra, Handover, Rest, Taken
 from milepost.service.centre import CentreLink
 from milepost.service.site import SiteLink
 from simulation.roaming.ledger import Receipt
@@ -68,6 +69,24 @@ class FaultyLog:
         self._log.append(entries, done)
 
 
+class WatchedMember(SiteMember):
+    """Tells which sessions are opened, whether or not a client hears of it."""
+
+    watch: Callable[[Session, bool], None]
+    arrived: set[str]
+    """The handovers that have come to any edge, as their senders keep them."""
+
+    def _on_letter(self, letter: Handover | Rest | Extra | Taken, now: Instant) -> None:
+        if isinstance(letter, Handover | Rest):
+            self.arrived.add(f"{letter.endpoint}\n{letter.epoch}")
+        super()._on_letter(letter, now)
+
+    def opened(self, session: Session, now: Instant, *, is_fresh: bool) -> None:
+        stay = self.roaming.stays.get(session.name)
+        self.watch(session, is_fresh or (stay is not None and stay.is_here))
+        super().opened(session, now, is_fresh=is_fresh)
+
+
 class EdgeProcess:
     """One process of an edge, joined as the service joins it."""
 
@@ -75,7 +94,9 @@ class EdgeProcess:
         self.told = LogInMemory()
         self.calls: deque[Callable[[Instant], None]] = deque()
         self.corridor = Corridor(SMALL, EndpointId(node.ref.edge))
-        self.member = SiteMember(self.corridor, node.ref, node.limits)
+        self.member = WatchedMember(self.corridor, node.ref, node.limits)
+        self.member.watch, self.member.arrived = self._opened, node.world.arrived
+        self._node = node
         self.member.restore(node.disk.load(), now)
         self.door = MqttDoor(Desk(self.corridor, DoorSettings(receive_max=100), Rules(), self.told))
         self.plain = PlainDoor(self.corridor)
@@ -84,10 +105,14 @@ class EdgeProcess:
         self.link = SiteLink(self.member, FaultyLog(self.log, lambda: node.is_log_closed), self.calls.append, self.told)
         self.link.start()
         self.wants_turn = True
-        self.lines: list[Line] = []
-        """Connections that have not been answered yet."""
+        self.lines: dict[Link, Line] = {}
         self.unsettled: list[Receipt] = []
         """Acknowledged in this turn."""
+
+    def _opened(self, session: Session, is_resumed: bool) -> None:
+        line = self.lines.get(session.link)
+        if line is not None:
+            self._node.world.on_opened(line, is_resumed=is_resumed)
 
     def turn(self, now: Instant) -> None:
         """As `Turns` does it."""
@@ -144,17 +169,11 @@ class EdgeNode:
             self.world.note(f"{self.ref} is killed")
 
     def turn(self) -> None:
-        process = self.process
-        if process is None:
-            return
-        try:
-            process.turn(self.now)
-        except Killed:
-            self.kill()
-        for line in [line for line in process.lines if line.stream.taken]:
-            process.lines.remove(line)
-            if (answer := line.maybe_connack()) is not None and not answer.code:
-                self.world.on_let_in(line, is_resumed=answer.session_present)
+        if self.process is not None:
+            try:
+                self.process.turn(self.now)
+            except Killed:
+                self.kill()
 
     def tick(self) -> None:
         if self.is_running and self.process is not None:
@@ -162,11 +181,8 @@ class EdgeNode:
 
     def holds(self, name: str) -> bool:
         """Whether it has a session, or one is on its way from it."""
-        if self.process is None:
-            kept = self.disk.load()
-            return any(key.partition("\n")[0] == name for key in kept.stays)
-        roaming = self.process.member.roaming
-        return self.process.corridor.sessions.maybe(name) is not None or roaming.moving.has_left(EndpointId(name))
+        kept = {key for key in self.disk.load().stays if key.partition("\n")[0] == name}
+        return bool(kept - self.world.arrived)
 
     def owns(self, step: Step) -> bool:
         return self.process is not None and step.log == self.process.log.number

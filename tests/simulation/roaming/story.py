@@ -36,13 +36,14 @@ class Story:
         random = self.random
         limits = SiteLimits(
             places_s=0,
-            recent_records_max=random.choice([3, 20, 20_000]),
+            recent_records_max=random.choice([3, 20_000, 20_000]),
             spool_messages_max=random.choice([15, 100_000, 100_000]),
         )
         step_s = random.choice([0.0002, 0.002, 0.02])
         edges = random.choice([2, 3]) if sites > 1 else 3
         self.world = World(seed, sites=sites, edges=edges, centres=centres, limits=limits, step_s=step_s)
         self.world.is_noting = is_noting
+        self.world.ledger.is_forgetful = limits.recent_records_max < 1_000
         self.handover_bytes = random.choice([500_000, 300])
         world = self.world
         world.clients = [Roamer(world, f"car{number}", 3_600) for number in range(random.choice([2, 4]))]

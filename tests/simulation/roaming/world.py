@@ -53,6 +53,7 @@ class World:
         self.centres = [CentreNode(self, f"centre{number}") for number in range(centres)]
         self.clients: list[Roamer] = []
         self.lost_lines: list[Line] = []
+        self.arrived: set[str] = set()
         self.starved: set[tuple[str, int, str]] = set()
         """Readers that get nothing for now: site, log, topic."""
         self.may_clean = True
@@ -81,15 +82,10 @@ class World:
         """The edges that a client can reach."""
         return [node for node in self.edges if node.process is not None]
 
-    def on_let_in(self, line: Line, *, is_resumed: bool) -> None:
-        """An edge has let a client in; takes note if that is not with the session that it had last."""
-        if not line.expects:
-            return
-        name, is_elsewhere = line.client.name, False
-        for node in self.edges:
-            if node is not line.node and node.holds(name):
-                is_elsewhere = True
-        if not is_resumed or (line.had_session and is_elsewhere):
+    def on_opened(self, line: Line, *, is_resumed: bool) -> None:
+        """An edge has opened a session; takes note if it is not the one that the client had last."""
+        is_elsewhere = any(node.holds(line.client.name) for node in self.edges if node is not line.node)
+        if line.expects and (not is_resumed or is_elsewhere):
             line.client.account.merges[line.number] = self.now
 
     # What happens next

@@ -4,7 +4,7 @@ import pytest
 
 from milepost.handlers import ANYTHING, NOTHING, Handler, Message, Reject, Store
 from milepost.handlers.appending import CalledOff
-from milepost.handlers.calls import Work
+from milepost.handlers.calls import TookTooLong, Work
 from milepost.handlers.notes import Request
 from milepost.handlers.serving import End, Outcome, Server
 from milepost.handlers.store import Shelf
@@ -143,7 +143,7 @@ def test_a_handler_does_not_hear_itself_nor_what_it_has_no_function_for() -> Non
     assert desk.serve(request(topic="b")).end is End.IGNORED
 
 
-def test_a_call_that_is_called_off_has_no_outcome() -> None:
+def test_a_call_that_is_called_off_has_no_outcome_and_its_store_is_shut() -> None:
     stores: list[Store] = []
 
     def keep(given: int, message: Message, store: Store) -> None:
@@ -154,6 +154,19 @@ def test_a_call_that_is_called_off_has_no_outcome() -> None:
         Desk(keep).serve(request())
     with pytest.raises(ValueError, match="given up"):
         stores[0].put("x", 1)
+
+
+def test_the_store_of_a_call_that_took_too_long_is_shut() -> None:
+    stores: list[Store] = []
+
+    def keep(given: int, message: Message, store: Store) -> None:
+        stores.append(store)
+        raise TookTooLong
+
+    assert Desk(keep).serve(request()).end is End.PARKED
+    for store in stores:
+        with pytest.raises(ValueError, match="given up"):
+            store.put("x", 1)
 
 
 def test_bytes_pass_as_they_are_where_the_handler_says_so() -> None:

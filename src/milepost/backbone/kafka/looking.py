@@ -8,7 +8,7 @@ from typing import Final, TypeVar, assert_never
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from milepost.backbone.kafka.faults import Trouble, closed, error_in, fault_of
-from milepost.backbone.kafka.reader import gap_of, record_of
+from milepost.backbone.kafka.reader import gap_of, records_of
 from milepost.backbone.kafka.topics import ANSWER_S, Topics
 from milepost.backbone.log import BATCH_RECORDS_MAX, Edge, LogUnavailable, Record, Since, Start
 
@@ -69,7 +69,7 @@ class Looker:
             self._check_open()
             self._consumer.assign([self._partition(topic, first)])
             try:
-                return [record_of(topic, message) for message in self._messages(high, limit)]
+                return records_of(topic, self._messages(high, limit))
             finally:
                 self._consumer.unassign()
 

@@ -61,12 +61,6 @@ class GroupMember(Reader):
                 self._commit_at = 0.0
                 self._try_to_commit(self._commits, waits=False)
 
-    def _end(self) -> None:
-        """Leave; the others take over at once."""
-        with self._lock:
-            self._try_to_commit(self._commits, waits=True)
-        super()._end()
-
     def _try_to_commit(self, offsets: Mapping[str, int], *, waits: bool) -> None:
         partitions = [self._partition(topic, offset) for topic, offset in offsets.items()]
         if not partitions:
@@ -100,7 +94,7 @@ class GroupMember(Reader):
         consumer.incremental_assign(partitions)
 
     def _taken(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        """Another one is to have these: commit what is dealt with before it begins."""
+        """Another one is to have these, also when this member leaves: commit what is dealt with before that one begins."""
         names = {self._topics.off_wire(partition.topic) for partition in partitions}
         with self._lock:
             self._try_to_commit({topic: offset for topic, offset in self._commits.items() if topic in names}, waits=True)

@@ -7,7 +7,7 @@ What must hold:
 """
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 from time import monotonic
 from typing import Final
@@ -67,11 +67,11 @@ class Reader:
         try:
             while not self._is_closing:
                 messages = self._next()
-                for topic, batch in groupby(messages, Message.topic):
-                    self._hand_over(topic, batch)
+                for wire_name, batch in groupby(messages, Message.topic):
+                    self._hand_over(self._topics.off_wire(wire_name or ""), list(batch))
                 self._between()
         finally:
-            self._end()
+            self._consumer.close()
 
     def _next(self) -> list[Message]:
         """What is there, waiting a moment for the first; one call for all of it would wait until it has as many as it may."""
@@ -85,30 +85,22 @@ class Reader:
             self._trouble.found(error_in(fault))
         return messages
 
-    def _hand_over(self, wire_name: str | None, messages: Iterable[Message]) -> None:
-        topic = self._topics.off_wire(wire_name or "")
-        records = [record for message in messages if (record := self._maybe_record(topic, message)) is not None]
+    def _hand_over(self, topic: str, messages: Sequence[Message]) -> None:
+        records = records_of(topic, messages)
+        if len(records) < len(messages):
+            self._note(topic, [error for message in messages if (error := message.error()) is not None])
         if not records or topic not in self._positions or self._is_closing:
             return
         self._positions[topic] = records[-1].offset + 1
         self._trouble.passed()
         tell(self._take, records)
 
-    def _maybe_record(self, topic: str, message: Message) -> Record | None:
-        error = message.error()
-        if error is not None:
-            self._note(topic, error)
-            return None
-        return record_of(topic, message)
-
-    def _note(self, topic: str, error: KafkaError) -> None:
-        if error.code() == KafkaError._AUTO_OFFSET_RESET and topic in self._positions:
-            self._unplaced[topic] = monotonic()
-        else:
-            self._trouble.found(error)
-
-    def _end(self) -> None:
-        self._consumer.close()
+    def _note(self, topic: str, errors: Sequence[KafkaError]) -> None:
+        for error in errors:
+            if error.code() == KafkaError._AUTO_OFFSET_RESET and topic in self._positions:
+                self._unplaced[topic] = monotonic()
+            else:
+                self._trouble.found(error)
 
     def _between(self) -> None:
         """Between two batches: find places for topics that wait for one."""
@@ -143,13 +135,19 @@ class Reader:
         return TopicPartition(self._topics.on_wire(topic), 0, offset)
 
 
-def record_of(topic: str, message: Message) -> Record:
-    """A message of Kafka's as a record; its time is the broker's, to the millisecond."""
-    key = message.key()
-    offset = message.offset()
-    assert offset is not None
-    appended_at = Instant(message.timestamp()[1] * _MILLISECOND_NS)
-    return Record(topic, offset, "" if key is None else key.decode(errors="replace"), message.value(), appended_at)
+def records_of(topic: str, messages: Iterable[Message]) -> list[Record]:
+    """Messages of Kafka's as records, errors left out; their times are the broker's, to the millisecond."""
+    return [
+        Record(
+            topic,
+            message.offset(),  # type: ignore[arg-type]  # only what was never sent has none
+            (message.key() or b"").decode(errors="replace"),
+            message.value(),
+            Instant(message.timestamp()[1] * _MILLISECOND_NS),
+        )
+        for message in messages
+        if message.error() is None
+    ]
 
 
 def gap_of(topic: str, wanted: int, low: int, high: int) -> LogLost | None:

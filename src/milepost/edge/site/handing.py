@@ -2,8 +2,8 @@
 
 What must hold:
 - what was sent and not acknowledged keeps its number and is marked as a repetition; what waits keeps its order [MQTT-4.4.0-1];
-- what the endpoint itself has under a name or a number stays; what comes to a session that was opened meanwhile comes under new
-  numbers, because to its client that is another session.
+- what the endpoint itself has under a name or a number stays; what comes to a session that was opened meanwhile keeps its numbers
+  where they are free: its client may never have heard that this is another session, and else has forgotten what they stood for.
 """
 
 from typing import Final
@@ -80,10 +80,7 @@ def install(corridor: Corridor, session: Session, waiting: list[Waiting], receiv
 def add_to(corridor: Corridor, session: Session, waiting: list[Waiting]) -> None:
     """Give a session that exists what waited for its endpoint elsewhere."""
     for one in waiting:
-        if not one.is_released:
-            delivery = _delivery(one)
-            delivery.is_again = False
-            corridor.deliveries.hand_one(delivery, session)
+        corridor.deliveries.add(session, one.number, _delivery(one), is_released=one.is_released)
 
 
 def take_up(corridor: Corridor, session: Session, held: Held) -> bool:

@@ -174,9 +174,10 @@ class SiteMember(Elsewhere):
             if state.is_new_letter(said.sender, said.number):
                 state.corridor.publish(parcel_of(said), now)
             return
-        read = Read(record.offset, record.appended_at, len(record.value or b""), said)
+        is_new = state.is_new(said)
+        read = Read(record.offset, record.appended_at, len(record.value or b""), said, is_new)
         state.recent.put(read)
-        if not state.is_new(said):
+        if not is_new:
             return
         parcel = parcel_of(said)
         if said.sender != state.me:

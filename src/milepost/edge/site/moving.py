@@ -17,7 +17,7 @@ from milepost.edge.site.handing import add_to, held_of, in_parts, install, open_
 from milepost.edge.site.recent import Read
 from milepost.edge.site.sayings import message_of
 from milepost.edge.site.state import SiteState
-from milepost.edge.site.stays import EVERY, Leaving, Part, Stay, Young, leaving_to_bytes
+from milepost.edge.site.stays import EVERY, Leaving, Marks, Part, Stay, Young, leaving_to_bytes
 from milepost.edge.site.youth import Told, Youth, has_had
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import SECOND_NS, Instant
@@ -108,7 +108,7 @@ class Moving:
 
     def _held_of(self, session: Session, stay: Stay) -> tuple[Held, ...]:
         """What a session asks for, and since when."""
-        since = {name: max(self._youth.since_of(stay, name).values()) for name in session.subscriptions}
+        since = {name: self._youth.since_of(stay, name)[EVERY] for name in session.subscriptions}
         return tuple(replace(one, since=since[one.name]) for one in held_of(session))
 
     def part(self, session: Session) -> None:
@@ -192,7 +192,7 @@ class Moving:
             self.note_opened(stay)
             install(corridor, session, waiting, handover.received)
         else:
-            missing = [one for one in waiting if not self._was_given(stay, one, now)]
+            missing = self._not_given(stay, waiting, now)
             self._withdraw(handover, waiting, session, now)
             add_to(corridor, session, missing)
         stay.is_here = True
@@ -213,11 +213,18 @@ class Moving:
         stay.opened_at, stay.opened_after = self._state.next_offset, marks[str(self._state.me)]
         stay.opened_above = max(marks.values())
 
-    def _was_given(self, stay: Stay, one: Waiting, now: Instant) -> bool:
-        if not one.said_number or not one.parcel:
-            return False
-        told = Told(message_of(parcel_from_bytes(one.parcel)), one.said_by, one.said_number)
-        return self._youth.was_given(stay, told, now)
+    def _not_given(self, stay: Stay, waiting: list[Waiting], now: Instant) -> list[Waiting]:
+        """What waits and the endpoint has not had here."""
+        me, offsets = str(self._state.me), self._state.recent.offsets() if waiting else {}
+
+        def was_given(one: Waiting) -> bool:
+            if not one.said_number or not one.parcel:
+                return False
+            offset = offsets.get((one.said_by, one.said_number)) if one.said_by != me else None
+            told = Told(message_of(parcel_from_bytes(one.parcel)), one.said_by, one.said_number, offset)
+            return self._youth.was_given(stay, told, now)
+
+        return [one for one in waiting if not was_given(one)]
 
     def _withdraw(self, handover: Handover, waiting: list[Waiting], session: Session, now: Instant) -> None:
         """Take back what waits here and the endpoint has had where it comes from."""
@@ -228,7 +235,7 @@ class Moving:
             parcel = delivery.parcel
             if not parcel.said_number or (parcel.said_by, parcel.said_number) in still:
                 return False
-            told = Told(message_of(parcel), parcel.said_by, parcel.said_number)
+            told = Told(message_of(parcel), parcel.said_by, parcel.said_number, None)
             return has_had(part, held, told, handover.place, now)
 
         self._state.corridor.deliveries.withdraw(session, is_had)
@@ -250,7 +257,8 @@ class Moving:
 
     def _part_of(self, handover: Handover) -> Part:
         state, names = self._state, [held.name for held in handover.subscriptions]
-        part = Part(names, {held.name: held.since for held in handover.subscriptions}, dict(handover.marks))
+        since: dict[str, int | Marks] = {held.name: held.since for held in handover.subscriptions}
+        part = Part(handover.sender.site, names, since, dict(handover.marks))
         if handover.sender.site == state.me.site:
             part.offset = handover.offset
         else:

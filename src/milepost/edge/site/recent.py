@@ -17,6 +17,8 @@ class Read(NamedTuple):
     appended_at: Instant
     size: int
     said: Said
+    is_new: bool = True
+    """Whether it was not read before, from elsewhere in the log."""
 
 
 class Recent:
@@ -49,6 +51,10 @@ class Recent:
     def reaches_time(self, instant: Instant) -> bool:
         """Whether everything that was appended since an instant is at hand."""
         return bool(self._reads) and self._reads[0].appended_at < instant
+
+    def offsets(self) -> dict[tuple[str, int], int]:
+        """Where each was first read, by edge and number."""
+        return {(str(read.said.sender), read.said.number): read.offset for read in self._reads if read.is_new}
 
     def since(self, offset: int) -> list[Read]:
         """What was read from an offset on."""

@@ -147,7 +147,7 @@ class Roaming:
         if self._dropped == self._moment_of(session, name):  # it was replaced: what it had, it has
             self.youth.resubscribed(stay, session, name)
         else:
-            marks = since_here(self.youth.marks_here())
+            marks = since_here(self.youth.marks_here(), self._state.next_offset)
             stay.since = {one: at for one, at in stay.since.items() if one in session.subscriptions}
             stay.since[name] = marks[EVERY] if stay.is_whole else marks
             self.youth.subscribed(stay, session, name)
@@ -206,8 +206,8 @@ class Roaming:
         self.moving.say_nothing_held(claim, now, is_whole=is_whole)
 
     def on_claim_gone(self, endpoint: EndpointId, edge: EdgeRef) -> None:
-        """An edge has nothing of an endpoint any more."""
-        if edge != self._state.me:
+        """An edge has nothing of an endpoint any more; what this edge has it knows itself, once it has read what it had said."""
+        if edge != self._state.me or (not self._state.is_ready and endpoint not in self.stays):
             self._state.register.take_away(endpoint, edge)
 
     def on_prior(self, prior: Prior, now: Instant) -> None:

@@ -20,6 +20,8 @@ Marks = dict[str, int]
 """By edge, as SITE/EDGE: the number up to which what it said is dealt with."""
 
 
+OFFSET: Final = "@"
+"""Among marks: where cross-hub was read."""
 EVERY: Final = "*"
 """In place of a site's name: all of them."""
 
@@ -28,6 +30,8 @@ EVERY: Final = "*"
 class Part:
     """Some subscriptions of an endpoint that came, and up to where they had their share."""
 
+    home: str
+    """The site in whose log they were served: of others it has what somebody there wanted, and there may be gaps."""
     names: list[str]
     since: dict[str, int | Marks]
     """By name: whatever has a higher number was said after it was asked for. By edge where that is known, else for all."""
@@ -45,10 +49,12 @@ class Part:
             return False
         return number > self.marks.get(stream, self.floor)
 
-    def asked_before(self, name: str, stream: str, number: int) -> bool:
-        """Whether a record was said after a subscription was made."""
+    def asked_before(self, name: str, stream: str, number: int, offset: int | None) -> bool:
+        """Whether a record was said after a subscription was made, or at least read."""
         since = self.since.get(name, 0)
-        return number > (since if isinstance(since, int) else since.get(stream, since[EVERY]))
+        if isinstance(since, int):
+            return number > since
+        return number > since.get(stream, since[EVERY]) or (offset is not None and offset >= since[OFFSET])
 
 
 @dataclass(slots=True)
@@ -117,6 +123,11 @@ class Leaving:
     """How often it was handed over to the same claim: what came late was handed on."""
 
 
+def site_of(stream: str) -> str:
+    """The site of an edge that is written as SITE/EDGE."""
+    return stream.partition("/")[0]
+
+
 def stay_to_bytes(stay: Stay) -> bytes:
     """A stay as it is stored."""
     young = stay.young
@@ -135,7 +146,7 @@ def stay_to_bytes(stay: Stay) -> bytes:
             if young is None
             else [
                 young.came_at,
-                [[one.names, one.since, one.marks, one.offset, one.at, one.floor] for one in young.parts],
+                [[one.home, one.names, one.since, one.marks, one.offset, one.at, one.floor] for one in young.parts],
                 sorted(young.late),
                 sorted(young.awaits),
             ],

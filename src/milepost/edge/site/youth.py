@@ -11,7 +11,7 @@ What must hold:
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from milepost.edge.asking import ASIDE
 from milepost.edge.parcels import Parcel
@@ -21,7 +21,7 @@ from milepost.edge.site.handing import held_of
 from milepost.edge.site.recent import Read
 from milepost.edge.site.sayings import parcel_of
 from milepost.edge.site.state import SiteState
-from milepost.edge.site.stays import EVERY, Marks, Part, Stay, Young
+from milepost.edge.site.stays import EVERY, OFFSET, Marks, Part, Stay, Young, site_of
 from milepost.edge.site.wants import Somebody, is_asked_for, maybe_delivery
 from milepost.model.addresses import ToContent
 from milepost.model.endpoints import EndpointId
@@ -32,6 +32,9 @@ from milepost.model.reasons import Malformed
 from milepost.model.sites import Said
 from milepost.model.subscriptions import Subscription
 
+FAR: Final = 1 << 62
+"""Above every offset."""
+
 
 class Told(NamedTuple):
     """A message and what it is known by."""
@@ -39,6 +42,8 @@ class Told(NamedTuple):
     message: Message
     stream: str
     number: int
+    offset: int | None
+    """Where it stands in the log of this site, if that is known; nothing for what this edge said, which is served first."""
 
 
 class Youth:
@@ -63,7 +68,8 @@ class Youth:
         """An endpoint has one more subscription, which has had its share of all that was said before."""
         if stay.young is not None:
             stay.young.parts = [_without(part, name) for part in stay.young.parts]
-            stay.young.parts.append(Part([name], {name: stay.since[name]}, self.marks_here(), self._state.next_offset))
+            since = {name: stay.since[name]}
+            stay.young.parts.append(Part(self._state.me.site, [name], since, self.marks_here(), self._state.next_offset))
             self._set_aside(session, name)
 
     def resubscribed(self, stay: Stay, session: Session, name: str) -> None:
@@ -104,7 +110,7 @@ class Youth:
             parts, awaits = stay.young.parts, stay.young.awaits
             for stream in {stream for part in parts for stream in part.marks} | here.keys():
                 least = min(part.marks.get(stream, part.floor) for part in parts)
-                here[stream] = least if _site_of(stream) in awaits else max(least, here.get(stream, 0))
+                here[stream] = least if site_of(stream) in awaits else max(least, here.get(stream, 0))
         return here
 
     def hear(self, read: Read, parcel: Parcel, now: Instant) -> None:
@@ -125,14 +131,17 @@ class Youth:
                 self._offer(stay, young, read, parcel_of(read.said), now)
         for part in young.parts:
             for stream, number in self._state.marks.items():
-                if _site_of(stream) not in young.awaits:
+                if site_of(stream) not in young.awaits:
                     part.marks[stream] = max(number, part.marks.get(stream, 0))
             if not young.awaits:
                 part.offset = self._state.next_offset
         self._changed[stay.endpoint] = stay
 
     def _offer(self, stay: Stay, young: Young, read: Read, parcel: Parcel, now: Instant) -> None:
-        said, told = read.said, Told(read.said.message, self._state.stream_of(read.said), read.said.number)
+        said = read.said
+        told = Told(
+            said.message, self._state.stream_of(said), said.number, None if said.sender == self._state.me else read.offset
+        )
         lacking = [part for part in young.parts if part.lacks(told.stream, told.number, read.offset)]
         if not lacking:
             return
@@ -162,19 +171,23 @@ class Youth:
         """From which numbers on a subscription has asked."""
         found = [part.since[name] for part in stay.young.parts if name in part.since] if stay.young is not None else []
         found += [stay.since[name]] if name in stay.since else []
-        marks = [{EVERY: one} if isinstance(one, int) else one for one in found] or [{EVERY: 0}]
+        marks = [{EVERY: one, OFFSET: FAR} if isinstance(one, int) else one for one in found] or [{EVERY: 0, OFFSET: 0}]
         streams = {stream for one in marks for stream in one}
         return {stream: min(one.get(stream, one[EVERY]) for one in marks) for stream in streams}
 
     def part_here(self, stay: Stay, names: list[str]) -> Part:
         """The subscriptions of an endpoint that is served at once."""
-        return Part(names, {name: stay.since.get(name, 0) for name in names}, self.marks_of(stay), self._state.next_offset)
+        since = {name: stay.since.get(name, 0) for name in names}
+        return Part(self._state.me.site, names, since, self.marks_of(stay), self._state.next_offset)
 
     def _has_had(self, stay: Stay, parts: list[Part], told: Told, now: Instant) -> bool:
         session = self._session(stay)
         place = self._state.corridor.place_of(session)
         asked = {name: one.subscription for name, one in session.subscriptions.items()}
-        return any(has_had(part, asked, told, place, now) for part in parts)
+        me = self._state.me.site
+        return any(
+            has_had(part, asked, told, place, now) for part in parts if part.home == me or part.home == site_of(told.stream)
+        )
 
     def give_extra(self, stay: Stay, said: Said, now: Instant) -> None:
         """What the centre found: said at another site, and not brought here but for this endpoint."""
@@ -234,9 +247,11 @@ class Youth:
 
 
 def has_had(part: Part, asked: Mapping[str, Subscription], told: Told, place: Place | None, now: Instant) -> bool:
-    """Whether a message has come by one of some subscriptions."""
-    return not part.lacks(told.stream, told.number) and any(
-        part.asked_before(name, told.stream, told.number)
+    """Whether a message has come by one of some subscriptions, as far as is known."""
+    if site_of(told.stream) != part.home and told.offset is None:
+        return False
+    return not part.lacks(told.stream, told.number, told.offset) and any(
+        part.asked_before(name, told.stream, told.number, told.offset)
         and name in asked
         and is_asked_for(asked[name], told.message, place, now)
         for name in part.names
@@ -248,17 +263,13 @@ def _without(part: Part, name: str) -> Part:
     return replace(part, names=[one for one in part.names if one != name], since=since)
 
 
-def since_here(marks: Marks) -> Marks:
-    """When a subscription is made: what is known of each edge, and for edges of which nothing is."""
-    return marks | {EVERY: max(marks.values(), default=0)}
+def since_here(marks: Marks, offset: int) -> Marks:
+    """When a subscription is made: what is known of each edge, of edges of which nothing is, and where the log was read."""
+    return marks | {EVERY: max(marks.values(), default=0), OFFSET: offset}
 
 
 def _is_grown(young: Young, read_back: int) -> bool:
     return not young.late and not young.awaits and read_back >= young.came_at
-
-
-def _site_of(stream: str) -> str:
-    return stream.partition("/")[0]
 
 
 def _key(endpoint: str, name: str) -> str:
