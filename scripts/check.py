@@ -122,9 +122,7 @@ class Run:
         code = self._process.returncode
         rows, skips = read_results(self._results)
         if code not in (0, NO_TESTS_COLLECTED) and not any(row.failed for row in rows):
-            rows.append(
-                Row(f"pytest itself (exit {code})", failed=1)
-            )  # a broken plugin or option: no test to blame
+            rows.append(Row(f"pytest itself (exit {code})", failed=1))  # a broken plugin or option: no test to blame
         return rows, skips
 
 

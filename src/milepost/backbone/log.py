@@ -136,7 +136,7 @@ class Log(Protocol):
         """Some records from an offset on, at most `limit`, without waiting for more; `LogLost` if the first of them are gone."""
 
     def ends(self, topic: str) -> tuple[int, int]:
-        """The offset of the oldest record, and of the one that will be appended next; equal if the topic is empty or not there."""
+        """The offset of the oldest record, and of the next one to be appended; equal if the topic is empty or not there."""
 
     def topics(self) -> list[str]:
         """The topics there are, sorted; the log's own are left out."""

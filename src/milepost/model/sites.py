@@ -148,6 +148,8 @@ class Handover:
     """As in the claim: when the endpoint last began anew, as far as the sender knows."""
     awaits: tuple[str, ...] = ()
     """Sites of which an `Extra` is still to come; who had the endpoint before passes it on."""
+    offsets: Mapping[str, int] = field(default_factory=dict)
+    """By other site where the endpoint was before: up to where it had all of that site's cross-hub when it left."""
 
 
 @dataclass(frozen=True, slots=True)

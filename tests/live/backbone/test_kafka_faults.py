@@ -46,9 +46,16 @@ def whole(own: Kafka) -> Iterator[Kafka]:
 
 def partition_of(kafka: Kafka, topic: str) -> PartitionMetadata:
     """The only one there is, with its leader and its copies."""
+    found: list[PartitionMetadata] = []
+
+    def is_known() -> bool:  # one broker hears of a topic later than another
+        found[:] = admin.list_topics(topic, timeout=10).topics[topic].partitions.values()
+        return bool(found)
+
     with AdminClient({"bootstrap.servers": kafka.address}) as admin:
-        (partition,) = admin.list_topics(topic, timeout=10).topics[topic].partitions.values()
-        return partition
+        wait_until(is_known, "the topic is known")
+    (partition,) = found
+    return partition
 
 
 def append_until_refused(log: KafkaLog, entries: list[Entry], done: Done) -> int:
@@ -64,7 +71,9 @@ def append_until_refused(log: KafkaLog, entries: list[Entry], done: Done) -> int
 
 
 def test_on_three_brokers_a_topic_has_three_copies_and_an_append_waits_for_two(three: Kafka, open_log: OpenLogs) -> None:
-    open_log(three).make("copied")
+    told: list[Exception | None] = []
+    open_log(three).append([Entry("copied", "k", b"v")], told.append)
+    wait_until(lambda: told == [None], "all brokers have it")
     topic = open_log.prefix + "copied"
     assert sorted(partition_of(three, topic).replicas) == [1, 2, 3]
     assert settings_of(three, topic)["min.insync.replicas"] == "2"

@@ -11,7 +11,7 @@ from live.hub.crowds import Crowd, crowd
 from live.hub.town import Town, town_in
 
 NUMBERS: Final = count(1)
-HOLD_S: Final = 5.0
+HOLD_S: Final = 4.0
 """A client that may have a session at an edge that does not answer waits so long for it."""
 
 

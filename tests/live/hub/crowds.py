@@ -67,9 +67,12 @@ class Crowd:
     def move(self, name: str, edge: Door, how: Leave = Leave.ABRUPTLY) -> None:
         """Be somewhere else."""
         with self.lock:
-            one = self.travellers[name]
-            one.leave(how)
-            one.port, one._again_at = edge.tcp, 0.0
+            self.travellers[name].go(edge, how)
+
+    def stay_away(self, name: str, how: Leave = Leave.ABRUPTLY) -> None:
+        """Be nowhere."""
+        with self.lock:
+            self.travellers[name].stay_away(how)
 
     def arrive(self, name: str, edge: Door, how: Leave = Leave.ABRUPTLY, *, within_s: float = WAIT_S) -> bool:
         """Be somewhere else and let in; whether the session was there."""

@@ -159,13 +159,12 @@ def test_a_udp_endpoint_that_opens_a_session_at_another_edge_misses_nothing_reli
             async with client, client.subscribe(f"{name}/#") as inbox:
                 listening = asyncio.create_task(listen(inbox, client))
                 await asyncio.to_thread(crowd.tune_in, taker, *senders)
-                for number, edge in enumerate(("n2", "s1")):
-                    await asyncio.sleep(LASTED_S)
-                    relay.edge_port = town.edges[edge].udp
-                    relay.rebind()
-                    await wait_until_so(lambda: client.counts.connections >= number + 2)  # noqa: B023
-                    for sender in senders:
-                        await asyncio.to_thread(crowd.wait_seen, taker, sender, 5)
+                await asyncio.sleep(LASTED_S)
+                relay.edge_port = town.edges[new].udp
+                relay.rebind()
+                await wait_until_so(lambda: client.counts.connections == 2)
+                for sender in senders:
+                    await asyncio.to_thread(crowd.wait_seen, taker, sender, 5)
                 await asyncio.to_thread(crowd.finish, within_s=15.0)
                 listening.cancel()
 

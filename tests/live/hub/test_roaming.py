@@ -66,8 +66,7 @@ def test_what_waited_for_who_was_away_is_there_at_another_edge(town: Town, crowd
     sender = crowd.sender(f"{name}-sender", town.edges["n2"], topic=f"{name}/x", qos=2)
     taker = crowd.taker(f"{name}-taker", town.edges["n1"], f"{name}/#", of=(sender.name,))
     for edge in ("s1", "n2", "n1"):
-        taker.port = 0
-        taker.leave(Leave.POLITELY)
+        crowd.stay_away(taker.name, Leave.POLITELY)
         sent = crowd.ledger.count_sent(sender.name)
         crowd.burst(200, sender.name)
         crowd.wait(lambda: crowd.ledger.count_acknowledged(sender.name) >= sent + 200, "all is acknowledged")  # noqa: B023
@@ -81,8 +80,7 @@ def test_a_client_that_begins_anew_elsewhere_gets_nothing_of_its_old_session(tow
     sender = crowd.sender(f"{name}-sender", town.edges["n2"], topic=f"{name}/x")
     taker = crowd.taker(f"{name}-taker", town.edges["n1"], f"{name}/#")
     crowd.tune_in(taker.name, sender.name)
-    taker.port = 0
-    taker.leave(Leave.POLITELY)
+    crowd.stay_away(taker.name, Leave.POLITELY)
     crowd.burst(50, sender.name)
     for edge in ("n2", "s1"):
         with Raw(town.edges[edge].tcp) as anew:

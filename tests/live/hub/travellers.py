@@ -1,4 +1,4 @@
-"""An MQTT client that travels from edge to edge, keeps the session state that the specification asks of clients, and writes a ledger.
+"""An MQTT client that travels from edge to edge, keeps the session state that is asked of clients, and writes a ledger.
 
 Who loses its connection comes back by itself, to the edge where it is meant to be.
 """
@@ -94,6 +94,16 @@ class Traveller:
                 self._send(disconnect())
             self.line.close()
         self.line = None
+
+    def go(self, edge: Door, how: Leave) -> None:
+        """Be somewhere else from now on."""
+        self.leave(how)
+        self.port, self._again_at = edge.tcp, 0.0
+
+    def stay_away(self, how: Leave) -> None:
+        """Be nowhere."""
+        self.leave(how)
+        self.port = 0
 
     def end(self) -> None:
         """Close everything."""

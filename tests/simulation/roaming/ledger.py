@@ -103,9 +103,9 @@ class Account:
         """Whoever asked has gone before it was answered: it does not count on it."""
         self.wishes = [one for one in self.wishes if one.is_granted]
 
-    def begin_anew(self, now: Instant) -> None:
-        """Nothing of what was counts any more."""
-        self.wishes.clear()
+    def begin_anew(self, now: Instant, *, is_asking: bool = False) -> None:
+        """Nothing of what was counts any more; `is_asking`: but what is asked for will be asked for again."""
+        self.wishes = [Wish(one.filter, one.qos, is_granted=True) for one in self.current] if is_asking else []
         self.receipts.clear()
         self.merges.clear()
         self.lost_before = now
@@ -120,6 +120,8 @@ class Ledger:
         self.checked = 0
         self.is_forgetful = False
         """Whether edges remember so little that who got something late from another site may get it twice after a merge."""
+        self.is_wide = False
+        """Whether there are sites that may serve an endpoint at the same time, while no centre joins them."""
         self._quiet_at: list[Instant] = []
 
     def settle_wishes(self, now: Instant) -> None:
@@ -160,7 +162,7 @@ class Ledger:
             return True
         if receipt.is_again and any(one.number == receipt.number for one in before):
             return True
-        if self.is_forgetful and account.merges:
+        if (self.is_forgetful and account.merges) or (self.is_wide and len(account.merges) > 1):
             return True
         for merge, at in account.merges.items():
             earlier = [one for one in before if one.connection < merge]

@@ -166,6 +166,8 @@ class EdgeNode:
             self.process = None
             self.is_paused = False
             self.kills += 1
+            for driver in self.world.drivers:
+                driver.on_kill(self)
             self.world.note(f"{self.ref} is killed")
 
     def turn(self) -> None:

@@ -7,6 +7,7 @@ from milepost.edge.site import handing
 from milepost.edge.site.limits import SiteLimits
 from simulation.roaming.checks import check_rest
 from simulation.roaming.clients import Roamer
+from simulation.roaming.drivers import Driver
 from simulation.roaming.nodes import EdgeNode
 from simulation.roaming.world import World
 
@@ -43,6 +44,7 @@ class Story:
         edges = random.choice([2, 3]) if sites > 1 else 3
         self.world = World(seed, sites=sites, edges=edges, centres=centres, limits=limits, step_s=step_s)
         self.world.is_noting = is_noting
+        self.world.ledger.is_wide = sites > 1
         self.world.ledger.is_forgetful = limits.recent_records_max < 1_000
         self.handover_bytes = random.choice([500_000, 300])
         world = self.world
@@ -50,6 +52,8 @@ class Story:
         world.clients += [Roamer(world, f"pub{number}", random.choice([0, 3_600])) for number in range(2)]
         if random.random() < 0.3:
             world.clients.append(Roamer(world, "guest", 0))
+        if random.random() < 0.3:
+            world.drivers.append(Driver(world, "van"))
 
     def play(self) -> list[str]:
         """Everything; gives what was wrong at the end."""
@@ -75,6 +79,9 @@ class Story:
             assert client.is_open, f"{client.name} was not let in"
             for topic_filter in random.sample(FILTERS, random.choice([1, 1, 2, 3])) if not client.name.startswith("pub") else ():
                 client.subscribe(topic_filter, random.choice([1, 2, 2]))
+        for driver in world.drivers:
+            driver.connect(random.choice(world.edges))
+            driver.subscribe(random.choice(FILTERS), 1)
         world.run(2.0)
         self.calm()
 
@@ -95,6 +102,8 @@ class Story:
         self._publish_some()
         random, world = self.random, self.world
         client = random.choice(world.clients)
+        if world.drivers and world.up and random.random() < 0.2:
+            world.drivers[0].connect(random.choice(world.up))
         match random.randrange(14):
             case 0 | 1 | 2:
                 self._roam(client)
@@ -229,6 +238,9 @@ class Story:
             for client in world.clients:
                 if not client.is_open:
                     client.connect(self.random.choice(world.edges))
+            for driver in world.drivers:
+                if not driver.is_open:
+                    driver.connect(self.random.choice(world.edges))
             world.run(6.0)
         for client in world.clients:
             assert client.is_open, f"{client.name} is not let in"

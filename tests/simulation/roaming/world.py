@@ -15,6 +15,7 @@ from milepost.edge.site.limits import SiteLimits
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.sites import EdgeRef
 from simulation.roaming.clients import Line, Roamer
+from simulation.roaming.drivers import Driver
 from simulation.roaming.ledger import Ledger
 from simulation.roaming.nodes import CentreNode, EdgeNode
 
@@ -52,6 +53,7 @@ class World:
                 self.edges.append(EdgeNode(self, EdgeRef(site, f"e{number}"), store, limits or SiteLimits(places_s=0), off_ns))
         self.centres = [CentreNode(self, f"centre{number}") for number in range(centres)]
         self.clients: list[Roamer] = []
+        self.drivers: list[Driver] = []
         self.lost_lines: list[Line] = []
         self.arrived: set[str] = set()
         self.starved: set[tuple[str, int, str]] = set()
@@ -134,6 +136,7 @@ class World:
                     found.append(client.look)
                 if client.line.up and self._is_reachable(client.line):
                     found.append(client.line.deliver)
+        found += [driver.look for driver in self.drivers if driver.has_news]
         self.lost_lines = [line for line in self.lost_lines if not line.is_noticed]
         found += [line.deliver for line in self.lost_lines if line.up and self._is_reachable(line)]
         return found

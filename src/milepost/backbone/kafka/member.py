@@ -15,6 +15,8 @@ from milepost.backbone.kafka.topics import Topics
 from milepost.backbone.log import Lost, Take
 
 _RETRY_S: Final = 0.5
+_COMMIT_S: Final = 0.1
+"""What is dealt with is committed together, so often at most: the library lets whoever commits wait for its reader."""
 
 Changed = Callable[[frozenset[str]], None]
 
@@ -38,7 +40,7 @@ class GroupMember(Reader):
         self._commits: dict[str, int] = {}
         """What is to be committed and not yet known to be."""
         self._commit_at = 0.0
-        """When what could not be committed is tried again."""
+        """When it is, at the earliest."""
 
     def join(self, names: Sequence[str]) -> None:
         """Begin, with whatever of these topics the group leaves to this member."""
@@ -51,14 +53,13 @@ class GroupMember(Reader):
         with self._lock:
             if topic in self._positions:
                 self._commits[topic] = offset
-                self._try_to_commit({topic: offset}, waits=False)
 
     def _between(self) -> None:
-        """Try again what could not be committed."""
+        """Commit what is dealt with, and what could not be committed before."""
         super()._between()
         with self._lock:
-            if self._commits and self._commit_at and monotonic() >= self._commit_at:
-                self._commit_at = 0.0
+            if self._commits and monotonic() >= self._commit_at:
+                self._commit_at = monotonic() + _COMMIT_S
                 self._try_to_commit(self._commits, waits=False)
 
     def _try_to_commit(self, offsets: Mapping[str, int], *, waits: bool) -> None:

@@ -66,7 +66,7 @@ class Client:
             "message.timeout.ms": 0,  # tried for ever: whoever waits is told only what will not work
             "request.timeout.ms": 4_000,
             "retry.backoff.max.ms": 500,
-            "linger.ms": 0,
+            "linger.ms": 1,  # some more at a time costs all processes half as much; alone, a record waits for as long
             "topic.metadata.propagation.max.ms": 10_000,  # a topic that is not there for so long was deleted
             "message.max.bytes": MESSAGE_BYTES_MAX,
             # What waits is counted in `appending`; these are only never to be the smaller bound.

@@ -5,6 +5,7 @@ What must hold:
 - what the endpoint asks for is asked for here until the other edge has said that it asks for it itself.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -25,6 +26,7 @@ from milepost.model.reasons import Malformed, Reason, Refused
 from milepost.model.sites import (
     NEVER,
     SUBSCRIPTION_INFO,
+    VEHICLE_INFO,
     Claim,
     Epoch,
     Extra,
@@ -33,6 +35,7 @@ from milepost.model.sites import (
     Rest,
     Taken,
     Waiting,
+    claim_key,
     wanted_key,
 )
 
@@ -64,6 +67,8 @@ class Moving:
         """What is said to be wanted no more, and is until that was read: by then all others that want it were heard."""
         self.read_backs: list[ReadBack] = []
         """What is to be read again, for whoever reads."""
+        self.is_awaited: Callable[[EndpointId], bool] = lambda _: False
+        """Tells whether an endpoint has come back and waits for its session."""
         self.cutting: EndpointId | None = None
         """Who is just being cut out: what it asks for is not taken back."""
 
@@ -87,12 +92,13 @@ class Moving:
             waiting=parts[0],
             received=tuple(sorted(session.received or ())),
             marks=self._youth.marks_of(stay),
-            offset=state.next_offset,
+            offset=self._read_up_to(stay),
             as_of=state.read_at,
             rests=len(parts) - 1,
             began=stay.began,
             anew=stay.anew,
             awaits=tuple(sorted(stay.young.awaits)) if stay.young is not None else (),
+            offsets=stay.offsets | {state.me.site: self._read_up_to(stay)},
         )
         corridor.deliveries.let_go(session)
         self.cutting = session.name
@@ -105,6 +111,13 @@ class Moving:
             state.write(Rest(session.name, claim.epoch, state.me, claim.edge, number, part), number, claim.edge)
         self._leave(Leaving(session.name, claim.epoch, held, stay.owes, stay.owes_after))
         state.counts["moves_out"] += 1
+
+    def _read_up_to(self, stay: Stay) -> int:
+        """From where on there may be something in the log that an endpoint has not had."""
+        young, here = stay.young, self._state.next_offset
+        if young is None or not young.awaits:
+            return here
+        return min((part.offset for part in young.parts if part.offset is not None), default=here)
 
     def _held_of(self, session: Session, stay: Stay) -> tuple[Held, ...]:
         """What a session asks for, and since when."""
@@ -158,6 +171,8 @@ class Moving:
         self._pay(leaving, leaving.subscriptions, now)
         state.corridor.changes.stays[_leaving_key(leaving)] = None
         session = state.corridor.sessions.maybe(leaving.endpoint)
+        if session is None and not self.is_awaited(leaving.endpoint):
+            self.give_up(leaving.endpoint)
         for held in leaving.subscriptions:
             key = wanted_key(state.me, leaving.endpoint, held.name)
             if (session is not None and held.name in session.subscriptions) or self._leaves_still(leaving.endpoint, held.name):
@@ -165,6 +180,13 @@ class Moving:
             else:
                 state.outbox.say(SUBSCRIPTION_INFO, key, None)
                 self._ending.setdefault(key, []).append(_interest_key(leaving, held))
+
+    def give_up(self, endpoint: EndpointId) -> None:
+        """Take a claim back, unless something of the endpoint is still on its way from here: somebody may wait for that."""
+        state = self._state
+        if not self.has_left(endpoint):
+            state.register.take_away(endpoint, state.me)
+            state.outbox.say(VEHICLE_INFO, claim_key(endpoint, state.me), None)
 
     def has_left(self, endpoint: EndpointId) -> bool:
         """Whether a session was handed over and is not taken yet."""
@@ -199,6 +221,9 @@ class Moving:
         if handover.place is not None and corridor.place_of(session) is None:
             corridor.watch.put_place(session, handover.place)
         handover = replace(handover, subscriptions=tuple(held for held in handover.subscriptions if held.name not in stay.ended))
+        for site, offset in handover.offsets.items():
+            if site != state.me.site:
+                stay.offsets[site] = min(offset, stay.offsets.get(site, offset))
         here = list(session.subscriptions)
         for held in handover.subscriptions:
             take_up(corridor, session, held)
@@ -259,8 +284,8 @@ class Moving:
         state, names = self._state, [held.name for held in handover.subscriptions]
         since: dict[str, int | Marks] = {held.name: held.since for held in handover.subscriptions}
         part = Part(handover.sender.site, names, since, dict(handover.marks))
-        if handover.sender.site == state.me.site:
-            part.offset = handover.offset
+        if state.me.site in handover.offsets:
+            part.offset = handover.offsets[state.me.site]
         else:
             mine = [number for edge, number in handover.marks.items() if edge.startswith(f"{state.me.site}/")]
             part.floor = max(0, handover.as_of - FLOOR_NS)

@@ -52,6 +52,7 @@ class Roaming:
         self.youth = Youth(state, self.forwarder)
         self.moving = Moving(state, self.forwarder, self.youth)
         self.stays: dict[EndpointId, Stay] = {}
+        self.moving.is_awaited = self.stays.__contains__
         self._waiting: dict[EndpointId, Stay] = {}
         self._owing: dict[EndpointId, Stay] = {}
         self._expired: set[EndpointId] = set()
@@ -130,7 +131,8 @@ class Roaming:
         self.youth.forget(session.name)
         if self._owing.pop(session.name, None) is not None and self.moving.cutting != session.name:
             self.moving.pay_for_ended(stay)
-        self._take_back(session.name)
+        if self.moving.cutting != session.name:
+            self.moving.give_up(session.name)
         self._state.corridor.changes.stays[session.name] = None
 
     def subscribed(self, session: Session, name: str) -> None:
@@ -178,8 +180,8 @@ class Roaming:
         stay = self.stays.get(claim.endpoint)
         if stay is None:
             mine = state.register.of(claim.endpoint, state.me)
-            if mine is not None and mine.epoch < claim.epoch:
-                self._give_up(claim, now, is_whole=not self.moving.has_left(claim.endpoint))
+            if mine is not None and mine.epoch < claim.epoch and not self.moving.has_left(claim.endpoint):
+                self._give_up(claim, now, is_whole=True)
         elif (claim.epoch, claim.edge) > (stay.epoch, state.me):
             self._follow(claim, stay, now)
         else:
@@ -202,7 +204,7 @@ class Roaming:
             self.moving.cut(session, stay, claim, now)
 
     def _give_up(self, claim: Claim, now: Instant, *, is_whole: bool) -> None:
-        self._take_back(claim.endpoint)
+        self.moving.give_up(claim.endpoint)
         self.moving.say_nothing_held(claim, now, is_whole=is_whole)
 
     def on_claim_gone(self, endpoint: EndpointId, edge: EdgeRef) -> None:
@@ -251,8 +253,9 @@ class Roaming:
 
     def _arrived(self, handover: Handover, waiting: list[Waiting], now: Instant) -> None:
         endpoint, state = handover.endpoint, self._state
-        if handover.sender.site != state.me.site:
-            state.register.take_away(endpoint, handover.sender)
+        known = state.register.of(endpoint, handover.sender)
+        if handover.sender.site != state.me.site and known is not None and known.epoch < handover.epoch:
+            state.register.take_away(endpoint, handover.sender)  # the centre does not tell of that
         stay = self.stays.get(endpoint)
         if not handover.is_held:
             if stay is not None and handover.is_whole and handover.epoch == stay.epoch:
@@ -330,7 +333,7 @@ class Roaming:
             self._let_in(stay, now)
         for stay in [one for one in self.stays.values() if not one.is_here and now - one.epoch > FORGOTTEN_NS]:
             del self.stays[stay.endpoint]
-            self._take_back(stay.endpoint)
+            self.moving.give_up(stay.endpoint)
 
     def begin(self, now: Instant) -> None:
         """The register is read: put right what changed while this edge was not there."""
@@ -342,7 +345,7 @@ class Roaming:
         for stay in self._owing.values():
             stay.owes_after = state.outbox.last_said
         for claim in state.register.claimed_by(state.me):
-            if claim.endpoint not in self.stays:
+            if claim.endpoint not in self.stays and not self.moving.has_left(claim.endpoint):
                 self._lose(claim, now)
         for stay in list(self.stays.values()):
             mine = state.register.of(stay.endpoint, state.me)
@@ -362,7 +365,7 @@ class Roaming:
         if latest is not None and latest.edge != self._state.me:
             self._give_up(latest, now, is_whole=claim.endpoint in self._expired)
         else:
-            self._take_back(claim.endpoint)
+            self.moving.give_up(claim.endpoint)
 
     def _say_all(self, endpoint: EndpointId) -> None:
         session = self._state.corridor.sessions.maybe(endpoint)
@@ -386,10 +389,6 @@ class Roaming:
     def _say_claim(self, claim: Claim) -> None:
         self._state.register.put(claim)
         self._state.outbox.say(VEHICLE_INFO, claim_key(claim.endpoint, self._state.me), to_record(claim))
-
-    def _take_back(self, endpoint: EndpointId) -> None:
-        self._state.register.take_away(endpoint, self._state.me)
-        self._state.outbox.say(VEHICLE_INFO, claim_key(endpoint, self._state.me), None)
 
     def _is_claimed_elsewhere(self, name: EndpointId) -> bool:
         return self._state.register.is_claimed_beside(name, self._state.me)

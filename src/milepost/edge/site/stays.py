@@ -93,6 +93,8 @@ class Stay:
     young: Young | None = None
     had: Marks = field(default_factory=dict)
     """What it had from edges of which this one has read less."""
+    offsets: Marks = field(default_factory=dict)
+    """By other site where it was before: up to where it had all of that site's cross-hub."""
     owes: list[tuple[EdgeRef, Epoch]] = field(default_factory=list)
     """Who is to hear that its handover was taken, once what is wanted here was said."""
     owes_after: int = 0
@@ -138,6 +140,7 @@ def stay_to_bytes(stay: Stay) -> bytes:
             "anew": stay.anew,
             "whole": stay.is_whole,
             "had": stay.had,
+            "offsets": stay.offsets,
             "owes": [[str(edge), epoch] for edge, epoch in stay.owes],
             "since": stay.since,
             "ended": stay.ended,
@@ -164,7 +167,7 @@ def stay_from_bytes(endpoint: EndpointId, data: bytes) -> Stay:
     owes = [(edge_ref(edge), Epoch(epoch)) for edge, epoch in value["owes"]]
     stay = Stay(endpoint, Epoch(value["epoch"]), is_here=True, is_whole=value["whole"], young=young, had=value["had"], owes=owes)
     stay.began, stay.anew, stay.since = Epoch(value["began"]), Epoch(value["anew"]), value["since"]
-    stay.ended = value["ended"]
+    stay.ended, stay.offsets = value["ended"], value["offsets"]
     stay.opened_at, stay.opened_after, stay.opened_above = value["opened"]
     return stay
 

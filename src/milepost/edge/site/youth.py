@@ -9,7 +9,7 @@ What must hold:
 - it is young no longer when all that this edge put on the log for somebody on the move, or before it came, was read back.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -120,11 +120,12 @@ class Youth:
             if stay.young is not None and stay.young.is_served(site):
                 self._offer(stay, stay.young, read, parcel, now)
 
-    def catch_up(self, stay: Stay, reads: Iterable[Read], now: Instant) -> None:
+    def catch_up(self, stay: Stay, reads: Sequence[Read], now: Instant) -> None:
         """What an endpoint has missed; then it has all that this edge has read, but of sites of which more is to come."""
         young = stay.young
         assert young is not None, "who catches up is young"
         late, young.late = young.late, set()
+        first = reads[0].offset if reads else self._state.next_offset
         for read in reads:
             site = read.said.sender.site
             if (EVERY in late or site in late) and site not in young.awaits:
@@ -133,8 +134,7 @@ class Youth:
             for stream, number in self._state.marks.items():
                 if site_of(stream) not in young.awaits:
                     part.marks[stream] = max(number, part.marks.get(stream, 0))
-            if not young.awaits:
-                part.offset = self._state.next_offset
+            part.offset = self._state.next_offset if not young.awaits else first if part.offset is None else part.offset
         self._changed[stay.endpoint] = stay
 
     def _offer(self, stay: Stay, young: Young, read: Read, parcel: Parcel, now: Instant) -> None:

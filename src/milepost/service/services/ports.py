@@ -11,12 +11,13 @@ LOOPBACK: Final = "127.0.0.1"
 # Below those that Linux gives to outgoing connections: a server that is started again finds its port free.
 _RANGE: Final = range(20_000, 32_000)
 _TRIES_MAX: Final = 1_000
+_DRAW: Final = random.SystemRandom()  # two tests that seed `random` alike would draw the same ports
 
 
 def free_ports(count: int) -> list[int]:
     """Ports that nobody listens at right now."""
     found: list[int] = []
-    for port in random.sample(_RANGE, _TRIES_MAX):
+    for port in _DRAW.sample(_RANGE, _TRIES_MAX):
         if len(found) == count:
             return found
         if is_free(port):

@@ -112,7 +112,7 @@ def _has_threads(pid: int) -> bool:
     """Whether others than the first thread are left: a process that is being killed holds its ports until they are gone."""
     try:
         return sum(1 for _ in Path(f"/proc/{pid}/task").iterdir()) > 1
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return False
 
 

@@ -28,6 +28,7 @@ HANDOVER: Final = (
     "began",
     "anew",
     "awaits",
+    "offsets",
 )
 REST: Final = (*_LETTER, "waiting")
 EXTRA: Final = (*_LETTER, "said", "more", "about")
@@ -66,13 +67,14 @@ def write_handover(handover: Handover) -> JsonObject:
         "began": str(handover.began),
         "anew": str(handover.anew),
         "awaits": list(handover.awaits),
+        "offsets": {site: str(offset) for site, offset in handover.offsets.items()},
     }
 
 
 def read_handover(value: object) -> Handover:
     """A handover."""
     members = Members(value, "handover", HANDOVER)
-    marks = members.need("marks", _object)
+    marks, offsets = members.need("marks", _object), members.need("offsets", _object)
     return Handover(
         *_read_letter(members),
         is_whole=not members.maybe("partial", reading.truth, False),
@@ -89,6 +91,7 @@ def read_handover(value: object) -> Handover:
         began=Epoch(members.need("began", reading.digits)),
         anew=Epoch(members.need("anew", reading.digits)),
         awaits=tuple(members.need("awaits", reading.texts)),
+        offsets={site: reading.digits(offset, "handover.offsets") for site, offset in offsets.items()},
     )
 
 
