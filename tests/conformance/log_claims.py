@@ -1,5 +1,7 @@
 """The catalogue of logs: appending, following, reading. A class that has a fixture `logs` inherits the claims and runs them.
 
+A topic is one order, and a reader goes back to an offset it remembers (M8); what is sent is read in that order, and kept (M9).
+
 `log_group_claims.py` has those about groups, `log_keeping_claims.py` those that need a clock which can be moved.
 """
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from milepost.backbone.log import LogUnavailable
+from milepost.backbone.log import LogRefused, LogUnavailable
 from milepost.model.survives import Survives
 from milepost.service.faults import StartFault
 from milepost.service.site_settings import Backbone, SiteLog
@@ -21,8 +21,9 @@ def open_log(site: SiteLog, survives: Survives, client_id: str) -> "Log":
             return EmbeddedLog(Path(site.folder), survives)
         from milepost.backbone.kafka import KafkaLog  # noqa: PLC0415  # an extra that not everybody installs
 
-        return KafkaLog(site.address, survives, prefix=site.prefix, client_id=client_id)
-    except LogUnavailable as fault:
+        options = dict(one.split("=", 1) for one in site.options)
+        return KafkaLog(site.address, survives, prefix=site.prefix, client_id=client_id, options=options)
+    except (LogUnavailable, LogRefused) as fault:
         raise StartFault(f"the log of site {site.name} cannot be opened: {fault}") from None
     except ModuleNotFoundError as fault:
         raise StartFault(f"{fault}; install it: pip install 'milepost[kafka]'") from None

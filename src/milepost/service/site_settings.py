@@ -27,6 +27,7 @@ class SiteLog:
     folder: Annotated[str, FileName()] = "data/site"
     address: str = ""
     prefix: str = ""
+    options: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.name:
@@ -36,8 +37,10 @@ class SiteLog:
                 raise ValueError('backbone "kafka" needs an address: HOST:PORT of one or more brokers, with commas between')
             for one in self.address.split(","):
                 host_and_port(one.strip())
-        elif self.address or self.prefix:
-            raise ValueError('address and prefix are for backbone "kafka"; the embedded log has a folder')
+            if wrong := next((one for one in self.options if not one.partition("=")[2]), None):
+                raise ValueError(f"option {wrong!r} is not NAME=VALUE")
+        elif self.address or self.prefix or self.options:
+            raise ValueError('address, prefix and options are for backbone "kafka"; the embedded log has a folder')
         elif not self.folder:
             raise ValueError("folder is empty: the embedded log needs one, shared by all processes of the site")
 

@@ -1,4 +1,4 @@
-"""Processes of the centre between two sites: what is wanted arrives, once, whichever process is killed when."""
+"""Processes of the centre between two sites: what is wanted arrives, once, whichever is killed (M30, D15)."""
 
 import signal
 import time

@@ -137,7 +137,10 @@ def is_answering(port: int) -> bool:
     return False
 
 
-def test_a_udp_endpoint_that_opens_a_session_at_another_edge_misses_nothing_reliable(town: Town, crowd: Crowd, name: str) -> None:
+@pytest.mark.parametrize("new", ["n2", "s1"])
+def test_a_udp_endpoint_that_opens_a_session_at_another_edge_misses_nothing_reliable(
+    town: Town, crowd: Crowd, name: str, new: str
+) -> None:
     """UDP clients are let in at once: what they missed may come after what is new.
 
     An edge takes who is silent for three intervals for gone. A client that was sent away opens another session sooner than

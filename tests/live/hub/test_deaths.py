@@ -1,4 +1,4 @@
-"""Edges and the centre that are killed, paused and started again while endpoints move: nothing that was acknowledged is lost.
+"""Edges and the centre that are killed, paused and started again while endpoints move: nothing acknowledged is lost (D15).
 
 Who does not find its session in time is let in without it, and gets what it left behind when whoever has it is back: then what is
 old comes after what is new, and only lost and doubled count.

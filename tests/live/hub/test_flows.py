@@ -2,6 +2,10 @@
 
 taker ─▶ n1 ─▶ north's log ─▶ centre ─▶ south's log ─▶ s1         what is wanted
 taker ◀─ n1 ◀─ north's log ◀─ centre ◀─ south's log ◀─ s1 ◀─ publisher
+
+Each part takes the topics that are its own from the start (D6), what is wanted is told to the other site (D7), and what is
+published goes as far as it is wanted and no farther (D9): through the log, past every edge of a site, each of which looks for
+itself (M1, M2, M14).
 """
 
 from collections.abc import Iterator

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import Final
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
-from live.backbone.test_kafka_faults import leader_of
 from live.hub.conftest import HOLD_S
 from live.hub.crowds import Crowd
 from live.hub.town import Town, town_in
@@ -56,6 +56,12 @@ def test_who_bounces_between_edges_and_sites_on_kafka_loses_nothing(city: Town, 
                 crowd.wait_seen(taker.name, sender, 2)
     crowd.finish()
     crowd.check()
+
+
+def leader_of(kafka: Kafka, topic: str) -> int:
+    found = AdminClient({"bootstrap.servers": kafka.address, "log_level": 0}).list_topics(topic, timeout=10)
+    leader: int = found.topics[topic].partitions[0].leader
+    return leader
 
 
 def test_one_of_three_brokers_is_killed_while_endpoints_move_and_nothing_is_lost(

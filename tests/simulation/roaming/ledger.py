@@ -191,6 +191,8 @@ class Ledger:
                 continue
             seen.add(receipt.body)
             message = self.messages[receipt.body]
+            if message.qos == 1 and message.sends > 1:  # the one that came may be the repetition
+                continue
             key = (message.publisher, message.topic, message.era)
             at = (message.sent_at, int(message.body.split(b":")[1]), message.body)
             if last.get(key, at) > at:

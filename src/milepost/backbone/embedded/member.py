@@ -16,7 +16,7 @@ from secrets import randbits
 from time import monotonic_ns
 from typing import Final
 
-from milepost.backbone.embedded.callbacks import tell
+from milepost.backbone.callbacks import tell
 from milepost.backbone.embedded.database import Database
 from milepost.backbone.embedded.groups import LEASE_S, Claim, Standing, commit, leave, release, settle
 from milepost.backbone.embedded.reader import Reader

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Final
 
-from milepost.backbone.embedded.callbacks import tell
+from milepost.backbone.callbacks import tell
 from milepost.backbone.embedded.database import Database
 from milepost.backbone.embedded.faults import unavailable
 from milepost.backbone.embedded.rows import Batch, Topic, read_batch

@@ -21,7 +21,7 @@ from random import uniform
 from time import monotonic, sleep
 from typing import Final
 
-from milepost.backbone.embedded.callbacks import tell
+from milepost.backbone.callbacks import tell
 from milepost.backbone.embedded.cleaning import Cleaner
 from milepost.backbone.embedded.database import PAGE_BYTES, Database
 from milepost.backbone.embedded.faults import is_busy, is_full, unavailable

@@ -18,7 +18,7 @@ from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from milepost.backbone.embedded.callbacks import tell
+from milepost.backbone.callbacks import tell
 from milepost.backbone.kafka.faults import Trouble, closed, error_in, fault_of
 from milepost.backbone.kafka.topics import Topics
 from milepost.backbone.log import Done, Entry, LogRefused, LogUnavailable

@@ -7,7 +7,7 @@ from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from milepost.backbone.embedded.callbacks import tell
+from milepost.backbone.callbacks import tell
 from milepost.backbone.kafka.faults import Trouble, error_in
 from milepost.backbone.kafka.reader import Reader
 from milepost.backbone.kafka.settings import Committed

@@ -14,7 +14,7 @@ from typing import Final
 
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from milepost.backbone.embedded.callbacks import tell
+from milepost.backbone.callbacks import tell
 from milepost.backbone.kafka.faults import Trouble, error_in
 from milepost.backbone.kafka.topics import Topics
 from milepost.backbone.log import BATCH_RECORDS_MAX, LogLost, Lost, Record, Take
