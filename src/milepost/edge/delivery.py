@@ -30,6 +30,8 @@ from milepost.edge.sessions import NOWHERE, NUMBERS_MAX, Session
 from milepost.model.instants import Instant
 from milepost.model.reasons import Reason, Refused
 
+_EXACTLY_ONCE: Final = 2
+
 _STEPS_MAX: Final = 1_000
 """So many numbers that became free in this turn are passed over in search of another."""
 
@@ -299,18 +301,26 @@ class Deliveries:
         return lost
 
     def withdraw(self, session: Session, is_had: Callable[[Delivery], bool]) -> None:
-        """Take back from who is away what it has had elsewhere, unless a second exchange about it has begun."""
+        """Take back from who is away what it has had elsewhere; an exchange of quality 2 that may have begun is only ended."""
         for number, delivery in list(session.in_flight.items()):
-            if session.link is NOWHERE and delivery.qos == 1 and is_had(delivery):
+            if session.link is NOWHERE and is_had(delivery):
                 del session.in_flight[number]
-                self._drop_kept(session, number, delivery)
+                self._take_back(session, number, delivery, has_begun=True)
         waiting, session.waiting = session.waiting.all() if session.waiting is not None else [], None
         for number, delivery in waiting:
-            if (delivery.qos == 1 or not delivery.is_again) and is_had(delivery):
-                self._taken(session, number, delivery)
+            self.waiting_bytes -= delivery.parcel.size
+            if number and is_had(delivery):
+                self._take_back(session, number, delivery, has_begun=delivery.is_again)
             else:
-                self.waiting_bytes -= delivery.parcel.size
                 self._put(session, number, delivery)
+
+    def _take_back(self, session: Session, number: int, delivery: Delivery, *, has_begun: bool) -> None:
+        if has_begun and delivery.qos == _EXACTLY_ONCE:
+            session.released[number] = delivery
+            if session.is_kept:
+                self.changes.queued[session.number, number] = Queued(delivery.parcel.number, delivery.qos, True, b"")
+        else:
+            self._drop_kept(session, number, delivery)
 
     def unkeep(self, session: Session) -> None:
         """The session will not outlive its connection any more."""

@@ -10,6 +10,7 @@ What must hold:
 - equal fans are one object, so that messages of different topics to the same takers are handed out together.
 """
 
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 from milepost.edge.sessions import NOWHERE, Asked, Session, Sessions
@@ -47,6 +48,13 @@ class Fan:
         self.groups = groups
         self.size = sum(len(group.sessions) for group in groups)
         """How many takers there are."""
+
+    def without(self, names: AbstractSet[str]) -> "Fan":
+        """The same but for some takers."""
+        if not names:
+            return self
+        groups = ((_key_of(group), [one for one in group.sessions if one.name not in names]) for group in self.groups)
+        return Fan(tuple(Group(key, sessions) for key, sessions in groups if sessions))
 
 
 NO_FAN: Final = Fan(())
@@ -102,9 +110,12 @@ def group_by_dialect(sessions: list[Session]) -> Fan:
     return Fan(tuple(Group((dialect, _HIGHEST_QOS, (), False), those) for dialect, those in groups.items()))
 
 
+def _key_of(group: Group) -> GroupKey:
+    return group.dialect, group.qos, group.labels, group.is_retain_shown
+
+
 def _without(group: Group, origin: int) -> Group:
-    key = (group.dialect, group.qos, group.labels, group.is_retain_shown)
-    return Group(key, [session for session in group.sessions if session.number != origin])
+    return Group(_key_of(group), [session for session in group.sessions if session.number != origin])
 
 
 class Planner:

@@ -93,8 +93,8 @@ class Held:
     subscription: Subscription
     is_not_own: bool = False
     is_retain_shown: bool = False
-    since: int = 0
-    """Whatever has a higher number than this was said after it was asked for."""
+    since: Mapping[str, int] = field(default_factory=dict)
+    """By edge (SITE/EDGE), and for all others under `ALL`: what has a higher number was said after it was asked for."""
 
 
 class Waiting(NamedTuple):

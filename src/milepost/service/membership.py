@@ -55,7 +55,7 @@ class Membership:
         yield gauge("milepost_site_register", "Endpoints of the site whose edge is known.", len(state.register))
         yield gauge("milepost_site_interest", "Subscriptions elsewhere that are known.", len(state.interest))
         yield gauge("milepost_site_young", "Endpoints that have come and are served from the log.", len(roaming.youth))
-        yield gauge("milepost_site_leaving", "Endpoints that left and are not taken yet.", len(roaming.moving.leaving))
+        yield gauge("milepost_site_leaving", "Endpoints that left and are not taken yet.", len(roaming.departures.leaving))
         events = sorted(state.counts.items())
         what = "What happened between this edge and its site, by kind."
         yield labelled("milepost_site_events_total", Kind.COUNTER, what, "event", events)

@@ -69,6 +69,14 @@ class Crowd:
         with self.lock:
             self.travellers[name].go(edge, how)
 
+    def say_and_go(self, name: str, edge: Door, count: int) -> None:
+        """Say so many and be somewhere else before any answer is heard: the edge has them, and the sender does not know."""
+        with self.lock:
+            one = self.travellers[name]
+            one.burst(count)
+            one.flush()
+            one.go(edge, Leave.UNSEEN)
+
     def stay_away(self, name: str, how: Leave = Leave.ABRUPTLY) -> None:
         """Be nowhere."""
         with self.lock:

@@ -141,7 +141,7 @@ def test_without_a_centre_neighbours_pass_on_what_concerns_them_and_a_centre_tha
     land: Town, name: str
 ) -> None:
     assert land.centre is not None
-    centre = land.centre
+    centre, watch = land.centre, Watch(land.log("south"), CROSS_HUB)
 
     async def work(ears: Ears) -> None:
         await asyncio.to_thread(centre.kill)
@@ -159,3 +159,5 @@ def test_without_a_centre_neighbours_pass_on_what_concerns_them_and_a_centre_tha
         assert ears.waiting() == {}
 
     with_ears(land, name, work)
+    assert [said_in(watch, f"{name} {word}") for word in (*map(str, range(5)), "with")] == [1] * 6
+    watch.close()

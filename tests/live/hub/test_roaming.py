@@ -52,10 +52,10 @@ def test_a_burst_survives_that_its_taker_and_its_senders_move(town: Town, crowd:
         crowd.wait_seen(takers[0], (near, far)[number % 2], 30)
         for taker in takers:
             crowd.move(taker, town.edges[edge])
-        assert crowd.arrive((near, far)[number % 2], town.edges[edge])
-    for taker in takers:
-        crowd.wait(lambda: crowd.travellers[taker].is_listening, "it is let in")  # noqa: B023
-        assert all(crowd.travellers[taker].presents[1:])
+        crowd.say_and_go((near, far)[number % 2], town.edges[edge], 10)
+    for one in (near, far, *takers):
+        crowd.wait(lambda: crowd.travellers[one].is_listening, "it is let in")  # noqa: B023
+        assert all(crowd.travellers[one].presents[1:])
     crowd.wait(lambda: crowd.ledger.count_sent(near) > 1_200 and crowd.ledger.count_sent(far) > 1_200, "all is sent")
     crowd.finish()
     crowd.check()

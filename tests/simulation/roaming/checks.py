@@ -25,10 +25,10 @@ def _check_node(world: "World", node: "EdgeNode") -> Iterator[str]:
     if not state.is_ready:
         yield f"{node.ref} has not read the register"
     left = {
-        "leaving": list(roaming.moving.leaving),
+        "leaving": list(roaming.departures.leaving),
         "young": list(roaming.youth._stays),
         "waiting": list(roaming._waiting),
-        "owing": list(roaming._owing),
+        "debts": list(roaming.departures.debts),
         "unfinished": list(roaming._unfinished),
         "read backs": list(roaming.moving.read_backs),
         "expected": list(process.member.lookout._expected),

@@ -67,7 +67,8 @@ class Line:
             self.process.lines[self.link] = self
         if self.up:
             data, receipt = self.up.popleft()
-            if receipt is not None:
+            session = self.link.session
+            if receipt is not None and session is not None and session.link is self.link:
                 self.process.unsettled.append(receipt)
         else:
             data, self.is_noticed = b"", True
@@ -221,6 +222,8 @@ class Roamer:
             case Disconnect():
                 self.world.note(f"{self.name} is told {packet.code.name}")
                 self.vanish()
+            case _:
+                pass
 
     def _on_connack(self, packet: Connack) -> None:
         if packet.code:
@@ -283,3 +286,5 @@ class Roamer:
                 self._send(Acknowledge(Kind.PUBREL, packet.number))
             case Kind.PUBCOMP:
                 self._out.pop(packet.number, None)
+            case _:
+                pass

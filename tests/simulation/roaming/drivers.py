@@ -23,7 +23,7 @@ class Driver:
     def __init__(self, world: "World", name: str) -> None:
         self.world = world
         self.name = EndpointId(name)
-        self.account = world.ledger.accounts[name] = Account(name)
+        self.account = world.ledger.accounts[name] = Account(name, is_waiting=False)
         self.connections = 0
         self._node: EdgeNode | None = None
         self._process: EdgeProcess | None = None
@@ -40,6 +40,10 @@ class Driver:
         process = node.process
         if process is None or node.is_paused:
             return
+        if self.is_open and node is self._node:
+            return
+        if process.corridor.sessions.maybe(self.name) is not None:  # it ends, with what was on its way
+            self.account.begin_anew(self.world.now, is_asking=True)
         self.connections += 1
         self._node, self._process, self._link = node, process, PlainLink()
         self._been_at.add(str(node.ref))
@@ -54,6 +58,7 @@ class Driver:
         process.wants_turn = True
         for wish in self.account.current:
             self._subscribe(wish.filter, wish.qos)
+            wish.is_granted = True
 
     def subscribe(self, topic_filter: str, qos: int) -> None:
         if self.is_open:
@@ -63,7 +68,9 @@ class Driver:
 
     def _subscribe(self, topic_filter: str, qos: int) -> None:
         node, session = self._node, self._link.session
-        assert node is not None and self._process is not None and session is not None
+        assert node is not None
+        assert self._process is not None
+        assert session is not None
         asked = Subscription(self.name, OnTopic(topic_filter), qos=qos)
         refused = self._process.corridor.subscribe(session, topic_filter, asked, node.now, wants_retained=WantsRetained.NEVER)
         assert refused is None, refused

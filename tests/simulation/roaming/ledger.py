@@ -46,11 +46,13 @@ class Wish:
         """Whether a message is asked for by it."""
         return holds(OnTopic(self.filter), message.topic, frozenset())
 
+    def promises(self, message: Message) -> bool:
+        """Whether a message is asked for by it, and was said when everybody knew that."""
+        return self.settled_at is not None and self.settled_at <= message.sent_at and self.matches(message)
+
     def covers(self, message: Message, quiet_at: list[Instant]) -> bool:
         """Whether a message is promised by it: also after its end, if it was quiet between the message and that."""
-        if self.settled_at is None or message.acked_at is None or not message.qos or not self.qos:
-            return False
-        if self.settled_at > message.sent_at or not self.matches(message):
+        if message.acked_at is None or not message.qos or not self.qos or not self.promises(message):
             return False
         return self.ended_at is None or any(message.acked_at < at < self.ended_at for at in quiet_at)
 
@@ -72,6 +74,8 @@ class Account:
     """What one endpoint asked for and saw, since it last began anew."""
 
     name: str
+    is_waiting: bool = True
+    """Whether it waits for its session where it appears."""
     wishes: list[Wish] = field(default_factory=list)
     receipts: list[Receipt] = field(default_factory=list)
     merges: dict[int, Instant] = field(default_factory=dict)
@@ -105,9 +109,10 @@ class Account:
 
     def begin_anew(self, now: Instant, *, is_asking: bool = False) -> None:
         """Nothing of what was counts any more; `is_asking`: but what is asked for will be asked for again."""
-        self.wishes = [Wish(one.filter, one.qos, is_granted=True) for one in self.current] if is_asking else []
+        self.wishes = [Wish(one.filter, one.qos) for one in self.current] if is_asking else []
         self.receipts.clear()
-        self.merges.clear()
+        if not is_asking:
+            self.merges.clear()
         self.lost_before = now
 
 
@@ -172,9 +177,8 @@ class Ledger:
                 return True  # it came by a subscription that is no more
             if earlier and message.sent_at < at and receipt.connection >= merge and len(earlier) == len(before):
                 return True  # it came late, to a subscription that was made anew
-            if earlier and receipt.number and not any(one.is_confirmed for one in earlier):
-                return True  # it was in flight when a connection before broke
-        return False
+        was_in_flight = not any(one.is_confirmed or one.connection == receipt.connection for one in before)
+        return bool(account.merges) and receipt.number > 0 and was_in_flight
 
     def _is_new_session(self, message: Message) -> bool:
         """Whether a publisher repeated a message in a session that is not the one in which it said it first."""
@@ -182,9 +186,9 @@ class Ledger:
         return any(message.connections[0] < merge <= message.connections[-1] for merge in merges)
 
     def _disorder(self, account: Account) -> Iterator[str]:
-        if account.merges:
+        if account.merges or not account.is_waiting:
             return
-        last: dict[tuple[str, str, int], tuple[Instant, int, bytes]] = {}
+        last: dict[tuple[str, str, int, int], tuple[Instant, int, bytes]] = {}
         seen: set[bytes] = set()
         for receipt in account.receipts:
             if receipt.body in seen:
@@ -193,7 +197,8 @@ class Ledger:
             message = self.messages[receipt.body]
             if message.qos == 1 and message.sends > 1:  # the one that came may be the repetition
                 continue
-            key = (message.publisher, message.topic, message.era)
+            merges = self.accounts[message.publisher].merges
+            key = (message.publisher, message.topic, message.era, sum(one <= message.connections[0] for one in merges))
             at = (message.sent_at, int(message.body.split(b":")[1]), message.body)
             if last.get(key, at) > at:
                 yield f"order: {account.name} got {message.body!r} after {last[key][2]!r}"

@@ -1,7 +1,7 @@
 """Processes that can be killed, paused and started again: edges of a site with the production code, and the centre."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from door_in_memory import SMALL, LogInMemory
@@ -54,16 +54,17 @@ class Disk(KeptInMemory):
             raise Killed
 
 
-class FaultyLog:
+class FaultyLog(MemoryLog):
     """A log that can be out of reach for writers; everything else goes through."""
 
     def __init__(self, log: MemoryLog, is_closed: Callable[[], bool]) -> None:
-        self._log = log
+        self.__dict__ |= log.__dict__
         self._is_closed = is_closed
+        self._log = log
         for name in ("make", "follow", "read", "ends", "topics", "join", "committed", "close"):
             setattr(self, name, getattr(log, name))
 
-    def append(self, entries: list[Entry], done: Done | None = None) -> None:
+    def append(self, entries: Sequence[Entry], done: Done | None = None) -> None:
         if self._is_closed():
             raise LogUnavailable("the simulation says so")
         self._log.append(entries, done)

@@ -30,10 +30,19 @@ class Story:
     """One run."""
 
     def __init__(
-        self, seed: int, *, sites: int = 1, centres: int = 0, faults: Faults | None = None, is_noting: bool = False
+        self,
+        seed: int,
+        *,
+        sites: int = 1,
+        centres: int = 0,
+        faults: Faults | None = None,
+        is_still: bool = False,
+        is_noting: bool = False,
     ) -> None:
         self.random = Random(seed * 7 + 1)
         self.faults = faults or Faults()
+        self.is_still = is_still
+        """Nobody moves."""
         random = self.random
         limits = SiteLimits(
             places_s=0,
@@ -57,7 +66,7 @@ class Story:
 
     def play(self) -> list[str]:
         """Everything; gives what was wrong at the end."""
-        before, handing.HANDOVER_BYTES = handing.HANDOVER_BYTES, self.handover_bytes
+        before, handing.HANDOVER_BYTES = handing.HANDOVER_BYTES, self.handover_bytes  # type: ignore[misc]
         try:
             self.begin()
             for _ in range(self.random.choice([8, 20, 40])):
@@ -65,7 +74,7 @@ class Story:
                 self.world.run(self.random.expovariate(1 / (self.world.step_s * self.random.choice([10, 100]))))
             self.heal()
         finally:
-            handing.HANDOVER_BYTES = before
+            handing.HANDOVER_BYTES = before  # type: ignore[misc]
         return self.world.ledger.check() + check_rest(self.world)
 
     def begin(self) -> None:
@@ -100,6 +109,8 @@ class Story:
     def disturb(self) -> None:
         """Something happens."""
         self._publish_some()
+        if self.is_still:
+            return
         random, world = self.random, self.world
         client = random.choice(world.clients)
         if world.drivers and world.up and random.random() < 0.2:
@@ -175,7 +186,7 @@ class Story:
                 node.kill()
             case 1:
                 node.disk.kill_before = True
-            case 2:
+            case _:
                 node.disk.kill_after = True
 
         def start() -> None:

@@ -64,8 +64,10 @@ class World:
         self._bodies = count()
         self._ticked_at = self.now
         self.steps = 0
-        for node in (*self.edges, *self.centres):
-            node.start()
+        for edge in self.edges:
+            edge.start()
+        for centre in self.centres:
+            centre.start()
 
     def note(self, text: str) -> None:
         """Take note of something, for whoever looks for a cause."""
@@ -116,7 +118,7 @@ class World:
 
     def _tick(self) -> None:
         self._ticked_at = self.now
-        nodes = [*self.edges, *self.centres]
+        nodes: list[EdgeNode | CentreNode] = [*self.edges, *self.centres]
         self.random.shuffle(nodes)
         for node in nodes:
             node.tick()

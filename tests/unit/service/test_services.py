@@ -51,8 +51,8 @@ def test_the_cache_is_where_the_user_keeps_caches(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert cache_folder() == tmp_path / "milepost" / "servers"
     monkeypatch.delenv("XDG_CACHE_HOME")
-    monkeypatch.setenv("HOME", "/home/ada")
-    assert cache_folder() == Path("/home/ada/.cache/milepost/servers")
+    monkeypatch.setenv("HOME", str(tmp_path / "ada"))
+    assert cache_folder() == tmp_path / "ada" / ".cache" / "milepost" / "servers"
 
 
 def test_what_is_in_the_cache_is_not_fetched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -163,7 +163,7 @@ class SiteMember(Elsewhere):
             self.roaming.on_claim_gone(*claim_of_key(key))
         elif topic == SUBSCRIPTION_INFO:
             self.state.interest.take_away(key)
-            self.roaming.moving.ended(key)
+            self.roaming.departures.ended(key)
             self._own_wanted.discard(key)
             if key in self._edge_keys:
                 self.state.edges.pop(self._edge_keys.pop(key), None)
@@ -183,7 +183,10 @@ class SiteMember(Elsewhere):
         if said.sender != state.me:
             if parcel.is_retained:
                 state.corridor.retain(parcel)
-            state.corridor.deliveries.hand_out(parcel, state.corridor.fan_for(parcel, now))
+            fan = state.corridor.fan_for(parcel, now)
+            state.corridor.deliveries.hand_out(
+                parcel, fan.without(self.roaming.youth.ahead_of(state.stream_of(said), said.number))
+            )
             state.counts["received"] += 1
         if len(self.roaming.youth):
             self.roaming.youth.hear(read, parcel, now)
@@ -234,7 +237,7 @@ class SiteMember(Elsewhere):
             case Extra():
                 self.roaming.on_extra(letter, now)
             case Taken():
-                self.roaming.moving.taken(letter, now)
+                self.roaming.on_taken(letter, now)
 
     def caught_up(self, topic: str, now: Instant) -> None:
         """A topic was read as far as it was written when this edge started."""
@@ -253,7 +256,7 @@ class SiteMember(Elsewhere):
                 current.add(key)
                 if key not in self._own_wanted:
                     state.outbox.say(SUBSCRIPTION_INFO, key, to_record(Wanted(state.me, asked.subscription)))
-        for leaving in self.roaming.moving.leaving.values():
+        for leaving in self.roaming.departures.leaving.values():
             for held in leaving.subscriptions:
                 key = wanted_key(state.me, leaving.endpoint, held.name)
                 current.add(key)

@@ -5,7 +5,6 @@ What must hold:
 - what the endpoint asks for is asked for here until the other edge has said that it asks for it itself.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -13,31 +12,28 @@ from milepost.edge.actions import Expel, Welcome
 from milepost.edge.journal import parcel_from_bytes
 from milepost.edge.parcels import Delivery
 from milepost.edge.sessions import NOWHERE, Session
-from milepost.edge.site.forwarding import ON_THE_MOVE, Forwarder
+from milepost.edge.site.departures import Departures
+from milepost.edge.site.forwarding import Forwarder
 from milepost.edge.site.handing import add_to, held_of, in_parts, install, open_away, take_up, waiting_of
 from milepost.edge.site.recent import Read
 from milepost.edge.site.sayings import message_of
 from milepost.edge.site.state import SiteState
-from milepost.edge.site.stays import EVERY, Leaving, Marks, Part, Stay, Young, leaving_to_bytes
+from milepost.edge.site.stays import EVERY, FAR, OFFSET, Leaving, Part, Stay, Young
 from milepost.edge.site.youth import Told, Youth, has_had
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.reasons import Malformed, Reason, Refused
 from milepost.model.sites import (
-    NEVER,
-    SUBSCRIPTION_INFO,
-    VEHICLE_INFO,
     Claim,
-    Epoch,
+    EdgeRef,
     Extra,
     Handover,
     Held,
     Rest,
-    Taken,
+    Said,
     Waiting,
-    claim_key,
-    wanted_key,
 )
+from milepost.wire.records import from_record, to_record
 
 SLACK_NS: Final = SECOND_NS
 """By so much the numbers of different edges may stand in another order than their records."""
@@ -58,17 +54,13 @@ class ReadBack(NamedTuple):
 class Moving:
     """Cuts sessions out, and takes in those that arrive."""
 
-    def __init__(self, state: SiteState, forwarder: Forwarder, youth: Youth) -> None:
+    def __init__(self, state: SiteState, forwarder: Forwarder, youth: Youth, departures: Departures) -> None:
         self._state = state
         self._forwarder = forwarder
         self._youth = youth
-        self.leaving: dict[tuple[EndpointId, Epoch], Leaving] = {}
-        self._ending: dict[str, list[str]] = {}
-        """What is said to be wanted no more, and is until that was read: by then all others that want it were heard."""
+        self._departures = departures
         self.read_backs: list[ReadBack] = []
         """What is to be read again, for whoever reads."""
-        self.is_awaited: Callable[[EndpointId], bool] = lambda _: False
-        """Tells whether an endpoint has come back and waits for its session."""
         self.cutting: EndpointId | None = None
         """Who is just being cut out: what it asks for is not taken back."""
 
@@ -106,11 +98,51 @@ class Moving:
         corridor.remove(session)
         self.cutting = None
         state.write(handover, number, claim.edge)
-        for part in parts[1:]:
-            number = state.outbox.next_number(now)
-            state.write(Rest(session.name, claim.epoch, state.me, claim.edge, number, part), number, claim.edge)
-        self._leave(Leaving(session.name, claim.epoch, held, stay.owes, stay.owes_after))
+        self._write_rests(session.name, claim, parts, now)
+        self._write_extras(stay, claim, now)
+        self._departures.leave(Leaving(session.name, claim.epoch, held))
         state.counts["moves_out"] += 1
+
+    def relay(self, handover: Handover, waiting: list[Waiting], claim: Claim, now: Instant) -> None:
+        """Hand on what came for an endpoint that is elsewhere already: where it is, all of it can be read as well."""
+        state, parts = self._state, in_parts(waiting)
+        is_near = handover.sender.site == state.me.site
+        number = state.outbox.next_number(now)
+        onward = replace(
+            handover,
+            epoch=claim.epoch,
+            sender=state.me,
+            receiver=claim.edge,
+            number=number,
+            waiting=parts[0],
+            rests=len(parts) - 1,
+            awaits=handover.awaits if is_near else tuple(sorted(self._other_sites(handover.sender))),
+            offset=handover.offset if is_near else handover.offsets.get(state.me.site, 0),
+        )
+        state.write(onward, number, claim.edge)
+        self._write_rests(handover.endpoint, claim, parts, now)
+        self._departures.leave(Leaving(handover.endpoint, claim.epoch, (), [(handover.sender, handover.epoch)]))
+        state.counts["moves_on"] += 1
+
+    def _write_rests(self, endpoint: EndpointId, claim: Claim, parts: list[tuple[Waiting, ...]], now: Instant) -> None:
+        for part in parts[1:]:
+            number = self._state.outbox.next_number(now)
+            self._state.write(Rest(endpoint, claim.epoch, self._state.me, claim.edge, number, part), number, claim.edge)
+
+    def _write_extras(self, stay: Stay, claim: Claim, now: Instant) -> None:
+        """What the centre has found for an endpoint that moves on within the site, and has not all come yet."""
+        if claim.edge.site != self._state.me.site or stay.young is None:
+            return
+        for record in stay.young.extras:
+            number, said = self._state.outbox.next_number(now), from_record(record.encode())
+            assert isinstance(said, Said), "the centre finds messages"
+            about = said.sender.site
+            extra = Extra(stay.endpoint, claim.epoch, self._state.me, claim.edge, number, (said,), is_last=False, about=about)
+            self._state.write(extra, number, claim.edge)
+
+    def _other_sites(self, sender: EdgeRef) -> set[str]:
+        known = {info.edge.site for info in self._state.edges.values()}
+        return (known | {sender.site}) - {self._state.me.site}
 
     def _read_up_to(self, stay: Stay) -> int:
         """From where on there may be something in the log that an endpoint has not had."""
@@ -121,8 +153,12 @@ class Moving:
 
     def _held_of(self, session: Session, stay: Stay) -> tuple[Held, ...]:
         """What a session asks for, and since when."""
-        since = {name: self._youth.since_of(stay, name)[EVERY] for name in session.subscriptions}
-        return tuple(replace(one, since=since[one.name]) for one in held_of(session))
+        found = []
+        for held in held_of(session):
+            since = self._youth.since_of(stay, held.name)
+            since = {EVERY: since[EVERY]} if stay.is_whole else {edge: since[edge] for edge in since if edge != OFFSET}
+            found.append(replace(held, since=since))
+        return tuple(found)
 
     def part(self, session: Session) -> None:
         """Drop the connection of an endpoint that is elsewhere."""
@@ -131,75 +167,6 @@ class Moving:
                 Expel(session.link, Refused(Reason.SESSION_TAKEN_OVER, "at another edge"))
             )
             session.link = NOWHERE
-
-    def say_nothing_held(self, claim: Claim, now: Instant, *, is_whole: bool) -> None:
-        """Tell the edge that waits for a handover that there is none."""
-        number = self._state.outbox.next_number(now)
-        answer = Handover(claim.endpoint, claim.epoch, self._state.me, claim.edge, number, is_whole=is_whole, is_held=False)
-        self._state.write(answer, number, claim.edge)
-
-    def _leave(self, leaving: Leaving) -> None:
-        before = self.leaving.get((leaving.endpoint, leaving.epoch))
-        if before is not None:
-            names = {held.name for held in leaving.subscriptions}
-            leaving.subscriptions += tuple(held for held in before.subscriptions if held.name not in names)
-            leaving.owes += before.owes
-            leaving.times += before.times
-        self.leaving[leaving.endpoint, leaving.epoch] = leaving
-        self._state.corridor.changes.stays[_leaving_key(leaving)] = leaving_to_bytes(leaving)
-        self.ask_for(leaving)
-
-    def ask_for(self, leaving: Leaving) -> None:
-        """Have what an endpoint that left asks for go to the log."""
-        for held in leaving.subscriptions:
-            self._state.interest.put(_interest_key(leaving, held), ON_THE_MOVE, held.subscription)
-
-    def taken(self, taken: Taken, now: Instant) -> None:
-        """The other edge asks for everything itself; that stands in the log before this edge says that it does not any more."""
-        leaving = self.leaving.get((taken.endpoint, taken.epoch))
-        if leaving is None:
-            return
-        leaving.times -= 1
-        if leaving.times:
-            self._state.corridor.changes.stays[_leaving_key(leaving)] = leaving_to_bytes(leaving)
-        else:
-            self._end(leaving, now)
-
-    def _end(self, leaving: Leaving, now: Instant) -> None:
-        state = self._state
-        del self.leaving[leaving.endpoint, leaving.epoch]
-        self._pay(leaving, leaving.subscriptions, now)
-        state.corridor.changes.stays[_leaving_key(leaving)] = None
-        session = state.corridor.sessions.maybe(leaving.endpoint)
-        if session is None and not self.is_awaited(leaving.endpoint):
-            self.give_up(leaving.endpoint)
-        for held in leaving.subscriptions:
-            key = wanted_key(state.me, leaving.endpoint, held.name)
-            if (session is not None and held.name in session.subscriptions) or self._leaves_still(leaving.endpoint, held.name):
-                state.interest.take_away(_interest_key(leaving, held))
-            else:
-                state.outbox.say(SUBSCRIPTION_INFO, key, None)
-                self._ending.setdefault(key, []).append(_interest_key(leaving, held))
-
-    def give_up(self, endpoint: EndpointId) -> None:
-        """Take a claim back, unless something of the endpoint is still on its way from here: somebody may wait for that."""
-        state = self._state
-        if not self.has_left(endpoint):
-            state.register.take_away(endpoint, state.me)
-            state.outbox.say(VEHICLE_INFO, claim_key(endpoint, state.me), None)
-
-    def has_left(self, endpoint: EndpointId) -> bool:
-        """Whether a session was handed over and is not taken yet."""
-        return any(one.endpoint == endpoint for one in self.leaving.values())
-
-    def _leaves_still(self, endpoint: EndpointId, name: str) -> bool:
-        """Whether a later stay of an endpoint was handed over, too, and is not taken."""
-        return any(held.name == name for one in self.leaving.values() if one.endpoint == endpoint for held in one.subscriptions)
-
-    def ended(self, key: str) -> None:
-        """This edge has read its own word that it does not want something, or says again that it does."""
-        for one in self._ending.pop(key, ()):
-            self._state.interest.take_away(one)
 
     def arrive(self, handover: Handover, waiting: list[Waiting], stay: Stay, now: Instant) -> bool:
         """Take a session in; tells whether there was one, and room for it."""
@@ -227,7 +194,10 @@ class Moving:
         here = list(session.subscriptions)
         for held in handover.subscriptions:
             take_up(corridor, session, held)
-        self._begin_young(handover, stay, session, here)
+        part = self._part_of(handover)
+        waits = ((one.said_by, one.said_number) for one in waiting if one.said_number)
+        part.brought = [which for which in waits if part.lacks(*which)]
+        self._begin_young(handover, stay, session, here, part)
         self.go_on(stay, now)
         state.counts["moves_in"] += 1
         return True
@@ -265,24 +235,23 @@ class Moving:
 
         self._state.corridor.deliveries.withdraw(session, is_had)
 
-    def _begin_young(self, handover: Handover, stay: Stay, session: Session, here: list[str]) -> None:
+    def _begin_young(self, handover: Handover, stay: Stay, session: Session, here: list[str], part: Part) -> None:
         if stay.young is None:
             parts = [self._youth.part_here(stay, here)] if here else []
             stay.young = Young(self._forwarder.last_said, parts)
         young = stay.young
-        young.parts.append(self._part_of(handover))
+        young.parts.append(part)
         young.came_at = self._forwarder.last_said
         young.late.add(EVERY)
         if handover.sender.site == self._state.me.site:
             young.awaits |= set(handover.awaits)
         else:
-            known = {info.edge.site for info in self._state.edges.values()}
-            young.awaits |= (known | {handover.sender.site}) - {self._state.me.site}
+            young.awaits |= self._other_sites(handover.sender)
         self._youth.begin(stay, session)
 
     def _part_of(self, handover: Handover) -> Part:
         state, names = self._state, [held.name for held in handover.subscriptions]
-        since: dict[str, int | Marks] = {held.name: held.since for held in handover.subscriptions}
+        since = {held.name: {EVERY: 0, **held.since, OFFSET: FAR} for held in handover.subscriptions}
         part = Part(handover.sender.site, names, since, dict(handover.marks))
         if state.me.site in handover.offsets:
             part.offset = handover.offsets[state.me.site]
@@ -329,8 +298,7 @@ class Moving:
         if young is None or site not in young.awaits:
             self._state.counts["strange"] += 1
             return
-        for said in extra.said:
-            self._youth.give_extra(stay, said, now)
+        young.extras += [to_record(said).decode() for said in extra.said]
         if extra.is_last:
             young.awaits.discard(site)
             young.late.add(site)
@@ -346,45 +314,6 @@ class Moving:
         onward = replace(extra, sender=state.me, receiver=latest.edge, number=number, about=about)
         state.write(onward, number, latest.edge)
 
-    def pay(self, owing: Stay | Leaving, now: Instant) -> bool:
-        """Tell who handed an endpoint over that it is taken, once what it asks for was said; tells whether it could be."""
-        state = self._state
-        if state.outbox.said_up_to < owing.owes_after or not state.is_ready:
-            return False
-        session = state.corridor.sessions.maybe(owing.endpoint)
-        held = owing.subscriptions if isinstance(owing, Leaving) else held_of(session) if session is not None else ()
-        self._pay(owing, held, now)
-        if isinstance(owing, Leaving):
-            state.corridor.changes.stays[_leaving_key(owing)] = leaving_to_bytes(owing)
-        return True
-
-    def pay_for_ended(self, stay: Stay) -> None:
-        """The same when a session is over: nothing is asked for any more."""
-        self._pay(stay, (), NEVER)
-
-    def decline(self, handover: Handover, now: Instant) -> None:
-        """Tell who handed over what is not wanted, or has no room, that it need not ask for it any more."""
-        number, edge = self._state.outbox.next_number(now), handover.sender
-        self._state.write(Taken(handover.endpoint, handover.epoch, self._state.me, edge, number), number, edge)
-
-    def _pay(self, owing: Stay | Leaving, held: tuple[Held, ...], now: Instant) -> None:
-        state = self._state
-        for edge, epoch in owing.owes:
-            number = state.outbox.next_number(now)
-            state.write(Taken(owing.endpoint, epoch, state.me, edge, number, held), number, edge)
-        owing.owes = []
-
-    def settle(self, now: Instant) -> None:
-        """Who handed over what has left since hears of it, too."""
-        for leaving in self.leaving.values():
-            if leaving.owes:
-                self.pay(leaving, now)
-
-    def begin(self) -> None:
-        """The register is read, and what is wanted here will be said again."""
-        for leaving in self.leaving.values():
-            leaving.owes_after = self._state.outbox.last_said
-
     def welcome(self, endpoint: EndpointId, why: Refused | None = None) -> None:
         """Let who waits for its session go on, or go."""
         self._state.corridor.deliveries.actions.append(Welcome(endpoint, why))
@@ -394,11 +323,3 @@ def _first_of(young: Young) -> tuple[int | None, Instant | None]:
     offsets = [part.offset for part in young.parts if part.offset is not None]
     times = [part.at for part in young.parts if part.offset is None]
     return min(offsets, default=None), min(times, default=None)
-
-
-def _leaving_key(leaving: Leaving) -> str:
-    return f"{leaving.endpoint}\n{leaving.epoch}"
-
-
-def _interest_key(leaving: Leaving, held: Held) -> str:
-    return f"leaving\n{leaving.endpoint}\n{leaving.epoch}\n{held.name}"

@@ -9,19 +9,19 @@ What must hold:
 from typing import Final
 
 from milepost.edge.sessions import Session
+from milepost.edge.site.departures import Departures
 from milepost.edge.site.forwarding import Forwarder
 from milepost.edge.site.moving import Moving
 from milepost.edge.site.recent import Read
 from milepost.edge.site.state import SiteState
-from milepost.edge.site.stays import EVERY, Stay, leaving_from_bytes, stay_from_bytes, stay_to_bytes
-from milepost.edge.site.youth import Youth, since_here
+from milepost.edge.site.stays import Stay, stay_from_bytes, stay_to_bytes
+from milepost.edge.site.youth import Youth, in_short, since_here
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.queries import OnTopic
 from milepost.model.reasons import Reason, Refused
 from milepost.model.sites import (
     SUBSCRIPTION_INFO,
-    VEHICLE_INFO,
     Claim,
     EdgeRef,
     Epoch,
@@ -32,7 +32,6 @@ from milepost.model.sites import (
     Taken,
     Waiting,
     Wanted,
-    claim_key,
     wanted_key,
 )
 from milepost.wire.records import to_record
@@ -50,15 +49,14 @@ class Roaming:
         self._state = state
         self.forwarder = Forwarder(state)
         self.youth = Youth(state, self.forwarder)
-        self.moving = Moving(state, self.forwarder, self.youth)
+        self.departures = Departures(state)
+        self.moving = Moving(state, self.forwarder, self.youth, self.departures)
         self.stays: dict[EndpointId, Stay] = {}
-        self.moving.is_awaited = self.stays.__contains__
         self._waiting: dict[EndpointId, Stay] = {}
-        self._owing: dict[EndpointId, Stay] = {}
         self._expired: set[EndpointId] = set()
         """Whose sessions ended while this edge was not there."""
-        self._dropped: tuple[EndpointId, str, int, int] | None = None
-        """The subscription that was ended last, and when."""
+        self._dropped: tuple[Stay | None, str, int, int] = (None, "", 0, 0)
+        """The subscription that was ended last, whose it was, and when."""
         self._unfinished: dict[tuple[EdgeRef, EndpointId], tuple[Handover, list[Waiting], int]] = {}
 
     def restore(self, kept: dict[str, bytes], now: Instant) -> None:
@@ -66,24 +64,20 @@ class Roaming:
         corridor = self._state.corridor
         self.forwarder.restore(now)
         for key, data in kept.items():
-            endpoint, _, epoch = key.partition("\n")
-            if epoch:
-                leaving = leaving_from_bytes(EndpointId(endpoint), data)
-                self.moving.leaving[leaving.endpoint, leaving.epoch] = leaving
-                self.moving.ask_for(leaving)
+            if "\n" in key:
+                self.departures.restore(key, data)
                 continue
-            session = corridor.sessions.maybe(endpoint)
+            session = corridor.sessions.maybe(key)
             if session is None:  # it expired while this edge was not there
-                corridor.changes.stays[endpoint] = None
-                self._expired.add(EndpointId(endpoint))
+                corridor.changes.stays[key] = None
+                self._expired.add(EndpointId(key))
                 continue
             stay = self.stays[session.name] = stay_from_bytes(session.name, data)
+            self.youth.note_ahead(stay)
             if stay.young is not None:
                 self.youth.begin(stay, session)
                 if stay.young.late:
                     self.moving.ask_back(stay)
-            if stay.owes:
-                self._owing[stay.endpoint] = stay
 
     # What endpoints do here
 
@@ -129,10 +123,8 @@ class Roaming:
         if stay is None:
             return
         self.youth.forget(session.name)
-        if self._owing.pop(session.name, None) is not None and self.moving.cutting != session.name:
-            self.moving.pay_for_ended(stay)
         if self.moving.cutting != session.name:
-            self.moving.give_up(session.name)
+            self.departures.give_up(session.name)
         self._state.corridor.changes.stays[session.name] = None
 
     def subscribed(self, session: Session, name: str) -> None:
@@ -146,23 +138,24 @@ class Roaming:
         if stay is None:
             return
         stay.ended = [one for one in stay.ended if one != name]
-        if self._dropped == self._moment_of(session, name):  # it was replaced: what it had, it has
+        if self._dropped[0] is stay and self._dropped[1:] == self._moment_of(name):  # it was replaced: what it had, it has
             self.youth.resubscribed(stay, session, name)
         else:
-            marks = since_here(self.youth.marks_here(), self._state.next_offset)
-            stay.since = {one: at for one, at in stay.since.items() if one in session.subscriptions}
-            stay.since[name] = marks[EVERY] if stay.is_whole else marks
+            since = since_here(self.youth.marks_here(), self._state.next_offset)
+            if len(stay.since) > 2 * len(session.subscriptions):
+                stay.since = {one: at for one, at in stay.since.items() if one in session.subscriptions}
+            stay.since[name] = in_short(since) if stay.is_whole else since
             self.youth.subscribed(stay, session, name)
         self._keep(stay)
 
-    def _moment_of(self, session: Session, name: str) -> tuple[EndpointId, str, int, int]:
-        return session.name, name, self._state.next_offset, self._state.outbox.last_number
+    def _moment_of(self, name: str) -> tuple[str, int, int]:
+        return name, self._state.next_offset, self._state.outbox.last_number
 
     def unsubscribed(self, session: Session, name: str) -> None:
         """Say what an endpoint no longer wants; one that is just cut out goes on wanting it."""
         stay = self.stays.get(session.name)
         self.youth.unsubscribed(session, name)
-        self._dropped = self._moment_of(session, name)
+        self._dropped = (stay, *self._moment_of(name))
         if stay is not None:
             stay.ended += [name] if not stay.is_whole else []
             self._keep(stay)
@@ -170,6 +163,11 @@ class Roaming:
             self._state.outbox.say(SUBSCRIPTION_INFO, wanted_key(self._state.me, session.name, name), None)
 
     # What others say
+
+    def on_taken(self, taken: Taken, now: Instant) -> None:
+        """An endpoint that left is at the other edge: nothing of it is here any more, unless it has come back."""
+        if self.departures.taken(taken, now) and taken.endpoint not in self.stays:
+            self.departures.give_up(taken.endpoint)
 
     def on_claim(self, claim: Claim, now: Instant) -> None:
         """An edge has claimed an endpoint: of this site in the register, of another one as the centre tells."""
@@ -180,7 +178,7 @@ class Roaming:
         stay = self.stays.get(claim.endpoint)
         if stay is None:
             mine = state.register.of(claim.endpoint, state.me)
-            if mine is not None and mine.epoch < claim.epoch and not self.moving.has_left(claim.endpoint):
+            if mine is not None and mine.epoch < claim.epoch and not self.departures.has_left(claim.endpoint):
                 self._give_up(claim, now, is_whole=True)
         elif (claim.epoch, claim.edge) > (stay.epoch, state.me):
             self._follow(claim, stay, now)
@@ -204,8 +202,8 @@ class Roaming:
             self.moving.cut(session, stay, claim, now)
 
     def _give_up(self, claim: Claim, now: Instant, *, is_whole: bool) -> None:
-        self.moving.give_up(claim.endpoint)
-        self.moving.say_nothing_held(claim, now, is_whole=is_whole)
+        self.departures.give_up(claim.endpoint)
+        self.departures.say_nothing_held(claim, now, is_whole=is_whole)
 
     def on_claim_gone(self, endpoint: EndpointId, edge: EdgeRef) -> None:
         """An edge has nothing of an endpoint any more; what this edge has it knows itself, once it has read what it had said."""
@@ -261,21 +259,27 @@ class Roaming:
             if stay is not None and handover.is_whole and handover.epoch == stay.epoch:
                 self._complete(stay, now)
             return
+        latest = state.register.latest(endpoint)
+        if stay is None and latest is not None and latest.edge != state.me and latest.epoch > handover.epoch:
+            if latest.anew > handover.began:
+                self.departures.decline(handover, now)
+            else:
+                self.moving.relay(handover, waiting, latest, now)
+            return
         stay = stay or Stay(endpoint, handover.epoch, is_whole=handover.is_whole)
         stay.anew = max(stay.anew, handover.anew)
         if handover.began < stay.anew or not self.moving.arrive(handover, waiting, stay, now):
-            self.moving.decline(handover, now)
+            self.departures.decline(handover, now)
             if endpoint in self._waiting:
                 self._complete(stay, now)
             return
         mine = state.register.of(endpoint, state.me)
         if mine is None or mine.anew < stay.anew:
-            self._say_claim(Claim(endpoint, state.me, stay.epoch, stay.anew))
+            self._state.say_claim(Claim(endpoint, state.me, stay.epoch, stay.anew))
         stay.began = max(stay.began, handover.began)
-        stay.owes.append((handover.sender, handover.epoch))
-        self.stays[endpoint] = self._owing[endpoint] = stay
+        self.stays[endpoint] = stay
         self._say_all(endpoint)
-        stay.owes_after = state.outbox.last_said
+        self.departures.owe(handover)
         if handover.is_whole:
             self._complete(stay, now)
         self._keep(stay)
@@ -320,11 +324,7 @@ class Roaming:
         """The end of what was read, or appended: who can be served at once is, who is owed an answer gets it."""
         for stay in (*self.youth.take_changed(), *self.youth.grow_up()):
             self._keep(stay)
-        self.moving.settle(now)
-        for endpoint, stay in list(self._owing.items()):
-            if self.moving.pay(stay, now):
-                del self._owing[endpoint]
-                self._keep(stay)
+        self.departures.settle(now)
 
     def tick(self, now: Instant) -> None:
         """Who waited long enough for a session that did not come is let in without it."""
@@ -333,7 +333,7 @@ class Roaming:
             self._let_in(stay, now)
         for stay in [one for one in self.stays.values() if not one.is_here and now - one.epoch > FORGOTTEN_NS]:
             del self.stays[stay.endpoint]
-            self.moving.give_up(stay.endpoint)
+            self.departures.give_up(stay.endpoint)
 
     def begin(self, now: Instant) -> None:
         """The register is read: put right what changed while this edge was not there."""
@@ -341,16 +341,14 @@ class Roaming:
         state.is_ready = True
         state.corridor.planner.change()
         self.forwarder.decide(now)
-        self.moving.begin()
-        for stay in self._owing.values():
-            stay.owes_after = state.outbox.last_said
+        self.departures.begin()
         for claim in state.register.claimed_by(state.me):
-            if claim.endpoint not in self.stays and not self.moving.has_left(claim.endpoint):
+            if claim.endpoint not in self.stays and not self.departures.has_left(claim.endpoint):
                 self._lose(claim, now)
         for stay in list(self.stays.values()):
             mine = state.register.of(stay.endpoint, state.me)
             if mine is None or mine.epoch < stay.epoch:
-                self._say_claim(Claim(stay.endpoint, state.me, stay.epoch, stay.anew))
+                self._state.say_claim(Claim(stay.endpoint, state.me, stay.epoch, stay.anew))
             self._look(stay, now)
         for session in state.corridor.sessions:
             if session.name not in self.stays:  # of a time when this edge was alone
@@ -365,7 +363,7 @@ class Roaming:
         if latest is not None and latest.edge != self._state.me:
             self._give_up(latest, now, is_whole=claim.endpoint in self._expired)
         else:
-            self.moving.give_up(claim.endpoint)
+            self.departures.give_up(claim.endpoint)
 
     def _say_all(self, endpoint: EndpointId) -> None:
         session = self._state.corridor.sessions.maybe(endpoint)
@@ -377,18 +375,14 @@ class Roaming:
         state = self._state
         key = wanted_key(state.me, session.name, name)
         state.outbox.say(SUBSCRIPTION_INFO, key, to_record(Wanted(state.me, session.subscriptions[name].subscription)))
-        self.moving.ended(key)
+        self.departures.ended(key)
 
     def _claim(self, stay: Stay, now: Instant, *, is_fresh: bool = False, asks: bool = False) -> None:
         state = self._state
         stay.epoch = max(state.register.epoch_above(stay.endpoint, now), Epoch(stay.epoch + 1))
         stay.anew = stay.epoch if is_fresh else stay.anew
-        self._say_claim(Claim(stay.endpoint, state.me, stay.epoch, stay.anew, asks))
+        self._state.say_claim(Claim(stay.endpoint, state.me, stay.epoch, stay.anew, asks))
         state.counts["claims"] += 1
-
-    def _say_claim(self, claim: Claim) -> None:
-        self._state.register.put(claim)
-        self._state.outbox.say(VEHICLE_INFO, claim_key(claim.endpoint, self._state.me), to_record(claim))
 
     def _is_claimed_elsewhere(self, name: EndpointId) -> bool:
         return self._state.register.is_claimed_beside(name, self._state.me)

@@ -12,7 +12,7 @@ from milepost.edge.site.recent import Recent
 from milepost.edge.site.register import SiteRegister
 from milepost.edge.site.stays import Marks
 from milepost.model.instants import SECOND_NS, Instant
-from milepost.model.sites import CROSS_HUB, EdgeInfo, EdgeRef, Said, SiteRecord
+from milepost.model.sites import CROSS_HUB, VEHICLE_INFO, Claim, EdgeInfo, EdgeRef, Said, SiteRecord, claim_key
 from milepost.wire.records import to_record
 
 CENTRE_AWAY_NS: Final = 5 * SECOND_NS
@@ -96,3 +96,8 @@ class SiteState:
     def write(self, record: SiteRecord, number: int, receiver: EdgeRef) -> None:
         """A letter to another edge, kept until the log has it."""
         self.outbox.spool(Append(number, CROSS_HUB, str(receiver), to_record(record)), self.corridor.changes)
+
+    def say_claim(self, claim: Claim) -> None:
+        """Say that an endpoint is at this edge."""
+        self.register.put(claim)
+        self.outbox.say(VEHICLE_INFO, claim_key(claim.endpoint, self.me), to_record(claim))

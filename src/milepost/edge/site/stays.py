@@ -5,6 +5,7 @@
 What must hold: whatever of it a process needs to go on after it was killed is in `stay_to_bytes`.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, cast
 
@@ -12,7 +13,7 @@ import orjson
 
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import Instant
-from milepost.model.sites import NEVER, NO_EPOCH, EdgeRef, Epoch, Held, edge_ref
+from milepost.model.sites import ALL, NEVER, NO_EPOCH, EdgeRef, Epoch, Held, edge_ref
 from milepost.model.subscriptions import Subscription
 from milepost.wire.json_form import from_json, to_json
 
@@ -22,8 +23,14 @@ Marks = dict[str, int]
 
 OFFSET: Final = "@"
 """Among marks: where cross-hub was read."""
-EVERY: Final = "*"
-"""In place of a site's name: all of them."""
+EVERY: Final = ALL
+"""In place of a site or an edge: all of them."""
+
+
+FAR: Final = 1 << 62
+"""Above every offset."""
+ALWAYS: Final[Marks] = {EVERY: 0, OFFSET: 0}
+"""Since when somebody asks who asked before this edge was part of a site."""
 
 
 @dataclass(slots=True)
@@ -33,8 +40,8 @@ class Part:
     home: str
     """The site in whose log they were served: of others it has what somebody there wanted, and there may be gaps."""
     names: list[str]
-    since: dict[str, int | Marks]
-    """By name: whatever has a higher number was said after it was asked for. By edge where that is known, else for all."""
+    since: dict[str, Marks]
+    """By name, from when on each was asked for: see `asked_before`."""
     marks: Marks
     offset: int | None = None
     """From here on it is to be read again, or"""
@@ -42,6 +49,8 @@ class Part:
     """from what was appended at this time, if it came from another site."""
     floor: int = 0
     """Numbers of edges of which nothing is known count above this one."""
+    brought: Sequence[tuple[str, int]] = ()
+    """What came with it and is above its marks, by edge and number."""
 
     def lacks(self, stream: str, number: int, offset: int | None = None) -> bool:
         """Whether it has not had its share of a record."""
@@ -51,9 +60,7 @@ class Part:
 
     def asked_before(self, name: str, stream: str, number: int, offset: int | None) -> bool:
         """Whether a record was said after a subscription was made, or at least read."""
-        since = self.since.get(name, 0)
-        if isinstance(since, int):
-            return number > since
+        since = self.since.get(name, ALWAYS)
         return number > since.get(stream, since[EVERY]) or (offset is not None and offset >= since[OFFSET])
 
 
@@ -68,6 +75,8 @@ class Young:
     """Sites whose records must be read again before new ones count; `EVERY` when it has just come."""
     awaits: set[str] = field(default_factory=set)
     """Sites of which the centre still has something for it: what they say later waits for that."""
+    extras: list[str] = field(default_factory=list)
+    """What the centre has found so far, as records; it is given in the order of numbers with what stands in the log."""
 
     def is_served(self, site: str) -> bool:
         """Whether records of a site are given as they are read."""
@@ -95,12 +104,8 @@ class Stay:
     """What it had from edges of which this one has read less."""
     offsets: Marks = field(default_factory=dict)
     """By other site where it was before: up to where it had all of that site's cross-hub."""
-    owes: list[tuple[EdgeRef, Epoch]] = field(default_factory=list)
-    """Who is to hear that its handover was taken, once what is wanted here was said."""
-    owes_after: int = 0
-    """The turn of what was said (`Outbox.last_said`) with which it was."""
-    since: dict[str, int | Marks] = field(default_factory=dict)
-    """By subscription: whatever has a higher number was said after it was asked for."""
+    since: dict[str, Marks] = field(default_factory=dict)
+    """By subscription, from when on it was asked for."""
     ended: list[str] = field(default_factory=list)
     """Subscriptions that were ended here before all of it was here: they do not come back with what is handed over."""
     opened_at: int = 0
@@ -118,9 +123,8 @@ class Leaving:
     endpoint: EndpointId
     epoch: Epoch
     subscriptions: tuple[Held, ...]
-    owes: list[tuple[EdgeRef, Epoch]] = field(default_factory=list)
-    """Who handed it over to this edge and has not heard yet that it was taken."""
-    owes_after: int = 0
+    relayed: list[tuple[EdgeRef, Epoch]] = field(default_factory=list)
+    """Whose handovers, answering which claims, were only handed on: they go on asking until it is taken."""
     times: int = 1
     """How often it was handed over to the same claim: what came late was handed on."""
 
@@ -141,7 +145,6 @@ def stay_to_bytes(stay: Stay) -> bytes:
             "whole": stay.is_whole,
             "had": stay.had,
             "offsets": stay.offsets,
-            "owes": [[str(edge), epoch] for edge, epoch in stay.owes],
             "since": stay.since,
             "ended": stay.ended,
             "opened": [stay.opened_at, stay.opened_after, stay.opened_above],
@@ -149,9 +152,10 @@ def stay_to_bytes(stay: Stay) -> bytes:
             if young is None
             else [
                 young.came_at,
-                [[one.home, one.names, one.since, one.marks, one.offset, one.at, one.floor] for one in young.parts],
+                [[one.home, one.names, one.since, one.marks, one.offset, one.at, one.floor, one.brought] for one in young.parts],
                 sorted(young.late),
                 sorted(young.awaits),
+                young.extras,
             ],
         }
     )
@@ -162,10 +166,11 @@ def stay_from_bytes(endpoint: EndpointId, data: bytes) -> Stay:
     value = orjson.loads(data)
     young = None
     if value["young"] is not None:
-        came_at, parts, late, awaits = value["young"]
-        young = Young(came_at, [Part(*part) for part in parts], set(late), set(awaits))
-    owes = [(edge_ref(edge), Epoch(epoch)) for edge, epoch in value["owes"]]
-    stay = Stay(endpoint, Epoch(value["epoch"]), is_here=True, is_whole=value["whole"], young=young, had=value["had"], owes=owes)
+        came_at, parts, late, awaits, extras = value["young"]
+        young = Young(came_at, [Part(*part) for part in parts], set(late), set(awaits), extras)
+        for part in young.parts:
+            part.brought = [(edge, number) for edge, number in part.brought]
+    stay = Stay(endpoint, Epoch(value["epoch"]), is_here=True, is_whole=value["whole"], young=young, had=value["had"])
     stay.began, stay.anew, stay.since = Epoch(value["began"]), Epoch(value["anew"]), value["since"]
     stay.ended, stay.offsets = value["ended"], value["offsets"]
     stay.opened_at, stay.opened_after, stay.opened_above = value["opened"]
@@ -175,8 +180,8 @@ def stay_from_bytes(endpoint: EndpointId, data: bytes) -> Stay:
 def leaving_to_bytes(leaving: Leaving) -> bytes:
     """What is wanted on behalf of an endpoint that left, as it is stored."""
     held = [[one.name, to_json(one.subscription).decode(), one.is_not_own, one.is_retain_shown] for one in leaving.subscriptions]
-    owes = [[str(edge), epoch] for edge, epoch in leaving.owes]
-    return orjson.dumps({"epoch": leaving.epoch, "held": held, "owes": owes, "times": leaving.times})
+    relayed = [[str(edge), epoch] for edge, epoch in leaving.relayed]
+    return orjson.dumps({"epoch": leaving.epoch, "held": held, "relayed": relayed, "times": leaving.times})
 
 
 def leaving_from_bytes(endpoint: EndpointId, data: bytes) -> Leaving:
@@ -186,5 +191,5 @@ def leaving_from_bytes(endpoint: EndpointId, data: bytes) -> Leaving:
         Held(name, cast("Subscription", from_json(text.encode())), is_not_own, is_retain_shown)
         for name, text, is_not_own, is_retain_shown in value["held"]
     )
-    owes = [(edge_ref(edge), Epoch(epoch)) for edge, epoch in value["owes"]]
-    return Leaving(endpoint, Epoch(value["epoch"]), held, owes, 0, value["times"])
+    relayed = [(edge_ref(edge), Epoch(epoch)) for edge, epoch in value["relayed"]]
+    return Leaving(endpoint, Epoch(value["epoch"]), held, relayed, value["times"])

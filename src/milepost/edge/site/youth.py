@@ -9,7 +9,8 @@ What must hold:
 - it is young no longer when all that this edge put on the log for somebody on the move, or before it came, was read back.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -21,7 +22,7 @@ from milepost.edge.site.handing import held_of
 from milepost.edge.site.recent import Read
 from milepost.edge.site.sayings import parcel_of
 from milepost.edge.site.state import SiteState
-from milepost.edge.site.stays import EVERY, OFFSET, Marks, Part, Stay, Young, site_of
+from milepost.edge.site.stays import ALWAYS, EVERY, OFFSET, Marks, Part, Stay, Young, site_of
 from milepost.edge.site.wants import Somebody, is_asked_for, maybe_delivery
 from milepost.model.addresses import ToContent
 from milepost.model.endpoints import EndpointId
@@ -29,11 +30,12 @@ from milepost.model.instants import Instant
 from milepost.model.messages import Message
 from milepost.model.places import Place
 from milepost.model.reasons import Malformed
-from milepost.model.sites import Said
+from milepost.model.sites import NEVER, EdgeRef, Said
 from milepost.model.subscriptions import Subscription
+from milepost.wire.records import from_record
 
-FAR: Final = 1 << 62
-"""Above every offset."""
+EXTRA: Final = -1
+"""The size of what was not read, but found by the centre."""
 
 
 class Told(NamedTuple):
@@ -54,6 +56,8 @@ class Youth:
         self._forwarder = forwarder
         self._stays: dict[EndpointId, Stay] = {}
         self._changed: dict[EndpointId, Stay] = {}
+        self._ahead: dict[str, dict[EndpointId, int]] = {}
+        """By edge: who is served at once, and has had more of what that edge said than this one has read."""
 
     def __len__(self) -> int:
         return len(self._stays)
@@ -94,6 +98,8 @@ class Youth:
         """An endpoint has left; its subscriptions are dropped already."""
         self._stays.pop(endpoint, None)
         self._changed.pop(endpoint, None)
+        for ahead in self._ahead.values():
+            ahead.pop(endpoint, None)
 
     def marks_here(self) -> Marks:
         """What somebody has had whom this edge serves at once."""
@@ -126,10 +132,11 @@ class Youth:
         assert young is not None, "who catches up is young"
         late, young.late = young.late, set()
         first = reads[0].offset if reads else self._state.next_offset
-        for read in reads:
-            site = read.said.sender.site
-            if (EVERY in late or site in late) and site not in young.awaits:
-                self._offer(stay, young, read, parcel_of(read.said), now)
+        near = [one for one in reads if {EVERY, one.said.sender.site} & late and one.said.sender.site not in young.awaits]
+        far = [said for said in map(_said, young.extras) if said.sender.site not in young.awaits]
+        young.extras = [record for record in young.extras if _said(record).sender.site in young.awaits]
+        for read in in_order(near, far, self._state.next_offset):
+            self._offer(stay, young, read, parcel_of(read.said), now)
         for part in young.parts:
             for stream, number in self._state.marks.items():
                 if site_of(stream) not in young.awaits:
@@ -139,16 +146,15 @@ class Youth:
 
     def _offer(self, stay: Stay, young: Young, read: Read, parcel: Parcel, now: Instant) -> None:
         said = read.said
-        told = Told(
-            said.message, self._state.stream_of(said), said.number, None if said.sender == self._state.me else read.offset
-        )
+        offset = None if read.size == EXTRA or said.sender == self._state.me else read.offset
+        told = Told(said.message, self._state.stream_of(said), said.number, offset)
         lacking = [part for part in young.parts if part.lacks(told.stream, told.number, read.offset)]
         if not lacking:
             return
         if not isinstance(said.message.address, ToContent):
             if self._was_addressed_before(stay, read):
                 self._give(stay, parcel, said.message, [], now)
-        elif not self._has_had(stay, young.parts, told, now):
+        elif not _is_brought(young, told) and not self._has_had(stay, young.parts, told, now):
             self._give(stay, parcel, said.message, [name for part in lacking for name in part.names], now)
         for part in lacking:
             part.marks[told.stream] = told.number
@@ -157,7 +163,7 @@ class Youth:
     def _was_addressed_before(self, stay: Stay, read: Read) -> bool:
         """Whether a message to an endpoint, an area or everyone was here before the session: else its plan has served it."""
         is_own = read.said.sender == self._state.me
-        return read.said.number <= stay.opened_after if is_own else read.offset < stay.opened_at
+        return read.size == EXTRA or (read.said.number <= stay.opened_after if is_own else read.offset < stay.opened_at)
 
     def was_given(self, stay: Stay, told: Told, now: Instant) -> bool:
         """Whether an endpoint has had a message at this edge."""
@@ -171,13 +177,12 @@ class Youth:
         """From which numbers on a subscription has asked."""
         found = [part.since[name] for part in stay.young.parts if name in part.since] if stay.young is not None else []
         found += [stay.since[name]] if name in stay.since else []
-        marks = [{EVERY: one, OFFSET: FAR} if isinstance(one, int) else one for one in found] or [{EVERY: 0, OFFSET: 0}]
-        streams = {stream for one in marks for stream in one}
-        return {stream: min(one.get(stream, one[EVERY]) for one in marks) for stream in streams}
+        streams = {stream for one in found for stream in one}
+        return {stream: min(one.get(stream, one[EVERY]) for one in found) for stream in streams} or ALWAYS
 
     def part_here(self, stay: Stay, names: list[str]) -> Part:
         """The subscriptions of an endpoint that is served at once."""
-        since = {name: stay.since.get(name, 0) for name in names}
+        since = {name: stay.since.get(name, ALWAYS) for name in names}
         return Part(self._state.me.site, names, since, self.marks_of(stay), self._state.next_offset)
 
     def _has_had(self, stay: Stay, parts: list[Part], told: Told, now: Instant) -> bool:
@@ -188,16 +193,6 @@ class Youth:
         return any(
             has_had(part, asked, told, place, now) for part in parts if part.home == me or part.home == site_of(told.stream)
         )
-
-    def give_extra(self, stay: Stay, said: Said, now: Instant) -> None:
-        """What the centre found: said at another site, and not brought here but for this endpoint."""
-        stream, young = self._state.stream_of(said), stay.young
-        assert young is not None, "only who is young gets extras"
-        for part in young.parts:
-            if part.lacks(stream, said.number):
-                part.marks[stream] = said.number
-        self._give(stay, parcel_of(said), said.message, list(self._session(stay).subscriptions), now)
-        self._changed[stay.endpoint] = stay
 
     def _give(self, stay: Stay, parcel: Parcel, message: Message, names: list[str], now: Instant) -> None:
         session, corridor = self._session(stay), self._state.corridor
@@ -225,13 +220,30 @@ class Youth:
             self._serve_at_once(stay, self._session(stay))
         return grown
 
+    def note_ahead(self, stay: Stay) -> None:
+        """Somebody who is served at once had more of some edges than this one has read: that may still come."""
+        for stream, number in stay.had.items():
+            self._ahead.setdefault(stream, {})[stay.endpoint] = number
+
+    def ahead_of(self, stream: str, number: int) -> frozenset[str]:
+        """Who has had a record that is new here."""
+        ahead = self._ahead.get(stream)
+        if ahead is None:
+            return frozenset()
+        self._ahead[stream] = {endpoint: had for endpoint, had in ahead.items() if had >= number and endpoint not in self._stays}
+        if not self._ahead[stream]:
+            del self._ahead[stream]
+            return frozenset()
+        return frozenset(self._ahead[stream])
+
     def _serve_at_once(self, stay: Stay, session: Session) -> None:
         state = self._state
         assert stay.young is not None, "who grows up is young"
         stay.had = {stream: number for stream, number in self.marks_of(stay).items() if number > state.marks.get(stream, 0)}
         since = {name: self.since_of(stay, name) for name in session.subscriptions}
-        stay.since = {name: marks[EVERY] if stay.is_whole else marks for name, marks in since.items()}
+        stay.since = {name: in_short(marks) if stay.is_whole else marks for name, marks in since.items()}
         stay.young = None
+        self.note_ahead(stay)
         for name, asked in list(session.subscriptions.items()):
             state.interest.take_away(_key(session.name, name))
             if asked.row == ASIDE:
@@ -244,6 +256,26 @@ class Youth:
         session = self._state.corridor.sessions.maybe(stay.endpoint)
         assert session is not None, "who is young has a session here"
         return session
+
+
+def in_order(reads: Sequence[Read], extras: Sequence[Said], offset: int) -> Iterator[Read]:
+    """What was read, and what the centre found beside it, of each edge in the order of its numbers."""
+    by_sender: dict[EdgeRef, deque[Said]] = {}
+    for said in sorted(extras, key=lambda one: one.number):
+        by_sender.setdefault(said.sender, deque()).append(said)
+    for read in reads:
+        waiting = by_sender.get(read.said.sender)
+        while waiting and waiting[0].number < read.said.number:
+            yield Read(offset, NEVER, EXTRA, waiting.popleft())
+        yield read
+    for waiting in by_sender.values():
+        yield from (Read(offset, NEVER, EXTRA, said) for said in waiting)
+
+
+def _said(record: str) -> Said:
+    said = from_record(record.encode())
+    assert isinstance(said, Said), "the centre finds messages"
+    return said
 
 
 def has_had(part: Part, asked: Mapping[str, Subscription], told: Told, place: Place | None, now: Instant) -> bool:
@@ -266,6 +298,15 @@ def _without(part: Part, name: str) -> Part:
 def since_here(marks: Marks, offset: int) -> Marks:
     """When a subscription is made: what is known of each edge, of edges of which nothing is, and where the log was read."""
     return marks | {EVERY: max(marks.values(), default=0), OFFSET: offset}
+
+
+def in_short(since: Marks) -> Marks:
+    """Since when something was asked for, without what is known of each edge."""
+    return {EVERY: since[EVERY], OFFSET: since[OFFSET]}
+
+
+def _is_brought(young: Young, told: Told) -> bool:
+    return any((told.stream, told.number) in part.brought for part in young.parts)
 
 
 def _is_grown(young: Young, read_back: int) -> bool:

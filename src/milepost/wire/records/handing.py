@@ -84,14 +84,14 @@ def read_handover(value: object) -> Handover:
         subscriptions=tuple(read_held(one) for one in members.need("subscriptions", reading.array)),
         waiting=tuple(_read_waiting(one) for one in members.need("waiting", reading.array)),
         received=tuple(members.need("received", reading.integers)),
-        marks={edge: reading.digits(number, "handover.marks") for edge, number in marks.items()},
+        marks=_numbers(marks, "handover.marks"),
         offset=members.need("offset", reading.digits),
         as_of=Instant(members.need("as_of", reading.digits)),
         rests=members.need("rests", reading.integer),
         began=Epoch(members.need("began", reading.digits)),
         anew=Epoch(members.need("anew", reading.digits)),
         awaits=tuple(members.need("awaits", reading.texts)),
-        offsets={site: reading.digits(offset, "handover.offsets") for site, offset in offsets.items()},
+        offsets=_numbers(offsets, "handover.offsets"),
     )
 
 
@@ -163,7 +163,7 @@ def write_held(held: Held) -> JsonObject:
     if held.is_retain_shown:
         found["retain_shown"] = True
     if held.since:
-        found["since"] = str(held.since)
+        found["since"] = {edge: str(number) for edge, number in held.since.items()}
     return found
 
 
@@ -175,7 +175,7 @@ def read_held(value: object) -> Held:
         members.need("subscription", read_subscription),
         members.maybe("not_own", reading.truth, False),
         members.maybe("retain_shown", reading.truth, False),
-        members.maybe("since", reading.digits, 0),
+        _numbers(members.maybe("since", _object, {}), "held.since"),
     )
 
 
@@ -230,6 +230,10 @@ def _read_waiting(value: object) -> Waiting:
         reading.digits(said_number, "waiting"),
         reading.octets(parcel, "waiting"),
     )
+
+
+def _numbers(values: dict[str, object], where: str) -> dict[str, int]:
+    return {name: reading.digits(number, where) for name, number in values.items()}
 
 
 def _object(value: object, where: str) -> dict[str, object]:

@@ -1,0 +1,76 @@
+"""Records of a site's log come back from their bytes as they were, and whatever else stands there is refused."""
+
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from milepost.model.endpoints import EndpointId
+from milepost.model.instants import Instant
+from milepost.model.places import Place
+from milepost.model.queries import OnTopic
+from milepost.model.reasons import Malformed
+from milepost.model.sites import (
+    CentreInfo,
+    Claim,
+    Claimed,
+    EdgeInfo,
+    EdgeRef,
+    Epoch,
+    Held,
+    Places,
+    Prepare,
+    Prior,
+    SiteRecord,
+    Taken,
+    Wanted,
+    Whereabouts,
+)
+from milepost.model.subscriptions import Subscription
+from milepost.wire.records import from_record, to_record
+
+numbers = st.integers(0, 2**63 - 1)
+names = st.from_regex(r"[A-Za-z0-9_-]{1,20}", fullmatch=True)
+refs = st.builds(EdgeRef, names, names)
+endpoints = st.builds(EndpointId, names)
+epochs = st.builds(Epoch, numbers)
+places = st.builds(Place, st.floats(-90, 90), st.floats(-180, 180))
+subscriptions = st.builds(Subscription, endpoints, st.builds(OnTopic, st.sampled_from(["a/b", "#", "+/c"])))
+held = st.builds(Held, st.text(min_size=1, max_size=10), subscriptions, st.booleans(), st.booleans())
+speeds = st.one_of(st.none(), st.floats(0, 90))
+seen = st.builds(Whereabouts, endpoints, places, speeds, speeds, st.builds(Instant, numbers))
+claims = st.builds(Claim, endpoints, refs, epochs)
+records = st.one_of(
+    claims,
+    st.builds(Claimed, claims),
+    st.builds(Prior, endpoints, epochs, st.one_of(st.none(), refs)),
+    st.builds(Places, refs, st.lists(seen, max_size=3).map(tuple)),
+    st.builds(Taken, endpoints, epochs, refs, refs, numbers, st.lists(held, max_size=3).map(tuple)),
+    st.builds(Prepare, endpoints, refs, epochs, st.lists(held, max_size=3).map(tuple)),
+    st.builds(Wanted, refs, subscriptions),
+    st.builds(
+        EdgeInfo, refs, st.none(), st.lists(st.tuples(st.integers(-900, 900), st.integers(-900, 900)), max_size=3).map(tuple)
+    ),
+    st.builds(CentreInfo, names, st.lists(names, max_size=3).map(tuple), st.builds(Instant, numbers)),
+)
+
+
+@given(records)
+def test_a_record_comes_back_as_it_was(record: SiteRecord) -> None:
+    assert from_record(to_record(record)) == record
+
+
+@given(st.one_of(st.binary(max_size=200), st.text(max_size=200).map(str.encode)))
+def test_anything_else_is_refused_with_a_reason(data: bytes) -> None:
+    with pytest.raises(Malformed):
+        from_record(data)
+
+
+@given(records, st.integers(0, 400), st.binary(min_size=1, max_size=3))
+def test_a_record_that_was_damaged_is_refused_or_read_and_never_anything_else(record: SiteRecord, at: int, other: bytes) -> None:
+    data = bytearray(to_record(record))
+    at %= len(data)
+    data[at : at + 1] = other
+    with suppress(Malformed):  # any other error fails
+        from_record(bytes(data))

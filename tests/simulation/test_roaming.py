@@ -1,0 +1,52 @@
+"""Endpoints that move between edges and sites, seed by seed: nothing is lost, nothing comes twice, nothing is left over.
+
+`PYTHONPATH=tests python -m simulation.roaming FIRST COUNT [SITES] [CENTRES]` runs as many more as one likes.
+"""
+
+import pytest
+
+from simulation.roaming.story import Story
+
+IN_A_SITE = range(120)
+BETWEEN_SITES = range(40)
+WITH_TWO_CENTRES = range(20)
+
+FAILED_ONCE_IN_A_SITE = [266, 706, 874, 2281, 3061, 3068, 4175, 6039, 6045, 6046, 7008, 7066, 7141, 7493, 8230, 8496, 8567]
+FAILED_ONCE_BETWEEN_SITES = [60, 66, 101, 279, 289, 351, 1015, 1040, 1047, 1169, 1198, 2045, 3043, 4123, 4139, 4145]
+"""Seeds that have found a fault: run for good."""
+
+
+@pytest.mark.parametrize("seed", [*IN_A_SITE, *FAILED_ONCE_IN_A_SITE])
+def test_what_is_promised_is_kept_while_endpoints_move_in_a_site(seed: int) -> None:
+    assert Story(seed).play() == []
+
+
+@pytest.mark.parametrize("seed", [*BETWEEN_SITES, *FAILED_ONCE_BETWEEN_SITES])
+def test_what_is_promised_is_kept_while_endpoints_move_between_sites(seed: int) -> None:
+    assert Story(seed, sites=2, centres=1).play() == []
+
+
+@pytest.mark.parametrize("seed", WITH_TWO_CENTRES)
+def test_what_is_promised_is_kept_while_two_processes_of_the_centre_take_turns(seed: int) -> None:
+    assert Story(seed, sites=2, centres=2).play() == []
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_where_nothing_fails_no_message_of_any_quality_is_lost_to_who_stays(seed: int) -> None:
+    story = Story(seed, is_still=True)
+    assert story.play() == []
+    ledger = story.world.ledger
+    assert any(message.qos == 0 for message in ledger.messages.values())
+    for account in ledger.accounts.values():
+        seen = {receipt.body for receipt in account.receipts}
+        promised = [one.body for one in ledger.messages.values() if any(wish.promises(one) for wish in account.wishes)]
+        assert [body for body in promised if body not in seen] == []
+
+
+def test_the_same_seed_gives_the_same_run() -> None:
+    def notes() -> list[str]:
+        story = Story(7, sites=2, centres=1, is_noting=True)
+        story.play()
+        return story.world.notes
+
+    assert notes() == notes()
