@@ -102,10 +102,6 @@ class Ledger:
         """How many of them were acknowledged."""
         return len(self._sent[sender].acknowledged)
 
-    def refused(self, sender: str) -> set[int]:
-        """Which of them were refused."""
-        return set(self._sent[sender].refused)
-
     def seen(self, taker: str, sender: str) -> list[int]:
         """The numbers that a taker saw, as they came."""
         return [sight.number for sight in self._seen.get(Wish(taker, sender), [])]

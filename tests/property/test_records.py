@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import Instant
+from milepost.model.messages import Message, MessageId
 from milepost.model.places import Place
 from milepost.model.queries import OnTopic
 from milepost.model.reasons import Malformed
@@ -18,12 +19,18 @@ from milepost.model.sites import (
     EdgeInfo,
     EdgeRef,
     Epoch,
+    Extra,
+    Gone,
+    Handover,
     Held,
     Places,
     Prepare,
     Prior,
+    Rest,
+    Said,
     SiteRecord,
     Taken,
+    Waiting,
     Wanted,
     Whereabouts,
 )
@@ -37,17 +44,80 @@ endpoints = st.builds(EndpointId, names)
 epochs = st.builds(Epoch, numbers)
 places = st.builds(Place, st.floats(-90, 90), st.floats(-180, 180))
 subscriptions = st.builds(Subscription, endpoints, st.builds(OnTopic, st.sampled_from(["a/b", "#", "+/c"])))
-held = st.builds(Held, st.text(min_size=1, max_size=10), subscriptions, st.booleans(), st.booleans())
+marks = st.dictionaries(st.one_of(st.just("*"), refs.map(str)), numbers, max_size=3)
+held = st.builds(Held, st.text(min_size=1, max_size=10), subscriptions, st.booleans(), st.booleans(), marks)
+helds = st.lists(held, max_size=3).map(tuple)
+waiting = st.builds(
+    Waiting,
+    st.integers(1, 65_535),
+    st.integers(0, 2),
+    st.booleans(),
+    st.booleans(),
+    st.lists(st.integers(1, 99), max_size=2).map(tuple),
+    st.booleans(),
+    st.one_of(st.just(""), refs.map(str)),
+    numbers,
+    st.binary(max_size=30),
+)
+waitings = st.lists(waiting, max_size=3).map(tuple)
+messages = st.builds(
+    Message,
+    st.builds(MessageId, numbers),
+    endpoints,
+    st.sampled_from(["a/b", "c"]),
+    st.builds(Instant, numbers),
+    place=st.one_of(st.none(), places),
+    body=st.binary(max_size=30),
+)
+said = st.builds(
+    Said,
+    refs,
+    numbers,
+    messages,
+    st.integers(0, 2),
+    st.booleans(),
+    st.one_of(st.none(), st.binary(max_size=9)),
+    st.lists(names, max_size=2).map(tuple),
+)
+handovers = st.builds(
+    Handover,
+    endpoints,
+    epochs,
+    refs,
+    refs,
+    numbers,
+    is_whole=st.booleans(),
+    is_held=st.booleans(),
+    expiry_ns=numbers,
+    place=st.one_of(st.none(), places),
+    subscriptions=helds,
+    waiting=waitings,
+    received=st.lists(st.integers(1, 65_535), max_size=3).map(tuple),
+    marks=marks,
+    offset=numbers,
+    as_of=st.builds(Instant, numbers),
+    rests=st.integers(0, 9),
+    began=epochs,
+    anew=epochs,
+    awaits=st.dictionaries(names, numbers, max_size=2),
+    offsets=st.dictionaries(names, numbers, max_size=2),
+)
+saids = st.lists(said, max_size=3).map(tuple)
 speeds = st.one_of(st.none(), st.floats(0, 90))
 seen = st.builds(Whereabouts, endpoints, places, speeds, speeds, st.builds(Instant, numbers))
-claims = st.builds(Claim, endpoints, refs, epochs)
+claims = st.builds(Claim, endpoints, refs, epochs, epochs, st.booleans(), st.one_of(st.none(), places))
 records = st.one_of(
     claims,
+    said,
+    handovers,
+    st.builds(Rest, endpoints, epochs, refs, refs, numbers, waitings, helds),
+    st.builds(Extra, endpoints, epochs, refs, refs, numbers, saids, st.booleans()),
+    st.builds(Gone, endpoints, refs, epochs),
     st.builds(Claimed, claims),
     st.builds(Prior, endpoints, epochs, st.one_of(st.none(), refs)),
     st.builds(Places, refs, st.lists(seen, max_size=3).map(tuple)),
-    st.builds(Taken, endpoints, epochs, refs, refs, numbers, st.lists(held, max_size=3).map(tuple)),
-    st.builds(Prepare, endpoints, refs, epochs, st.lists(held, max_size=3).map(tuple)),
+    st.builds(Taken, endpoints, epochs, refs, refs, numbers, helds),
+    st.builds(Prepare, endpoints, refs, epochs, helds),
     st.builds(Wanted, refs, subscriptions),
     st.builds(
         EdgeInfo, refs, st.none(), st.lists(st.tuples(st.integers(-900, 900), st.integers(-900, 900)), max_size=3).map(tuple)

@@ -31,6 +31,11 @@ def test_what_is_promised_is_kept_while_two_processes_of_the_centre_take_turns(s
     assert Story(seed, sites=2, centres=2).play() == []
 
 
+@pytest.mark.parametrize("writes", range(1, 25))
+def test_a_centre_may_be_killed_after_any_of_its_appends_while_an_endpoint_moves_between_sites(writes: int) -> None:
+    assert Story(writes, sites=2, centres=1).move_once(writes) == []
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_where_nothing_fails_no_message_of_any_quality_is_lost_to_who_stays(seed: int) -> None:
     story = Story(seed, is_still=True)

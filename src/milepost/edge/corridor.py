@@ -266,7 +266,8 @@ class Corridor:
     def vet(self, parcel: Parcel, sender: EndpointId, now: Instant) -> Refused | None:
         """Whether an endpoint may say what is in a message beside topic and payload (M15, M27)."""
         ground = self.watch.ground
-        return vet_message(parcel.message, sender, ground.said, now, size=parcel.size, coverage=ground.coverage)
+        coverage = ground.coverage if self.elsewhere is None else None  # other edges may cover what this one does not
+        return vet_message(parcel.message, sender, ground.said, now, size=parcel.size, coverage=coverage)
 
     def publish(self, parcel: Parcel, now: Instant, plan: Plan | None = None) -> int | Refused:
         """Let a message in and give it to whom it is for (`plan`: as was found out before); tells how many that are."""

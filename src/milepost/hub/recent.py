@@ -75,9 +75,14 @@ class Arrivals:
     def __init__(self, limit: int = ARRIVALS_MAX) -> None:
         self._limit = limit
         self._known: dict[tuple[str, int], None] = {}
+        self._extras: dict[tuple[str, int], None] = {}
         self._highest: dict[str, int] = {}
 
     def __contains__(self, which: tuple[str, int]) -> bool:
+        return which in self._known or which in self._extras
+
+    def is_for_all(self, which: tuple[str, int]) -> bool:
+        """Whether it is there for everybody, and not only in an extra for one endpoint."""
         return which in self._known
 
     def is_passed(self, sender: str, number: int) -> bool:
@@ -87,10 +92,13 @@ class Arrivals:
     def add(self, sender: str, number: int) -> None:
         """It is there."""
         self._highest[sender] = max(number, self._highest.get(sender, 0))
-        self.add_extra(sender, number)
+        self._note(self._known, sender, number)
 
     def add_extra(self, sender: str, number: int) -> None:
         """It is there for one endpoint alone."""
-        self._known[sender, number] = None
-        if len(self._known) > self._limit:
-            del self._known[next(iter(self._known))]
+        self._note(self._extras, sender, number)
+
+    def _note(self, known: dict[tuple[str, int], None], sender: str, number: int) -> None:
+        known[sender, number] = None
+        if len(known) > self._limit:
+            del known[next(iter(known))]

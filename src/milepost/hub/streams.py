@@ -120,7 +120,7 @@ class Stream:
         for site in self._routing.sites_for(said, now):
             if self._append(site, sender, number, record):
                 self._arrivals[site].add(sender, number)
-            if (sender, number) in self._arrivals[site]:
+            if self._arrivals[site].is_for_all((sender, number)):
                 copied.add(site)
         self._recent.put(Routed(record.offset, record.appended_at, len(record.value or b""), said, frozenset(copied)))
 
@@ -162,7 +162,7 @@ class Stream:
         found: list[tuple[Said, int]] = []
         for one in said:
             which = str(one.said.sender), one.said.number
-            if site not in one.copied and which not in arrived and move.wants(one.said.message):
+            if site not in one.copied and not arrived.is_for_all(which) and move.wants(one.said.message):
                 arrived.add_extra(*which)
                 found.append((one.said, one.size))
         self._counts.extras += len(found)

@@ -112,7 +112,10 @@ class Waiting(NamedTuple):
     """The edge at which it was published, as SITE/EDGE, and its number there; empty and 0 if it never left it."""
     said_number: int
     parcel: bytes
-    """As an edge keeps it; empty if it is released: the endpoint has it, only the exchange is open."""
+    """As an edge keeps it; empty if it is released: the endpoint has it, only the exchange is open.
+
+    One that is too large for a record stands in several rows, one after the other, under the same number.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,15 +149,15 @@ class Handover:
     """The last epoch under which the session was served."""
     anew: Epoch = NO_EPOCH
     """As in the claim: when the endpoint last began anew, as far as the sender knows."""
-    awaits: tuple[str, ...] = ()
-    """Sites of which an `Extra` is still to come; who had the endpoint before passes it on."""
+    awaits: Mapping[str, int] = field(default_factory=dict)
+    """Sites of which an `Extra` is still to come to this site, with the epoch under which it will."""
     offsets: Mapping[str, int] = field(default_factory=dict)
     """By other site where the endpoint was before: up to where it had all of that site's cross-hub when it left."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """More of what waits, for a handover that was too large for one record."""
+    """More of what waits and is asked for, for a handover that was too large for one record."""
 
     endpoint: EndpointId
     epoch: Epoch
@@ -162,6 +165,7 @@ class Rest:
     receiver: EdgeRef
     number: int
     waiting: tuple[Waiting, ...] = ()
+    subscriptions: tuple[Held, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,8 +181,6 @@ class Extra:
     said: tuple[Said, ...] = ()
     is_last: bool = True
     """Whether nothing more of this site follows for this move."""
-    about: str = ""
-    """The site that said it, if the sender is an edge that passes it on."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from milepost.edge.keeping import Kept
 from milepost.edge.site.member import SiteMember
 from milepost.model.instants import Instant
 from milepost.model.sites import CROSS_HUB, EdgeRef
+from milepost.service.faults import StartFault
 from milepost.service.metrics import Family, Kind, counter, gauge, labelled
 from milepost.service.settings import Settings
 from milepost.service.site import SiteLink
@@ -33,7 +34,10 @@ class Membership:
 
     def start(self) -> None:
         """Read the log from now on, and append to it after each turn: to be called after what keeps the turn."""
-        self._link.start()
+        try:
+            self._link.start()
+        except LogUnavailable as fault:
+            raise StartFault(f"the log of the site cannot be read: {fault}") from None
         self._turns.settle_with(self._link.flush)
 
     def tick(self, now: Instant) -> None:

@@ -90,12 +90,6 @@ class Crowd:
         self.wait(lambda: len(one.presents) > before, f"{name} is let in", within_s=within_s)
         return one.presents[-1]
 
-    def set_rate(self, rate: float, *names: str) -> None:
-        """Let some send at another rate."""
-        with self.lock:
-            for name in names:
-                self.travellers[name].rate = rate
-
     def burst(self, count: int, *names: str) -> None:
         """Let some send as fast as it goes."""
         with self.lock:

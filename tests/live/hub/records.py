@@ -12,7 +12,6 @@ from milepost.model.sites import CROSS_HUB, SUBSCRIPTION_INFO, VEHICLE_INFO, Sit
 from milepost.wire.records import from_record
 
 Kind = TypeVar("Kind", bound=SiteRecord)
-READ_MAX = 1_000_000
 
 
 class Found(NamedTuple):
@@ -30,9 +29,10 @@ class Watch:
         self.found: list[Found] = []
         self._alarms: list[tuple[Callable[[Found], bool], Callable[[], None]]] = []
         self._lock = threading.Lock()
-        self._following = log.follow(
-            dict.fromkeys(topics or (CROSS_HUB, SUBSCRIPTION_INFO, VEHICLE_INFO), Edge.END), self._take, _lost
-        )
+        self._log = log
+        watched = topics or (CROSS_HUB, SUBSCRIPTION_INFO, VEHICLE_INFO)
+        self._next = {topic: log.ends(topic)[1] for topic in watched}
+        self._following = log.follow(dict.fromkeys(watched, Edge.END), self._take, _lost)
 
     def alarm(self, is_it: Callable[[Found], bool], call: Callable[[], None]) -> None:
         """Call once, in the log's own thread, when something comes."""
@@ -45,7 +45,10 @@ class Watch:
         return next(filter(is_it, self.found))
 
     def of(self, kind: type[Kind]) -> list[Kind]:
-        """All that came of a kind."""
+        """All of a kind that were appended up to now."""
+        for topic in self._next:
+            end = self._log.ends(topic)[1]
+            wait_until(lambda: self._next[topic] >= end, f"{topic} is read")  # noqa: B023
         return [one.value for one in self.found if isinstance(one.value, kind)]
 
     def close(self) -> None:
@@ -62,12 +65,7 @@ class Watch:
                 self._alarms = [one for one in self._alarms if one not in due]
             for _, call in due:
                 call()
-
-
-def standing(log: Log, topic: str) -> list[Found]:
-    """All that stands in a topic."""
-    first, _ = log.ends(topic)
-    return [found for record in log.read(topic, first, READ_MAX) if (found := _read(record)) is not None]
+        self._next[records[0].topic] = records[-1].offset + 1
 
 
 def filter_of(subscription: object) -> str:

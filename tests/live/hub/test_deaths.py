@@ -4,6 +4,7 @@ Who does not find its session in time is let in without it, and gets what it lef
 old comes after what is new, and only lost and doubled count.
 """
 
+import os
 import time
 from functools import partial
 from random import Random
@@ -30,7 +31,7 @@ from milepost.model.sites import (
 )
 
 EVERYWHERE = ("n1", "n2", "s1")
-SEED = 7
+SEED = int(os.environ.get("HUB_SEED", "7"))
 
 
 def senders_everywhere(town: Town, crowd: Crowd, name: str, *, rate: float, qos: int = 2) -> tuple[str, ...]:

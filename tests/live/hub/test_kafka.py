@@ -6,6 +6,7 @@ While it cannot be reached, edges go on serving those who are here, keep what is
 import os
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Final
 
 import pytest
@@ -15,6 +16,7 @@ from live.hub.conftest import HOLD_S
 from live.hub.crowds import Crowd
 from live.hub.town import Town, town_in
 from live.hub.travellers import Leave
+from live.mqtt.brokers import free_port
 from milepost.model.sites import CROSS_HUB
 from milepost.service.services.kafka import Kafka, running_kafka
 
@@ -117,3 +119,13 @@ def test_while_kafka_is_away_edges_serve_who_is_here_keep_what_is_for_others_and
     crowd.check()
     assert len(crowd.travellers[full].refusals) == refused, "it takes messages again"
     assert city.edges["n2"].refused("SPOOL_FULL") == refused
+
+
+def test_an_edge_that_is_started_while_kafka_is_away_serves_or_says_why_it_does_not(own_town: Town) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    own_town.add_kafka_site("north", address, "north.")
+    edge = own_town.add_edge("north", "n1", starts=False)
+    with suppress(pytest.fail.Exception):
+        edge.start()
+    assert address in edge.log()
+    assert edge.faults() == []

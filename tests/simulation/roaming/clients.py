@@ -168,10 +168,11 @@ class Roamer:
             self._send(Unsubscribe(self._next_number(), (topic_filter,)))
 
     def publish(self, topic: str, qos: int, size: int = 0) -> None:
-        if not self.is_open or len(self._out) >= WINDOW:
+        if not self.is_open or self.line is None or len(self._out) >= WINDOW:
             return
         body = self.world.next_body(self.name, size)
-        message = Message(body, topic, qos, self.name, self._era, self.world.now, connections=[self.connections])
+        site = self.line.node.ref.site
+        message = Message(body, topic, qos, self.name, self._era, site, self.world.now, connections=[self.connections])
         self.world.ledger.messages[body] = message
         number = self._next_number() if qos else None
         if number is not None:
@@ -241,6 +242,7 @@ class Roamer:
                 else:
                     message.sends += 1
                     message.connections.append(self.connections)
+                    message.site = self.line.node.ref.site if self.line is not None else message.site
                     self._send(Publish(message.topic, message.body, message.qos, False, True, number))
             return
         self._received.clear()

@@ -23,6 +23,8 @@ class Message:
     publisher: str
     era: int
     """Changes when its publisher goes on without its session: what it says then is another order."""
+    site: str
+    """Where it was published: the order holds within a site."""
     sent_at: Instant
     sends: int = 1
     connections: list[int] = field(default_factory=list)
@@ -178,17 +180,16 @@ class Ledger:
             if earlier and message.sent_at < at and receipt.connection >= merge and len(earlier) == len(before):
                 return True  # it came late, to a subscription that was made anew
         was_in_flight = not any(one.is_confirmed or one.connection == receipt.connection for one in before)
-        return bool(account.merges) and receipt.number > 0 and was_in_flight
+        return bool(account.merges) and receipt.number > 0 and (was_in_flight or receipt.is_again)
 
     def _is_new_session(self, message: Message) -> bool:
-        """Whether a publisher repeated a message in a session that is not the one in which it said it first."""
-        merges = self.accounts[message.publisher].merges
-        return any(message.connections[0] < merge <= message.connections[-1] for merge in merges)
+        """Whether a publisher may have repeated a message in a session that is not the one in which it said it first."""
+        return any(merge <= message.connections[-1] for merge in self.accounts[message.publisher].merges)
 
     def _disorder(self, account: Account) -> Iterator[str]:
         if account.merges or not account.is_waiting:
             return
-        last: dict[tuple[str, str, int, int], tuple[Instant, int, bytes]] = {}
+        last: dict[tuple[str, str, str, int, int], tuple[Instant, int, bytes]] = {}
         seen: set[bytes] = set()
         for receipt in account.receipts:
             if receipt.body in seen:
@@ -198,7 +199,13 @@ class Ledger:
             if message.qos == 1 and message.sends > 1:  # the one that came may be the repetition
                 continue
             merges = self.accounts[message.publisher].merges
-            key = (message.publisher, message.topic, message.era, sum(one <= message.connections[0] for one in merges))
+            key = (
+                message.publisher,
+                message.topic,
+                message.site,
+                message.era,
+                sum(one <= message.connections[0] for one in merges),
+            )
             at = (message.sent_at, int(message.body.split(b":")[1]), message.body)
             if last.get(key, at) > at:
                 yield f"order: {account.name} got {message.body!r} after {last[key][2]!r}"

@@ -21,7 +21,7 @@ from milepost.edge.site.member import SiteMember
 from milepost.hub.centre import Centre
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import Instant
-from milepost.model.sites import EdgeRef, Extra, Handover, Rest, Taken
+from milepost.model.sites import EdgeRef, Handover, Rest, Taken
 from milepost.service.centre import CentreLink
 from milepost.service.site import SiteLink
 from simulation.roaming.ledger import Receipt
@@ -74,12 +74,12 @@ class WatchedMember(SiteMember):
     """Tells which sessions are opened, whether or not a client hears of it."""
 
     watch: Callable[[Session, bool], None]
-    arrived: set[str]
-    """The handovers that have come to any edge, as their senders keep them."""
+    arrived: set[tuple[str, str]]
+    """The handovers that have come to any edge, by their senders and as they keep them."""
 
-    def _on_letter(self, letter: Handover | Rest | Extra | Taken, now: Instant) -> None:
+    def _on_letter(self, letter: Handover | Rest | Taken, now: Instant) -> None:
         if isinstance(letter, Handover | Rest):
-            self.arrived.add(f"{letter.endpoint}\n{letter.epoch}")
+            self.arrived.add((str(letter.sender), f"{letter.endpoint}\n{letter.epoch}"))
         super()._on_letter(letter, now)
 
     def opened(self, session: Session, now: Instant, *, is_fresh: bool) -> None:
@@ -184,8 +184,8 @@ class EdgeNode:
 
     def holds(self, name: str) -> bool:
         """Whether it has a session, or one is on its way from it."""
-        kept = {key for key in self.disk.load().stays if key.partition("\n")[0] == name}
-        return bool(kept - self.world.arrived)
+        kept = {(str(self.ref), key) for key in self.disk.load().stays if key.partition("\n")[0] == name}
+        return any(one for one in kept - self.world.arrived if one[1].count("\n") < 2)
 
     def owns(self, step: Step) -> bool:
         return self.process is not None and step.log == self.process.log.number

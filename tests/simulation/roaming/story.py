@@ -104,6 +104,27 @@ class Story:
         if is_well and all(node.is_running for node in self.world.centres) and not self.world.is_busy:
             self.world.ledger.settle_wishes(self.world.now)
 
+    def move_once(self, writes: int) -> list[str]:
+        """One endpoint moves to the other site and back while others speak; the centre is killed after so many of its writes."""
+        world, random = self.world, self.random
+        self.begin()
+        home = [node for node in world.edges if node.ref.site == "s0"]
+        away = [node for node in world.edges if node.ref.site == "s1"]
+        client = world.clients[0]
+        client.connect(random.choice(home))
+        world.run(7.0)
+        self.calm()
+        world.writes_left = writes
+        for place in (random.choice(away), random.choice(home)):
+            self._publish_some(5)
+            client.connect(place)
+            for _ in range(10):
+                self._publish_some(2)
+                world.run(world.step_s * 10)
+            world.run(3.0)
+        self.heal()
+        return world.ledger.check() + check_rest(world)
+
     # What happens
 
     def disturb(self) -> None:
@@ -147,9 +168,9 @@ class Story:
         if world.centres and self.faults.centre and random.random() < 0.1:
             self._disturb_centre()
 
-    def _publish_some(self) -> None:
+    def _publish_some(self, count: int | None = None) -> None:
         random = self.random
-        for _ in range(random.choice([0, 1, 3, 10])):
+        for _ in range(random.choice([0, 1, 3, 10]) if count is None else count):
             client = random.choice(self.world.clients)
             qos = random.choice([0, 1, 2])
             client.publish(f"{random.choice(TOPICS)}/q{qos}/{client.name}", qos, random.choice([0, 0, 200]))

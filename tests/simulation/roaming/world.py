@@ -5,6 +5,7 @@ time, and in any order that the promises of `Log` allow; the same seed gives the
 """
 
 from collections.abc import Callable
+from functools import partial
 from heapq import heappop, heappush
 from itertools import count
 from random import Random
@@ -55,10 +56,12 @@ class World:
         self.clients: list[Roamer] = []
         self.drivers: list[Driver] = []
         self.lost_lines: list[Line] = []
-        self.arrived: set[str] = set()
+        self.arrived: set[tuple[str, str]] = set()
         self.starved: set[tuple[str, int, str]] = set()
         """Readers that get nothing for now: site, log, topic."""
         self.may_clean = True
+        self.writes_left = 0
+        """After so many writes of a centre it is killed; 0: it is not."""
         self._timers: list[tuple[int, int, Happen]] = []
         self._order = count()
         self._bodies = count()
@@ -126,7 +129,7 @@ class World:
     def _possible(self) -> list[Happen]:
         found: list[Happen] = []
         for site, store in self.stores.items():
-            found += [step.run for step in store.ready() if self._may_happen(site, step)]
+            found += [self._run_of(site, step) for step in store.ready() if self._may_happen(site, step)]
         for node in self.edges:
             process = node.process
             if process is not None and not node.is_paused and (process.wants_turn or process.calls):
@@ -142,6 +145,19 @@ class World:
         self.lost_lines = [line for line in self.lost_lines if not line.is_noticed]
         found += [line.deliver for line in self.lost_lines if line.up and self._is_reachable(line)]
         return found
+
+    def _run_of(self, site: str, step: Step) -> Happen:
+        writer = next((node for node in self.centres if node.owns(site, step)), None)
+        return step.run if writer is None or step.kind is not StepKind.WRITE else partial(self._write, writer, step)
+
+    def _write(self, node: CentreNode, step: Step) -> None:
+        """Something that a centre appends is written; it may be the last thing."""
+        step.run()
+        if self.writes_left > 0:
+            self.writes_left -= 1
+            if not self.writes_left:
+                node.kill()
+                self.after(1.0, node.start)
 
     @property
     def is_busy(self) -> bool:

@@ -6,7 +6,8 @@ What must hold:
   where they are free: its client may never have heard that this is another session, and else has forgotten what they stood for.
 """
 
-from typing import Final
+from collections.abc import Iterable
+from typing import Final, NamedTuple
 
 from milepost.edge.corridor import Corridor
 from milepost.edge.journal import asked_to_bytes, parcel_from_bytes, parcel_to_bytes, session_to_bytes
@@ -16,9 +17,16 @@ from milepost.model.endpoints import EndpointId
 from milepost.model.instants import FOREVER, Instant
 from milepost.model.reasons import Malformed
 from milepost.model.sites import Held, Waiting
+from milepost.wire.json_form import to_json
 
 HANDOVER_BYTES: Final = 500_000
 """So many bytes of what waits go into one record; in base64 that stays below what a log takes."""
+
+HELD_BYTES: Final = 700_000
+"""So many bytes of what it asks for."""
+
+_ROW_BYTES: Final = 150
+"""What a row takes beside its message."""
 
 _UNKNOWN: Final = EndpointId("unknown")
 
@@ -28,6 +36,13 @@ def held_of(session: Session) -> tuple[Held, ...]:
     return tuple(
         Held(name, asked.subscription, asked.is_not_own, asked.is_retain_shown) for name, asked in session.subscriptions.items()
     )
+
+
+def on_its_way(session: Session) -> set[tuple[str, int]]:
+    """The messages that are on their way to a session, by the edge that said them and their numbers there."""
+    waiting = session.waiting.all() if session.waiting is not None else []
+    deliveries = (*session.in_flight.values(), *session.released.values(), *(delivery for _, delivery in waiting))
+    return {(one.parcel.said_by, one.parcel.said_number) for one in deliveries}
 
 
 def waiting_of(session: Session) -> list[Waiting]:
@@ -54,17 +69,44 @@ def _waiting(number: int, delivery: Delivery, *, is_sent: bool, is_released: boo
     )
 
 
-def in_parts(waiting: list[Waiting]) -> list[tuple[Waiting, ...]]:
-    """What waits, in as many parts as a log's records can hold; at least one."""
-    parts: list[list[Waiting]] = [[]]
-    size = 0
+class Portion(NamedTuple):
+    """So much of a session as one record holds."""
+
+    held: list[Held]
+    waiting: list[Waiting]
+
+
+def in_portions(held: Iterable[Held], waiting: Iterable[Waiting]) -> list[Portion]:
+    """A session in as many portions as are needed; at least one. What it asks for stands in the first, if it can at all."""
+    portions, size = [Portion([], [])], 0
+    for asked in held:
+        more = len(asked.name.encode()) + len(to_json(asked.subscription)) + _ROW_BYTES * (1 + len(asked.since))
+        if size + more > HELD_BYTES:
+            portions.append(Portion([], []))
+            size = 0
+        portions[-1].held.append(asked)
+        size += more
     for one in waiting:
-        size += len(one.parcel) + len(one.said_by) + 100
-        if size > HANDOVER_BYTES and parts[-1]:
-            parts.append([])
-            size = len(one.parcel)
-        parts[-1].append(one)
-    return [tuple(part) for part in parts]
+        for at in range(0, max(1, len(one.parcel)), HANDOVER_BYTES):
+            piece = one._replace(parcel=one.parcel[at : at + HANDOVER_BYTES])
+            more = len(piece.parcel) + _ROW_BYTES
+            if size + more > HANDOVER_BYTES and (portions[-1].held or portions[-1].waiting):
+                portions.append(Portion([], []))
+                size = 0
+            portions[-1].waiting.append(piece)
+            size += more
+    return portions
+
+
+def joined(waiting: Iterable[Waiting]) -> list[Waiting]:
+    """What waits, each in one row again."""
+    found: list[Waiting] = []
+    for one in waiting:
+        if found and found[-1].number == one.number:
+            found[-1] = one._replace(parcel=found[-1].parcel + one.parcel)
+        else:
+            found.append(one)
+    return found
 
 
 def install(corridor: Corridor, session: Session, waiting: list[Waiting], received: tuple[int, ...]) -> None:
@@ -109,4 +151,5 @@ def open_away(corridor: Corridor, name: EndpointId, expiry_ns: int, now: Instant
 
 def _delivery(one: Waiting) -> Delivery:
     parcel = parcel_from_bytes(one.parcel) if one.parcel else Parcel("released", b"", Instant(0), source=_UNKNOWN)
+    parcel.said_by, parcel.said_number = one.said_by, one.said_number
     return Delivery(parcel, one.qos, one.labels, is_from_store=one.is_from_store, is_again=one.is_sent)

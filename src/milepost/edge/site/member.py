@@ -10,7 +10,7 @@ What must hold:
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from milepost.edge.corridor import Corridor
 from milepost.edge.elsewhere import Elsewhere
@@ -54,6 +54,9 @@ from milepost.model.sites import (
     wanted_key,
 )
 from milepost.wire.records import from_record, to_record
+
+_EXTRA: Final = b'{"type":"extra"'
+"""How what the centre found for an endpoint begins: whoever has the endpoint reads it, whichever edge of the site it is for."""
 
 
 class Heard(NamedTuple):
@@ -145,7 +148,7 @@ class SiteMember(Elsewhere):
     def _on_record(self, topic: str, record: Heard, now: Instant) -> None:
         if topic == CROSS_HUB:
             self.state.read_at, self.state.next_offset = record.appended_at, record.offset + 1
-            if record.key and record.key != str(self.state.me):
+            if record.key and record.key != str(self.state.me) and not (record.value or b"").startswith(_EXTRA):
                 return
         if record.value is None:
             self._on_removal(topic, record.key)
@@ -153,6 +156,9 @@ class SiteMember(Elsewhere):
         value = from_record(record.value)
         if isinstance(value, Said):
             self._on_said(topic, record, value, now)
+        elif isinstance(value, Extra):
+            self.state.recent.put_extra(record.offset, value)
+            self.roaming.on_extra(value, now)
         elif topic == SUBSCRIPTION_INFO:
             self._on_info(record.key, value, now)
         else:
@@ -220,7 +226,7 @@ class SiteMember(Elsewhere):
                 roaming.on_prior(value, now)
             case Prepare():
                 self.lookout.on_prepare(value, now)
-            case Handover() | Rest() | Extra() | Taken():
+            case Handover() | Rest() | Taken():
                 if state.is_new_letter(value.sender, value.number, is_last=roaming.is_last(value)):
                     self._on_letter(value, now)
             case Places():
@@ -228,14 +234,12 @@ class SiteMember(Elsewhere):
             case _:
                 state.counts["strange"] += 1
 
-    def _on_letter(self, letter: Handover | Rest | Extra | Taken, now: Instant) -> None:
+    def _on_letter(self, letter: Handover | Rest | Taken, now: Instant) -> None:
         match letter:
             case Handover():
                 self.roaming.on_handover(letter, now)
             case Rest():
                 self.roaming.on_rest(letter, now)
-            case Extra():
-                self.roaming.on_extra(letter, now)
             case Taken():
                 self.roaming.on_taken(letter, now)
 
@@ -277,7 +281,8 @@ class SiteMember(Elsewhere):
 
     def on_read_back(self, asked: ReadBack, records: Sequence[Heard], now: Instant) -> None:
         """What was to be read again."""
-        reads = []
+        reads: list[Read] = []
+        extras: list[Extra] = []
         for record in records:
             try:
                 value = from_record(record.value or b"")
@@ -285,7 +290,9 @@ class SiteMember(Elsewhere):
                 continue
             if isinstance(value, Said):
                 reads.append(Read(record.offset, record.appended_at, 0, value))
-        self.roaming.on_read_back(asked.endpoint, reads, now)
+            elif isinstance(value, Extra):
+                extras.append(value)
+        self.roaming.on_read_back(asked.endpoint, reads, extras, now)
         self.roaming.settle(now)
 
     def tick(self, now: Instant) -> None:

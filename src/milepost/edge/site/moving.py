@@ -14,7 +14,7 @@ from milepost.edge.parcels import Delivery
 from milepost.edge.sessions import NOWHERE, Session
 from milepost.edge.site.departures import Departures
 from milepost.edge.site.forwarding import Forwarder
-from milepost.edge.site.handing import add_to, held_of, in_parts, install, open_away, take_up, waiting_of
+from milepost.edge.site.handing import Portion, add_to, held_of, in_portions, install, on_its_way, open_away, take_up, waiting_of
 from milepost.edge.site.recent import Read
 from milepost.edge.site.sayings import message_of
 from milepost.edge.site.state import SiteState
@@ -30,10 +30,9 @@ from milepost.model.sites import (
     Handover,
     Held,
     Rest,
-    Said,
     Waiting,
 )
-from milepost.wire.records import from_record, to_record
+from milepost.wire.records import to_record
 
 SLACK_NS: Final = SECOND_NS
 """By so much the numbers of different edges may stand in another order than their records."""
@@ -69,7 +68,8 @@ class Moving:
         state, corridor = self._state, self._state.corridor
         self.part(session)
         corridor.deliveries.leave(session)
-        held, parts = self._held_of(session, stay), in_parts(waiting_of(session))
+        held = self._held_of(session, stay)
+        first, *rest = in_portions(held, waiting_of(session))
         number = state.outbox.next_number(now)
         handover = Handover(
             session.name,
@@ -80,16 +80,16 @@ class Moving:
             is_whole=stay.is_whole,
             expiry_ns=session.expiry_ns,
             place=corridor.place_of(session),
-            subscriptions=held,
-            waiting=parts[0],
+            subscriptions=tuple(first.held),
+            waiting=tuple(first.waiting),
             received=tuple(sorted(session.received or ())),
             marks=self._youth.marks_of(stay),
             offset=self._read_up_to(stay),
             as_of=state.read_at,
-            rests=len(parts) - 1,
+            rests=len(rest),
             began=stay.began,
             anew=stay.anew,
-            awaits=tuple(sorted(stay.young.awaits)) if stay.young is not None else (),
+            awaits=dict(stay.young.awaits) if stay.young is not None else {},
             offsets=stay.offsets | {state.me.site: self._read_up_to(stay)},
         )
         corridor.deliveries.let_go(session)
@@ -98,14 +98,14 @@ class Moving:
         corridor.remove(session)
         self.cutting = None
         state.write(handover, number, claim.edge)
-        self._write_rests(session.name, claim, parts, now)
-        self._write_extras(stay, claim, now)
+        self._write_rests(session.name, claim, rest, now)
         self._departures.leave(Leaving(session.name, claim.epoch, held))
         state.counts["moves_out"] += 1
 
     def relay(self, handover: Handover, waiting: list[Waiting], claim: Claim, now: Instant) -> None:
         """Hand on what came for an endpoint that is elsewhere already: where it is, all of it can be read as well."""
-        state, parts = self._state, in_parts(waiting)
+        state = self._state
+        first, *rest = in_portions(handover.subscriptions, waiting)
         is_near = handover.sender.site == state.me.site
         number = state.outbox.next_number(now)
         onward = replace(
@@ -114,31 +114,22 @@ class Moving:
             sender=state.me,
             receiver=claim.edge,
             number=number,
-            waiting=parts[0],
-            rests=len(parts) - 1,
-            awaits=handover.awaits if is_near else tuple(sorted(self._other_sites(handover.sender))),
+            subscriptions=tuple(first.held),
+            waiting=tuple(first.waiting),
+            rests=len(rest),
+            awaits=handover.awaits if is_near else dict.fromkeys(self._other_sites(handover.sender), handover.epoch),
             offset=handover.offset if is_near else handover.offsets.get(state.me.site, 0),
         )
         state.write(onward, number, claim.edge)
-        self._write_rests(handover.endpoint, claim, parts, now)
+        self._write_rests(handover.endpoint, claim, rest, now)
         self._departures.leave(Leaving(handover.endpoint, claim.epoch, (), [(handover.sender, handover.epoch)]))
         state.counts["moves_on"] += 1
 
-    def _write_rests(self, endpoint: EndpointId, claim: Claim, parts: list[tuple[Waiting, ...]], now: Instant) -> None:
-        for part in parts[1:]:
+    def _write_rests(self, endpoint: EndpointId, claim: Claim, rest: list[Portion], now: Instant) -> None:
+        for held, waiting in rest:
             number = self._state.outbox.next_number(now)
-            self._state.write(Rest(endpoint, claim.epoch, self._state.me, claim.edge, number, part), number, claim.edge)
-
-    def _write_extras(self, stay: Stay, claim: Claim, now: Instant) -> None:
-        """What the centre has found for an endpoint that moves on within the site, and has not all come yet."""
-        if claim.edge.site != self._state.me.site or stay.young is None:
-            return
-        for record in stay.young.extras:
-            number, said = self._state.outbox.next_number(now), from_record(record.encode())
-            assert isinstance(said, Said), "the centre finds messages"
-            about = said.sender.site
-            extra = Extra(stay.endpoint, claim.epoch, self._state.me, claim.edge, number, (said,), is_last=False, about=about)
-            self._state.write(extra, number, claim.edge)
+            more = Rest(endpoint, claim.epoch, self._state.me, claim.edge, number, tuple(waiting), tuple(held))
+            self._state.write(more, number, claim.edge)
 
     def _other_sites(self, sender: EdgeRef) -> set[str]:
         known = {info.edge.site for info in self._state.edges.values()}
@@ -181,7 +172,7 @@ class Moving:
             self.note_opened(stay)
             install(corridor, session, waiting, handover.received)
         else:
-            missing = self._not_given(stay, waiting, now)
+            missing = self._not_given(stay, session, waiting, now)
             self._withdraw(handover, waiting, session, now)
             add_to(corridor, session, missing)
         stay.is_here = True
@@ -208,13 +199,16 @@ class Moving:
         stay.opened_at, stay.opened_after = self._state.next_offset, marks[str(self._state.me)]
         stay.opened_above = max(marks.values())
 
-    def _not_given(self, stay: Stay, waiting: list[Waiting], now: Instant) -> list[Waiting]:
-        """What waits and the endpoint has not had here."""
+    def _not_given(self, stay: Stay, session: Session, waiting: list[Waiting], now: Instant) -> list[Waiting]:
+        """What waits and the endpoint has not had here, nor is about to."""
         me, offsets = str(self._state.me), self._state.recent.offsets() if waiting else {}
+        here = on_its_way(session)
 
         def was_given(one: Waiting) -> bool:
             if not one.said_number or not one.parcel:
                 return False
+            if (one.said_by, one.said_number) in here:
+                return True
             offset = offsets.get((one.said_by, one.said_number)) if one.said_by != me else None
             told = Told(message_of(parcel_from_bytes(one.parcel)), one.said_by, one.said_number, offset)
             return self._youth.was_given(stay, told, now)
@@ -244,9 +238,9 @@ class Moving:
         young.came_at = self._forwarder.last_said
         young.late.add(EVERY)
         if handover.sender.site == self._state.me.site:
-            young.awaits |= set(handover.awaits)
+            young.awaits |= handover.awaits
         else:
-            young.awaits |= self._other_sites(handover.sender)
+            young.awaits |= dict.fromkeys(self._other_sites(handover.sender), handover.epoch)
         self._youth.begin(stay, session)
 
     def _part_of(self, handover: Handover) -> Part:
@@ -269,6 +263,7 @@ class Moving:
         if reads is None:
             self.ask_back(stay)
         else:
+            self._collect(young, self._state.recent.extras_for(stay.endpoint))
             self._youth.catch_up(stay, reads, now)
 
     def ask_back(self, stay: Stay) -> None:
@@ -285,34 +280,33 @@ class Moving:
         by_time = recent.since_time(at) if at is not None else []
         return max(by_offset, by_time, key=len)
 
-    def read_back(self, stay: Stay, reads: list[Read], now: Instant) -> None:
+    def read_back(self, stay: Stay, reads: list[Read], extras: list[Extra], now: Instant) -> None:
         """What was read again; all that was read here meanwhile comes after it."""
         if stay.young is None or not stay.young.late:
             return
         following = self._state.recent.since(reads[-1].offset + 1) if reads else []
+        self._collect(stay.young, [one for one in extras if one.endpoint == stay.endpoint])
         self._youth.catch_up(stay, [*reads, *following], now)
 
     def extra(self, extra: Extra, stay: Stay, now: Instant) -> None:
         """What the centre found for an endpoint that is here."""
-        young, site = stay.young, extra.about or extra.sender.site
-        if young is None or site not in young.awaits:
-            self._state.counts["strange"] += 1
-            return
-        young.extras += [to_record(said).decode() for said in extra.said]
-        if extra.is_last:
-            young.awaits.discard(site)
-            young.late.add(site)
+        if stay.young is not None and self._collect(stay.young, [extra]) and EVERY not in stay.young.late:
             self.go_on(stay, now)
 
-    def pass_on(self, extra: Extra, now: Instant) -> None:
-        """What the centre found for an endpoint that has moved on within the site; elsewhere, the marks tell what it lacks."""
-        state = self._state
-        latest = state.register.latest(extra.endpoint)
-        if latest is None or latest.edge.site != state.me.site or latest.edge == state.me:
-            return
-        number, about = state.outbox.next_number(now), extra.about or extra.sender.site
-        onward = replace(extra, sender=state.me, receiver=latest.edge, number=number, about=about)
-        state.write(onward, number, latest.edge)
+    def _collect(self, young: Young, extras: list[Extra]) -> bool:
+        """Take what the centre found for a move that is not over; tells whether it is all of a site."""
+        is_all = False
+        for extra in extras:
+            site = extra.sender.site
+            if young.awaits.get(site) != extra.epoch:
+                continue
+            found = [to_record(said).decode() for said in extra.said]
+            young.extras += [record for record in found if record not in young.extras]
+            if extra.is_last:
+                del young.awaits[site]
+                young.late.add(site)
+                is_all = True
+        return is_all
 
     def welcome(self, endpoint: EndpointId, why: Refused | None = None) -> None:
         """Let who waits for its session go on, or go."""

@@ -3,11 +3,15 @@
 from bisect import bisect_left
 from collections import deque
 from itertools import islice
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from milepost.edge.site.limits import SiteLimits
+from milepost.model.endpoints import EndpointId
 from milepost.model.instants import Instant
-from milepost.model.sites import Said
+from milepost.model.sites import Extra, Said
+
+EXTRAS_MAX: Final = 1_000
+"""So many of what the centre found for endpoints."""
 
 
 class Read(NamedTuple):
@@ -28,6 +32,7 @@ class Recent:
         self._limits = limits
         self._reads: deque[Read] = deque()
         self._bytes = 0
+        self._extras: deque[tuple[int, Extra]] = deque()
         self._first: int | None = None
         self._next = 0
 
@@ -43,6 +48,16 @@ class Recent:
             gone = self._reads.popleft()
             self._bytes -= gone.size
             self._first = gone.offset + 1
+
+    def put_extra(self, offset: int, extra: Extra) -> None:
+        """Something that the centre found for one endpoint."""
+        self._extras.append((offset, extra))
+        if len(self._extras) > EXTRAS_MAX:
+            self._first = max(self._first or 0, self._extras.popleft()[0] + 1)
+
+    def extras_for(self, endpoint: EndpointId) -> list[Extra]:
+        """What the centre found for an endpoint."""
+        return [extra for _, extra in self._extras if extra.endpoint == endpoint]
 
     def reaches(self, offset: int) -> bool:
         """Whether everything from an offset on is at hand."""

@@ -6,11 +6,13 @@ What must hold:
 - a client waits for its session only while somebody may bring it, and never longer than `hold_s`.
 """
 
+from dataclasses import replace
 from typing import Final
 
 from milepost.edge.sessions import Session
 from milepost.edge.site.departures import Departures
 from milepost.edge.site.forwarding import Forwarder
+from milepost.edge.site.handing import joined
 from milepost.edge.site.moving import Moving
 from milepost.edge.site.recent import Read
 from milepost.edge.site.state import SiteState
@@ -223,7 +225,7 @@ class Roaming:
         if handover.rests:
             self._unfinished[handover.sender, handover.endpoint] = (handover, list(handover.waiting), handover.rests)
         else:
-            self._arrived(handover, list(handover.waiting), now)
+            self._arrived(handover, joined(handover.waiting), now)
 
     def on_rest(self, rest: Rest, now: Instant) -> None:
         """More of what waits for an endpoint."""
@@ -233,12 +235,13 @@ class Roaming:
             return
         handover, waiting, missing = self._unfinished.pop(key)
         waiting += rest.waiting
+        handover = replace(handover, subscriptions=handover.subscriptions + rest.subscriptions)
         if missing > 1:
             self._unfinished[key] = (handover, waiting, missing - 1)
         else:
-            self._arrived(handover, waiting, now)
+            self._arrived(handover, joined(waiting), now)
 
-    def is_last(self, letter: Handover | Rest | Extra | Taken) -> bool:
+    def is_last(self, letter: Handover | Rest | Taken) -> bool:
         """Whether nothing more belongs to a letter."""
         if isinstance(letter, Rest):
             return self._unfinished.get((letter.sender, letter.endpoint), (None, None, 1))[2] == 1
@@ -308,14 +311,12 @@ class Roaming:
         if stay is not None and stay.is_here:
             self.moving.extra(extra, stay, now)
             self._look(stay, now)
-        else:
-            self.moving.pass_on(extra, now)
 
-    def on_read_back(self, endpoint: EndpointId, reads: list[Read], now: Instant) -> None:
+    def on_read_back(self, endpoint: EndpointId, reads: list[Read], extras: list[Extra], now: Instant) -> None:
         """What had to be read again for an endpoint."""
         stay = self.stays.get(endpoint)
         if stay is not None and stay.is_here:
-            self.moving.read_back(stay, reads, now)
+            self.moving.read_back(stay, reads, extras, now)
             self._look(stay, now)
 
     # By themselves

@@ -73,8 +73,8 @@ class Young:
     parts: list[Part] = field(default_factory=list)
     late: set[str] = field(default_factory=set)
     """Sites whose records must be read again before new ones count; `EVERY` when it has just come."""
-    awaits: set[str] = field(default_factory=set)
-    """Sites of which the centre still has something for it: what they say later waits for that."""
+    awaits: Marks = field(default_factory=dict)
+    """Sites of which the centre still has something for it, and under which epoch: what they say later waits for that."""
     extras: list[str] = field(default_factory=list)
     """What the centre has found so far, as records; it is given in the order of numbers with what stands in the log."""
 
@@ -154,7 +154,7 @@ def stay_to_bytes(stay: Stay) -> bytes:
                 young.came_at,
                 [[one.home, one.names, one.since, one.marks, one.offset, one.at, one.floor, one.brought] for one in young.parts],
                 sorted(young.late),
-                sorted(young.awaits),
+                young.awaits,
                 young.extras,
             ],
         }
@@ -167,7 +167,7 @@ def stay_from_bytes(endpoint: EndpointId, data: bytes) -> Stay:
     young = None
     if value["young"] is not None:
         came_at, parts, late, awaits, extras = value["young"]
-        young = Young(came_at, [Part(*part) for part in parts], set(late), set(awaits), extras)
+        young = Young(came_at, [Part(*part) for part in parts], set(late), awaits, extras)
         for part in young.parts:
             part.brought = [(edge, number) for edge, number in part.brought]
     stay = Stay(endpoint, Epoch(value["epoch"]), is_here=True, is_whole=value["whole"], young=young, had=value["had"])

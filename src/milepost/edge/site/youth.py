@@ -18,7 +18,7 @@ from milepost.edge.asking import ASIDE
 from milepost.edge.parcels import Parcel
 from milepost.edge.sessions import Session
 from milepost.edge.site.forwarding import ON_THE_MOVE, Forwarder
-from milepost.edge.site.handing import held_of
+from milepost.edge.site.handing import held_of, on_its_way
 from milepost.edge.site.recent import Read
 from milepost.edge.site.sayings import parcel_of
 from milepost.edge.site.state import SiteState
@@ -135,8 +135,10 @@ class Youth:
         near = [one for one in reads if {EVERY, one.said.sender.site} & late and one.said.sender.site not in young.awaits]
         far = [said for said in map(_said, young.extras) if said.sender.site not in young.awaits]
         young.extras = [record for record in young.extras if _said(record).sender.site in young.awaits]
+        waits = on_its_way(self._session(stay))
         for read in in_order(near, far, self._state.next_offset):
-            self._offer(stay, young, read, parcel_of(read.said), now)
+            if (str(read.said.sender), read.said.number) not in waits:
+                self._offer(stay, young, read, parcel_of(read.said), now)
         for part in young.parts:
             for stream, number in self._state.marks.items():
                 if site_of(stream) not in young.awaits:

@@ -30,8 +30,8 @@ HANDOVER: Final = (
     "awaits",
     "offsets",
 )
-REST: Final = (*_LETTER, "waiting")
-EXTRA: Final = (*_LETTER, "said", "more", "about")
+REST: Final = (*_LETTER, "waiting", "subscriptions")
+EXTRA: Final = (*_LETTER, "said", "more")
 TAKEN: Final = (*_LETTER, "subscriptions")
 PREPARE: Final = ("type", "endpoint", "edge", "epoch", "subscriptions")
 HELD: Final = ("name", "subscription", "not_own", "retain_shown", "since")
@@ -66,7 +66,7 @@ def write_handover(handover: Handover) -> JsonObject:
         "rests": handover.rests,
         "began": str(handover.began),
         "anew": str(handover.anew),
-        "awaits": list(handover.awaits),
+        "awaits": {site: str(epoch) for site, epoch in handover.awaits.items()},
         "offsets": {site: str(offset) for site, offset in handover.offsets.items()},
     }
 
@@ -90,27 +90,27 @@ def read_handover(value: object) -> Handover:
         rests=members.need("rests", reading.integer),
         began=Epoch(members.need("began", reading.digits)),
         anew=Epoch(members.need("anew", reading.digits)),
-        awaits=tuple(members.need("awaits", reading.texts)),
+        awaits=_numbers(members.need("awaits", _object), "handover.awaits"),
         offsets=_numbers(offsets, "handover.offsets"),
     )
 
 
 def write_rest(rest: Rest) -> JsonObject:
     """The members of more that waits."""
-    return _write_letter("rest", rest) | {"waiting": [_write_waiting(one) for one in rest.waiting]}
+    held = [write_held(one) for one in rest.subscriptions]
+    return _write_letter("rest", rest) | {"waiting": [_write_waiting(one) for one in rest.waiting], "subscriptions": held}
 
 
 def read_rest(value: object) -> Rest:
     """More that waits."""
     members = Members(value, "rest", REST)
-    return Rest(*_read_letter(members), tuple(_read_waiting(one) for one in members.need("waiting", reading.array)))
+    waiting = tuple(_read_waiting(one) for one in members.need("waiting", reading.array))
+    return Rest(*_read_letter(members), waiting, tuple(read_held(one) for one in members.need("subscriptions", reading.array)))
 
 
 def write_extra(extra: Extra) -> JsonObject:
     """The members of what the centre found for an endpoint."""
     found = _write_letter("extra", extra) | {"said": [write_said(one) for one in extra.said]}
-    if extra.about:
-        found["about"] = extra.about
     return found if extra.is_last else found | {"more": True}
 
 
@@ -118,8 +118,7 @@ def read_extra(value: object) -> Extra:
     """What the centre found for an endpoint."""
     members = Members(value, "extra", EXTRA)
     said = tuple(read_said(one) for one in members.need("said", reading.array))
-    is_last = not members.maybe("more", reading.truth, False)
-    return Extra(*_read_letter(members), said, is_last, members.maybe("about", reading.text, ""))
+    return Extra(*_read_letter(members), said, not members.maybe("more", reading.truth, False))
 
 
 def write_taken(taken: Taken) -> JsonObject:
