@@ -1,0 +1,130 @@
+"""The thread between an edge and its log: in order, one batch at a time, and a record that the log refuses stops nothing."""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from door_in_memory import SMALL, START, LogInMemory
+from milepost.backbone.log import Done, Entry, LogRefused, LogUnavailable
+from milepost.backbone.memory import MemoryLog, MemoryStore
+from milepost.edge.corridor import Corridor
+from milepost.edge.parcels import Parcel
+from milepost.edge.site.limits import SiteLimits
+from milepost.edge.site.member import SiteMember
+from milepost.model.endpoints import EndpointId
+from milepost.model.instants import Instant
+from milepost.model.queries import OnTopic
+from milepost.model.sites import CROSS_HUB, SUBSCRIPTION_INFO, VEHICLE_INFO, EdgeRef, Said, Wanted, wanted_key
+from milepost.model.subscriptions import Subscription
+from milepost.service.site import SiteLink
+from milepost.wire.records import from_record, to_record
+
+OTHER = EdgeRef("north", "b")
+
+
+class ToughLog(MemoryLog):
+    """A log in memory that can refuse: for now, for good, or when it is too late to say so at once."""
+
+    is_away = False
+    fails_later = False
+
+    def append(self, entries: Sequence[Entry], done: Done | None = None) -> None:
+        if self.is_away:
+            raise LogUnavailable("away")
+        if any(b"TOO LARGE" in (entry.value or b"") for entry in entries):
+            raise LogRefused("too large")
+        if self.fails_later and done is not None:
+            done(LogUnavailable("lost on the way"))
+            return
+        super().append(entries, done)
+
+
+class EdgeAtLog:
+    """An edge of a site over a log in memory, with turns that the test takes."""
+
+    def __init__(self) -> None:
+        self.now = START
+        self.store = MemoryStore(lambda: self.now)
+        self.log = ToughLog(self.store._topics, self.store._groups, lambda: self.now, 99)
+        self.store._logs.append(self.log)
+        self.corridor = Corridor(SMALL)
+        self.member = SiteMember(self.corridor, EdgeRef("north", "a"), SiteLimits())
+        self.told = LogInMemory()
+        self.calls: deque[Callable[[Instant], None]] = deque()
+        self.link = SiteLink(self.member, self.log, self.calls.append, self.told)
+        other = self.store.open()
+        key = wanted_key(OTHER, "car", "t/#")
+        other.append([Entry(SUBSCRIPTION_INFO, key, to_record(Wanted(OTHER, Subscription(EndpointId("car"), OnTopic("t/#")))))])
+        self.store.run_all()
+        self.link.start()
+        self.settle()
+
+    def settle(self) -> None:
+        for _ in range(50):
+            self.now = Instant(self.now + 1_000_000)
+            while self.calls:
+                self.calls.popleft()(self.now)
+            self.corridor.take_changes()
+            self.link.flush(self.now)
+            self.store.run_all()
+
+    def publish(self, *bodies: bytes) -> None:
+        for body in bodies:
+            parcel = Parcel("t/a", body, self.now, source=EndpointId("pub"), origin=0, qos=1)
+            assert not self.corridor.publish(parcel, self.now)
+
+    def said(self) -> list[bytes]:
+        records = self.store._topics[CROSS_HUB].records
+        values = [from_record(record.value or b"") for record in records]
+        return [value.message.body for value in values if isinstance(value, Said)]
+
+
+def test_what_was_published_before_the_register_was_read_leaves_when_it_was() -> None:
+    member = SiteMember(Corridor(SMALL), EdgeRef("north", "c"), SiteLimits())
+    for topic in ("t/a", "u/a"):
+        parcel = Parcel(topic, b"early", START, source=EndpointId("pub"), origin=0, qos=1)
+        assert not member.state.corridor.publish(parcel, START)
+    assert member.state.outbox.take() == []
+    member.state.interest.put("k", str(OTHER), Subscription(EndpointId("car"), OnTopic("t/#")))
+    member.caught_up(SUBSCRIPTION_INFO, START)
+    member.caught_up(VEHICLE_INFO, START)
+    said = [from_record(one.value or b"") for one in member.state.outbox.take() if one.topic == CROSS_HUB]
+    assert [one.message.topic for one in said if isinstance(one, Said)] == ["t/a"]
+
+
+def test_what_a_log_could_not_take_goes_later_in_its_order() -> None:
+    edge = EdgeAtLog()
+    edge.log.is_away = True
+    edge.publish(b"1", b"2")
+    edge.settle()
+    edge.log.is_away, edge.log.fails_later = False, True
+    edge.publish(b"3")
+    edge.settle()
+    assert edge.said() == []
+    edge.log.fails_later = False
+    edge.publish(b"4")
+    edge.settle()
+    assert edge.said() == [b"1", b"2", b"3", b"4"]
+    assert edge.member.state.outbox.waiting == 0
+
+
+def test_a_record_that_the_log_refuses_for_good_is_left_out_and_told() -> None:
+    edge = EdgeAtLog()
+    edge.publish(b"1", b"2", b"3")
+    outbox = edge.member.state.outbox
+    second = list(outbox._spool)[1]
+    bad = outbox._spool[second]._replace(value=b"TOO LARGE")
+    outbox._queue[1] = outbox._spool[second] = bad
+    edge.settle()
+    assert edge.said() == [b"1", b"3"]
+    assert "the log refuses a record" in edge.told.events
+    assert outbox.waiting == 0
+
+
+def test_a_message_that_no_log_takes_is_refused_to_its_publisher_if_somebody_elsewhere_wants_it() -> None:
+    edge = EdgeAtLog()
+    parcel = Parcel("t/a", bytes(800_000), edge.now, source=EndpointId("pub"), origin=0, qos=1)
+    refused = edge.corridor.publish(parcel, edge.now)
+    assert not isinstance(refused, int)
+    assert refused.reason.name == "MESSAGE_TOO_LARGE"
+    alone = Parcel("u/a", bytes(800_000), edge.now, source=EndpointId("pub"), origin=0, qos=1)
+    assert edge.corridor.publish(alone, edge.now) == 0
