@@ -195,7 +195,7 @@ class SiteLink:
             records = self._read_from(max(at, first), self._member.state.next_offset)
         except (LogUnavailable, LogLost) as fault:
             self._told.warning("cannot read the log again", endpoint=asked.endpoint, reason=str(fault))
-            self._member.roaming.moving.read_backs.append(asked)
+            self._member.roaming.moving.read_backs.setdefault(asked.endpoint, asked)
             return False
         self._member.on_read_back(asked, [Heard(one.offset, one.key, one.value, one.appended_at) for one in records], now)
         return True

@@ -12,7 +12,7 @@ from ledger import Ledger
 from live.hub.travellers import Door, Leave, Traveller
 
 LOOK_S: Final = 0.01
-WAIT_S: Final = 30.0
+WAIT_S: Final = 90.0
 
 
 class Crowd:

@@ -26,7 +26,7 @@ from milepost.service.site_logs import open_log
 from milepost.service.site_settings import Backbone, SiteLog
 from parts import ROOT
 
-WAIT_S: Final = 30.0
+WAIT_S: Final = 90.0
 
 
 def wait_until(is_so: Callable[[], bool], what: str, *, within_s: float = WAIT_S) -> None:

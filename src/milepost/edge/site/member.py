@@ -223,7 +223,7 @@ class SiteMember(Elsewhere):
             case Claimed(claim):
                 roaming.on_claim(claim, now)
             case Prior():
-                roaming.on_prior(value, now)
+                roaming.on_prior(value)
             case Prepare():
                 self.lookout.on_prepare(value, now)
             case Handover() | Rest() | Taken():
@@ -276,8 +276,8 @@ class SiteMember(Elsewhere):
 
     def take_read_backs(self) -> list[ReadBack]:
         """What is to be read again from cross-hub, up to where it is read now."""
-        found, self.roaming.moving.read_backs = self.roaming.moving.read_backs, []
-        return found
+        found, self.roaming.moving.read_backs = self.roaming.moving.read_backs, {}
+        return list(found.values())
 
     def on_read_back(self, asked: ReadBack, records: Sequence[Heard], now: Instant) -> None:
         """What was to be read again."""

@@ -58,8 +58,8 @@ class Moving:
         self._forwarder = forwarder
         self._youth = youth
         self._departures = departures
-        self.read_backs: list[ReadBack] = []
-        """What is to be read again, for whoever reads."""
+        self.read_backs: dict[EndpointId, ReadBack] = {}
+        """What is to be read again, for whoever reads: all that an endpoint needs at once."""
         self.cutting: EndpointId | None = None
         """Who is just being cut out: what it asks for is not taken back."""
 
@@ -270,7 +270,7 @@ class Moving:
         """Have what an endpoint missed read again from the log."""
         assert stay.young is not None, "who missed something is young"
         offset, at = _first_of(stay.young)
-        self.read_backs.append(ReadBack(stay.endpoint, offset, at))
+        self.read_backs[stay.endpoint] = ReadBack(stay.endpoint, offset, at)
 
     def _at_hand(self, young: Young) -> list[Read] | None:
         recent, (offset, at) = self._state.recent, _first_of(young)

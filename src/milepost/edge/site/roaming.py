@@ -41,6 +41,7 @@ from milepost.wire.records import to_record
 FORGOTTEN_NS: Final = 600 * SECOND_NS
 """An endpoint that left while it was awaited, and of which nothing came, is forgotten after so long."""
 
+_TAKEN_OVER: Final = Refused(Reason.SESSION_TAKEN_OVER)
 _ELSEWHERE: Final = Refused(Reason.SESSION_TAKEN_OVER, "at another edge")
 
 
@@ -86,11 +87,13 @@ class Roaming:
     def arrive(self, name: EndpointId, now: Instant, *, is_fresh: bool) -> bool:
         """Whether an endpoint can open its session at once."""
         stay = self.stays.get(name)
-        if stay is not None and not stay.is_here:
+        if is_fresh:
+            return True
+        if stay is not None and (not stay.is_here or name in self._waiting):
             stay.waits_until = stay.waits_until or Instant(now + self._hold_ns)
             self._waiting[name] = stay
             return False
-        if is_fresh or self._state.corridor.sessions.maybe(name) is not None:
+        if self._state.corridor.sessions.maybe(name) is not None:
             return True
         is_elsewhere = self._is_claimed_elsewhere(name)
         if self._state.is_ready and not is_elsewhere and not self._state.is_centre_there(now):
@@ -114,9 +117,9 @@ class Roaming:
         if not stay.is_here:
             self.moving.note_opened(stay)
         stay.is_here, stay.waits_until = True, None
-        self._waiting.pop(name, None)
-        stay.is_whole |= is_fresh
-        stay.began = stay.epoch
+        if self._waiting.pop(name, None) is not None:  # somebody else under this name
+            self.moving.welcome(name, _TAKEN_OVER)
+        stay.is_whole, stay.began = stay.is_whole or is_fresh, stay.epoch
         self._keep(stay)
 
     def ended(self, session: Session) -> None:
@@ -212,12 +215,12 @@ class Roaming:
         if edge != self._state.me or (not self._state.is_ready and endpoint not in self.stays):
             self._state.register.take_away(endpoint, edge)
 
-    def on_prior(self, prior: Prior, now: Instant) -> None:
+    def on_prior(self, prior: Prior) -> None:
         """The centre says where an endpoint was before."""
         stay = self.stays.get(prior.endpoint)
         if stay is None or stay.epoch != prior.epoch or prior.edge is not None:
             return
-        self._complete(stay, now)
+        self._complete(stay)
         self._keep(stay)
 
     def on_handover(self, handover: Handover, now: Instant) -> None:
@@ -260,7 +263,7 @@ class Roaming:
         stay = self.stays.get(endpoint)
         if not handover.is_held:
             if stay is not None and handover.is_whole and handover.epoch == stay.epoch:
-                self._complete(stay, now)
+                self._complete(stay)
             return
         latest = state.register.latest(endpoint)
         if stay is None and latest is not None and latest.edge != state.me and latest.epoch > handover.epoch:
@@ -274,7 +277,7 @@ class Roaming:
         if handover.began < stay.anew or not self.moving.arrive(handover, waiting, stay, now):
             self.departures.decline(handover, now)
             if endpoint in self._waiting:
-                self._complete(stay, now)
+                self._complete(stay)
             return
         mine = state.register.of(endpoint, state.me)
         if mine is None or mine.anew < stay.anew:
@@ -284,17 +287,16 @@ class Roaming:
         self._say_all(endpoint)
         self.departures.owe(handover)
         if handover.is_whole:
-            self._complete(stay, now)
+            self._complete(stay)
         self._keep(stay)
         self._look(stay, now)
 
-    def _complete(self, stay: Stay, now: Instant) -> None:
+    def _complete(self, stay: Stay) -> None:
         stay.is_whole, stay.ended = True, []
         if stay.endpoint in self._waiting:
-            self._let_in(stay, now)
+            self._let_in(stay)
 
-    def _let_in(self, stay: Stay, now: Instant) -> None:
-        del now
+    def _let_in(self, stay: Stay) -> None:
         self._waiting.pop(stay.endpoint, None)
         stay.waits_until = None
         self.moving.welcome(stay.endpoint)
@@ -331,7 +333,7 @@ class Roaming:
         """Who waited long enough for a session that did not come is let in without it."""
         for stay in [one for one in self._waiting.values() if one.waits_until is not None and one.waits_until <= now]:
             self._state.counts["held_in_vain"] += 1
-            self._let_in(stay, now)
+            self._let_in(stay)
         for stay in [one for one in self.stays.values() if not one.is_here and now - one.epoch > FORGOTTEN_NS]:
             del self.stays[stay.endpoint]
             self.departures.give_up(stay.endpoint)
@@ -356,7 +358,7 @@ class Roaming:
                 self.opened(session, now, is_fresh=False)
         for stay in list(self._waiting.values()):
             if not self._is_claimed_elsewhere(stay.endpoint) and not state.is_centre_there(now):
-                self._complete(stay, now)
+                self._complete(stay)
 
     def _lose(self, claim: Claim, now: Instant) -> None:
         """A session is no more though it was claimed: who waits for it elsewhere is told."""
