@@ -38,6 +38,7 @@ from milepost.model.subscriptions import Subscription
 from milepost.wire.records import from_record, to_record
 
 numbers = st.integers(0, 2**63 - 1)
+instants = st.builds(Instant, st.integers(0, 2**63 - 2))
 names = st.from_regex(r"[A-Za-z0-9_-]{1,20}", fullmatch=True)
 refs = st.builds(EdgeRef, names, names)
 endpoints = st.builds(EndpointId, names)
@@ -65,7 +66,7 @@ messages = st.builds(
     st.builds(MessageId, numbers),
     endpoints,
     st.sampled_from(["a/b", "c"]),
-    st.builds(Instant, numbers),
+    instants,
     place=st.one_of(st.none(), places),
     body=st.binary(max_size=30),
 )
@@ -95,7 +96,7 @@ handovers = st.builds(
     received=st.lists(st.integers(1, 65_535), max_size=3).map(tuple),
     marks=marks,
     offset=numbers,
-    as_of=st.builds(Instant, numbers),
+    as_of=instants,
     rests=st.integers(0, 9),
     began=epochs,
     anew=epochs,
@@ -104,7 +105,7 @@ handovers = st.builds(
 )
 saids = st.lists(said, max_size=3).map(tuple)
 speeds = st.one_of(st.none(), st.floats(0, 90))
-seen = st.builds(Whereabouts, endpoints, places, speeds, speeds, st.builds(Instant, numbers))
+seen = st.builds(Whereabouts, endpoints, places, speeds, speeds, instants)
 claims = st.builds(Claim, endpoints, refs, epochs, epochs, st.booleans(), st.one_of(st.none(), places))
 records = st.one_of(
     claims,
@@ -122,7 +123,7 @@ records = st.one_of(
     st.builds(
         EdgeInfo, refs, st.none(), st.lists(st.tuples(st.integers(-900, 900), st.integers(-900, 900)), max_size=3).map(tuple)
     ),
-    st.builds(CentreInfo, names, st.lists(names, max_size=3).map(tuple), st.builds(Instant, numbers)),
+    st.builds(CentreInfo, names, st.lists(names, max_size=3).map(tuple), instants),
 )
 
 
