@@ -10,6 +10,7 @@ import pytest
 from live.storage.writer import turn
 from milepost.edge.keeping import Changes, Queued
 from milepost.storage import StorageDamaged, StorageTooNew, Survives, open_storage
+from milepost.storage.database import FORMAT
 
 PAGE = 4096
 CYCLES = 1_000_000
@@ -90,11 +91,11 @@ def test_a_text_that_is_no_text_is_found(folder: Path) -> None:
 
 def test_a_file_of_a_newer_release_is_refused_and_left_alone(folder: Path) -> None:
     with closing(sqlite3.connect(folder / "kept.db")) as connection:
-        connection.execute("PRAGMA user_version = 2")
-    with pytest.raises(StorageTooNew, match="has format 2, and this release reads formats up to 1: start the newer release"):
+        connection.execute(f"PRAGMA user_version = {FORMAT + 1}")
+    with pytest.raises(StorageTooNew, match=f"has format {FORMAT + 1}, and this release reads formats up to {FORMAT}"):
         load(folder)
     with closing(sqlite3.connect(folder / "kept.db")) as connection:
-        assert connection.execute("PRAGMA user_version").fetchone() == (2,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (FORMAT + 1,)
 
 
 def test_a_database_that_was_not_finished_is_made_again(tmp_path: Path) -> None:
