@@ -6,15 +6,19 @@ Everything runs, also after a failure; the exit status is 1 if anything failed. 
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-RESULTS = ROOT / ".cache" / "results.json"
-OTHER_RESULTS = ROOT / ".cache" / "other_results.json"
+RESULTS = ROOT / ".cache" / "results"
 BIN = Path(sys.executable).parent
 
 CHECKS = {
@@ -23,10 +27,20 @@ CHECKS = {
     "mypy": [BIN / "mypy", "--no-error-summary"],
     "import layers": [BIN / "lint-imports", "--no-logo"],
 }
-FAST_FOLDERS = ("tests/unit", "tests/house", "tests/property")
-WAITING_FOLDERS = ("tests/live", "tests/docs")
-COMPUTING_FOLDERS = (*FAST_FOLDERS, "tests/conformance", "tests/fuzz", "tests/simulation")
-"""Together all folders that have tests: tests/house looks."""
+FAST = ("tests/unit", "tests/house", "tests/property")
+GROUPS = (
+    ("tests/live/hub", "tests/live/handlers"),
+    ("tests/live/pipelines",),
+    ("tests/live/client", "tests/live/service", "tests/docs"),
+    ("tests/live/mqtt",),
+    ("tests/live/backbone", "tests/live/storage"),
+    ("tests/live/udp",),
+    ("tests/simulation",),
+    ("tests/unit", "tests/house", "tests/conformance", "tests/fuzz"),
+    ("tests/property",),
+)
+"""All folders that have tests (tests/house looks), each group for one pytest. Two run at a time: one takes groups from the front,
+the other from the back, so what waits for processes runs beside what computes."""
 NO_TESTS_COLLECTED = 5
 FIX_MARK = "; fix: "
 HELP = {
@@ -60,6 +74,10 @@ class Outcome:
         return Row("all", **{name: sum(getattr(row, name) for row in self.rows) for name in names})
 
 
+Results = tuple[list[Row], list[tuple[str, str]]]
+"""Rows, and the tests that were skipped with their reasons."""
+
+
 def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     arguments.add_argument("--fast", action="store_true", help="unit, house and property tests only, few examples each")
@@ -86,47 +104,51 @@ def run_check(name: str, command: list[str], advice: list[str]) -> Row:
 
 
 def run_tests(fast: bool, outcome: Outcome) -> None:
-    """Run pytest and add a row for each folder of tests; what waits for processes runs beside what computes."""
-    runs = [Run(FAST_FOLDERS, RESULTS)] if fast else [Run(WAITING_FOLDERS, RESULTS), Run(COMPUTING_FOLDERS, OTHER_RESULTS)]
-    for run in runs:
-        run.start("fast" if fast else "full", is_shown=run is runs[0])
-    for run in runs:
-        rows, skips = run.finish()
+    """Run pytest over all groups, two at a time, and add a row for each folder of tests."""
+    profile = "fast" if fast else "full"
+    groups = deque([FAST] if fast else GROUPS)
+    shutil.rmtree(RESULTS, ignore_errors=True)
+    RESULTS.mkdir(parents=True)
+    takes = [groups.popleft] if fast else [groups.popleft, groups.pop]
+    with ThreadPoolExecutor(len(takes)) as pool:
+        lists = list(pool.map(lambda take: list(run_groups(take, profile, is_shown=fast)), takes))
+    for rows, skips in sorted(chain.from_iterable(lists), key=lambda one: one[0][0].name if one[0] else ""):
         outcome.rows += rows
         outcome.skips += skips
 
 
-class Run:
-    """One pytest, over some folders."""
-
-    def __init__(self, folders: tuple[str, ...], results: Path) -> None:
-        self._folders = [folder for folder in folders if (ROOT / folder).is_dir()]
-        self._results = results
-        self._process: subprocess.Popen[str] | None = None
-
-    def start(self, profile: str, *, is_shown: bool) -> None:
-        """Begin; what is not shown as it comes is shown at the end."""
-        self._results.unlink(missing_ok=True)
-        command = [sys.executable, "-m", "pytest", "-q", f"--results={self._results}", *self._folders]
-        print(f"pytest {' '.join(self._folders)}, profile {profile} ...", flush=True)
-        environment = {**os.environ, "MILEPOST_TEST_PROFILE": profile}
-        out = None if is_shown else subprocess.PIPE
-        self._process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=out, stderr=subprocess.STDOUT, text=True)
-
-    def finish(self) -> tuple[list[Row], list[tuple[str, str]]]:
-        """What passed and failed, folder by folder, and what was skipped."""
-        assert self._process is not None, "it was started"
-        said, _ = self._process.communicate()
-        if said:
-            print(said, flush=True)
-        code = self._process.returncode
-        rows, skips = read_results(self._results)
-        if code not in (0, NO_TESTS_COLLECTED) and not any(row.failed for row in rows):
-            rows.append(Row(f"pytest itself (exit {code})", failed=1))  # a broken plugin or option: no test to blame
-        return rows, skips
+def run_groups(take: Callable[[], tuple[str, ...]], profile: str, *, is_shown: bool) -> Iterator[Results]:
+    """Run one group after the other, until none is left."""
+    while True:
+        try:
+            group = take()
+        except IndexError:
+            return
+        yield run_pytest([folder for folder in group if (ROOT / folder).is_dir()], profile, is_shown=is_shown)
 
 
-def read_results(path: Path) -> tuple[list[Row], list[tuple[str, str]]]:
+def run_pytest(folders: list[str], profile: str, *, is_shown: bool) -> Results:
+    """One pytest; what is not shown as it comes is shown if it failed."""
+    name = " ".join(folders)
+    results = RESULTS / f"{name.replace('/', '.').replace(' ', '+')}.json"
+    command = [sys.executable, "-m", "pytest", "-q", f"--results={results}", *folders]
+    print(f"pytest {name}, profile {profile} ...", flush=True)
+    started = time.monotonic()
+    out = None if is_shown else subprocess.PIPE
+    environment = {**os.environ, "MILEPOST_TEST_PROFILE": profile}
+    done = subprocess.run(command, cwd=ROOT, env=environment, stdout=out, stderr=subprocess.STDOUT, text=True, check=False)
+    rows, skips = read_results(results)
+    is_good = done.returncode in (0, NO_TESTS_COLLECTED)
+    if not is_good and not any(row.failed for row in rows):
+        rows.append(Row(f"pytest itself (exit {done.returncode})", failed=1))  # a broken plugin or option: no test to blame
+    if done.stdout and not is_good:
+        print(done.stdout, flush=True)
+    counts = f"{sum(row.passed for row in rows)} passed, {sum(row.failed for row in rows)} failed"
+    print(f"pytest {name}: {counts} in {time.monotonic() - started:.0f} s", flush=True)
+    return rows, skips
+
+
+def read_results(path: Path) -> Results:
     """The rows and skips that `tests/plugins/results.py` left behind; nothing if pytest did not get that far."""
     if not path.exists():
         return [], []

@@ -2,11 +2,13 @@
 
 import os
 import subprocess
+from itertools import chain
 from pathlib import Path
 
 import pytest
 
 from house.rules.tree import ROOT, Plant
+from plugins.results import folder_of
 from scripts import check
 from scripts.check import Outcome, Row, table
 
@@ -36,16 +38,15 @@ def test_a_check_that_complains_counts_as_failed_and_says_how_to_mend_it() -> No
 def test_pytest_failing_without_a_failed_test_counts_as_failed(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     root = plant({"pyproject.toml": "[tool.pytest.ini_options]\naddopts = '--no-such-option'\n", "tests/unit/test_x.py": ""})
     monkeypatch.setattr(check, "ROOT", root)
-    monkeypatch.setattr(check, "RESULTS", root / "results.json")
+    monkeypatch.setattr(check, "RESULTS", root / "results")
     outcome = Outcome()
     check.run_tests(True, outcome)
     assert outcome.total().failed == 1
 
 
-def test_every_folder_of_tests_is_run() -> None:
-    folders = {"/".join(path.relative_to(ROOT).parts[:2]) for path in (ROOT / "tests").glob("*/**/test_*.py")}
-    assert sorted({*check.WAITING_FOLDERS, *check.COMPUTING_FOLDERS}) == sorted(folders)
-    assert not {*check.WAITING_FOLDERS} & {*check.COMPUTING_FOLDERS}
+def test_every_folder_of_tests_is_run_by_one_group() -> None:
+    folders = {folder_of(str(path.relative_to(ROOT))) for path in (ROOT / "tests").glob("*/**/test_*.py")}
+    assert sorted(chain.from_iterable(check.GROUPS)) == sorted(folders)
 
 
 def test_parts_that_are_installed_or_not_asked_for_need_nothing(plant: Plant) -> None:

@@ -63,5 +63,6 @@ class ResultsFile:
 
 
 def folder_of(node: str) -> str:
-    """`tests/unit` for tests/unit/model/test_areas.py::test_circle."""
-    return "/".join(Path(node.partition("::")[0]).parts[:2])
+    """`tests/unit` for tests/unit/model/test_areas.py::test_circle, `tests/live/udp` for what is below that."""
+    parts = Path(node.partition("::")[0]).parts
+    return "/".join(parts[: 3 if parts[1:2] == ("live",) else 2])

@@ -1,0 +1,44 @@
+"""One Spark session for whoever asks: started on first use, the only one of the whole run, stopped at its end.
+
+All tests share it: name your views and queries so that nobody else's are meant, and stop the queries you start. What needs a
+process of its own (a driver that is killed, a cluster) starts one.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CORES: Final = 4
+"""Tasks at a time: real-time mode needs one for each Kafka partition and each shuffle partition of a query."""
+
+
+@pytest.fixture(scope="session")
+def spark_jars(need_java: str) -> list[Path]:
+    """Spark's Kafka connector, fetched once."""
+    from milepost.service.services.spark_jars import kafka_jars  # noqa: PLC0415  # what tests without Spark need not load
+
+    return kafka_jars(told=print)
+
+
+@pytest.fixture(scope="session")
+def spark(spark_jars: list[Path], tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
+    """The session, with the Kafka connector."""
+    from milepost.pipelines.session import open_session  # noqa: PLC0415  # as above
+
+    folder = tmp_path_factory.mktemp("spark")
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    settings = {
+        "spark.driver.memory": "1g",
+        "spark.local.dir": str(folder / "local"),
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.driver.extraJavaOptions": f"-Dderby.system.home={folder}",
+    }
+    session = open_session("tests", master=f"local[{CORES}]", jars=spark_jars, settings=settings)
+    yield session
+    session.stop()
