@@ -21,7 +21,6 @@ from milepost.model.sites import (
     EdgeInfo,
     EdgeRef,
     Epoch,
-    Gone,
     Handover,
     Held,
     Said,
@@ -167,10 +166,9 @@ class Sites:
         claim = Claim(EndpointId(endpoint), ref(edge), Epoch(epoch), **options)  # type: ignore[arg-type]
         self.append(ref(edge).site, VEHICLE_INFO, claim_key(endpoint, ref(edge)), claim)
 
-    def goes(self, edge: str, endpoint: str, epoch: int) -> None:
+    def goes(self, edge: str, endpoint: str) -> None:
         """An edge has nothing of an endpoint any more."""
-        gone = Gone(EndpointId(endpoint), ref(edge), Epoch(epoch))
-        self.append(ref(edge).site, VEHICLE_INFO, claim_key(endpoint, ref(edge)), gone)
+        self.append(ref(edge).site, VEHICLE_INFO, claim_key(endpoint, ref(edge)), None)
 
     def covers(self, edge: str, info: EdgeInfo | None) -> None:
         """An edge describes itself, or is no more."""

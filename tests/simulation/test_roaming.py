@@ -5,6 +5,8 @@
 
 import pytest
 
+from milepost.model.instants import Instant
+from simulation.roaming.ledger import Account, Ledger, Message, Receipt
 from simulation.roaming.story import Story
 
 IN_A_SITE = range(120)
@@ -54,7 +56,10 @@ FAILED_ONCE_BETWEEN_SITES = [
     5011,
     5028,
     6227,
+    6674,
 ]
+FAILED_ONCE_WITH_TWO_CENTRES = [461]
+FAILED_ONCE_BETWEEN_THREE_SITES = [754]
 """Seeds that have found a fault: run for good."""
 
 
@@ -68,9 +73,14 @@ def test_what_is_promised_is_kept_while_endpoints_move_between_sites(seed: int) 
     assert Story(seed, sites=2, centres=1).play() == []
 
 
-@pytest.mark.parametrize("seed", WITH_TWO_CENTRES)
+@pytest.mark.parametrize("seed", [*WITH_TWO_CENTRES, *FAILED_ONCE_WITH_TWO_CENTRES])
 def test_what_is_promised_is_kept_while_two_processes_of_the_centre_take_turns(seed: int) -> None:
     assert Story(seed, sites=2, centres=2).play() == []
+
+
+@pytest.mark.parametrize("seed", FAILED_ONCE_BETWEEN_THREE_SITES)
+def test_what_is_promised_is_kept_while_endpoints_move_between_three_sites(seed: int) -> None:
+    assert Story(seed, sites=3, centres=2).play() == []
 
 
 @pytest.mark.parametrize("writes", range(1, 25))
@@ -88,6 +98,25 @@ def test_where_nothing_fails_no_message_of_any_quality_is_lost_to_who_stays(seed
         seen = {receipt.body for receipt in account.receipts}
         promised = [one.body for one in ledger.messages.values() if any(wish.promises(one) for wish in account.wishes)]
         assert [body for body in promised if body not in seen] == []
+
+
+def test_what_is_said_again_in_another_session_may_come_twice_also_if_its_publisher_begins_anew_later() -> None:
+    assert Story(2357).play() == []
+
+
+@pytest.mark.parametrize(("merge", "is_double"), [(None, True), (2, False), (3, True)])
+@pytest.mark.parametrize("is_anew", [False, True])
+def test_only_a_merge_before_a_repetition_excuses_a_double(merge: int | None, is_double: bool, is_anew: bool) -> None:
+    ledger = Ledger()
+    publisher = ledger.accounts["pub"] = Account("pub", merges={merge: Instant(11)} if merge else {})
+    car = ledger.accounts["car"] = Account("car")
+    said = Message(b"pub:1:", "t", 2, "pub", 0, "s0", Instant(10), publisher.merges, sends=2, connections=[1, 2])
+    ledger.messages[said.body] = said
+    car.receipts = [Receipt(said.body, number, False, 1, is_confirmed=True) for number in (1, 2)]
+    if is_anew:
+        publisher.begin_anew(Instant(20))
+        publisher.merges[2] = Instant(21)  # says nothing about what was said before
+    assert bool(ledger.check()) == is_double
 
 
 def test_the_same_seed_gives_the_same_run() -> None:

@@ -41,7 +41,6 @@ from milepost.model.sites import (
     Claim,
     EdgeInfo,
     EdgeRef,
-    Gone,
     Places,
     Taken,
     Wanted,
@@ -127,7 +126,7 @@ class Centre:
         for watch in self._watches.values():
             for move in watch.moves():
                 if site in move.left:
-                    stream.extra(move, now)
+                    stream.extra(move, self.seen_up_to(site), now)
         self._beat_at = Instant(0)
         self.tick(now)
 
@@ -233,12 +232,9 @@ class Centre:
             case Claim(endpoint, edge) as claim if edge.site == site:
                 if not self.register.put(claim):
                     raise Malformed(Reason.ENDPOINTS_FULL, endpoint)
-                self._relocate(endpoint)
+                self._relocate(endpoint, edge)
                 if claim.asks and claim in self.register.stands(endpoint):
                     self._claims.asked(claim)
-            case Gone(endpoint, edge) as gone if edge.site == site:
-                self.register.end(gone)
-                self._relocate(endpoint)
             case Places(edge) as places if edge.site == site:
                 self.register.see(places)
             case other:
@@ -253,10 +249,10 @@ class Centre:
             self.register.clear(endpoint, edge)
             self._relocate(endpoint)
 
-    def _relocate(self, endpoint: EndpointId) -> None:
+    def _relocate(self, endpoint: EndpointId, claimant: EdgeRef | None = None) -> None:
         latest = self.register.latest(endpoint)
         self.interest.locate(endpoint, latest.edge.site if latest is not None else None)
-        self._claims.changed(endpoint)
+        self._claims.changed(endpoint, claimant)
 
     def _take_cross_hub(self, site: str, record: Incoming, now: Instant) -> None:
         move = self._watches[site].take(record, now)
@@ -264,7 +260,7 @@ class Centre:
             return
         self.interest.lend(site, move.endpoint, move.subscriptions, Instant(now + SLACK_NS))
         for other in sorted(move.left & self._owned):
-            self._streams[other].extra(move, now)
+            self._streams[other].extra(move, self.seen_up_to(other), now)
 
     # What comes of it
 

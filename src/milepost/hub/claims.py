@@ -2,7 +2,8 @@
 
 What must hold:
 - while an endpoint is in the register at two sites, the edge with the lower epoch is told of the higher one: once by each
-  process that acts for the site with the higher one, from when it begins to;
+  process that acts for the site with the higher one, from when it begins to, and whenever the edge says its claim again: it may
+  have been killed, and have forgotten;
 - an edge that asks where its endpoint was before is answered, also if the answer is nowhere, or that nobody was there to ask for
   a while; an answer too much does no harm.
 """
@@ -34,8 +35,8 @@ class Claims:
         self._questions: dict[EndpointId, Claim] = {}
         self._appends: list[Append] = []
 
-    def changed(self, endpoint: EndpointId) -> None:
-        """The register has something new about an endpoint."""
+    def changed(self, endpoint: EndpointId, claimant: EdgeRef | None = None) -> None:
+        """The register has something new about an endpoint, because an edge claimed it or took its claim back."""
         stands = self._register.stands(endpoint)
         if len(stands) < 2:
             self._told.pop(endpoint, None)
@@ -45,7 +46,7 @@ class Claims:
             return
         told = self._told.setdefault(endpoint, {})
         for claim in lower:
-            if told.get(claim.edge) != first.epoch:
+            if claim.edge == claimant or told.get(claim.edge) != first.epoch:
                 told[claim.edge] = first.epoch
                 self._counts.claims_told += 1
                 self._append(claim.edge, endpoint, to_record(Claimed(first)))

@@ -150,6 +150,10 @@ class Interest:
             self._plans[message.topic] = sites
         return sites
 
+    def maybe_wanted_by(self, topic: str) -> Sites | None:
+        """The sites that want a plain message on a topic, if that was found out before and holds for all of them."""
+        return self._plans.get(topic)
+
     @property
     def by_site(self) -> Mapping[str, int]:
         """How many different wishes each site has."""

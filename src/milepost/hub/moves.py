@@ -59,6 +59,10 @@ class Move:
         """Up to which number the endpoint had its share of what an edge said."""
         return self.marks.get(sender, self.since)
 
+    def asks_about(self, topic: str) -> bool:
+        """Whether the endpoint may ask for a plain message on a topic; if not, it does not want it."""
+        return any(holds(one.query, topic, frozenset()) for one in self.subscriptions)
+
     def wants(self, message: Message) -> bool:
         """Whether the endpoint gets a message, as far as can be said from here; what moves with it is left to its edge."""
         match message.address:

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from milepost.model.instants import Instant
-from milepost.model.sites import Said
 
 RECORDS_MAX: Final = 20_000
 BYTES_MAX: Final = 32_000_000
@@ -21,8 +20,11 @@ class Routed(NamedTuple):
 
     offset: int
     appended_at: Instant
-    size: int
-    said: Said
+    sender: str
+    """As SITE/EDGE."""
+    number: int
+    value: bytes
+    """As it stands in the log: few are ever looked at again."""
     copied: frozenset[str]
     """The sites that have it."""
 
@@ -43,12 +45,12 @@ class Recent:
     def put(self, routed: Routed) -> None:
         """One more."""
         self._oldest_first.append(routed)
-        self._by_sender.setdefault(str(routed.said.sender), deque()).append(routed)
-        self._bytes += routed.size
+        self._by_sender.setdefault(routed.sender, deque()).append(routed)
+        self._bytes += len(routed.value)
         while len(self._oldest_first) > self._records_max or self._bytes > self._bytes_max:
             gone = self._oldest_first.popleft()
-            self._by_sender[str(gone.said.sender)].popleft()
-            self._bytes -= gone.size
+            self._by_sender[gone.sender].popleft()
+            self._bytes -= len(gone.value)
             self.first, self._dropped_at = gone.offset + 1, gone.appended_at
 
     def reaches(self, since: Instant) -> bool:
@@ -63,7 +65,7 @@ class Recent:
         for sender, said in self._by_sender.items():
             least = mark(sender)
             for one in reversed(said):
-                if one.said.number <= least:
+                if one.number <= least:
                     break
                 found.append(one)
         return sorted(found, key=lambda one: one.offset)

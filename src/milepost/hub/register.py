@@ -1,10 +1,10 @@
 """The register: who is where (D1, D7, D8).
 
 What must hold:
-- of one endpoint and edge the claim with the highest epoch counts, and none that a `Gone` has ended, in whatever order and
-  however often they are read;
+- of one endpoint and edge the claim with the highest epoch counts, in whatever order and however often claims are read, until the
+  edge takes it back;
 - an endpoint is where its claim with the highest epoch says; other sites that still hold something of it stay known;
-- the number of endpoints is limited, and so is what is remembered of ended stays.
+- the number of endpoints is limited.
 """
 
 from collections.abc import Collection, Iterator
@@ -12,11 +12,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from milepost.model.endpoints import EndpointId
-from milepost.model.sites import Claim, EdgeRef, Epoch, Gone, Places, Whereabouts
+from milepost.model.sites import Claim, EdgeRef, Places, Whereabouts
 
 ENDPOINTS_MAX: Final = 1_000_000
-ENDED_MAX: Final = 100_000
-"""So many ended stays are remembered: a claim that comes after its end, because somebody was paused, changes nothing."""
 
 
 @dataclass(slots=True)
@@ -31,7 +29,6 @@ class Register:
     def __init__(self, endpoints_max: int = ENDPOINTS_MAX) -> None:
         self._endpoints_max = endpoints_max
         self._entries: dict[EndpointId, _Entry] = {}
-        self._ended: dict[tuple[EndpointId, EdgeRef], Epoch] = {}
         self._split: dict[EndpointId, None] = {}
 
     def __len__(self) -> int:
@@ -47,8 +44,6 @@ class Register:
 
     def put(self, claim: Claim) -> bool:
         """An endpoint is at an edge; tells whether there was room."""
-        if claim.epoch <= self._ended.get((claim.endpoint, claim.edge), -1):
-            return True
         entry = self._entries.get(claim.endpoint)
         if entry is None:
             if len(self._entries) >= self._endpoints_max:
@@ -59,16 +54,6 @@ class Register:
             entry.claims[claim.edge] = claim
             self._note_split(claim.endpoint, entry)
         return True
-
-    def end(self, gone: Gone) -> None:
-        """A stay is over; one that began later is not."""
-        stay = gone.endpoint, gone.edge
-        self._ended[stay] = max(gone.epoch, self._ended.pop(stay, Epoch(-1)))
-        if len(self._ended) > ENDED_MAX:
-            del self._ended[next(iter(self._ended))]
-        entry = self._entries.get(gone.endpoint)
-        if entry is not None and gone.edge in entry.claims and entry.claims[gone.edge].epoch <= gone.epoch:
-            self._remove(gone.endpoint, entry, gone.edge)
 
     def clear(self, endpoint: EndpointId, edge: EdgeRef) -> None:
         """An edge takes its claim back, whichever it was."""

@@ -28,6 +28,10 @@ class Routing:
         sites = self._sites if said.is_retained else self._addressed(said.message, now)
         return sites.difference((said.sender.site,), said.direct)
 
+    def maybe_sites_for(self, topic: str) -> Sites | None:
+        """The sites that want plain messages on a topic, if that is known already."""
+        return self._interest.maybe_wanted_by(topic)
+
     def _addressed(self, message: Message, now: Instant) -> Sites:
         match message.address:
             case ToContent(within):

@@ -3,7 +3,6 @@
 Every process of the centre watches all sites, whichever it acts for: what stands in a log is what was done, whoever did it.
 """
 
-import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -15,13 +14,11 @@ from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.reasons import Malformed
 from milepost.model.sites import Extra, Handover, Said
 from milepost.wire.records import from_record
+from milepost.wire.records.heads import head_of
 
 MOVE_NS_MAX: Final = 600 * SECOND_NS
 """After so long a move whose extras are not all there is given up: whoever should have sent them is gone for good."""
 MOVES_MAX: Final = 100_000
-
-_SAID: Final = re.compile(rb'\{"type":"said","from":"([A-Za-z0-9_-]+)/([A-Za-z0-9_-]+)","number":"([0-9]+)"')
-"""How a message begins as edges write it: who said it, without the rest."""
 
 
 class Watch:
@@ -40,11 +37,10 @@ class Watch:
         self.next_offset = record.offset + 1
         if record.value is None:
             return None
-        head = _SAID.match(record.value) if not record.key else None
+        head = head_of(record.value) if not record.key else None
         if head is not None:
-            site, edge, number = head.groups()
-            if site.decode() != self._site:
-                self._arrivals.add(f"{site.decode()}/{edge.decode()}", int(number))
+            if head.site != self._site:
+                self._arrivals.add(head.sender, head.number)
             return None
         return self._read(record, now)
 

@@ -6,7 +6,7 @@
     reserved.subscription-SITE-EDGE    endpoint            Claimed, Prior, Prepare, Said centre, edges,    that edge
                                                                                          handlers
     reserved.subscription-info         who and what        Wanted, EdgeInfo, CentreInfo  edges, centre     edges, centre
-    reserved.update-vehicle-info       endpoint or @edge   Claim, Gone, Places           edges             edges, centre
+    reserved.update-vehicle-info       endpoint or @edge   Claim, Places                 edges             edges, centre
     reserved.publish-HANDLER           endpoint            Said                          edges             that handler
 
 What must hold:
@@ -197,7 +197,7 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """An endpoint is at an edge (D8)."""
+    """An endpoint is at an edge (D8); a record without value in its place takes it back: the edge has nothing of it any more."""
 
     endpoint: EndpointId
     edge: EdgeRef
@@ -207,15 +207,6 @@ class Claim:
     asks: bool = False
     """Whether the edge wants to hear of an earlier stay at another site (`Prior`)."""
     place: Place | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Gone:
-    """A stay is over, and the edge holds nothing of the endpoint any more."""
-
-    endpoint: EndpointId
-    edge: EdgeRef
-    epoch: Epoch
 
 
 class Whereabouts(NamedTuple):
@@ -297,9 +288,7 @@ class CentreInfo:
     at: Instant
 
 
-SiteRecord = (
-    Said | Handover | Rest | Extra | Taken | Claim | Gone | Places | Claimed | Prior | Prepare | Wanted | EdgeInfo | CentreInfo
-)
+SiteRecord = Said | Handover | Rest | Extra | Taken | Claim | Places | Claimed | Prior | Prepare | Wanted | EdgeInfo | CentreInfo
 """All that stands in the log of a site."""
 
 CROSS_HUB: Final = "reserved.cross-hub"

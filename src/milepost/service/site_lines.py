@@ -13,7 +13,6 @@ from milepost.model.sites import (
     Claimed,
     EdgeInfo,
     Extra,
-    Gone,
     Handover,
     Places,
     Prepare,
@@ -78,8 +77,6 @@ def _told(value: SiteRecord, key: str) -> str:
         case Claim():
             marks = "".join(mark for mark, is_so in ((" anew", value.anew), (" asks", value.asks)) if is_so)
             return f"claim {value.endpoint} at {value.edge} epoch {value.epoch}{marks}"
-        case Gone():
-            return f"gone {value.endpoint} from {value.edge} epoch {value.epoch}"
         case Places():
             return f"places at {value.edge}  {len(value.places)} endpoints"
         case Claimed():

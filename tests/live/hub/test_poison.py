@@ -25,7 +25,6 @@ from milepost.model.sites import (
     EdgeRef,
     Epoch,
     Extra,
-    Gone,
     Handover,
     Held,
     Places,
@@ -76,7 +75,6 @@ def samples() -> Iterator[SiteRecord]:
     yield Extra(POISON, epoch, GHOST, N1, 6, (said,))
     yield Taken(POISON, epoch, GHOST, N1, 7, held)
     yield Claim(POISON, GHOST, epoch)
-    yield Gone(POISON, GHOST, epoch)
     yield Places(GHOST, (Whereabouts(POISON, Place(1, 2), 3.0, 4.0, at),))
     yield Claimed(Claim(POISON, GHOST, epoch))
     yield Prior(POISON, epoch, GHOST)

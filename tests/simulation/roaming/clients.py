@@ -172,7 +172,8 @@ class Roamer:
             return
         body = self.world.next_body(self.name, size)
         site = self.line.node.ref.site
-        message = Message(body, topic, qos, self.name, self._era, site, self.world.now, connections=[self.connections])
+        merges = self.account.merges
+        message = Message(body, topic, qos, self.name, self._era, site, self.world.now, merges, connections=[self.connections])
         self.world.ledger.messages[body] = message
         number = self._next_number() if qos else None
         if number is not None:

@@ -26,6 +26,8 @@ class Message:
     site: str
     """Where it was published: the order holds within a site."""
     sent_at: Instant
+    merges: dict[int, Instant]
+    """Those of its publisher in the time between two beginnings anew in which it was said (see `Account`)."""
     sends: int = 1
     connections: list[int] = field(default_factory=list)
     """Of its publisher, on which it was sent."""
@@ -114,7 +116,7 @@ class Account:
         self.wishes = [Wish(one.filter, one.qos) for one in self.current] if is_asking else []
         self.receipts.clear()
         if not is_asking:
-            self.merges.clear()
+            self.merges = {}  # what was said before is judged by the former ones
         self.lost_before = now
 
 
@@ -185,7 +187,7 @@ class Ledger:
 
     def _is_new_session(self, message: Message) -> bool:
         """Whether a publisher may have repeated a message in a session that is not the one in which it said it first."""
-        return any(merge <= message.connections[-1] for merge in self.accounts[message.publisher].merges)
+        return any(merge <= message.connections[-1] for merge in message.merges)
 
     def _disorder(self, account: Account) -> Iterator[str]:
         if account.merges or not account.is_waiting:
@@ -199,14 +201,8 @@ class Ledger:
             message = self.messages[receipt.body]
             if message.qos == 1 and message.sends > 1:  # the one that came may be the repetition
                 continue
-            merges = self.accounts[message.publisher].merges
-            key = (
-                message.publisher,
-                message.topic,
-                message.site,
-                message.era,
-                sum(one <= message.connections[0] for one in merges),
-            )
+            merges = sum(one <= message.connections[0] for one in message.merges)
+            key = (message.publisher, message.topic, message.site, message.era, merges)
             at = (message.sent_at, int(message.body.split(b":")[1]), message.body)
             if last.get(key, at) > at:
                 yield f"order: {account.name} got {message.body!r} after {last[key][2]!r}"

@@ -26,7 +26,7 @@ from milepost.handlers.validators import ANSWER_BYTES_MAX
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import Instant
 from milepost.model.messages import Message, MessageId
-from milepost.model.sites import EdgeRef, Gone, Said
+from milepost.model.sites import EdgeRef, Epoch, Prior, Said
 from milepost.wire.records import to_record
 
 ENTRIES = st.builds(Entry, st.text("ab.-", min_size=1), st.text(max_size=5), st.binary())
@@ -77,5 +77,5 @@ def test_what_is_no_record_costs_a_value_error(data: bytes) -> None:
 
 
 def test_a_record_of_another_kind_is_no_request() -> None:
-    with pytest.raises(ValueError, match="Gone"):
-        request_from(to_record(Gone(EndpointId("a"), EdgeRef("n", "e"), 1)))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="Prior"):
+        request_from(to_record(Prior(EndpointId("a"), Epoch(1), EdgeRef("n", "e"))))

@@ -22,11 +22,25 @@ def test_the_edge_with_the_lower_claim_is_told_of_the_higher_one_once() -> None:
     sites.claims("north/1", "car", 5)
     sites.claims("south/1", "car", 7, anew=7)
     sites.settle()
-    sites.claims("north/1", "car", 5)
     sites.claims("south/1", "car", 7, anew=7)
     sites.settle()
     assert inbox(sites, "north/1") == [Claimed(claim("south/1", 7, anew=7))]
     assert inbox(sites, "south/1") == []
+
+
+def test_an_edge_that_says_its_lower_claim_again_is_told_again() -> None:
+    sites = Sites("north", "south")
+    sites.start_centre()
+    sites.claims("north/2", "car", 4)
+    sites.claims("north/1", "car", 5)
+    sites.claims("south/1", "car", 7)
+    sites.settle()
+    sites.goes("north/1", "car")
+    sites.claims("north/1", "car", 5)
+    sites.settle()
+    sites.claims("north/1", "car", 5)
+    sites.settle()
+    assert inbox(sites, "north/1") == [Claimed(claim("south/1", 7))] * 3
 
 
 def test_an_edge_whose_claim_comes_late_is_told_that_it_is_lower() -> None:
@@ -68,7 +82,7 @@ def test_who_is_still_lower_is_told_again_by_the_next_process_until_it_is_gone()
     assert len(inbox(sites, "north/1")) == 1
     sites.start_centre().kill()
     assert len(inbox(sites, "north/1")) == 2
-    sites.goes("north/1", "car", 5)
+    sites.goes("north/1", "car")
     sites.start_centre()
     assert len(inbox(sites, "north/1")) == 2
 
@@ -88,7 +102,7 @@ def test_who_asks_for_an_endpoint_that_was_nowhere_hears_that() -> None:
     sites = Sites("north", "south")
     sites.start_centre()
     sites.claims("north/1", "car", 5)
-    sites.goes("north/1", "car", 5)
+    sites.goes("north/1", "car")
     sites.claims("south/2", "car", 6)
     sites.settle()
     sites.claims("south/1", "car", 7, asks=True)

@@ -112,7 +112,7 @@ def test_from_its_claim_on_what_is_wanted_for_an_endpoint_elsewhere_is_copied_to
     sites.settle()
     assert sites.heard("north") == sites.heard("south") == ["x"]
     sites.wants_no_more("north/1", "car", "topic:x")
-    sites.goes("north/1", "car", 5)
+    sites.goes("north/1", "car")
     sites.pass_s(6)
     sites.said("east/1", "x")
     sites.settle()

@@ -1,12 +1,12 @@
 """What a site said last and what others brought to it."""
 
-from hub_in_memory import START, ref, say
+from hub_in_memory import START
 from milepost.hub.recent import Arrivals, Recent, Routed
 from milepost.model.instants import Instant
 
 
 def routed(number: int, sender: str = "north/1", size: int = 10) -> Routed:
-    return Routed(number, Instant(START + number), size, say(ref(sender), number, "x"), frozenset())
+    return Routed(number, Instant(START + number), sender, number, bytes(size), frozenset())
 
 
 def offsets(recent: Recent, mark: int = 0) -> list[int]:

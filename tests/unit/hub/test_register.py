@@ -4,7 +4,7 @@ from milepost.hub.register import Register
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import Instant
 from milepost.model.places import Place
-from milepost.model.sites import Claim, EdgeRef, Epoch, Gone, Places, Whereabouts
+from milepost.model.sites import Claim, EdgeRef, Epoch, Places, Whereabouts
 
 CAR = EndpointId("car")
 NORTH, NORTH_2, SOUTH = EdgeRef("north", "1"), EdgeRef("north", "2"), EdgeRef("south", "1")
@@ -39,28 +39,20 @@ def test_of_one_edge_the_highest_claim_counts_whichever_is_read_last() -> None:
     assert register.stands(CAR) == [claim(NORTH, 7)]
 
 
-def test_the_end_of_an_earlier_stay_changes_nothing() -> None:
+def test_an_endpoint_comes_back_to_an_edge_that_has_taken_its_claim_back() -> None:
     register = Register()
     register.put(claim(NORTH, 7))
-    register.end(Gone(CAR, NORTH, Epoch(6)))
-    assert register.latest(CAR) == claim(NORTH, 7)
-
-
-def test_a_claim_that_comes_after_its_end_changes_nothing() -> None:
-    register = Register()
-    register.end(Gone(CAR, NORTH, Epoch(6)))
-    register.put(claim(NORTH, 6))
+    register.clear(CAR, NORTH)
     assert register.latest(CAR) is None
-    assert len(register) == 0
-    register.put(claim(NORTH, 7))
-    assert register.latest(CAR) == claim(NORTH, 7)
+    register.put(claim(NORTH, 8))
+    assert register.latest(CAR) == claim(NORTH, 8)
 
 
 def test_the_last_stay_that_ends_removes_the_endpoint() -> None:
     register = Register()
     register.put(claim(NORTH, 5))
     register.put(claim(SOUTH, 7))
-    register.end(Gone(CAR, NORTH, Epoch(5)))
+    register.clear(CAR, NORTH)
     assert list(register.split) == []
     assert register.stands(CAR) == [claim(SOUTH, 7)]
     register.clear(CAR, SOUTH)

@@ -101,7 +101,7 @@ def test_poison_changes_nothing_but_a_count_and_what_follows_is_routed(sites: Si
         b"{}",
         b'{"type":"said"}',
         b"\xff",
-        b'{"type":"gone","endpoint":"a","edge":"north/1","epoch":"1"}',
+        b'{"type":"claim","endpoint":"a","edge":"north/1","epoch":"1"}',
         None,
     ):
         sites.append("north", CROSS_HUB, "", value)

@@ -280,7 +280,7 @@ class Roaming:
                 self._complete(stay)
             return
         mine = state.register.of(endpoint, state.me)
-        if mine is None or mine.anew < stay.anew:
+        if mine is None or mine.anew < stay.anew or endpoint not in self.stays:  # not awaited: a higher claim may be known
             self._state.say_claim(Claim(endpoint, state.me, stay.epoch, stay.anew))
         stay.began = max(stay.began, handover.began)
         self.stays[endpoint] = stay

@@ -51,6 +51,12 @@ class Part:
     """Numbers of edges of which nothing is known count above this one."""
     brought: Sequence[tuple[str, int]] = ()
     """What came with it and is above its marks, by edge and number."""
+    given: Marks = field(default_factory=dict)
+    """By edge of this site, from which number on it was given here what that edge said: above it there are no gaps."""
+
+    def is_sure_of(self, stream: str, number: int) -> bool:
+        """Whether its marks tell if it has had a record: of other sites than its own there may be gaps below them."""
+        return site_of(stream) == self.home or number >= self.given.get(stream, FAR)
 
     def lacks(self, stream: str, number: int, offset: int | None = None) -> bool:
         """Whether it has not had its share of a record."""
@@ -152,7 +158,10 @@ def stay_to_bytes(stay: Stay) -> bytes:
             if young is None
             else [
                 young.came_at,
-                [[one.home, one.names, one.since, one.marks, one.offset, one.at, one.floor, one.brought] for one in young.parts],
+                [
+                    [one.home, one.names, one.since, one.marks, one.offset, one.at, one.floor, one.brought, one.given]
+                    for one in young.parts
+                ],
                 sorted(young.late),
                 young.awaits,
                 young.extras,

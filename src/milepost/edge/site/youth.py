@@ -160,6 +160,8 @@ class Youth:
             self._give(stay, parcel, said.message, [name for part in lacking for name in part.names], now)
         for part in lacking:
             part.marks[told.stream] = told.number
+            if said.sender.site == self._state.me.site:
+                part.given.setdefault(told.stream, told.number)
         self._changed[stay.endpoint] = stay
 
     def _was_addressed_before(self, stay: Stay, read: Read) -> bool:
@@ -192,9 +194,8 @@ class Youth:
         place = self._state.corridor.place_of(session)
         asked = {name: one.subscription for name, one in session.subscriptions.items()}
         me = self._state.me.site
-        return any(
-            has_had(part, asked, told, place, now) for part in parts if part.home == me or part.home == site_of(told.stream)
-        )
+        known = [part for part in parts if part.home == me or part.is_sure_of(told.stream, told.number)]
+        return any(has_had(part, asked, told, place, now) for part in known)
 
     def _give(self, stay: Stay, parcel: Parcel, message: Message, names: list[str], now: Instant) -> None:
         session, corridor = self._session(stay), self._state.corridor
@@ -282,7 +283,7 @@ def _said(record: str) -> Said:
 
 def has_had(part: Part, asked: Mapping[str, Subscription], told: Told, place: Place | None, now: Instant) -> bool:
     """Whether a message has come by one of some subscriptions, as far as is known."""
-    if site_of(told.stream) != part.home and told.offset is None:
+    if told.offset is None and not part.is_sure_of(told.stream, told.number):
         return False
     return not part.lacks(told.stream, told.number, told.offset) and any(
         part.asked_before(name, told.stream, told.number, told.offset)

@@ -3,27 +3,36 @@
 What must hold: the same change gives the same message with the same id, so that it is known as a second copy after a restart.
 """
 
+from collections.abc import Sequence
 from hashlib import blake2b
 
+from milepost.hub.incidents.lives import circle_around
 from milepost.model.addresses import ToArea
 from milepost.model.endpoints import EndpointId
-from milepost.model.incidents import Change, EventKind, Phase
+from milepost.model.incidents import Change, EventKind, Incident, Phase
 from milepost.model.instants import Instant
 from milepost.model.messages import Message, MessageId
 
 
-def maybe_alert(change: Change, kind: EventKind, source: EndpointId) -> Message | None:
-    """The message that tells of a change; nothing if the kind has no topic for alerts."""
+def maybe_alert(change: Change, kind: EventKind, source: EndpointId, early: Sequence[Incident] = ()) -> Message | None:
+    """The message that tells of a change; nothing if the kind has no topic for alerts.
+
+    What was told early of it goes to all who heard that, and says under which ids they did.
+    """
     if kind.alert is None:
         return None
     incident = change.incident
     assert incident.kind == kind.name, "a change is told by the rules of its own kind"
+    circle = incident.warned if change.phase is Phase.CLEARED else incident.told
+    for one in early:
+        circle = circle_around(circle, one.told)
+    others = {one.id: None for one in early if one.id != incident.id}
     return Message(
         id=_number(change),
         source=source,
         topic=kind.alert,
         seen_at=change.at,
-        address=ToArea(incident.warned if change.phase is Phase.CLEARED else incident.told),
+        address=ToArea(circle),
         place=incident.centre,
         valid_until=Instant(change.at + kind.valid_ns),
         priority=kind.priority,
@@ -35,6 +44,7 @@ def maybe_alert(change: Change, kind: EventKind, source: EndpointId) -> Message 
             "reports": incident.reports,
             "witnesses": incident.witnesses,
             "radius_m": incident.radius_m,
+            **({"early": " ".join(others)} if others else {}),
         },
     )
 

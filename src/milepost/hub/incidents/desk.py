@@ -1,24 +1,27 @@
 """The incident desk of a site: cells in, alerts out, and answers to who asks what is going on around a place (M24, M25).
 
-    topic `cells`                 ─▶ take_cells ─┐
+    topic `cells`                 ─▶ take_cells ─┐    what is hot is told early, at once
+    topic `reputation`            ─▶ take_scores ┤    how far witnesses are believed from now on
     reserved.publish-incidents    ─▶ take_asks ──┤─▶ take_appends: alerts on cross-hub, answers to the asker's edge, state
     time                          ─▶ tick ───────┘
 
 What must hold:
 - alerts are numbered from what is in the state: a process that goes on from an earlier state says the same again under the same
   numbers, and edges drop it;
-- the state is appended after the alerts that it counts as said;
+- the state is appended after the alerts that it counts as said. What is told early has numbers below those of all that later ends
+  of slots say: if a process dies before the state is there, its heir's alerts are not taken for old ones;
 - a cell or a question that cannot be read changes nothing but a count; who asked wrongly is told what is wrong.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import orjson
 
 from milepost.hub.incidents.alerts import maybe_alert
+from milepost.hub.incidents.early import Early, Tell
 from milepost.hub.incidents.incidents import Incidents
 from milepost.model.addresses import ToEndpoint
 from milepost.model.areas import Area, Circle
@@ -28,9 +31,17 @@ from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.messages import Message, MessageId
 from milepost.model.reasons import Malformed, Reason
 from milepost.model.sites import CROSS_HUB, EdgeRef, Said, inbox_of
+from milepost.vetting import Scores
 from milepost.wire.asks.texts import area_from_text
 from milepost.wire.geojson import area_from_geojson
-from milepost.wire.incidents import cell_from_json, conditions_to_json, state_from_json, state_to_json
+from milepost.wire.incidents import (
+    cell_from_json,
+    conditions_to_json,
+    state_from_json,
+    state_to_json,
+    warned_from_json,
+    warned_to_json,
+)
 from milepost.wire.records import from_record, to_record
 
 DESK: Final = EndpointId("incidents")
@@ -55,17 +66,21 @@ class DeskCounts:
     """What happened so far."""
 
     alerts: int = 0
+    early: int = 0
+    """Of these, those that were told before the slot had ended."""
     answers: int = 0
     rejected: int = 0
     """Questions that could not be answered."""
     unreadable: int = 0
-    """Cells and questions that were none."""
+    """Cells, questions and reputations that were none."""
 
 
 class IncidentDesk:
     """The incidents of one site."""
 
-    def __init__(self, site: str, kinds: Sequence[EventKind], *, late_s: float, state: bytes | None = None) -> None:
+    def __init__(
+        self, site: str, kinds: Sequence[EventKind], *, late_s: float, since: Instant, state: bytes | None = None
+    ) -> None:
         saved = orjson.loads(state) if state else {}
         incidents = state_from_json(orjson.dumps(saved["incidents"])) if saved else None
         self._me = EdgeRef(site, f"@{DESK}")
@@ -76,35 +91,70 @@ class IncidentDesk:
         self._answered = 0
         self.asks_from: int = saved.get("asks", 0)
         """The first question that may not have been answered."""
-        self.incidents = Incidents(kinds, state=incidents)
+        self._scores = Scores()
+        self.incidents = Incidents(kinds, weights=self._scores.known, state=incidents)
+        warned = warned_from_json(orjson.dumps(saved["early"])) if "early" in saved else ()
+        self._early = Early(self.incidents, late_ns=self._late_ns, since=since, warned=warned)
+        self._looked_at = Instant(0)
         self.counts = DeskCounts()
         self.dropped: Counter[str] = Counter()
 
-    def take_cells(self, values: Sequence[bytes | None]) -> None:
-        """Cells, in any order, as often as they come."""
+    def take_cells(self, values: Sequence[bytes | None], now: Instant) -> None:
+        """Cells, in any order, as often as they come; what is hot around them now is told."""
+        cells = []
         for value in values:
             if value is None:
                 continue
             try:
-                dropped = self.incidents.take(cell_from_json(value))
+                cell = cell_from_json(value)
             except Malformed:
                 self.counts.unreadable += 1
                 continue
-            if dropped is not None:
+            dropped = self.incidents.take(cell)
+            if dropped is None:
+                cells.append(cell)
+            else:
                 self.dropped[dropped.name] += 1
-
-    def tick(self, now: Instant) -> None:
-        """Look at the slots that have ended long enough ago for their cells to be here."""
-        changes = self.incidents.advance(Instant(now - self._late_ns))
+        changes = self._early.look(cells, now)
         for change in changes:
-            message = maybe_alert(change, self._kinds[change.incident.kind], DESK)
-            if message is not None:
-                self._last = max(self._last + 1, change.at)
-                said = Said(self._me, self._last, message, qos=1)
-                self._appends.append(Append(CROSS_HUB, "", to_record(said)))
-                self.counts.alerts += 1
+            self._say(Tell(change), self._looked_at)
+            self.counts.early += 1
         if changes:
             self._save()
+
+    def take_scores(self, records: Iterable[tuple[str, bytes | None]]) -> None:
+        """Reputations, each under its key."""
+        for key, value in records:
+            try:
+                self._scores.take(key, value)
+            except Malformed:
+                self.counts.unreadable += 1
+
+    def tick(self, now: Instant) -> None:
+        """Look at the slots that have ended long enough ago for their cells to be here, those of each moment by themselves."""
+        until = Instant(now - self._late_ns)
+        has_changed = False
+        while (at := _first(self.incidents.maybe_next_end(), self._early.maybe_next_end())) is not None and at <= until:
+            changes, warned = self.incidents.advance(at), self._early.warned
+            for tell in self._early.settle(changes):
+                self._say(tell, at)
+            has_changed = has_changed or bool(changes) or warned != self._early.warned
+        self.incidents.advance(until)
+        self._looked_at = max(self._looked_at, until)
+        if has_changed:
+            self._save()
+
+    def _say(self, tell: Tell, at: Instant) -> None:
+        """Tell of a change, under a number that is not lower than a time."""
+        message = maybe_alert(tell.change, self._kinds[tell.change.incident.kind], DESK, tell.early)
+        if message is not None:
+            said = Said(self._me, self._next_number(at), message, qos=1)
+            self._appends.append(Append(CROSS_HUB, "", to_record(said)))
+            self.counts.alerts += 1
+
+    def _next_number(self, at: Instant) -> int:
+        self._last = max(self._last + 1, at)
+        return self._last
 
     def take_asks(self, offset: int, value: bytes | None, now: Instant) -> None:
         """A question, answered to its edge; each moves on the point from which a later process would begin."""
@@ -127,20 +177,26 @@ class IncidentDesk:
         answer = Message(
             MessageId(self._answered), DESK, topic, now, address=ToEndpoint(said.message.source), reliable=said.qos > 0, body=body
         )
-        record = to_record(Said(self._me, self._answered, answer, qos=said.qos))
         here = said.sender.site == self._me.site
+        number = self._answered if here else self._next_number(self._looked_at)
+        record = to_record(Said(self._me, number, answer, qos=said.qos))
         self._appends.append(Append(inbox_of(said.sender) if here else CROSS_HUB, "", record))
         self._save()
 
     def _save(self) -> None:
         incidents = orjson.Fragment(state_to_json(self.incidents.state()))
-        state = orjson.dumps({"last": self._last, "asks": self.asks_from, "incidents": incidents})
+        early = orjson.Fragment(warned_to_json(self._early.warned))
+        state = orjson.dumps({"last": self._last, "asks": self.asks_from, "incidents": incidents, "early": early})
         self._appends.append(Append(STATE, STATE_KEY, state))
 
     def take_appends(self) -> list[Append]:
         """What is to be appended, in order."""
         found, self._appends = self._appends, []
         return found
+
+
+def _first(*instants: Instant | None) -> Instant | None:
+    return min((one for one in instants if one is not None), default=None)
 
 
 def _area_of(message: Message) -> Area:

@@ -40,7 +40,7 @@ class IncidentCounts:
 
 
 class Incidents:
-    """All kinds of event; `weights` says how far endpoints are believed, and may be replaced at any time."""
+    """All kinds of event; `weights` says how far endpoints are believed, and may change at any time."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Incidents:
     ) -> None:
         if len({kind.name for kind in kinds}) != len(kinds):
             raise ValueError(f"two kinds have one name: {', '.join(sorted(kind.name for kind in kinds))}")
-        self.weights: Weights = weights or {}
+        self.weights: Weights = {} if weights is None else weights
         self._unknown = 0
         self._kinds = {
             kind.name: Ledger(
@@ -81,6 +81,16 @@ class Incidents:
         dropped = sum((one.dropped for one in ledger), Counter({Dropped.KIND_UNKNOWN: self._unknown}))
         beyond = sum(one.lives.beyond_limit for one in ledger)
         return IncidentCounts(sum(map(len, ledger)), sum(one.late for one in ledger), dropped, beyond)
+
+    @property
+    def ledgers(self) -> Mapping[str, Ledger]:
+        """Each kind by its name."""
+        return self._kinds
+
+    def maybe_next_end(self) -> Instant | None:
+        """When the next slot ends in which something can happen."""
+        ends = [end for ledger in self._kinds.values() if (end := ledger.maybe_next_end()) is not None]
+        return min(ends, default=None)
 
     def take(self, cell: Cell) -> Dropped | None:
         """A cell, new or told again; says why it was not taken, if it was not, and counts it."""

@@ -10,7 +10,7 @@ What must hold:
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from enum import Enum
 
@@ -54,6 +54,8 @@ class Ledger:
         self.dropped: Counter[Dropped] = Counter()
         self._limits = limits
         self._slots_ahead_max = limits.ahead_s_max * SECOND_NS // kind.interval_ns
+        self.reports: Counter[Square] = Counter()
+        """By square, of all cells there are: no bin has more of it."""
         self._cells: dict[int, dict[Square, Cell]] = {}
         self._count = 0
 
@@ -73,6 +75,7 @@ class Ledger:
         elif not cell.is_after(former):
             return None
         self.late += self.slot is not None and cell.slot <= self.slot
+        self.reports[cell.square] += cell.reports - (0 if former is None else former.reports)
         cells[cell.square] = cell
         return None
 
@@ -88,17 +91,21 @@ class Ledger:
 
     def blocks(self, slot: int, at: Instant, weights: Weights, squares: Sequence[Square] | None = None) -> Iterator[Block]:
         """The bins of all squares, or of some, over the last slots up to one, as of a time."""
-        grid, cells = self.kind.grid, self._window(slot)
-        if squares is not None:
-            needed = {near for square in squares for near in grid.block(square)}
-            cells = (cell for cell in cells if cell.square in needed)
-        piles = piles_of(grid, cells)
+        grid = self.kind.grid
+        needed = None if squares is None else {near for square in squares for near in grid.block(square)}
+        piles = piles_of(grid, self._window(slot, needed))
         for square in piles if squares is None else squares:
-            yield Block(self.kind, square, piles, weights, at)
+            if square in piles:
+                yield Block(self.kind, square, piles, weights, at)
 
     def squares(self, slot: int) -> list[Square]:
         """Those with reports in the last slots up to one, lowest first."""
         return sorted({cell.square for cell in self._window(slot)})
+
+    def maybe_next_end(self) -> Instant | None:
+        """When the next slot ends in which something can happen."""
+        slot = self._maybe_next()
+        return None if slot is None else Instant((slot + 1) * self.kind.interval_ns)
 
     def _maybe_dropped(self, cell: Cell) -> Dropped | None:
         interval_ns = self.kind.interval_ns
@@ -132,11 +139,22 @@ class Ledger:
         """The slot was looked at: what later ones do not look back to goes."""
         self.slot = slot
         for old in [old for old in self._cells if old < self._oldest(slot + 1)]:
-            self._count -= len(self._cells.pop(old))
+            gone = self._cells.pop(old)
+            self._count -= len(gone)
+            for square, cell in gone.items():
+                self.reports[square] -= cell.reports
+                if not self.reports[square]:
+                    del self.reports[square]
 
-    def _window(self, slot: int) -> Iterator[Cell]:
+    def _window(self, slot: int, needed: Set[Square] | None = None) -> Iterator[Cell]:
         for one in range(self._oldest(slot), slot + 1):
-            yield from self._cells.get(one, {}).values()
+            cells = self._cells.get(one, {})
+            if needed is None:
+                yield from cells.values()
+            elif len(needed) < len(cells):
+                yield from (cells[square] for square in needed if square in cells)
+            else:
+                yield from (cell for square, cell in cells.items() if square in needed)
 
     def _oldest(self, slot: int) -> int:
         """The first slot that a look at one goes back to."""

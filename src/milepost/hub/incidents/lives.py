@@ -63,7 +63,7 @@ class Lives:
 
     def _matched(self, groups: Sequence[Group]) -> tuple[dict[int, Incident], list[Incident]]:
         """Which incident each group carries on, and which others have something hot at their place."""
-        touching = self._touching(groups)
+        touching = self.touching([group.squares for group in groups])
         pairs = []
         for number, names in enumerate(touching):
             squares = groups[number].squares
@@ -79,29 +79,23 @@ class Lives:
         hot = set[IncidentId]().union(*touching)
         return carried, [self._living[name] for name in sorted(hot - taken)]
 
-    def _touching(self, groups: Sequence[Group]) -> list[set[IncidentId]]:
-        """The incidents that each group touches."""
+    def touching(self, some: Sequence[Iterable[Square]]) -> list[set[IncidentId]]:
+        """The incidents that each of some groups of bins touches, by the squares of the bins."""
         block = self._kind.grid.block
         reach: defaultdict[Square, set[IncidentId]] = defaultdict(set)
-        for incident in self._living.values() if groups else ():
+        for incident in self._living.values() if some else ():
             for near in {near for square in incident.squares for near in block(square)}:
                 reach[near].add(incident.id)
         return [
-            set[IncidentId]().union(*(reach.get(near, ()) for square in group.squares for near in block(square)))
-            for group in groups
+            set[IncidentId]().union(*(reach.get(near, ()) for square in squares for near in block(square))) for squares in some
         ]
 
     def _maybe_raised(self, group: Group, slot: int, at: Instant) -> Change | None:
         if len(self._living) >= self._limit:
             self.beyond_limit += 1
             return None
-        leader, kind = group.leader, self._kind
-        radius_m = _radius_m(group)
-        circle = Circle(leader.centre, radius_m + kind.margin_m)
-        name = IncidentId(f"{kind.name}-{slot}-{leader.square.row}-{leader.square.column}")
-        found = (leader.reports, leader.witnesses, leader.weight, group.squares)
-        incident = Incident(name, kind.name, leader.centre, radius_m, *found, at, at, circle, at, circle)
-        self._living[name] = incident
+        incident = incident_of(self._kind, group, slot, at)
+        self._living[incident.id] = incident
         return Change(Phase.RAISED, incident, at)
 
     def _carried_on(self, former: Incident, group: Group, at: Instant) -> Change | None:
@@ -124,10 +118,9 @@ class Lives:
         return None if phase is None else Change(phase, incident, at)
 
     def _maybe_phase(self, former: Incident, centre: Place, radius_m: float, at: Instant) -> Phase | None:
-        enough_m = former.told.radius_m - self._kind.margin_m / 2 + _HAIR_M
-        if radius_m > enough_m:
+        if not is_told(self._kind, former.told, Circle(former.told.centre, radius_m)):
             return Phase.GROWN
-        if distance_m(former.told.centre, centre) + radius_m > enough_m:
+        if not is_told(self._kind, former.told, Circle(centre, radius_m)):
             return Phase.MOVED
         return Phase.LASTING if at - former.told_at >= self._kind.valid_ns // 2 else None
 
@@ -136,6 +129,20 @@ class Lives:
         for incident in over:
             del self._living[incident.id]
         return [Change(Phase.CLEARED, incident, at) for incident in over]
+
+
+def incident_of(kind: EventKind, group: Group, slot: int, at: Instant) -> Incident:
+    """The incident that begins with a group, by which everybody within reach is told."""
+    leader, radius_m = group.leader, _radius_m(group)
+    circle = Circle(leader.centre, radius_m + kind.margin_m)
+    name = IncidentId(f"{kind.name}-{slot}-{leader.square.row}-{leader.square.column}")
+    found = (leader.reports, leader.witnesses, leader.weight, group.squares)
+    return Incident(name, kind.name, leader.centre, radius_m, *found, at, at, circle, at, circle)
+
+
+def is_told(kind: EventKind, told: Circle, circle: Circle) -> bool:
+    """Whether those in a circle, and some way around it, were told."""
+    return distance_m(told.centre, circle.centre) + circle.radius_m <= told.radius_m - kind.margin_m / 2 + _HAIR_M
 
 
 def circle_around(one: Circle, other: Circle) -> Circle:

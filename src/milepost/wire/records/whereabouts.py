@@ -1,18 +1,17 @@
-"""Where endpoints are: claims, their ends, places, and what the centre says to edges about them."""
+"""Where endpoints are: claims, places, and what the centre says to edges about them."""
 
 from typing import Final
 
 from milepost.model.endpoints import endpoint_id
 from milepost.model.instants import Instant
 from milepost.model.places import Place
-from milepost.model.sites import Claim, Claimed, Epoch, Gone, Places, Prior, Whereabouts
+from milepost.model.sites import Claim, Claimed, Epoch, Places, Prior, Whereabouts
 from milepost.wire.json_form import reading
 from milepost.wire.json_form.messages import read_place, write_place
 from milepost.wire.json_form.reading import JsonObject, Members
 from milepost.wire.records.saying import read_ref
 
 CLAIM: Final = ("type", "endpoint", "edge", "epoch", "anew", "asks", "place")
-GONE: Final = ("type", "endpoint", "edge", "epoch")
 PLACES: Final = ("type", "edge", "places")
 CLAIMED: Final = ("type", "claim")
 PRIOR: Final = ("type", "endpoint", "epoch", "edge")
@@ -74,21 +73,6 @@ def read_prior(value: object) -> Prior:
         endpoint_id(members.need("endpoint", reading.text)),
         Epoch(members.need("epoch", reading.digits)),
         members.maybe("edge", read_ref, None),
-    )
-
-
-def write_gone(gone: Gone) -> JsonObject:
-    """The members of the end of a stay."""
-    return {"type": "gone", "endpoint": gone.endpoint, "edge": str(gone.edge), "epoch": str(gone.epoch)}
-
-
-def read_gone(value: object) -> Gone:
-    """The end of a stay."""
-    members = Members(value, "gone", GONE)
-    return Gone(
-        endpoint_id(members.need("endpoint", reading.text)),
-        members.need("edge", read_ref),
-        Epoch(members.need("epoch", reading.digits)),
     )
 
 

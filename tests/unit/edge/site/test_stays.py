@@ -24,7 +24,7 @@ CAR = EndpointId("car")
 
 def part(offset: int | None = 5, floor: int = 0) -> Part:
     since = {"t/#": {EVERY: 50, "north/b": 10, OFFSET: 3}, "u": {EVERY: 0, OFFSET: FAR}}
-    return Part("north", ["t/#", "u"], since, {"north/a": 100}, offset, Instant(7), floor, [("north/a", 101)])
+    return Part("north", ["t/#", "u"], since, {"north/a": 100}, offset, Instant(7), floor, [("north/a", 101)], {"south/a": 30})
 
 
 def test_a_stay_comes_back_from_its_bytes() -> None:
@@ -52,6 +52,13 @@ def test_a_part_lacks_what_is_above_its_marks_and_not_before_its_place_in_the_lo
 def test_of_edges_of_which_nothing_is_known_only_what_is_above_the_floor_is_lacking() -> None:
     assert part(None, 60).lacks("north/x", 61)
     assert not part(None, 60).lacks("north/x", 60)
+
+
+def test_a_part_is_sure_of_its_own_site_and_of_what_it_was_given_here() -> None:
+    assert part().is_sure_of("north/x", 1)
+    assert part().is_sure_of("south/a", 30)
+    assert not part().is_sure_of("south/a", 29)
+    assert not part().is_sure_of("south/x", 99)
 
 
 def test_a_subscription_asked_before_what_was_said_later_or_was_read_later() -> None:

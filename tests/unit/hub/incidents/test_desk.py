@@ -17,7 +17,8 @@ EDGE, FAR = EdgeRef("north", "n1"), EdgeRef("south", "s1")
 
 
 def desk(state: bytes | None = None) -> IncidentDesk:
-    return IncidentDesk("north", [KIND], late_s=2.0, state=state)
+    """Without early warnings: those are of slots that begin later."""
+    return IncidentDesk("north", [KIND], late_s=2.0, since=after(10_000), state=state)
 
 
 def cells(seconds: float = 1.0) -> list[bytes | None]:
@@ -39,7 +40,7 @@ def question(body: bytes = b"", *, sender: EdgeRef = EDGE, with_place: bool = Tr
 
 def test_an_alert_is_raised_when_cells_had_time_to_come_and_the_state_follows_it() -> None:
     one = desk()
-    one.take_cells(cells())
+    one.take_cells(cells(), after(1))
     one.tick(after(11))
     assert one.take_appends() == []
     one.tick(after(12))
@@ -53,7 +54,7 @@ def test_an_alert_is_raised_when_cells_had_time_to_come_and_the_state_follows_it
 
 def test_a_process_that_goes_on_from_an_earlier_state_says_the_same_under_the_same_numbers() -> None:
     first = desk()
-    first.take_cells(cells())
+    first.take_cells(cells(), after(1))
     first.tick(after(12))
     state = first.take_appends()[-1].value
     first.tick(after(100))
@@ -66,7 +67,7 @@ def test_a_process_that_goes_on_from_an_earlier_state_says_the_same_under_the_sa
 
 def test_numbers_grow_with_every_alert() -> None:
     one = desk()
-    one.take_cells(cells() + cells(25.0))
+    one.take_cells(cells() + cells(25.0), after(25))
     one.tick(after(200))
     numbers = [said(append).number for append in one.take_appends() if append.topic == CROSS_HUB]
     assert len(numbers) >= 2
@@ -75,7 +76,7 @@ def test_numbers_grow_with_every_alert() -> None:
 
 def test_who_asks_is_told_what_goes_on_around_its_place() -> None:
     one = desk()
-    one.take_cells(cells())
+    one.take_cells(cells(), after(1))
     one.tick(after(12))
     one.take_appends()
     one.take_asks(4, question(), after(13))
@@ -90,7 +91,7 @@ def test_who_asks_is_told_what_goes_on_around_its_place() -> None:
 
 def test_an_area_far_away_has_no_incident() -> None:
     one = desk()
-    one.take_cells(cells())
+    one.take_cells(cells(), after(1))
     one.tick(after(12))
     one.take_appends()
     one.take_asks(0, question(b'{"area": "circle 10,10 500"}'), after(13))
@@ -116,8 +117,29 @@ def test_who_asks_wrongly_is_told_what_is_wrong() -> None:
 
 def test_what_is_no_cell_or_no_question_changes_nothing_but_a_count() -> None:
     one = desk()
-    one.take_cells([b"nonsense", None, b"{}"])
+    one.take_cells([b"nonsense", None, b"{}"], after(13))
     one.take_asks(0, b"nonsense", after(13))
     one.take_asks(1, None, after(13))
     assert one.counts.unreadable == 4
     assert one.take_appends() == []
+
+
+def test_witnesses_count_as_far_as_they_are_believed_from_when_that_is_told() -> None:
+    kind = EventKind("Collision", "Collision", "weight >= 3", "Alert/Collision", slots=1)
+    for scores, alerts in (({}, 1), ({"car-0": 0.5}, 0), ({"car-0": 1.0}, 1)):
+        one = IncidentDesk("north", [kind], late_s=2.0, since=after(10_000))
+        one.take_scores((name, score_of(name, score)) for name, score in scores.items())
+        one.take_cells([cell_to_json(cell) for cell in cells_of(kind, events(3))], after(1))
+        one.tick(after(12))
+        assert one.counts.alerts == alerts
+
+
+def test_a_score_that_is_none_changes_nothing_but_a_count() -> None:
+    one = desk()
+    one.take_scores([("car-0", b"nonsense"), ("car-0", score_of("another", 0.5))])
+    assert one.counts.unreadable == 2
+    assert one.incidents.weights == {}
+
+
+def score_of(name: str, score: float) -> bytes:
+    return orjson.dumps({"type": "reputation", "endpoint": name, "score": score, "at_us": 1, "reasons": []})
