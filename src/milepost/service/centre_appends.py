@@ -56,6 +56,8 @@ class Outgoing:
         self._last: dict[str, dict[str, int]] = {site: {} for site in logs}
         self._marks: dict[str, deque[tuple[int, dict[str, int]]]] = {site: deque() for site in logs}
         self._marked: dict[str, int] = {}
+        self.handed_over = 0
+        """So many batches logs were given."""
         self.refused = 0
         """Records that a log did not take, and never would."""
 
@@ -122,6 +124,7 @@ class Outgoing:
                 break
             batch.append(Entry(append.topic, append.key, append.value))
         lane.with_log = len(batch)
+        self.handed_over += 1
         try:
             lane.log.append(batch, partial(self._answered, site))
         except LogUnavailable as fault:

@@ -6,7 +6,7 @@ settings ─▶ logs of all sites ─▶ state read ─▶ share of the sites �
 import signal
 import threading
 from collections import defaultdict
-from time import monotonic
+from time import monotonic, sleep
 from typing import Final
 
 from milepost.backbone.log import Log as SiteLog
@@ -27,6 +27,8 @@ from milepost.service.site_logs import open_log
 TICK_S: Final = 0.1
 BATCHES_MAX: Final = 4
 """So many batches of one reader wait to be dealt with."""
+GATHER_S: Final = 0.002
+"""So long after something was appended the next turn waits: what is read meanwhile goes together, at less cost."""
 GOODBYE_S: Final = 2.0
 """So long what is on its way to the logs may take when the centre stops."""
 
@@ -87,6 +89,7 @@ class CentreService:
         centre = Centre(settings.centre.name, logs)
         self._link = CentreLink(centre, logs, self._turns.call_soon, pace=self._readers, tell=self._tell)
         self._figures = CentreFigures(self._link)
+        self._handed_over = 0
         self._stops_at: float | None = None
 
     def run(self) -> None:
@@ -98,6 +101,7 @@ class CentreService:
         except LogUnavailable as fault:
             raise StartFault(f"the log of a site cannot be read: {fault}") from None
         turns.every(TICK_S, self._tick)
+        turns.settle_with(self._gather)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: turns.call_soon(self._begin_stop))
         self._log.info("centre ready", name=name, sites=" ".join(self._link.centre.sites), http=http)
@@ -122,6 +126,14 @@ class CentreService:
             self._readers.end()
             self._link.close()
             self._turns.stop()
+
+    def _gather(self, now: Instant) -> bool:
+        """At the end of a turn; nobody but logs waits for this process, and they have threads of their own."""
+        del now
+        if self._handed_over != self._link.outgoing.handed_over:
+            self._handed_over = self._link.outgoing.handed_over
+            sleep(GATHER_S)
+        return False
 
     def _begin_stop(self, now: Instant) -> None:
         """Take nothing new, finish what was begun, and then let others have the sites."""

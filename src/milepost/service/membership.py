@@ -26,7 +26,7 @@ class Membership:
         self._member = SiteMember(corridor, EdgeRef(site.log.name, name), site.limits, address=site.advertise)
         self._log = open_log(site.log, survives, name)
         neighbours = {one.log.name: open_log(one.log, survives, name) for one in site.neighbours}
-        self._link = SiteLink(self._member, self._log, turns.call_soon, told, neighbours)
+        self._link = SiteLink(self._member, self._log, turns.call_soon, told, neighbours, be_back=turns.be_back_within)
 
     def restore(self, kept: Kept, now: Instant) -> None:
         """Make the edge what it was."""
@@ -57,6 +57,8 @@ class Membership:
         yield counter("milepost_site_appended_total", "Records that the log has taken.", state.outbox.appended)
         yield gauge("milepost_site_edges", "Other edges that are known, of all sites.", len(state.edges))
         yield gauge("milepost_site_register", "Endpoints of the site whose edge is known.", len(state.register))
+        known = len(self._member.scores.known)
+        yield gauge("milepost_site_reputations", "Endpoints that are believed less than others.", known)
         yield gauge("milepost_site_interest", "Subscriptions elsewhere that are known.", len(state.interest))
         yield gauge("milepost_site_young", "Endpoints that have come and are served from the log.", len(roaming.youth))
         yield gauge("milepost_site_leaving", "Endpoints that left and are not taken yet.", len(roaming.departures.leaving))

@@ -22,6 +22,7 @@ from milepost.edge.site.moving import ReadBack
 from milepost.edge.site.outbox import ROUND_MAX, Append
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.sites import CROSS_HUB, SUBSCRIPTION_INFO, VEHICLE_INFO
+from milepost.model.telling import DELIVERIES, REPORTS, REPUTATION
 
 BATCHES_MAX: Final = 8
 """So many batches of records wait for their turn."""
@@ -29,16 +30,26 @@ READ_BACK_MAX: Final = 100_000
 """So many records are read again for one endpoint, at most."""
 CROSS_HUB_S: Final = 7 * 86_400
 """So long what was said stays in the log: an edge may be away as long and miss nothing."""
+TELLING: Final = TopicSettings(retention_s=86_400, retention_bytes=10_000_000_000)
+"""Of what pipelines are told: a day, and no more bytes than a disk has, whether or not anybody reads it."""
+
+ROUND_NS: Final = 3_000_000
+"""So long after a round of appends the next one begins, at the earliest: what is said meanwhile goes together, at less cost."""
 
 LOOK_NS: Final = SECOND_NS // 4
 """So often it is looked whether there is nothing more to read."""
 
 CallSoon = Callable[[Callable[[Instant], None]], None]
+BeBack = Callable[[float], None]
+"""Has the next turn begin within so many seconds."""
 
 TOPICS: Final[dict[str, TopicSettings]] = {
     CROSS_HUB: TopicSettings(retention_s=CROSS_HUB_S),
     SUBSCRIPTION_INFO: TopicSettings(is_compacted=True),
     VEHICLE_INFO: TopicSettings(is_compacted=True),
+    REPORTS: TELLING,
+    DELIVERIES: TELLING,
+    REPUTATION: TopicSettings(is_compacted=True),
 }
 
 
@@ -46,7 +57,14 @@ class SiteLink:
     """Reads the log for a member of a site, and appends what it says."""
 
     def __init__(
-        self, member: SiteMember, log: Log, call_soon: CallSoon, told: Told, neighbours: Mapping[str, Log] | None = None
+        self,
+        member: SiteMember,
+        log: Log,
+        call_soon: CallSoon,
+        told: Told,
+        neighbours: Mapping[str, Log] | None = None,
+        *,
+        be_back: BeBack | None = None,
     ) -> None:
         self._member = member
         self._log = log
@@ -60,6 +78,9 @@ class SiteLink:
         self._following: Following | None = None
         self._one_by_one = 0
         """Of what is appended next, so many go alone: the log refuses one of them."""
+        self._be_back = be_back
+        """Without it every turn may have its round."""
+        self._round_at = Instant(0)
         self._look_at = Instant(0)
         self._is_over = False
         member.state.neighbours = frozenset(self._neighbours)
@@ -130,11 +151,10 @@ class SiteLink:
 
     def flush(self, now: Instant) -> bool:
         """After the turn was kept: append what it decided; then begin the next with what waits. Tells whether there is one."""
+        self._member.delivered.settle(now)
         if self._member.state.corridor.trouble is not None or self._is_over:
             return False
-        appends = self._member.state.outbox.take(1 if self._one_by_one else ROUND_MAX)
-        if appends:
-            self._append(appends)
+        self._append_next(now)
         wants_another = bool(self._held)
         self._read_on(now)
         for asked in self._member.take_read_backs():
@@ -143,6 +163,17 @@ class SiteLink:
             self._look(now)
             wants_another = True
         return wants_another
+
+    def _append_next(self, now: Instant) -> None:
+        outbox, early_ns = self._member.state.outbox, self._round_at - now
+        if self._be_back is not None and 0 < early_ns <= ROUND_NS:  # more than that: the clock was set back
+            if outbox.is_ready:
+                self._be_back(early_ns / SECOND_NS)
+            return
+        appends = outbox.take(1 if self._one_by_one else ROUND_MAX)
+        if appends:
+            self._round_at = Instant(now + ROUND_NS)
+            self._append(appends)
 
     def _append(self, appends: list[Append]) -> None:
         own = [one for one in appends if "\n" not in one.topic]

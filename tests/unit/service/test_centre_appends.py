@@ -170,3 +170,15 @@ def test_batches_are_limited_and_too_much_is_told() -> None:
     assert not bench.outgoing.is_full
     bench.outgoing.put([Append("north", "t", "k", b"")] * WAITING_MAX)
     assert bench.outgoing.is_full
+
+
+def test_whoever_runs_it_can_tell_whether_a_log_was_given_something() -> None:
+    bench = Bench()
+    bench.outgoing.push()
+    assert bench.outgoing.handed_over == 0
+    bench.put("south", "a", "b")
+    assert bench.outgoing.handed_over == 1
+    bench.put("south", "c")  # it waits
+    assert bench.outgoing.handed_over == 1
+    bench.south.answer()
+    assert bench.outgoing.handed_over == 2

@@ -15,7 +15,7 @@ from milepost.model.instants import Instant
 from milepost.model.queries import OnTopic
 from milepost.model.sites import CROSS_HUB, SUBSCRIPTION_INFO, VEHICLE_INFO, EdgeRef, Said, Wanted, wanted_key
 from milepost.model.subscriptions import Subscription
-from milepost.service.site import SiteLink
+from milepost.service.site import ROUND_NS, SiteLink
 from milepost.wire.records import from_record, to_record
 
 OTHER = EdgeRef("north", "b")
@@ -41,7 +41,7 @@ class ToughLog(MemoryLog):
 class EdgeAtLog:
     """An edge of a site over a log in memory, with turns that the test takes."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_gathering: bool = False) -> None:
         self.now = START
         self.store = MemoryStore(lambda: self.now)
         self.log = ToughLog(self.store._topics, self.store._groups, lambda: self.now, 99)
@@ -50,7 +50,9 @@ class EdgeAtLog:
         self.member = SiteMember(self.corridor, EdgeRef("north", "a"), SiteLimits())
         self.told = LogInMemory()
         self.calls: deque[Callable[[Instant], None]] = deque()
-        self.link = SiteLink(self.member, self.log, self.calls.append, self.told)
+        self.asked_back: list[float] = []
+        be_back = self.asked_back.append if is_gathering else None
+        self.link = SiteLink(self.member, self.log, self.calls.append, self.told, be_back=be_back)
         other = self.store.open()
         key = wanted_key(OTHER, "car", "t/#")
         other.append([Entry(SUBSCRIPTION_INFO, key, to_record(Wanted(OTHER, Subscription(EndpointId("car"), OnTopic("t/#")))))])
@@ -66,6 +68,13 @@ class EdgeAtLog:
             self.corridor.take_changes()
             self.link.flush(self.now)
             self.store.run_all()
+
+    def turn(self, after_ns: int) -> None:
+        self.now = Instant(self.now + after_ns)
+        while self.calls:
+            self.calls.popleft()(self.now)
+        self.link.flush(self.now)
+        self.store.run_all()
 
     def publish(self, *bodies: bytes) -> None:
         for body in bodies:
@@ -128,3 +137,37 @@ def test_a_message_that_no_log_takes_is_refused_to_its_publisher_if_somebody_els
     assert refused.reason.name == "MESSAGE_TOO_LARGE"
     alone = Parcel("u/a", bytes(800_000), edge.now, source=EndpointId("pub"), origin=0, qos=1)
     assert edge.corridor.publish(alone, edge.now) == 0
+
+
+def test_what_is_said_soon_after_a_round_waits_for_the_next_which_has_all_of_it() -> None:
+    edge = EdgeAtLog(is_gathering=True)
+    edge.asked_back.clear()
+    for body in (b"1", b"2", b"3"):
+        edge.publish(body)
+        edge.turn(ROUND_NS // 4)
+    assert edge.said() == [b"1"]
+    assert edge.asked_back == [ROUND_NS * 3 / 4 / 1e9, ROUND_NS / 2 / 1e9]
+    edge.turn(ROUND_NS // 2)
+    assert edge.said() == [b"1", b"2", b"3"]
+
+
+def test_a_turn_with_nothing_to_say_asks_for_no_other() -> None:
+    edge = EdgeAtLog(is_gathering=True)
+    edge.asked_back.clear()
+    edge.publish(b"1")
+    for _ in range(8):
+        edge.turn(ROUND_NS // 4)
+    assert edge.said() == [b"1"]
+    assert edge.asked_back == []
+
+
+def test_a_clock_that_is_set_back_holds_up_nothing() -> None:
+    edge = EdgeAtLog(is_gathering=True)
+    edge.publish(b"1")
+    edge.turn(0)
+    edge.publish(b"2")
+    edge.turn(-ROUND_NS)
+    edge.publish(b"3")
+    edge.turn(-ROUND_NS)
+    edge.turn(0)
+    assert edge.said()[:2] == [b"1", b"2"]

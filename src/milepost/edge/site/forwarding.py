@@ -9,12 +9,13 @@
 | (retained)   | there are other edges: all keep it for those who subscribe later                                      |
 """
 
+from collections import deque
 from functools import lru_cache
 from typing import Final, NamedTuple
 
 from milepost.edge.parcels import Parcel
 from milepost.edge.site.outbox import UNDECIDED, Append
-from milepost.edge.site.sayings import message_of, said_of
+from milepost.edge.site.sayings import message_of
 from milepost.edge.site.state import SiteState
 from milepost.model.addresses import ToArea, ToContent, ToEndpoint, ToEveryone
 from milepost.model.areas import Area, Box, touches
@@ -22,6 +23,7 @@ from milepost.model.instants import Instant
 from milepost.model.messages import Message
 from milepost.model.reasons import Reason, Refused
 from milepost.model.sites import CROSS_HUB, STRAY_SIDE_DEG, EdgeInfo, Said, publish_to
+from milepost.model.telling import PIPELINES
 from milepost.wire.records import from_record, to_record
 
 ON_THE_MOVE: Final = "on the move"
@@ -30,6 +32,10 @@ ON_THE_MOVE: Final = "on the move"
 HANDLER_MARK: Final = "@"
 """The names of handlers begin with it, in place of an edge's."""
 
+
+UNDER_WAY_MAX: Final = 1_000
+UNDER_WAY_BYTES_MAX: Final = 10_000
+"""So many messages of so many bytes are remembered until the log brings them back; others are read there."""
 
 SAID_BYTES_MAX: Final = 890_000
 """As large a record every log takes."""
@@ -58,6 +64,8 @@ class Forwarder:
         self.last_for_movers = 0
         """The last of them that went for somebody who is on the move."""
         self._first = 0
+        self._under_way: deque[Said] = deque(maxlen=UNDER_WAY_MAX)
+        """What was said and has not come back, as far as is at hand."""
 
     def restore(self, now: Instant) -> None:
         """Go on where an earlier process was: what it had not brought to the log may have been for anybody."""
@@ -80,23 +88,34 @@ class Forwarder:
         if parcel.topic.startswith("$"):
             return None
         is_undecided = not state.is_ready and not isinstance(parcel.address, ToEndpoint)
-        takers = _NO_TAKERS if is_undecided else self._takers(message_of(parcel), parcel.is_retained, now)
+        message = message_of(parcel)
+        takers = _NO_TAKERS if is_undecided else self._takers(message, parcel.is_retained, now)
         if not is_undecided and not takers.handlers and not takers.is_elsewhere:
             return None
         if parcel.qos and state.outbox.is_full():
             return Refused(Reason.SPOOL_FULL, f"{state.outbox.waiting} messages wait for the log of site {state.me.site}")
         direct = self._direct(parcel, now) if isinstance(parcel.address, ToArea) else ()
-        said = said_of(parcel, state.me, state.outbox.next_number(now), direct)
+        number = state.outbox.next_number(now)
+        said = Said(state.me, number, message, parcel.qos, parcel.is_retained, parcel.extras, direct)
         value = to_record(said)
         if len(value) > SAID_BYTES_MAX:
             return self._refuse(parcel, len(value))
-        parcel.said_by, parcel.said_number = str(state.me), said.number
+        parcel.said_by, parcel.said_number = str(state.me), number
         if is_undecided:
-            self._put(parcel, Append(said.number, UNDECIDED, "", value))
+            self._put(parcel, Append(number, UNDECIDED, "", value))
         for append in self._appends_of(said, takers, value, now):
-            if self._put(parcel, append) and append.number == said.number:
-                self._note(said.number, takers)
+            if self._put(parcel, append) and append.number == number:
+                self._note(number, takers)
+                if len(value) <= UNDER_WAY_BYTES_MAX:
+                    self._under_way.append(said)
         return None
+
+    def come_back(self, number: int) -> Said | None:
+        """What this edge said under a number, when the log brings it back; nothing if it is not at hand."""
+        said = self._under_way
+        while said and said[0].number < number:
+            said.popleft()
+        return said.popleft() if said and said[0].number == number else None
 
     def decide(self, now: Instant) -> None:
         """The register is read: have what was said before leave, as far as somebody wants it."""
@@ -152,7 +171,8 @@ class Forwarder:
             case ToEndpoint(name):
                 return Takers(leaves or state.corridor.sessions.maybe(name) is None)
             case ToArea(area):
-                return Takers(leaves or any(covers(info, area) for info in state.edges.values()))
+                is_told = HANDLER_MARK + PIPELINES in state.interest.wanted_by(message, now)  # other handlers have no place
+                return Takers(leaves or any(covers(info, area) for info in state.edges.values()), (PIPELINES,) * is_told)
             case ToEveryone():
                 return Takers(leaves or bool(state.edges))
 

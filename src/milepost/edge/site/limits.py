@@ -19,6 +19,8 @@ class SiteLimits:
     """How long an edge stays prepared for an endpoint that was announced."""
     places_s: float = 5.0
     """How often the register hears where endpoints are; 0: never."""
+    reports_s: float = 0.2
+    """How long reports are gathered before pipelines are told of them; 0: they are not."""
     register_max: int = 1 << 20
     """Endpoints of the site whose edge is known."""
     recent_records_max: int = 20_000
@@ -27,6 +29,6 @@ class SiteLimits:
     """Their bytes."""
 
     def __post_init__(self) -> None:
-        for name in ("hold_s", "ahead_s", "prepared_s", "places_s"):
+        for name in ("hold_s", "ahead_s", "prepared_s", "places_s", "reports_s"):
             if not 0 <= getattr(self, name) <= 3_600:
                 raise ValueError(f"{name} is {getattr(self, name)}, not in 0..3600")

@@ -19,13 +19,16 @@ from milepost.edge.parcels import Parcel
 from milepost.edge.restoring import restore
 from milepost.edge.sessions import Session
 from milepost.edge.site.ahead import Lookout
+from milepost.edge.site.delivered import Delivered
 from milepost.edge.site.limits import SiteLimits
 from milepost.edge.site.moving import ReadBack
 from milepost.edge.site.outbox import Append
 from milepost.edge.site.recent import Read
+from milepost.edge.site.reporting import Reporting
 from milepost.edge.site.roaming import Roaming
 from milepost.edge.site.sayings import parcel_of
 from milepost.edge.site.state import SiteState
+from milepost.model.addresses import ToArea
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import Instant
 from milepost.model.reasons import Malformed, Refused
@@ -53,7 +56,10 @@ from milepost.model.sites import (
     inbox_of,
     wanted_key,
 )
+from milepost.model.telling import REPUTATION
+from milepost.vetting import Reputations, Scores
 from milepost.wire.records import from_record, to_record
+from milepost.wire.records.heads import head_of
 
 _EXTRA: Final = b'{"type":"extra"'
 """How what the centre found for an endpoint begins: whoever has the endpoint reads it, whichever edge of the site it is for."""
@@ -75,7 +81,12 @@ class SiteMember(Elsewhere):
         self.state = SiteState(corridor, me, limits)
         self.roaming = Roaming(self.state)
         self.lookout = Lookout(self.state, self.roaming, address)
+        self.reporting = Reporting(self.state)
+        self.delivered = Delivered(self.state)
+        self.scores = Scores()
         self.inbox = inbox_of(me)
+        self._name = str(me)
+        self._own_said = b'{"type":"said","from":"%b",' % self._name.encode()
         self._own_wanted: set[str] = set()
         """What this edge has said before that it wants, as the log has it."""
         self._edge_keys: dict[str, EdgeRef] = {}
@@ -97,6 +108,8 @@ class SiteMember(Elsewhere):
 
     def take(self, parcel: Parcel, now: Instant) -> Refused | None:
         """Have a message leave, if anybody wants it."""
+        if not parcel.id and isinstance(parcel.address, ToArea):  # under one id wherever it is told what became of it
+            parcel.id = self.state.corridor.next_id(now)
         return self.roaming.forwarder.take(parcel, now)
 
     def arrive(self, name: EndpointId, now: Instant, *, is_fresh: bool) -> bool:
@@ -125,7 +138,7 @@ class SiteMember(Elsewhere):
         """Where to read each topic on; nothing: cross-hub from now on, the others from their beginning."""
         offsets = self.state.offsets
         known: dict[str, int | None] = {topic: offsets.get(topic) for topic in (CROSS_HUB, self.inbox)}
-        return known | dict.fromkeys((SUBSCRIPTION_INFO, VEHICLE_INFO))
+        return known | dict.fromkeys((SUBSCRIPTION_INFO, VEHICLE_INFO, REPUTATION))
 
     def begin_at(self, offset: int, end: int) -> None:
         """Cross-hub is read from an offset on, and ends somewhere."""
@@ -136,6 +149,9 @@ class SiteMember(Elsewhere):
     def on_records(self, topic: str, records: Sequence[Heard], now: Instant) -> None:
         """Records of one topic, in order."""
         self._now = now
+        if topic == REPUTATION:
+            self._on_reputations(records)
+            return
         for record in records:
             try:
                 self._on_record(topic, record, now)
@@ -145,15 +161,24 @@ class SiteMember(Elsewhere):
             self.state.note_offset(topic, records[-1].offset + 1)
         self.roaming.settle(now)
 
+    def _on_reputations(self, records: Sequence[Heard]) -> None:
+        names = set()
+        for record in records:
+            try:
+                names.add(self.scores.take(record.key, record.value))
+            except Malformed:
+                self.state.counts["unreadable"] += 1
+        self.state.corridor.believe(Reputations(self.scores.known), names)
+
     def _on_record(self, topic: str, record: Heard, now: Instant) -> None:
         if topic == CROSS_HUB:
             self.state.read_at, self.state.next_offset = record.appended_at, record.offset + 1
-            if record.key and record.key != str(self.state.me) and not (record.value or b"").startswith(_EXTRA):
+            if record.key and record.key != self._name and not (record.value or b"").startswith(_EXTRA):
                 return
         if record.value is None:
             self._on_removal(topic, record.key)
             return
-        value = from_record(record.value)
+        value = self._maybe_own(topic, record) or from_record(record.value)
         if isinstance(value, Said):
             self._on_said(topic, record, value, now)
         elif isinstance(value, Extra):
@@ -163,6 +188,14 @@ class SiteMember(Elsewhere):
             self._on_info(record.key, value, now)
         else:
             self._on_other(value, now)
+
+    def _maybe_own(self, topic: str, record: Heard) -> Said | None:
+        """A message of this edge that has just come back from the log: it is known, and need not be read."""
+        value = record.value or b""
+        if topic != CROSS_HUB or not value.startswith(self._own_said):
+            return None
+        head = head_of(value)
+        return self.roaming.forwarder.come_back(head.number) if head is not None else None
 
     def _on_removal(self, topic: str, key: str) -> None:
         if topic == VEHICLE_INFO and not key.startswith("@"):
@@ -301,4 +334,5 @@ class SiteMember(Elsewhere):
         self.roaming.tick(now)
         self.state.interest.expire(now)
         self.lookout.tick(now)
+        self.reporting.tick(now)
         self.roaming.settle(now)

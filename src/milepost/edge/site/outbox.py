@@ -29,6 +29,8 @@ ROUND_MAX: Final = 5_000
 """So much is handed to the log at a time."""
 PASSING_MAX: Final = 20_000
 """So many messages of quality 0 wait for the log; more are dropped, and counted."""
+TELLING_BYTES_MAX: Final = 32_000_000
+"""While more bytes of what is not kept wait, nothing is told that others can do without."""
 
 SAID: Final = 0
 PASSING: Final = -1
@@ -60,6 +62,7 @@ class Outbox:
         """Of the queue and of what is with the log, what is kept."""
         self._spool_bytes = 0
         self._passing = 0
+        self._passing_bytes = 0
         self._said: dict[tuple[str, str], tuple[int, bytes | None]] = {}
         """In the order in which it was said, each with its turn."""
         self._out: dict[tuple[str, str], tuple[int, bytes | None]] | None = None
@@ -117,8 +120,14 @@ class Outbox:
         if self._passing >= PASSING_MAX:
             return False
         self._passing += 1
+        self._passing_bytes += _size(append)
         self._queue.append(append)
         return True
+
+    def tell(self, append: Append) -> bool:
+        """The same with something that others can do without: it leaves messages half of the room, and more."""
+        has_room = self._passing < PASSING_MAX // 2 and self._passing_bytes < TELLING_BYTES_MAX
+        return has_room and self.let_pass(append)
 
     def decide(self, choose: Callable[[Append], list[Append]], changes: Changes) -> None:
         """Put in place of each that is undecided what `choose` gives for it: the first has its number, others follow all."""
@@ -128,6 +137,7 @@ class Outbox:
             is_kept = self._spool.pop(append.number, None) is not None
             self._spool_bytes -= _size(append) if is_kept else 0
             self._passing -= not is_kept
+            self._passing_bytes -= 0 if is_kept else _size(append)
             if is_kept and not chosen:
                 changes.outbox[append.number] = None
             for one in chosen:
@@ -155,6 +165,11 @@ class Outbox:
         waits = [next(iter(those.values()))[0] for those in (self._out, self._said) if those]
         return min(waits) - 1 if waits else self._last_said
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether there is something to take."""
+        return self._out is None and bool(self._said or (self._queue and self._queue[0].topic != UNDECIDED))
+
     def take(self, most: int = ROUND_MAX) -> list[Append]:
         """What can go to the log now, in order; to be answered by `taken` or `put_back`."""
         if self._out is not None:
@@ -178,6 +193,7 @@ class Outbox:
                 continue
             if self._spool.pop(append.number, None) is None:
                 self._passing -= 1
+                self._passing_bytes -= _size(append)
             else:
                 self._spool_bytes -= _size(append)
                 changes.outbox[append.number] = None

@@ -2,12 +2,7 @@
 
 from milepost.edge.parcels import ELSEWHERE, Parcel
 from milepost.model.messages import Message, MessageId
-from milepost.model.sites import EdgeRef, Said
-
-
-def said_of(parcel: Parcel, edge: EdgeRef, number: int, direct: tuple[str, ...] = ()) -> Said:
-    """A message whole, and from where."""
-    return Said(edge, number, message_of(parcel), parcel.qos, parcel.is_retained, parcel.extras, direct)
+from milepost.model.sites import Said
 
 
 def message_of(parcel: Parcel) -> Message:
