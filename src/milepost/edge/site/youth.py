@@ -132,13 +132,15 @@ class Youth:
         assert young is not None, "who catches up is young"
         late, young.late = young.late, set()
         first = reads[0].offset if reads else self._state.next_offset
-        near = [one for one in reads if {EVERY, one.said.sender.site} & late and one.said.sender.site not in young.awaits]
+        sites = {one.said.sender.site for one in reads} - young.awaits.keys()
+        served = sites if EVERY in late else sites & late
+        near = [one for one in reads if one.said.sender.site in served]
         far = [said for said in map(_said, young.extras) if said.sender.site not in young.awaits]
         young.extras = [record for record in young.extras if _said(record).sender.site in young.awaits]
         waits = on_its_way(self._session(stay))
         for read in in_order(near, far, self._state.next_offset):
-            if (str(read.said.sender), read.said.number) not in waits:
-                self._offer(stay, young, read, parcel_of(read.said), now)
+            if not waits or (str(read.said.sender), read.said.number) not in waits:
+                self._offer(stay, young, read, None, now)
         for part in young.parts:
             for stream, number in self._state.marks.items():
                 if site_of(stream) not in young.awaits:
@@ -146,18 +148,21 @@ class Youth:
             part.offset = self._state.next_offset if not young.awaits else first if part.offset is None else part.offset
         self._changed[stay.endpoint] = stay
 
-    def _offer(self, stay: Stay, young: Young, read: Read, parcel: Parcel, now: Instant) -> None:
+    def _offer(self, stay: Stay, young: Young, read: Read, parcel: Parcel | None, now: Instant) -> None:
+        """Most of what is at hand when somebody comes it has had: that is found out before anything is made of a record."""
         said = read.said
-        offset = None if read.size == EXTRA or said.sender == self._state.me else read.offset
-        told = Told(said.message, self._state.stream_of(said), said.number, offset)
-        lacking = [part for part in young.parts if part.lacks(told.stream, told.number, read.offset)]
+        stream = self._state.stream_of(said)
+        lacking = [part for part in young.parts if part.lacks(stream, said.number, read.offset)]
         if not lacking:
             return
+        offset = None if read.size == EXTRA or said.sender == self._state.me else read.offset
+        told = Told(said.message, stream, said.number, offset)
         if not isinstance(said.message.address, ToContent):
             if self._was_addressed_before(stay, read):
-                self._give(stay, parcel, said.message, [], now)
+                self._give(stay, parcel or parcel_of(said), said.message, [], now)
         elif not _is_brought(young, told) and not self._has_had(stay, young.parts, told, now):
-            self._give(stay, parcel, said.message, [name for part in lacking for name in part.names], now)
+            names = [name for part in lacking for name in part.names]
+            self._give(stay, parcel or parcel_of(said), said.message, names, now)
         for part in lacking:
             part.marks[told.stream] = told.number
             if said.sender.site == self._state.me.site:
