@@ -54,6 +54,11 @@ bench-hub: .venv/synced  ## Measure sites and roaming: DPSMD's table beside Mosq
 	@scripts/get_debian_parts bench-hub
 	@QUICK=$(QUICK) $(PY) -m bench.hub
 
+.PHONY: bench-pipelines
+bench-pipelines: .venv/synced  ## Measure Spark pipelines: from a report to its alert, rates beside a bare count (QUICK=1: within three minutes)
+	@scripts/get_debian_parts tests
+	@QUICK=$(QUICK) $(PY) -m bench.pipelines
+
 .PHONY: reasons
 reasons: .venv/synced  ## Write the page of refusal reasons again after the list changed
 	@$(PY) scripts/write_reasons.py

@@ -1,4 +1,4 @@
-"""How many cells a second become incidents: reading, taking, looking at bins when a slot ends, asking what is going on.
+"""How many cells a second become incidents: reading, taking, telling early, looking at bins when a slot ends, questions.
 
 `python -m bench.incidents` prints a table. There are 10,000 live cells, spread over the slots that a bin looks back to; in each
 slot as many cells come as 5,000 a second are, each told again and again with more reports. Goal: 5,000 cells a second (M24).
@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from milepost.hub.incidents import Incidents
+from milepost.hub.incidents.early import Early
 from milepost.model.areas import Circle
 from milepost.model.endpoints import EndpointId
 from milepost.model.incidents import Cell, EventKind, Extent, Square
@@ -80,9 +81,12 @@ def best_s(work: Callable[[], object]) -> float:
 
 
 def run(kind: EventKind, *, witnesses: int) -> list[str]:
-    """Cells a second: read from JSON, taken, and both with the look when a slot ends; ms for that look, and for a question."""
+    """Cells a second: read from JSON, taken one by one with a look around each, and both with that when a slot ends; ms of it,
+    and of a question.
+    """
     town = Town(kind, witnesses=witnesses)
     incidents = Incidents([kind])
+    early = Early(incidents, late_ns=0, since=Instant(0))
     told = [cell_to_json(cell) for cell in town.slot(START)]
     read_s = best_s(lambda: [cell_from_json(text) for text in told]) / len(told)
     takes_s, looks_s = [], []
@@ -91,8 +95,9 @@ def run(kind: EventKind, *, witnesses: int) -> list[str]:
         began = time.process_time()
         for cell in cells:
             incidents.take(cell)
+            early.look([cell], cell.last_at)
         taken = time.process_time()
-        incidents.advance(Instant((START + number + 1) * kind.interval_ns))
+        early.settle(incidents.advance(Instant((START + number + 1) * kind.interval_ns)))
         takes_s.append((taken - began) / len(cells))
         looks_s.append(time.process_time() - taken)
     take_s, look_s = min(takes_s[kind.slots :]), min(looks_s[kind.slots :])
@@ -110,7 +115,7 @@ def main() -> None:
     headings = (
         "bins",
         "read, cells/s",
-        "take, cells/s",
+        "take and look, cells/s",
         "a slot's end, ms",
         "all, cells/s",
         "a question, ms",
@@ -121,11 +126,12 @@ def main() -> None:
         table.add_column(heading, justify="left" if heading == "bins" else "right")
     for title, predicate, witnesses in (
         ("none hot", "weight >= 1000", 3),
+        ("none hot, all with reports enough", "weight >= 1 and mean_v < 0", 3),
         ("all hot", "weight >= 1", 3),
         ("none hot, 64 witnesses a cell", "weight >= 100000", 64),
     ):
         table.add_row(title, *run(EventKind("Bench", "Bench", predicate, "Alert/Bench"), witnesses=witnesses))
-    Console().print(table)
+    Console(width=140).print(table)
 
 
 if __name__ == "__main__":

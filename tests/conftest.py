@@ -4,7 +4,7 @@ import os
 
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["pytester", "plugins.kafka", "plugins.no_skips", "plugins.results"]
+pytest_plugins = ["pytester", "plugins.kafka", "plugins.no_skips", "plugins.results", "plugins.spark"]
 
 # MILEPOST_TEST_PROFILE: `fast` for the inner loop, `full` for `make test`. With CI=true every run tries the same examples, so
 # that a change is judged by what it changes; everyone else's runs go on looking elsewhere.

@@ -4,7 +4,6 @@ All tests share it: name your views and queries so that nobody else's are meant,
 process of its own (a driver that is killed, a cluster) starts one.
 """
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -32,12 +31,10 @@ def spark(spark_jars: list[Path], tmp_path_factory: pytest.TempPathFactory) -> "
     from milepost.pipelines.session import open_session  # noqa: PLC0415  # as above
 
     folder = tmp_path_factory.mktemp("spark")
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     settings = {
         "spark.driver.memory": "1g",
         "spark.local.dir": str(folder / "local"),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
-        "spark.driver.extraJavaOptions": f"-Dderby.system.home={folder}",
     }
     session = open_session("tests", master=f"local[{CORES}]", jars=spark_jars, settings=settings)
     yield session

@@ -10,6 +10,7 @@ What must hold:
 - while nothing can be kept (`trouble`), whatever would have to be kept is refused, and everything else goes on.
 """
 
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from milepost.edge.absences import Absences
@@ -352,10 +353,11 @@ class Corridor:
             self.elsewhere.take_report(report)
         return refused
 
-    def believe(self, reputations: Reputations) -> None:
-        """Go by other reputations from now on, for those who are here and those who come."""
+    def believe(self, reputations: Reputations, names: Iterable[EndpointId] | None = None) -> None:
+        """Go by other reputations from now on, for those who are here and those who come; `names`: only theirs are others."""
         self._reputations = reputations
-        self.watch.trust_less({session.number: reputations.share_of(session.name) for session in self.sessions})
+        some = self.sessions if names is None else filter(None, map(self.sessions.maybe, names))
+        self.watch.trust_less({session.number: reputations.share_of(session.name) for session in some})
 
     def place_of(self, session: Session) -> Place | None:
         """Where an endpoint is, if it is known."""

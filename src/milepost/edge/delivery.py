@@ -20,13 +20,15 @@ from typing import Final
 
 from milepost.edge.actions import Action, Deliver, Expel, Release
 from milepost.edge.counts import Counts
+from milepost.edge.heeding import note_acknowledged, note_dropped, note_matched, note_sent, take_heed
 from milepost.edge.journal import details_to_bytes, parcel_to_bytes
 from milepost.edge.keeping import Changes, Queued
 from milepost.edge.lanes import Lanes, Waiting
 from milepost.edge.limits import Limits, SlowPolicy
-from milepost.edge.parcels import Delivery, Parcel
+from milepost.edge.parcels import Delivery, Heed, Parcel
 from milepost.edge.plans import Fan, Group
 from milepost.edge.sessions import NOWHERE, NUMBERS_MAX, Session
+from milepost.model.addresses import ToArea
 from milepost.model.instants import Instant
 from milepost.model.reasons import Reason, Refused
 
@@ -48,6 +50,8 @@ class Deliveries:
         """What this turn wants done; whoever does it takes them away."""
         self.waiting_bytes = 0
         """Bytes of all that waits for anybody."""
+        self.heed: Heed | None = None
+        """Told what becomes of messages to areas."""
         self._number = 0
         self._message = 0
 
@@ -57,6 +61,9 @@ class Deliveries:
 
     def hand_out(self, parcel: Parcel, fan: Fan) -> None:
         """Give a message to all its takers."""
+        if self.heed is not None and isinstance(parcel.address, ToArea):
+            parcel.heed = self.heed
+            note_matched(parcel, [session for group in fan.groups for session in group.sessions])
         for group in fan.groups:
             delivery = Delivery(
                 parcel, min(parcel.qos, group.qos), group.labels, is_from_store=parcel.is_retained and group.is_retain_shown
@@ -68,6 +75,8 @@ class Deliveries:
 
     def hand_one(self, delivery: Delivery, session: Session) -> None:
         """Give a message to one taker."""
+        take_heed(self.heed, delivery.parcel)
+        note_matched(delivery.parcel, [session])
         if delivery.qos:
             group = Group((session.dialect, delivery.qos, delivery.labels, False), [session])
             self._hand_out_numbered(delivery, group)
@@ -79,6 +88,8 @@ class Deliveries:
         if ready:
             self._counts.delivered += len(ready)
             self.actions.append(Deliver(delivery, 0, ready))
+            if delivery.parcel.heed is not None:
+                note_sent(delivery, ready)
         if len(ready) < len(sessions):
             for session in sessions:
                 if not session.is_clear:
@@ -97,25 +108,30 @@ class Deliveries:
                 if session.is_kept:
                     self._keep(session, number, delivery)
             elif session.takes_numbered:
-                self._send_apart(session, delivery)
+                self._send_apart(session, self._free_number(session), delivery)
             else:
                 self._hold_numbered(session, delivery)
         if ready:
             self._counts.delivered += len(ready)
             self.actions.append(Deliver(delivery, number, ready))
+            if delivery.parcel.heed is not None:
+                note_sent(delivery, ready)
 
-    def _send_apart(self, session: Session, delivery: Delivery) -> None:
-        """The number that the others get it under may be in use with this one."""
-        number = self._free_number(session)
+    def _send_apart(self, session: Session, number: int, delivery: Delivery) -> None:
+        """The number that others get it under may be in use with this one."""
         session.in_flight[number] = delivery
         if session.is_kept:
             self._keep(session, number, delivery)
+        self._send(session, number, delivery)
+
+    def _send(self, session: Session, number: int, delivery: Delivery) -> None:
         self._counts.delivered += 1
-        self.actions.append(Deliver(delivery, number, [session]))
+        self.actions.append(Deliver(delivery, number, [session], is_again=delivery.is_again))
+        note_sent(delivery, [session])
 
     def _hold_numbered(self, session: Session, delivery: Delivery) -> None:
         if session.link is NOWHERE and not session.is_kept:
-            self._counts.dropped[Reason.RECEIVER_AWAY] += 1
+            self._drop(session, delivery, Reason.RECEIVER_AWAY)
             return
         number = self._free_number(session)
         if session.is_kept:
@@ -135,12 +151,13 @@ class Deliveries:
     def hold(self, session: Session, delivery: Delivery) -> None:
         """Let what needs no acknowledgement wait for somebody who is connected but busy."""
         if session.link is NOWHERE:
-            self._counts.dropped[Reason.RECEIVER_AWAY] += 1
+            self._drop(session, delivery, Reason.RECEIVER_AWAY)
         else:
             self._put(session, 0, delivery)
 
     def restore(self, session: Session, number: int, delivery: Delivery, *, is_released: bool) -> None:
         """Take up again what was kept for a session; its message knows of all its holders already."""
+        take_heed(self.heed, delivery.parcel)
         if is_released:
             session.released[number] = delivery
         else:
@@ -166,11 +183,12 @@ class Deliveries:
             if is_released and session.link is not NOWHERE:
                 self.actions.append(Release(session, number))
         else:
-            session.in_flight[number] = delivery
-            if session.is_kept:
-                self._keep(session, number, delivery)
-            self._counts.delivered += 1
-            self.actions.append(Deliver(delivery, number, [session], is_again=delivery.is_again))
+            take_heed(self.heed, delivery.parcel)
+            self._send_apart(session, number, delivery)
+
+    def _drop(self, session: Session, delivery: Delivery, reason: Reason) -> None:
+        self._counts.dropped[reason] += 1
+        note_dropped(session, delivery, reason)
 
     def _put(self, session: Session, number: int, delivery: Delivery) -> None:
         lanes = session.waiting
@@ -191,7 +209,7 @@ class Deliveries:
     def _give_up(self, session: Session, lanes: Lanes) -> None:
         number, delivery = lanes.give_up()
         self._taken(session, number, delivery)
-        self._counts.dropped[Reason.QUEUE_FULL] += 1
+        self._drop(session, delivery, Reason.QUEUE_FULL)
         if session.link is not NOWHERE and self._limits.when_slow is SlowPolicy.DISCONNECT:
             self.actions.append(Expel(session.link, Refused(Reason.QUEUE_FULL, f"{len(lanes)} messages wait")))
 
@@ -212,13 +230,12 @@ class Deliveries:
             number, delivery = taken
             if delivery.parcel.valid_until < now:
                 self._taken(session, number, delivery)
-                self._counts.dropped[Reason.EXPIRED] += 1
+                self._drop(session, delivery, Reason.EXPIRED)
                 continue
             self.waiting_bytes -= delivery.parcel.size
             if number:
                 session.in_flight[number] = delivery
-            self._counts.delivered += 1
-            self.actions.append(Deliver(delivery, number, [session], is_again=delivery.is_again))
+            self._send(session, number, delivery)
             size += delivery.parcel.size + 1
         session.is_clear = not lanes.has_plain
         if not lanes:
@@ -235,7 +252,7 @@ class Deliveries:
             if delivery.parcel.valid_until < now:
                 del session.in_flight[number]
                 self._drop_kept(session, number, delivery)
-                self._counts.dropped[Reason.EXPIRED] += 1
+                self._drop(session, delivery, Reason.EXPIRED)
             elif room > 0:
                 room -= 1
                 self.actions.append(Deliver(delivery, number, [session], is_again=True))
@@ -264,7 +281,16 @@ class Deliveries:
             return False
         if session.is_kept:
             self._forget(session, number, delivery)
+        if session.is_heeded:
+            note_acknowledged(session, delivery)
         return True
+
+    def lose(self, session: Session, number: int, delivery: Delivery, reason: Reason) -> None:
+        """A door could not send what it was to send: as if it had been sent and acknowledged, and dropped."""
+        self._counts.delivered -= 1
+        self._drop(session, delivery, reason)
+        if session.in_flight.pop(number, None) is not None:
+            self._drop_kept(session, number, delivery)
 
     def release(self, session: Session, number: int) -> bool:
         """A receiver has what it was sent at quality 2; the exchange is still to be ended."""
@@ -274,6 +300,8 @@ class Deliveries:
         session.released[number] = delivery
         if session.is_kept:
             self.changes.queued[session.number, number] = Queued(delivery.parcel.number, delivery.qos, True, b"")
+        if session.is_heeded:
+            note_acknowledged(session, delivery)
         return True
 
     def complete(self, session: Session, number: int) -> bool:
@@ -286,17 +314,17 @@ class Deliveries:
 
     def end(self, session: Session) -> None:
         """The session is over; what it did not get is counted."""
-        if lost := self.let_go(session):
-            self._counts.dropped[Reason.SESSION_EXPIRED] += lost
+        for delivery in self.let_go(session):
+            self._drop(session, delivery, Reason.SESSION_EXPIRED)
 
-    def let_go(self, session: Session) -> int:
-        """Forget all that is on its way to a session; gives how many messages that were."""
+    def let_go(self, session: Session) -> list[Delivery]:
+        """Forget all that is on its way to a session; gives what it did not get."""
         for number, delivery in (*session.in_flight.items(), *session.released.items()):
             self._drop_kept(session, number, delivery)
         waiting = session.waiting.all() if session.waiting is not None else []
         for number, delivery in waiting:
             self._taken(session, number, delivery)
-        lost = len(session.in_flight) + len(waiting)
+        lost = [*session.in_flight.values(), *(delivery for _, delivery in waiting)]
         session.in_flight, session.released, session.waiting = {}, {}, None
         return lost
 
@@ -344,7 +372,7 @@ class Deliveries:
             if number:
                 self._put(session, number, delivery)
             else:
-                self._counts.dropped[Reason.RECEIVER_AWAY] += 1
+                self._drop(session, delivery, Reason.RECEIVER_AWAY)
 
     def _keep(self, session: Session, number: int, delivery: Delivery) -> None:
         parcel = delivery.parcel

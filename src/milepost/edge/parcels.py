@@ -5,7 +5,7 @@ pass, and most are never asked for the whole. A delivery is a parcel as some tak
 one, so that a message to a thousand endpoints is a parcel, a few deliveries and a thousand numbers.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from milepost.model.addresses import Address, ToContent
@@ -14,13 +14,18 @@ from milepost.model.instants import FOREVER, Instant
 from milepost.model.messages import NO_FIELDS, Message, MessageId, Scalar
 from milepost.model.places import Place
 from milepost.model.priorities import DEADLINE_NS, Priority
+from milepost.model.reasons import Reason
 from milepost.model.tags import Tag
+from milepost.model.telling import Fate
 
 EDGE_ITSELF: Final = -1
 """The origin of what the edge says of its own accord."""
 
 ELSEWHERE: Final = -2
 """The origin of what another edge or a handler says."""
+
+Heed = Callable[["Parcel", list[EndpointId], Fate, Reason | None], None]
+"""Told what became of a message for some endpoints, and why if it was dropped."""
 
 TO_CONTENT: Final = ToContent()
 _NO_TAGS: Final[frozenset[Tag]] = frozenset()
@@ -34,6 +39,7 @@ class Parcel:
         "body",
         "extras",
         "fields",
+        "heed",
         "holders",
         "id",
         "is_retained",
@@ -97,6 +103,8 @@ class Parcel:
         self.said_by = ""
         self.said_number = 0
         """The edge at which it was published, as SITE/EDGE, and its number there; 0 if it did not leave that edge."""
+        self.heed: Heed | None = None
+        """Nothing: nobody wants to know what becomes of it."""
         self.number = 0
         """Its name in storage, 0 while it has none."""
         self.holders = 0

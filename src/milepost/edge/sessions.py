@@ -82,6 +82,7 @@ class Session:
         "expiry_ns",
         "in_flight",
         "is_clear",
+        "is_heeded",
         "is_kept",
         "is_proven",
         "link",
@@ -105,6 +106,8 @@ class Session:
         self.is_clear = False
         self.is_kept = False
         """Whether it outlives its connection, and then also the process."""
+        self.is_heeded = False
+        """Whether somebody wants to know what becomes of something that is in flight."""
         self.is_proven = False
         """Whether its endpoint has shown a certificate for the name: only who does that too may take its place."""
         self.expiry_ns = 0
@@ -154,6 +157,12 @@ class Sessions:
         session = self._by_number[number]
         assert session is not None, f"session {number} is over"
         return session
+
+    def names_of(self, numbers: list[int]) -> list[EndpointId]:
+        """Whose sessions these are; all of them live."""
+        found = [session.name for number in numbers if (session := self._by_number[number]) is not None]
+        assert len(found) == len(numbers), "one of the sessions is over"
+        return found
 
     def maybe(self, name: str) -> Session | None:
         """The session of an endpoint, if it has one."""

@@ -7,7 +7,7 @@ What must hold:
 - after the edge's clock was set back nobody has to wait until it is where it was: what was seen then counts as seen long ago.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -29,6 +29,9 @@ from milepost.vetting import Batch, Buckets, MessageLimits, Outside, ReportLimit
 
 _UNKNOWN = float("nan")
 
+Heed = Callable[[Batch, NDArray[np.uint16], Instant], None]
+"""Told of reports with what became of each: 0, or the number of the reason for which it was refused."""
+
 
 @dataclass(frozen=True, slots=True)
 class Ground:
@@ -48,6 +51,8 @@ class Watch:
         self._counts = counts
         self.tracks = Tracks(limits.sessions_max)
         self.ground = Ground()
+        self.heed: Heed | None = None
+        """Nothing: nobody wants to hear of them."""
         self._spent, at = column(limits.sessions_max, np.float64), column(limits.sessions_max, np.int64)
         self._buckets = Buckets(limits.reports_per_s, limits.reports_burst, spent=self._spent, at=at)
         self._deficits = column(limits.sessions_max, np.float32)
@@ -68,6 +73,8 @@ class Watch:
         if verdicts.any():
             for number, count in zip(*np.unique(verdicts[verdicts > 0], return_counts=True), strict=True):
                 self._counts.refused[Reason(int(number))] += int(count)
+        if self.heed is not None:
+            self.heed(batch, verdicts, now)
         return verdicts
 
     def _take_rounds(self, batch: Batch, now: Instant) -> NDArray[np.uint16]:

@@ -13,7 +13,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 SHUFFLE_PARTITIONS: Final = 2
-"""Of a laptop: more would only wait for each other. A cluster has its own, by `spark-submit --conf`."""
+"""Of a laptop: more would only wait for each other."""
 
 _ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
@@ -23,7 +23,14 @@ SETTINGS: Final[Mapping[str, str]] = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage": "true",
+    "spark.sql.streaming.stateStore.rocksdb.maxMemoryUsageMB": "256",
+    "spark.sql.streaming.minBatchesToRetain": "20",
+    "spark.sql.streaming.numRecentProgressUpdates": "4",
     "spark.sql.streaming.metricsEnabled": "false",
+    "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "100000",
+    "spark.driver.extraJavaOptions": "-Xss4m",
+    "spark.log.level": "ERROR",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
@@ -37,6 +44,7 @@ def open_session(
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(name)
     if master is not None:
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         builder = builder.master(master)
         builder = builder.config("spark.driver.bindAddress", "127.0.0.1").config("spark.driver.host", "127.0.0.1")
         builder = builder.config("spark.sql.shuffle.partitions", str(SHUFFLE_PARTITIONS))
@@ -44,6 +52,4 @@ def open_session(
         builder = builder.config("spark.jars", ",".join(map(str, jars)))
     for key, value in (*SETTINGS.items(), *(settings or {}).items()):
         builder = builder.config(key, value)
-    session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
-    return session
+    return builder.getOrCreate()

@@ -17,6 +17,7 @@ from milepost.service.commands import (
     incidents,
     log,
     passwd,
+    pipeline,
     pub,
     report,
     services,
@@ -29,7 +30,23 @@ from milepost.service.faults import StartFault
 from milepost.service.parsers import Arguments, Commands
 from milepost.service.terminal import complain
 
-COMMANDS: Final = (edge, centre, agent, pub, sub, report, where, topology, log, passwd, trust, services, handler, incidents)
+COMMANDS: Final = (
+    edge,
+    centre,
+    agent,
+    pub,
+    sub,
+    report,
+    where,
+    topology,
+    log,
+    passwd,
+    trust,
+    services,
+    handler,
+    incidents,
+    pipeline,
+)
 
 STATUS_INTERRUPTED: Final = 130
 _ONE_THREAD: Final = {"OPENBLAS_NUM_THREADS": "1"}
@@ -46,6 +63,7 @@ examples:
   milepost agent run --url udp+find:// ...   on a vehicle: one client of an edge for all its programs
   milepost handler run parking.py ...        a third party's service, behind validators
   milepost incidents run --config ...        alerts from what many report, and when they are over
+  milepost pipeline run all --config ...     Spark over a site's log: cells, positions, an archive
   milepost centre run --config centre.toml   join the sites that the file names
   milepost where truck-17 --config ...       which edge has an endpoint
   milepost topology --config centre.toml     sites, edges, and who acts for them

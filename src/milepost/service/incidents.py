@@ -2,13 +2,14 @@
 
     group "incidents" on `cells`: who has it acts ─▶ state read ─▶ cells since then, questions ─▶ desk ─▶ appends
 
-What must hold: whoever gets the topic begins from the last state in the log, and whoever lost it appends nothing more.
+What must hold:
+- whoever gets the topic begins from the last state in the log, and whoever lost it appends nothing more;
+- no slot is looked at before the cells that were there at the beginning are read: it would be looked at without them.
 """
 
 import signal
 from collections.abc import Sequence
 from functools import partial
-from time import time_ns
 from typing import Final
 
 from milepost.backbone.log import (
@@ -31,10 +32,12 @@ from milepost.model.instants import Instant
 from milepost.model.queries import OnTopic
 from milepost.model.sites import SUBSCRIPTION_INFO, EdgeRef, Wanted, publish_to, wanted_key
 from milepost.model.subscriptions import Subscription
+from milepost.model.telling import REPUTATION
 from milepost.service.faults import UsageFault
 from milepost.service.logs import Log as Told
 from milepost.service.settings import Settings
 from milepost.service.site_logs import open_log
+from milepost.service.site_view import pages
 from milepost.wire.records import to_record
 
 TICK_S: Final = 0.25
@@ -69,12 +72,15 @@ class IncidentService:
         self._desk: IncidentDesk | None = None
         self._following: Following | None = None
         self._member: Member | None = None
+        self._cells_end = 0
+        """Cells are to be read up to here before anything is decided; 0: they are."""
 
     def run(self) -> None:
         """Take turns until told to stop."""
         log, turns = self._log, self._turns
         log.make(CELLS, TopicSettings(retention_s=CELLS_S))
         log.make(STATE, TopicSettings(is_compacted=True))
+        log.make(REPUTATION, TopicSettings(is_compacted=True))
         log.make(ASKS)
         self._say_wanted()
         self._member = log.join(GROUP, [CELLS], self._note, self._lost, changed=self._changed)
@@ -116,14 +122,23 @@ class IncidentService:
         """This process has the site: go on from the last state."""
         self._rest()
         incidents = self._settings.incidents
-        desk = self._desk = IncidentDesk(self._site, incidents.kinds, late_s=incidents.late_s, state=self._last_state())
+        desk = self._desk = IncidentDesk(
+            self._site, incidents.kinds, late_s=incidents.late_s, since=now, state=self._last_state()
+        )
         since = desk.incidents.cells_since
         starts: dict[str, Start] = {CELLS: Edge.BEGINNING if since is None else Since(since)}
         first, end = self._log.ends(ASKS)
         starts[ASKS] = min(max(desk.asks_from, first), end)
+        starts[REPUTATION] = self._read_scores(desk)
+        self._cells_end = self._end_since(since)
         self._following = self._log.follow(starts, self._take, self._lost)
         self._told.info("acts for the site", site=self._site, living=len(desk.incidents.living), cells_since=since)
-        del now
+
+    def _end_since(self, since: Instant | None) -> int:
+        """Where the cells end that are there and will be read; 0 if there are none."""
+        first, end = self._log.ends(CELLS)
+        last = self._log.read(CELLS, end - 1, 1) if end > first else []
+        return end if last and (since is None or last[0].appended_at >= since) else 0
 
     def _last_state(self) -> bytes | None:
         first, end = self._log.ends(STATE)
@@ -134,6 +149,14 @@ class IncidentService:
                 break
             value, first = records[-1].value, records[-1].offset + 1
         return value
+
+    def _read_scores(self, desk: IncidentDesk) -> int:
+        """What is known of witnesses, before anything is decided by it; gives from where on to hear more."""
+        position = self._log.ends(REPUTATION)[1]
+        for records in pages(self._log, REPUTATION):
+            desk.take_scores((record.key, record.value) for record in records)
+            position = max(position, records[-1].offset + 1)
+        return position
 
     def _rest(self) -> None:
         """Another process has the site, or nobody."""
@@ -146,18 +169,20 @@ class IncidentService:
         if desk is None:
             return
         if records[0].topic == CELLS:
-            desk.take_cells([record.value for record in records])
+            desk.take_cells([record.value for record in records], now)
+            self._cells_end = 0 if records[-1].offset + 1 >= self._cells_end else self._cells_end
+        elif records[0].topic == REPUTATION:
+            desk.take_scores((record.key, record.value) for record in records)
         else:
             for record in records:
                 desk.take_asks(record.offset, record.value, now)
-            self._flush(desk)
+        self._flush(desk)
 
     def _tick(self, now: Instant) -> None:
         self._told.tell_suppressed()
-        if self._desk is not None:
-            self._desk.tick(Instant(time_ns()))
+        if self._desk is not None and not self._cells_end:
+            self._desk.tick(now)
             self._flush(self._desk)
-        del now
 
     def _flush(self, desk: IncidentDesk) -> None:
         appends = desk.take_appends()

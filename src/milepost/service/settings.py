@@ -20,6 +20,7 @@ from milepost.service.addresses import host_and_port
 from milepost.service.faults import cannot_read
 from milepost.service.incident_settings import IncidentSettings
 from milepost.service.logs import Format, Level
+from milepost.service.pipeline_settings import Pipelines
 from milepost.service.reading import FileName, Inline, Key, Range, Reader
 from milepost.service.site_settings import Centre, Site
 from milepost.service.udp_settings import Trust, Udp
@@ -218,6 +219,7 @@ class Settings:
     site: Site = field(default_factory=Site)
     centre: Centre = field(default_factory=Centre)
     incidents: IncidentSettings = field(default_factory=IncidentSettings)
+    pipelines: Pipelines = field(default_factory=Pipelines)
     limits: AllLimits = field(default_factory=AllLimits)
     access: Access = field(default_factory=Access)
     rules: Rules = field(default_factory=Rules)
@@ -229,6 +231,8 @@ class Settings:
     def __post_init__(self) -> None:
         if self.site.log.name:
             check_site_name(self.edge.name)
+            if self.vetting.reputation:
+                raise ValueError("reputation in [vetting] is for an edge that is alone: one of a site hears them from its log")
 
 
 def read_settings(path: Path) -> Settings:

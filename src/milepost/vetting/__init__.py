@@ -11,7 +11,7 @@ from milepost.vetting.payloads import Check, PayloadRule, Payloads
 from milepost.vetting.rates import Bucket, Buckets, PrefixBuckets
 from milepost.vetting.repeats import in_rounds
 from milepost.vetting.reports import Batch, Before, Outside, ReportLimits, are_outside, vet_reports
-from milepost.vetting.reputation import Reputations
+from milepost.vetting.reputation import Reputations, Scores
 
 __all__ = [
     "Access",
@@ -28,6 +28,7 @@ __all__ = [
     "ReportLimits",
     "Reputations",
     "Rule",
+    "Scores",
     "Verbs",
     "Who",
     "are_outside",

@@ -5,15 +5,45 @@ from typing import Final, Self
 
 import orjson
 
-from milepost.model.endpoints import EndpointId
+from milepost.model.endpoints import EndpointId, endpoint_id
 from milepost.model.reasons import Malformed, Reason, shown
+from milepost.wire.records.telling import reputation_from_record
 
 SCORES_MAX: Final = 1_000_000
 SCORES_BYTES_MAX: Final = 200_000_000
 """Room for as many of the longest ids."""
 
+_FULLY: Final = 1.0
+
 SHARE_MIN: Final = 0.01
 """So much everybody has: who could send nothing at all could never show to have become better."""
+
+
+class Scores:
+    """Scores as a log tells them, one by one; of one endpoint the last counts."""
+
+    __slots__ = ("known",)
+
+    def __init__(self) -> None:
+        self.known: dict[EndpointId, float] = {}
+        """Of those who are believed less than others."""
+
+    def take(self, key: str, value: bytes | None) -> EndpointId:
+        """A record, or that there is none any more; gives whose score it is, and raises nothing but `Malformed`."""
+        if value is None:
+            endpoint, score = endpoint_id(key), _FULLY
+        else:
+            told = reputation_from_record(value)
+            endpoint, score = told.endpoint, told.score
+        if endpoint != key:
+            raise Malformed(Reason.FIELD_RANGE, f"the score of {shown(endpoint)} stands under {shown(key)}")
+        if score == _FULLY:
+            self.known.pop(endpoint, None)
+        elif endpoint in self.known or len(self.known) < SCORES_MAX:
+            self.known[endpoint] = score
+        else:
+            raise Malformed(Reason.TOO_MANY_FIELDS, f"{SCORES_MAX} scores are known")
+        return endpoint
 
 
 class Reputations:
@@ -22,7 +52,7 @@ class Reputations:
     __slots__ = ("_scores",)
 
     def __init__(self, scores: Mapping[EndpointId, float] | None = None) -> None:
-        self._scores = scores or {}
+        self._scores = {} if scores is None else scores
 
     @classmethod
     def read(cls, content: bytes) -> Self:

@@ -4,7 +4,7 @@ As in `json_form`, nothing is repaired and instants are ISO 8601 texts; no integ
 outside, incidents come back from where they were kept: both are read as strictly as they are written.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -13,7 +13,7 @@ import orjson
 
 from milepost.model.areas import Circle
 from milepost.model.endpoints import EndpointId, endpoint_id
-from milepost.model.incidents import Bin, Cell, Change, Conditions, Extent, Incident, IncidentId, Square, State, Tally
+from milepost.model.incidents import Bin, Cell, Change, Conditions, Extent, Incident, IncidentId, Square, State, Tally, Warned
 from milepost.model.instants import Instant
 from milepost.model.reasons import Malformed, Reason
 from milepost.wire.geojson import area_from_geojson, area_to_geojson
@@ -39,6 +39,7 @@ INCIDENT_MEMBERS: Final = (
     "raised_at", "hot_at", "told", "told_at", "warned",
 )  # fmt: skip
 CIRCLE_MEMBERS: Final = ("type", "coordinates", "radius_m")
+WARNED_MEMBERS: Final = ("slot", "incident", "heir")
 STATE_MEMBERS: Final = ("type", "slots", "incidents")
 
 _NO_TALLIES: Final[Mapping[str, Tally]] = MappingProxyType({})
@@ -124,6 +125,28 @@ def state_from_json(data: bytes) -> State:
     return State(
         {name: reading.integer(slot, f"incidents.slots.{name[:64]}") for name, slot in slots.items()},
         tuple(_read_incident(one, f"incidents.incidents[{at}]") for at, one in enumerate(incidents)),
+    )
+
+
+def warned_to_json(some: Iterable[Warned]) -> bytes:
+    """What was told early, to go on from after a restart."""
+    found = [
+        {"slot": one.slot, "incident": write_incident(one.incident), **({"heir": one.heir} if one.heir else {})} for one in some
+    ]
+    return orjson.dumps(found)
+
+
+def warned_from_json(data: bytes) -> tuple[Warned, ...]:
+    """What was told early; raises nothing but `Malformed`."""
+    some = reading.array(_loaded(data, STATE_BYTES_MAX), "early")
+    return tuple(_read_warned(one, f"early[{at}]") for at, one in enumerate(some))
+
+
+def _read_warned(value: object, where: str) -> Warned:
+    members = Members(value, where, WARNED_MEMBERS)
+    heir = members.maybe("heir", reading.text, "")
+    return Warned(
+        members.need("incident", _read_incident), members.need("slot", reading.integer), IncidentId(heir) if heir else None
     )
 
 

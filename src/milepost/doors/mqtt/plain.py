@@ -98,11 +98,11 @@ def _take_numbered(desk: Desk, link: MqttLink, session: Session, route: Route, n
 
 def take_acknowledged(corridor: Corridor, session: Session, data: bytes, at: int) -> int:
     """Take the PUBACKs from `at` on, as long as they are of the usual form; gives where the first other packet begins."""
-    in_flight, deliveries = session.in_flight, corridor.deliveries
+    in_flight, deliveries, is_told = session.in_flight, corridor.deliveries, session.is_kept or session.is_heeded
     last = len(data) - _PUBACK_BYTES
     while at <= last and data[at] == PUBACK and data[at + 1] == _PUBACK_BODY:
         number = data[at + 2] << 8 | data[at + 3]
-        if session.is_kept or number not in in_flight:
+        if is_told or number not in in_flight:
             if not number:  # [MQTT-2.2.1-3]: the long way says so
                 break
             deliveries.acknowledge(session, number)

@@ -105,10 +105,8 @@ class Sender:
         if packet is not None:
             self.put(link, packet)
             return
-        self._corridor.counts.delivered -= 1
-        self._corridor.counts.dropped[Reason.PACKET_OVER_RECEIVER_LIMIT] += 1
-        if number:  # as if it had been sent and acknowledged. [MQTT-3.1.2-25]
-            self._corridor.deliveries.acknowledge(session, number)
+        # As if it had been sent and acknowledged. [MQTT-3.1.2-25]
+        self._corridor.deliveries.lose(session, number, delivery, Reason.PACKET_OVER_RECEIVER_LIMIT)
 
     def send_all(self) -> list[MqttLink]:
         """Hand everything to its connection; gives those that could not take all of it."""

@@ -226,11 +226,9 @@ class UdpDoor:
         return alone
 
     def _give_up(self, sessions: list[Session], action: Deliver, reason: Reason) -> None:
-        self._corridor.counts.delivered -= len(sessions)
-        self._corridor.counts.dropped[reason] += len(sessions)
-        for session in sessions if action.number else ():
-            self._corridor.deliveries.acknowledge(session, action.number)
-            if isinstance(session.link, UdpLink):  # what waits has room now
+        for session in sessions:
+            self._corridor.deliveries.lose(session, action.number, action.delivery, reason)
+            if action.number and isinstance(session.link, UdpLink):  # what waits has room now
                 self.want(session.link)
 
     def run(self, action: Run, now: Instant) -> None:

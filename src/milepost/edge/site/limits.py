@@ -20,7 +20,7 @@ class SiteLimits:
     places_s: float = 5.0
     """How often the register hears where endpoints are; 0: never."""
     reports_s: float = 0.2
-    """How long reports are gathered before pipelines are told of them; 0: they are not."""
+    """How long reports, and what becomes of area messages, are gathered before pipelines are told; 0: they are not."""
     register_max: int = 1 << 20
     """Endpoints of the site whose edge is known."""
     recent_records_max: int = 20_000

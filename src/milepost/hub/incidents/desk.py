@@ -30,7 +30,8 @@ from milepost.model.incidents import EventKind
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.messages import Message, MessageId
 from milepost.model.reasons import Malformed, Reason
-from milepost.model.sites import CROSS_HUB, EdgeRef, Said, inbox_of
+from milepost.model.sites import CROSS_HUB, EdgeRef, Said, inbox_of, publish_to
+from milepost.model.telling import PIPELINES
 from milepost.vetting import Scores
 from milepost.wire.asks.texts import area_from_text
 from milepost.wire.geojson import area_from_geojson
@@ -148,8 +149,8 @@ class IncidentDesk:
         """Tell of a change, under a number that is not lower than a time."""
         message = maybe_alert(tell.change, self._kinds[tell.change.incident.kind], DESK, tell.early)
         if message is not None:
-            said = Said(self._me, self._next_number(at), message, qos=1)
-            self._appends.append(Append(CROSS_HUB, "", to_record(said)))
+            record = to_record(Said(self._me, self._next_number(at), message, qos=1))
+            self._appends += (Append(CROSS_HUB, "", record), Append(publish_to(PIPELINES), DESK, record))
             self.counts.alerts += 1
 
     def _next_number(self, at: Instant) -> int:

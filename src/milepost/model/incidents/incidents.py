@@ -42,6 +42,8 @@ class Bin:
 class Phase(Enum):
     """What became of an incident."""
 
+    EARLY = "early"
+    """It will be raised if its place is still hot when the slot has ended: told live, and no change that is counted."""
     RAISED = "raised"
     MOVED = "moved"
     GROWN = "grown"
@@ -91,6 +93,18 @@ class Change:
     phase: Phase
     incident: Incident
     at: Instant
+
+
+@dataclass(frozen=True, slots=True)
+class Warned:
+    """A place that was told of early, and what it came to."""
+
+    incident: Incident
+    """As it was then."""
+    slot: int
+    """When it has ended, it is known what it comes to."""
+    heir: IncidentId | None = None
+    """The incident that speaks for it since; nothing while that is not known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,8 @@ class EventKind:
     valid_s: float = 300.0
     """How long an alert is valid; at half of it, it is said again if the incident lasts."""
     priority: Priority = Priority.SAFETY
+    from_reports: bool = False
+    """Whether reports of places that were let in and say a speed are reports of this kind too, with the field `speed_mps`."""
     condition: Predicate = field(init=False, repr=False, compare=False)
     grid: Grid = field(init=False, repr=False, compare=False)
 
@@ -94,6 +96,7 @@ def _mercury(
     interval_s: float = 10.0,
     slots: int = 6,
     clear_after_s: float = 60.0,
+    from_reports: bool = False,
 ) -> EventKind:
     rule = kind.value
     return EventKind(
@@ -107,15 +110,27 @@ def _mercury(
         clear_after_s=clear_after_s,
         valid_s=rule.validity_ns / SECOND_NS,
         priority=rule.priority,
+        from_reports=from_reports,
     )
 
+
+_STANDS: Final = "(count_speed_mps == 0 or mean_speed_mps < 4)"
+"""Traffic that flows is no congestion, whoever says so; where nobody says how fast it is, those who call it one decide."""
 
 EVENT_KINDS: Final = (
     _mercury(Kind.EMERGENCY, "Emergency", "reports >= 1", interval_s=1.0, slots=30, clear_after_s=30.0),
     _mercury(Kind.MOVING_OBJECT, "Moving_Object", "weight >= 2", interval_s=2.0, slots=5, clear_after_s=10.0),
     _mercury(Kind.COLLISION, "Collision", "weight >= 3 and reports >= 5"),
     _mercury(Kind.OBSTACLE, "Obstacle", "weight >= 2 and reports >= 3"),
-    _mercury(Kind.CONGESTION, "Congestion", "weight >= 5 and reports >= 10", side_m=300.0, interval_s=30.0, clear_after_s=120.0),
+    _mercury(
+        Kind.CONGESTION,
+        "Congestion",
+        f"weight >= 5 and reports >= 10 and {_STANDS}",
+        side_m=300.0,
+        interval_s=30.0,
+        clear_after_s=120.0,
+        from_reports=True,
+    ),
     _mercury(Kind.BLOCKED, "Blocked", "weight >= 3 and reports >= 5", interval_s=30.0, slots=10, clear_after_s=300.0),
 )
 """Mercury's kinds, with rules to begin with."""

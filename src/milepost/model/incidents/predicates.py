@@ -108,6 +108,30 @@ def fields_of(predicate: Predicate) -> frozenset[str]:
             assert_never(predicate)
 
 
+def reports_at_least(predicate: Predicate) -> float:
+    """A bin with fewer reports is not hot, whatever else is true of it."""
+    match predicate:
+        case Comparison(str() as name, mark, float() as number):
+            return number if mark in (">=", ">", "==") and _is_counted(name) else 0.0
+        case Comparison(float() as number, mark, str() as name):
+            return number if mark in ("<=", "<", "==") and _is_counted(name) else 0.0
+        case Comparison():
+            return 0.0
+        case AllOf(parts):
+            return max(map(reports_at_least, parts))
+        case AnyOf(parts):
+            return min(map(reports_at_least, parts))
+        case NotSo():
+            return 0.0
+        case _:
+            assert_never(predicate)
+
+
+def _is_counted(name: str) -> bool:
+    """Whether there are never more of these than reports."""
+    return name in ("reports", "witnesses", "weight") or name.startswith("count_")
+
+
 def parse_predicate(text: str) -> Predicate:
     """The predicate that a text spells; `BadPredicate` says where it goes wrong."""
     if len(text) > PREDICATE_CHARACTERS_MAX:

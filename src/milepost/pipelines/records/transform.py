@@ -101,7 +101,7 @@ def faults(log: DataFrame) -> DataFrame:
 
 def _messages_judged(log: DataFrame) -> DataFrame:
     read = log.where(f.col("topic") == MESSAGES_TOPIC).where("value is not null")
-    read = read.withColumn("said", f.from_json("value", SAID, _HOW)).withColumn("seen_at_us", _micros("said.message.seen_at"))
+    read = _with_json(read, "said", SAID).withColumn("seen_at_us", _micros("said.message.seen_at"))
     place = f.col("said.message.place")
     return read.withColumn(
         "fault",
@@ -126,7 +126,7 @@ def _deliveries_judged(log: DataFrame) -> DataFrame:
 
 def _batches_judged(read: DataFrame, schema: str, kind: str, columns: tuple[str, ...], needed: tuple[str, ...]) -> DataFrame:
     """Records of columns: all as long as `endpoints`."""
-    batch = read.withColumn("batch", f.from_json("value", schema, _HOW))
+    batch = _with_json(read, "batch", schema)
     size = f.coalesce(f.array_size("batch.endpoints"), f.lit(-1))
     are_as_long = f.lit(True)
     for name in columns:
@@ -138,6 +138,11 @@ def _batches_judged(read: DataFrame, schema: str, kind: str, columns: tuple[str,
         .when(_any_missing("batch", needed), f"{', '.join(needed)}: one is missing")
         .when(~are_as_long, "its columns are not all as long as endpoints"),
     )
+
+
+def _with_json(read: DataFrame, name: str, schema: str) -> DataFrame:
+    """With the value, read once: Spark would read it again for each condition that asks about it, but not through an explode."""
+    return read.select("*", f.explode(f.array(f.from_json("value", schema, _HOW))).alias(name))
 
 
 def _micros(name: str) -> Column:

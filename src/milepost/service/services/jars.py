@@ -35,7 +35,9 @@ class Jars:
     name: str
     version: str
     coordinates: tuple[str, ...]
-    """GROUP:ARTIFACT:VERSION each, taken with what it needs; the first is the server itself."""
+    """GROUP:ARTIFACT:VERSION each; the first is the server itself."""
+    are_all: bool = False
+    """Whether the coordinates are all there is to take; otherwise each is taken with what it needs."""
 
     @property
     def main_file(self) -> str:
@@ -46,10 +48,20 @@ class Jars:
 
 def class_path(jars: Jars, java: str, told: Told) -> str:
     """The jars as Java wants to hear it, fetched if they are not in the cache."""
-    folder = cache_folder() / f"{jars.name}-{jars.version}"
+    return f"{fetched_folder(jars, java, told)}/*"
+
+
+def fetched_folder(jars: Jars, java: str, told: Told) -> Path:
+    """The folder that has them and nothing else."""
+    folder = folder_of(jars)
     if not folder.is_dir():
         _fetch(jars, folder, java, told)
-    return f"{folder}/*"
+    return folder
+
+
+def folder_of(jars: Jars) -> Path:
+    """Where they are once they were fetched."""
+    return cache_folder() / f"{jars.name}-{jars.version}"
 
 
 def cache_folder() -> Path:
@@ -99,7 +111,8 @@ def _command(jars: Jars, scratch: Path, fetched: Path, java: str) -> list[str]:
         asked = scratch / "pom.xml"
         asked.write_text(_maven_file(jars))
         goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={fetched}"]
-        return [maven, "--batch-mode", "--file", str(asked), *goal]
+        alone = ["-DexcludeTransitive=true"] if jars.are_all else []
+        return [maven, "--batch-mode", "--file", str(asked), *goal, *alone]
     raise StartFault(
         f"{jars.name} is fetched by PySpark's Ivy or by Maven, and there is neither: pip install 'milepost[spark]', or get mvn"
     )
@@ -114,8 +127,9 @@ def _maybe_ivy() -> Path | None:
 
 
 def _ivy_file(jars: Jars) -> str:
+    how = "master" if jars.are_all else "default"
     wanted = "".join(
-        f'<dependency org="{group}" name="{artifact}" rev="{version}" conf="server->default"/>'
+        f'<dependency org="{group}" name="{artifact}" rev="{version}" conf="server->{how}"/>'
         for group, artifact, version in _parts(jars)
     )
     return (

@@ -44,8 +44,9 @@ def test_an_alert_is_raised_when_cells_had_time_to_come_and_the_state_follows_it
     one.tick(after(11))
     assert one.take_appends() == []
     one.tick(after(12))
-    alert, state = one.take_appends()
-    assert (alert.topic, state.topic) == (CROSS_HUB, STATE)
+    alert, copy, state = one.take_appends()
+    assert (alert.topic, copy.topic, state.topic) == (CROSS_HUB, "reserved.publish-pipelines", STATE)
+    assert copy.value == alert.value, "what proves who was warned needs to know where"
     message = said(alert).message
     assert isinstance(message.address, ToArea)
     assert (message.topic, message.fields["phase"]) == ("Alert/Collision", "raised")

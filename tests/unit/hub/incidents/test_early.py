@@ -11,7 +11,7 @@ from milepost.model.incidents import EventKind, parse_predicate, reports_at_leas
 from milepost.model.instants import Instant
 from milepost.model.messages import Message
 from milepost.model.places import Place, distance_m
-from milepost.model.sites import Said
+from milepost.model.sites import CROSS_HUB, Said
 from milepost.wire.incidents import cell_to_json
 from milepost.wire.records import from_record
 from unit.hub.incidents.events import HOME, NOON, Event, after, away, cells_of, events
@@ -48,7 +48,7 @@ class Desk:
     def said(self) -> list[Message]:
         appends = self.desk.take_appends()
         self.state = next((one.value for one in reversed(appends) if one.topic == STATE), self.state)
-        said = [from_record(one.value) for one in appends if one.topic != STATE]
+        said = [from_record(one.value) for one in appends if one.topic == CROSS_HUB]
         messages = []
         for one in said:
             assert isinstance(one, Said)

@@ -2,10 +2,11 @@
 
 import pytest
 
-from milepost.model.incidents import EVENT_KINDS, BadPredicate, EventKind
+from milepost.model.incidents import EVENT_KINDS, BadPredicate, EventKind, fields_of
 from milepost.model.kinds import Kind
 from milepost.model.priorities import Priority
 from milepost.model.reasons import Malformed
+from unit.hub.incidents.events import HOME, Event, after, fed
 
 
 def test_m21_every_kind_of_mercurys_has_rules_but_the_query() -> None:
@@ -21,6 +22,30 @@ def test_m22_an_emergency_is_hot_with_one_report_and_raised_by_edges_only() -> N
     assert emergency.interval_s <= 1
     assert all(kind.alert for kind in others)
     assert all(kind.interval_s > emergency.interval_s for kind in others)
+
+
+@pytest.mark.parametrize(
+    ("speeds", "is_one"),
+    [
+        ([0.0] * 10, True),
+        ([3.0] * 10, True),
+        ([12.0] * 10, False),
+        ([None] * 10, True),
+        ([None] * 10 + [12.0] * 2, False),
+        ([None] * 10 + [2.0] * 2, True),
+        ([None] * 9, False),
+    ],
+)
+def test_congestion_is_traffic_that_stands_and_where_nobody_says_a_speed_what_people_call_one(
+    speeds: list[float | None], *, is_one: bool
+) -> None:
+    congestion = next(kind for kind in EVENT_KINDS if kind.name == "Congestion")
+    fields: list[dict[str, float]] = [{} if speed is None else {"speed_mps": speed} for speed in speeds]
+    found = [Event(f"car-{number % 5}", HOME, after(1.0), some) for number, some in enumerate(fields)]
+    changes = fed(congestion, found).advance(after(31))
+    assert bool(changes) == is_one
+    assert congestion.from_reports
+    assert fields_of(congestion.condition) == {"speed_mps"}
 
 
 def test_priority_and_validity_are_those_of_the_kind() -> None:

@@ -1,0 +1,198 @@
+"""From a report to its cell, and to its alert, through real processes: `milepost pipeline run` and `milepost incidents run`.
+
+Most reports are of one kind and fall on the squares of a town. Ten a second are of another kind, of which one report is an
+incident, each at a place of its own: their alerts name the square, by which they are known.
+"""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import orjson
+
+from bench.harness import QUICK, Goal, Row, row
+from milepost.backbone.embedded import EmbeddedLog
+from milepost.backbone.kafka import KafkaLog
+from milepost.backbone.log import Edge, Entry, Log, Record
+from milepost.hub.incidents.desk import CELLS
+from milepost.model.endpoints import EndpointId
+from milepost.model.incidents import EventKind
+from milepost.model.instants import Instant
+from milepost.model.messages import Message, MessageId
+from milepost.model.places import Place
+from milepost.model.sites import CROSS_HUB, EdgeRef, Said
+from milepost.model.survives import Survives
+from milepost.pipelines.records.transform import MESSAGES_TOPIC
+from milepost.service.services.kafka import Kafka
+from milepost.wire.records import to_record
+
+SECONDS = 12 if QUICK else 60
+WARM_S = 8 if QUICK else 30
+HOT_A_SECOND = 10
+PIECES_A_SECOND = 100
+START_S = 180.0
+EDGE = EdgeRef("bench", "e1")
+HOT = EventKind("Hot", "Hot", "reports >= 1", "Alert/Hot")
+
+SETTINGS = """
+[site]
+{site}
+[pipelines]
+folder = "{folder}"
+http = ""
+mode = "{mode}"
+memory = "1g"
+[[incidents.kinds]]
+name = "Hot"
+topic = "Hot"
+alert = "Alert/Hot"
+predicate = "reports >= 1"
+clear_after_s = 20.0
+[[incidents.kinds]]
+name = "Collision"
+topic = "Collision"
+predicate = "weight >= 1000"
+"""
+
+
+@dataclass
+class Found:
+    """When reports were appended, and when cells and alerts of theirs were there, in seconds."""
+
+    appended: dict[tuple[int, int], float] = field(default_factory=dict)
+    cells: list[float] = field(default_factory=list)
+    alerts: list[float] = field(default_factory=list)
+    is_measured: bool = False
+
+    def take_cells(self, records: Sequence[Record]) -> None:
+        now = time.time()
+        if not self.is_measured:
+            return
+        for record in records:
+            cell = orjson.loads(record.value or b"{}")
+            if cell["kind"] == HOT.name and (at := self.appended.get((cell["row"], cell["column"]))):
+                self.cells.append(now - at)
+
+    def take_alerts(self, records: Sequence[Record]) -> None:
+        now = time.time()
+        for record in records:
+            message = orjson.loads(record.value or b"{}").get("message", {})
+            said = message.get("fields", {})
+            if said.get("phase") == "raised" and self.is_measured:
+                row_, column = said["incident"].split("-")[-2:]
+                at = self.appended.pop((int(row_), int(column)), None)
+                self.alerts += [] if at is None else [now - at]
+
+
+def measure_latency(folder: Path, kafka: Kafka, notes: list[str]) -> list[Row]:
+    """Each way at its rates."""
+    ways = [
+        ("Kafka, real-time", "real-time", (500, 5_000), 40.0, 100.0),
+        ("Kafka, micro-batch", "micro-batch", (500,), None, 1_500.0),
+    ]
+    rows: list[Row] = []
+    for name, mode, rates, goal_p50, goal_p99 in (*ways, ("embedded", "micro-batch", (500,), None, 1_500.0)):
+        is_kafka = name != "embedded"
+        place = folder / name.replace(", ", "-")
+        log: Log
+        if is_kafka:
+            log = KafkaLog(kafka.address, Survives.PROCESS_CRASH, client_id="bench", prefix=f"{mode}.")
+            site = f'name = "bench"\nbackbone = "kafka"\naddress = "{kafka.address}"\nprefix = "{mode}."\n'
+        else:
+            log = EmbeddedLog(place / "log", Survives.PROCESS_CRASH)
+            site = f'name = "bench"\nfolder = "{place / "log"}"\n'
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "m.toml").write_text(SETTINGS.format(site=site, folder=place / "pipelines", mode=mode))
+        with processes(place):
+            for rate in rates:
+                found = measured(log, rate)
+                rows += rows_of(f"report → alert, {name}, {rate:,}/s", found, goal_p50, goal_p99)
+                notes.append(f"{name}, {rate:,}/s: {len(found.cells)} cells and {len(found.alerts)} alerts timed")
+        log.close()
+    return rows
+
+
+def rows_of(work: str, found: Found, goal_p50: float | None, goal_p99: float) -> list[Row]:
+    if not found.alerts or not found.cells:
+        return [row(f"{work}: none came", "ms", float("nan"), ours_max=goal_p99)]
+    alerts, told = (np.array(some) * 1000 for some in (found.alerts, found.cells))
+    found_rows = []
+    for share, goal_ms in ((50, goal_p50), (99, goal_p99)):
+        goal: Goal = {} if goal_ms is None else {"ours_max": goal_ms}
+        ours, cell = float(np.percentile(alerts, share)), float(np.percentile(told, share))
+        found_rows.append(row(f"{work}, p{share}", "ms", ours, "its cell", cell, less_is_better=True, **goal))
+    return found_rows
+
+
+@contextmanager
+def processes(folder: Path) -> Iterator[None]:
+    """The pipeline and the desk."""
+    verbs = {"pipelines": ["pipeline", "run", "hazards"], "incidents": ["incidents", "run"]}
+    started = []
+    environment = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"}
+    try:
+        for name, verb in verbs.items():
+            with (folder / f"{name}.log").open("wb") as out:
+                command = [sys.executable, "-m", "milepost", *verb, "--config", str(folder / "m.toml")]
+                started.append(subprocess.Popen(command, stdout=out, stderr=out, env=environment))
+        give_up_at = time.monotonic() + START_S
+        while not all(f"{name} ready" in (folder / f"{name}.log").read_text() for name in verbs):
+            assert time.monotonic() < give_up_at, (folder / "pipelines.log").read_text()[-2000:]
+            time.sleep(0.2)
+        yield
+    finally:
+        for process in started:
+            process.terminate()
+        for process in started:
+            process.wait(timeout=60)
+
+
+def measured(log: Log, rate: int) -> Found:
+    """Append so many reports a second; the first seconds are not counted."""
+    found = Found()
+    following = [
+        log.follow({CELLS: Edge.END}, found.take_cells, print),
+        log.follow({CROSS_HUB: Edge.END}, found.take_alerts, print),
+    ]
+    base, begun = threading.get_native_id() * 1_000_003 + time.time_ns() // 1_000_000, time.perf_counter()
+    pieces = (WARM_S + SECONDS) * PIECES_A_SECOND
+    for piece in range(pieces):
+        wait_s = begun + piece / PIECES_A_SECOND - time.perf_counter()
+        if wait_s > 0:
+            time.sleep(wait_s)
+        now = time.time_ns()
+        found.is_measured = piece >= WARM_S * PIECES_A_SECOND
+        some = [said_at("Collision", base + piece * 1_000 + one, now) for one in range(rate // PIECES_A_SECOND)]
+        if piece % (PIECES_A_SECOND // HOT_A_SECOND) == 0:
+            place = place_of_its_own(base, piece)
+            found.appended[tuple(HOT.grid.spot(place).square)] = time.time()  # type: ignore[index]
+            some.append(said("Hot", piece, now, place))
+        log.append([Entry(MESSAGES_TOPIC, "e", one) for one in some])
+    time.sleep(3.0)
+    for one in following:
+        one.close()
+    return found
+
+
+def place_of_its_own(base: int, piece: int) -> Place:
+    """Kilometres from all others."""
+    number = piece // (PIECES_A_SECOND // HOT_A_SECOND)
+    return Place(-50.0 + (number // 200) * 0.1 + base % 89 / 1_000, -170.0 + (number % 200) * 0.1 + base % 97 / 1_000)
+
+
+def said_at(topic: str, number: int, now: int) -> bytes:
+    """A report somewhere in town."""
+    place = Place(52.4 + number * 7_919 % 1_000 / 1_000 * 0.1, 13.3 + number * 104_729 % 1_000 / 1_000 * 0.1)
+    return said(topic, number, now, place)
+
+
+def said(topic: str, number: int, now: int, place: Place) -> bytes:
+    message = Message(MessageId(number % 2**63), EndpointId(f"car-{number % 5_000}"), topic, Instant(now), place=place)
+    return to_record(Said(EDGE, number, message))

@@ -1,0 +1,35 @@
+"""Rows on their way into the archive and out of it."""
+
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
+from milepost.pipelines.archive.cells import CELL_SQL, NOWHERE
+from milepost.pipelines.archive.schema import Table
+
+UNPUBLISH: Final = "Unpublish"
+"""The topic on which a source takes a message back; the field `id` says which of its own."""
+
+
+def with_hour(rows: DataFrame, table: Table) -> DataFrame:
+    """Adds `date` and `hour`, as the folders have them."""
+    at = f.timestamp_micros(table.time)
+    return rows.withColumn("date", f.date_format(at, "yyyy-MM-dd")).withColumn("hour", f.date_format(at, "HH"))
+
+
+def with_cell(rows: DataFrame, table: Table) -> DataFrame:
+    """Adds `cell`, as the folders have it."""
+    return rows.withColumn("cell", f.expr(CELL_SQL) if table.has_places else f.lit(NOWHERE))
+
+
+def unpublished(messages: DataFrame) -> DataFrame:
+    """What messages take back, as UNPUBLISHED_ROW."""
+    taken_back = messages.where(f.col("topic") == UNPUBLISH).withColumn("_id", f.col("fields")["id"]).where("_id is not null")
+    return taken_back.select("source", f.col("_id").alias("id"), "seen_at_us", "offset", "appended_at")
+
+
+def published(messages: DataFrame, taken_back: DataFrame) -> DataFrame:
+    """The messages that their sources have not taken back (T6)."""
+    names = f.broadcast(taken_back.select("source", "id").distinct())
+    return messages.join(names, on=["source", "id"], how="left_anti").select(*messages.columns)

@@ -1,0 +1,1 @@
+"""Dead letters: records that pipelines cannot read, with the reason, for people."""

@@ -1,0 +1,105 @@
+"""A site's log on Kafka, by Spark's own connector.
+
+What must hold: a record is read at least once and appended at least once. After a crash records are read again and outputs told
+again, which is why every output has a key or an id by which readers know it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from milepost.backbone.log import RECORD_BYTES_MAX
+
+_FORMAT: Final = "kafka"
+_RECORD_BYTES_MAX: Final = RECORD_BYTES_MAX + 100_000
+_JAVA_NAMES: Final = {"sasl.mechanisms": "sasl.mechanism", "ssl.ca.location": "ssl.truststore.location"}
+"""Options of librdkafka, as Kafka's client in Java calls them; most have one name."""
+_LOGIN: Final = ("sasl.username", "sasl.password")
+_READER: Final = {
+    "fetch.max.wait.ms": "100",
+    "request.timeout.ms": "10000",
+    "default.api.timeout.ms": "15000",  # a cluster that is away is noticed, and the query started again, before people ask
+}
+_WRITER: Final = {
+    "acks": "all",
+    "linger.ms": "1",
+    "delivery.timeout.ms": "30000",
+    "request.timeout.ms": "10000",
+    "max.request.size": str(_RECORD_BYTES_MAX),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaSource:
+    """Topics whose names begin with a prefix; `options` are those of the site, in librdkafka's words."""
+
+    address: str
+    prefix: str
+    options: Mapping[str, str]
+
+    @property
+    def is_real_time(self) -> bool:
+        """It can."""
+        return True
+
+    def stream(self, session: SparkSession, topics: Sequence[str], *, records_max: int | None) -> DataFrame:
+        """LOG_ROW of topics, for ever."""
+        reader = session.readStream.format(_FORMAT).options(**self._client(_READER), **self._wanted(topics))
+        reader = reader.option("startingOffsets", "earliest").option("failOnDataLoss", "false")
+        if records_max is not None:
+            reader = reader.option("maxOffsetsPerTrigger", records_max)
+        return self._rows(reader.load())
+
+    def table(self, session: SparkSession, topics: Sequence[str]) -> DataFrame:
+        """LOG_ROW of topics, all that is there now."""
+        return self._rows(session.read.format(_FORMAT).options(**self._client(_READER), **self._wanted(topics)).load())
+
+    def sink(self, rows: DataFrame, query: str) -> DataStreamWriter:
+        """Where a stream of OUT_ROW goes."""
+        del query  # Kafka knows nothing of it: a batch that comes again is appended again
+        return self._prefixed(rows).writeStream.format(_FORMAT).options(**self._client(_WRITER))
+
+    def append(self, rows: DataFrame) -> None:
+        """Append OUT_ROW that are no stream."""
+        self._prefixed(rows).write.format(_FORMAT).options(**self._client(_WRITER)).save()
+
+    def _wanted(self, topics: Sequence[str]) -> dict[str, str]:
+        return {"subscribe": ",".join(self.prefix + topic for topic in topics)}
+
+    def _client(self, ours: Mapping[str, str]) -> dict[str, str]:
+        told = {"bootstrap.servers": self.address, **ours, **java_options(self.options)}
+        return {f"kafka.{name}": value for name, value in told.items()}
+
+    def _rows(self, read: DataFrame) -> DataFrame:
+        return read.select(
+            f.col("topic").substr(len(self.prefix) + 1, 1_000).alias("topic"),
+            f.col("key").cast("string").alias("key"),
+            f.col("value").cast("string").alias("value"),
+            "offset",
+            f.col("timestamp").alias("appended_at"),
+        )
+
+    def _prefixed(self, rows: DataFrame) -> DataFrame:
+        return rows.select(f.concat(f.lit(self.prefix), f.col("topic")).alias("topic"), "key", "value")
+
+
+def java_options(options: Mapping[str, str]) -> dict[str, str]:
+    """What librdkafka was told, for Kafka's client in Java."""
+    found = {_JAVA_NAMES.get(name, name): value for name, value in options.items() if name not in _LOGIN}
+    if "ssl.truststore.location" in found:
+        found.setdefault("ssl.truststore.type", "PEM")
+    certificate, key = found.pop("ssl.certificate.location", ""), found.pop("ssl.key.location", "")
+    if certificate and key:  # Java wants them in one; as a text there need be no third file
+        found |= {"ssl.keystore.type": "PEM", "ssl.keystore.certificate.chain": Path(certificate).read_text(encoding="ascii")}
+        found["ssl.keystore.key"] = Path(key).read_text(encoding="ascii")
+    if all(name in options for name in _LOGIN):
+        kind = "plain.Plain" if options.get("sasl.mechanisms", "PLAIN") == "PLAIN" else "scram.Scram"
+        user, password = (options[name].replace("\\", "\\\\").replace('"', '\\"') for name in _LOGIN)
+        module = f"org.apache.kafka.common.security.{kind}LoginModule"
+        found["sasl.jaas.config"] = f'{module} required username="{user}" password="{password}";'
+    return found

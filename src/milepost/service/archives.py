@@ -1,0 +1,68 @@
+"""What commands about the archive share: which archive, which time, and Spark to work with."""
+
+import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from time import time_ns
+from typing import TYPE_CHECKING, Final
+
+from milepost.model.areas import Area
+from milepost.model.frames import Frame
+from milepost.model.instants import BEGINNING, FOREVER, Instant
+from milepost.model.reasons import Malformed
+from milepost.service.faults import StartFault, UsageFault
+from milepost.wire.asks.texts import area_from_text
+from milepost.wire.times import instant_from_text
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_TASKS: Final = "local[*]"
+
+
+def archive_in(typed: argparse.Namespace) -> Path:
+    """The archive that was named."""
+    folder: Path = typed.archive
+    if not folder.is_dir():
+        raise UsageFault(f"{folder} is no folder: --archive names one that the pipeline `archive` has written")
+    return folder
+
+
+def frame_in(typed: argparse.Namespace) -> Frame:
+    """From --from up to, but not including, --to."""
+    start = BEGINNING if typed.start is None else instant_in("--from", typed.start)
+    end = FOREVER if typed.end is None else Instant(instant_in("--to", typed.end) - 1)
+    if end < start:
+        raise UsageFault("--to is not after --from")
+    return Frame(start, end)
+
+
+def instant_in(option: str, text: str) -> Instant:
+    """The instant that an option spells."""
+    try:
+        return instant_from_text(text, Instant(time_ns()))
+    except Malformed as fault:
+        raise UsageFault(f"{option}: {fault.detail}; give a time such as 2026-11-16T12:00:00Z or `2 hours ago`") from None
+
+
+def area_in(text: str) -> Area:
+    """The area that --area spells."""
+    try:
+        return area_from_text(text)
+    except Malformed as fault:
+        raise UsageFault(f"--area: {fault.detail}; give `circle LATITUDE,LONGITUDE METRES`, WKT or GeoJSON") from None
+
+
+@contextmanager
+def spark(name: str) -> "Iterator[SparkSession]":
+    """Spark on this machine, while a command works."""
+    try:
+        from milepost.pipelines.session import open_session  # noqa: PLC0415  # starts Java
+    except ImportError as fault:
+        raise StartFault(f"{fault}: pip install 'milepost[spark]'") from None
+    session = open_session(name, master=_TASKS)
+    try:
+        yield session
+    finally:
+        session.stop()

@@ -1,0 +1,90 @@
+"""Logs of sites for tests of pipelines: one of each sort, with what a pipeline reads and what it wrote."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import uuid4
+
+from milepost.backbone.log import Entry, Log, Record
+from milepost.hub.incidents.desk import CELLS
+from milepost.model.endpoints import EndpointId
+from milepost.model.incidents import Cell, CellKey
+from milepost.model.messages import Message, MessageId
+from milepost.model.sites import EdgeRef, Said
+from milepost.model.survives import Survives
+from milepost.pipelines.records.transform import MESSAGES_TOPIC
+from milepost.pipelines.sources.source import Source
+from milepost.service.services.kafka import Kafka
+from milepost.wire.incidents import cell_from_json
+from milepost.wire.records import to_record
+from unit.pipelines.hazards_oracle import Sighting, last_of
+
+EDGE = EdgeRef("north", "e1")
+WAIT_S = 90.0
+
+
+@dataclass(frozen=True)
+class SiteLog:
+    """A log, how Spark reaches it, and the [site] table that names it."""
+
+    log: Log
+    source: Source
+    table: str
+
+    def say(self, sightings: Iterable[Sighting]) -> None:
+        """Append them as edges would."""
+        self.append([Entry(MESSAGES_TOPIC, str(EDGE), to_record(Said(EDGE, 1, message_of(one)))) for one in sightings])
+
+    def append(self, entries: Sequence[Entry]) -> None:
+        outcome: list[Exception | None] = []
+        self.log.append(entries, outcome.append)
+        wait_until(lambda: bool(outcome), "records are appended")
+        assert outcome == [None]
+
+    def records(self, topic: str) -> Iterator[Record]:
+        at, end = self.log.ends(topic)
+        while at < end and (found := self.log.read(topic, at, 1_000)):
+            yield from found
+            at = found[-1].offset + 1
+
+    def cells(self) -> dict[CellKey, Cell]:
+        """What readers of cells are left with."""
+        return last_of(cell_from_json(record.value) for record in self.records(CELLS) if record.value is not None)
+
+
+def message_of(sighting: Sighting) -> Message:
+    return Message(
+        id=MessageId(uuid4().int >> 64),
+        source=EndpointId(sighting.endpoint),
+        topic=sighting.topic,
+        seen_at=sighting.seen_at,
+        place=sighting.place,
+        fields=dict(sighting.fields),
+    )
+
+
+def embedded_site(folder: Path) -> SiteLog:
+    from milepost.backbone.embedded import EmbeddedLog  # noqa: PLC0415  # with Spark, and only for those who ask
+    from milepost.pipelines.sources.embedded import EmbeddedSource  # noqa: PLC0415
+
+    survives = Survives.PROCESS_CRASH
+    table = f'name = "north"\nfolder = "{folder}"\n'
+    return SiteLog(EmbeddedLog(folder, survives), EmbeddedSource(folder, survives), table)
+
+
+def kafka_site(kafka: Kafka) -> SiteLog:
+    from milepost.backbone.kafka import KafkaLog  # noqa: PLC0415  # as above
+    from milepost.pipelines.sources.kafka import KafkaSource  # noqa: PLC0415
+
+    prefix = f"p{uuid4().hex[:8]}."
+    log = KafkaLog(kafka.address, Survives.PROCESS_CRASH, client_id="test", prefix=prefix)
+    table = f'name = "north"\nbackbone = "kafka"\naddress = "{kafka.address}"\nprefix = "{prefix}"\n'
+    return SiteLog(log, KafkaSource(kafka.address, prefix, {}), table)
+
+
+def wait_until(is_so: Callable[[], object], what: str, *, seconds: float = WAIT_S) -> None:
+    give_up_at = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < give_up_at, f"after {seconds} s it is not so that {what}"
+        time.sleep(0.05)

@@ -1,0 +1,67 @@
+"""A plan's query over batches of records, without a log: files in, rows out."""
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+from pyspark.sql import SparkSession
+
+from milepost.pipelines.plans import Plan
+from milepost.pipelines.records.schema import LOG_ROW
+from milepost.pipelines.records.transform import REPORTS_TOPIC
+
+Told = tuple[str, str, dict[str, Any]]
+"""Topic, key and what the value says."""
+
+Seen = tuple[str, str, int, float, float, float | None, float | None, int, int]
+"""A report: edge, endpoint, seen_at_us, latitude, longitude, heading_deg, speed_mps, verdict, covered."""
+
+
+def reports_record(reports: Sequence[Seen]) -> dict[str, Any]:
+    """A row of the log with the reports of one edge, appended when the last of them was seen."""
+    edges, endpoints, seen_at_us, latitudes, longitudes, headings, speeds, verdicts, covered = zip(*reports, strict=True)
+    assert len(set(edges)) == 1
+    value = {
+        "type": "reports",
+        "edge": edges[0],
+        "endpoints": endpoints,
+        "seen_at_us": seen_at_us,
+        "latitudes": latitudes,
+        "longitudes": longitudes,
+        "headings_deg": headings,
+        "speeds_mps": speeds,
+        "verdicts": verdicts,
+        "covered": covered,
+    }
+    return {"topic": REPORTS_TOPIC, "value": orjson.dumps(value).decode(), "offset": 0, "appended_at": max(seen_at_us)}
+
+
+def by_edge(reports: Iterable[Seen]) -> list[dict[str, Any]]:
+    """Rows of the log with reports of any edges."""
+    rows = list(reports)
+    return [reports_record([one for one in rows if one[0] == edge]) for edge in sorted({one[0] for one in rows})]
+
+
+def told_by(plan: Plan, batches: Sequence[Sequence[dict[str, Any]]], spark: SparkSession, folder: Path) -> list[list[Told]]:
+    """What a plan tells of rows of the log, batch by batch; after the last batch it is asked once more, with nothing new."""
+    inbox, told = folder / "in", list[list[Told]]()
+    inbox.mkdir(parents=True)
+    for number, rows in enumerate(batches):
+        lines = [{**row, "appended_at": row["appended_at"] / 1e6} for row in rows]
+        path = inbox / f"{number:03}.json"
+        path.write_bytes(b"\n".join(map(orjson.dumps, lines)))
+        os.utime(path, (number, number))
+    schema = LOG_ROW.replace("appended_at timestamp", "appended_at double")
+    files = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).json(str(inbox))
+    log = files.selectExpr(
+        "topic", "key", "value", "offset", "timestamp_micros(cast(appended_at * 1e6 as bigint)) as appended_at"
+    )
+    stream = plan.transform(log).writeStream.outputMode(plan.output).option("checkpointLocation", str(folder / "checkpoint"))
+    query = stream.foreachBatch(lambda rows, _: told.append([(*row[:2], orjson.loads(row[2])) for row in rows.collect()])).start()
+    try:
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    return told

@@ -1,0 +1,86 @@
+"""The page about the archive: what it shows is run as it stands there, over an archive that is really there."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from live.pipelines.shelves import NOON_US, delivery, instant, keep, message, report
+from live.pipelines.test_coverage import ADDRESS
+from milepost.pipelines.archive.compaction import compact
+from milepost.pipelines.archive.schema import DELIVERIES, MESSAGES, REPORTS, UNPUBLISHED
+from milepost.pipelines.lookback.asks import past_from_json
+from milepost.service.settings import settings_from
+
+ROOT: Final = Path(__file__).parents[3]
+PAGE: Final = (ROOT / "docs" / "how-to" / "archive.md").read_text()
+BACKTEST: Final = (ROOT / "docs" / "reference" / "backtest.md").read_text()
+SECOND: Final = 1_000_000
+WAIT_S: Final = 500
+
+
+def fences(language: str, page: str = PAGE) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+
+
+def made(spark: SparkSession, folder: Path) -> None:
+    """An archive with a collision that seven report, a message to an area, and one that was taken back."""
+    crash = [message(n, NOON_US + (n + 1) * SECOND, source=f"car-{n}", number=n) for n in range(7)]
+    warned = message(7, NOON_US + 20 * SECOND, source="incidents", number=17, topic="Alert/Collision", address=ADDRESS)
+    keep(spark, folder, MESSAGES, [*crash, warned, message(8, source="car-1", number=99)])
+    keep(spark, folder, REPORTS, [report(n, NOON_US + n * SECOND, endpoint=f"car-{n}") for n in range(7)])
+    compact(spark, folder, now=instant(NOON_US + 3 * 3_600 * SECOND))
+    keep(spark, folder, UNPUBLISHED, [("car-1", "99", NOON_US + SECOND, 9, warned[-1])])
+    keep(spark, folder, DELIVERIES, [delivery(0, NOON_US + 21 * SECOND, "car-0", "sent", source="incidents", number=17)])
+
+
+COMMANDS: Final = """
+import shlex, sys
+from milepost.service.command import main
+for line in sys.stdin.read().splitlines():
+    assert main(shlex.split(line)[1:]) == 0, line
+    print("done", flush=True)
+"""
+
+
+def run(code: str, folder: Path, typed: str = "") -> str:
+    """What some Python prints."""
+    words = [sys.executable, "-c", code]
+    done = subprocess.run(words, cwd=folder, input=typed, capture_output=True, text=True, timeout=WAIT_S, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_pages_show_what_can_be_done_with_an_archive(spark: SparkSession, tmp_path: Path) -> None:
+    made(spark, tmp_path / "data" / "pipelines" / "archive")
+    (rule,) = fences("toml", BACKTEST)
+    assert [kind.name for kind in settings_from(rule, source="page", folder=tmp_path).incidents.kinds] == ["Collision"]
+    for name, text in (("rule", rule), ("old", rule.replace("reports >= 5", "reports >= 50")), ("new", rule)):
+        (tmp_path / f"{name}.toml").write_text(text)
+    (code,) = fences("python")
+    printed = run(code, tmp_path)
+    assert re.search(r"2030-03-17 *│ *18 *│ *7 *│ *7", printed)
+    assert re.search(r"Collision +7\n", printed)
+    alone, both = fences("", BACKTEST)[0].splitlines()
+    lines = [line for text in fences("sh") for line in text.splitlines()]
+    told = run(COMMANDS, tmp_path, "\n".join([*lines, f"{alone} --json", both])).split("done\n")
+    files, compacted, looked, who, coverage, alerts, compared, _ = told
+    assert len(files.splitlines()) == 1
+    assert "0 hours gone" in compacted
+    assert (json.loads(looked)["found"], len(json.loads(looked)["messages"])) == (7, 2)
+    assert {json.loads(line)["endpoint"] for line in who.splitlines()} == {f"car-{n}" for n in range(7)}
+    assert coverage.splitlines()[-1] == "7 were inside: 1 got it, 6 did not; 0 others are known to edges"
+    assert "<svg" in (tmp_path / "proof.html").read_text()
+    phases = [json.loads(line)["message"]["fields"]["phase"] for line in alerts.splitlines()]
+    assert phases == ["raised", "cleared"]
+    assert compared.splitlines()[-1] == "1 incidents: 0 only in A, 1 only in B, 0 in both"
+    assert 'class="other"><circle' in (tmp_path / "both.html").read_text()
+
+
+def test_the_questions_of_the_page_can_be_asked() -> None:
+    (text,) = fences("questions")
+    assert len([past_from_json(one, "question", instant(NOON_US)) for one in json.loads(text)]) == 2

@@ -1,0 +1,85 @@
+"""A backtest says what the live stream said, byte for byte (M24)."""
+
+import random
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+
+from live.pipelines.shelves import NOON_US, Row, frame_of, instant, keep, message, report
+from milepost.hub.incidents.desk import IncidentDesk
+from milepost.model.incidents import EVENT_KINDS
+from milepost.model.instants import FOREVER
+from milepost.model.places import Place, moved
+from milepost.model.sites import CROSS_HUB
+from milepost.pipelines.archive.compaction import compact
+from milepost.pipelines.archive.schema import MESSAGES, REPORTS
+from milepost.pipelines.backtest.comparing import lives, pairs
+from milepost.pipelines.backtest.job import alerts
+from milepost.pipelines.backtest.replay import Replay
+from milepost.pipelines.backtest.transform import all_events
+from milepost.pipelines.hazards.transform import cell_records, cells
+
+HOME: Final = Place(40.7608, -111.891)
+KINDS: Final = tuple(kind for kind in EVENT_KINDS if kind.name in ("Collision", "Obstacle", "Congestion"))
+TOPICS: Final = [kind.topic for kind in KINDS]
+MINUTES: Final = 10
+LATE_S: Final = 2
+END_US: Final = NOON_US + MINUTES * 60_000_000
+
+
+def somewhere(chance: random.Random) -> tuple[float, float]:
+    place = moved(HOME, chance.choice((0, 120, 240)), chance.choice((0, 60, 1500, 5000)))
+    return place.latitude, place.longitude
+
+
+def recorded(chance: random.Random) -> tuple[list[Row], list[Row]]:
+    """Ten minutes of messages and reports, in the order in which they came."""
+    times = sorted(NOON_US + chance.randrange(MINUTES * 60_000_000 - LATE_S * 1_000_000) for _ in range(400))
+    said = [
+        message(offset, at_us, source=f"car-{chance.randrange(12)}", topic=chance.choice(TOPICS), place=somewhere(chance))
+        for offset, at_us in enumerate(times)
+    ]
+    seen = [
+        report(offset, at_us, endpoint=f"car-{chance.randrange(30)}", place=somewhere(chance), speed_mps=chance.uniform(0, 6))
+        for offset, at_us in enumerate(times)
+    ]
+    return said, seen
+
+
+def live(spark: SparkSession, said: list[Row], seen: list[Row]) -> list[bytes]:
+    """What the desk appends when cells come again and again while they grow."""
+    desk = IncidentDesk("north", KINDS, late_s=LATE_S, since=FOREVER)
+    told = []
+    for seconds in (0.0, 95.0, 301.3, 590.0, 602.0):
+        until_us = NOON_US + int(seconds * 1_000_000)
+        values = told_by(spark, [row for row in said if row[6] < until_us], [row for row in seen if row[2] < until_us])
+        random.Random(until_us).shuffle(values)
+        desk.take_cells(values, instant(until_us))
+        desk.tick(instant(until_us))
+        told += [append.value for append in desk.take_appends() if append.topic == CROSS_HUB]
+    return told
+
+
+def told_by(spark: SparkSession, said: list[Row], seen: list[Row]) -> list[bytes | None]:
+    found: DataFrame = all_events(frame_of(spark, MESSAGES, said), frame_of(spark, REPORTS, seen), KINDS)
+    return [row.value.encode() for row in cell_records(cells(found, KINDS, late_s=0.0)).collect()]
+
+
+def test_a_backtest_says_what_the_live_stream_said_byte_for_byte(spark: SparkSession, tmp_path: Path) -> None:
+    said, seen = recorded(random.Random(7))
+    expected = live(spark, said, seen)
+    keep(spark, tmp_path, MESSAGES, said[:250])
+    keep(spark, tmp_path, MESSAGES, said[250:])
+    keep(spark, tmp_path, REPORTS, seen)
+    compact(spark, tmp_path, now=instant(END_US + 2 * 3_600_000_000))
+    replay = Replay("north", KINDS)
+    start, end = instant(NOON_US), instant(END_US)
+    assert list(alerts(spark, tmp_path, replay, KINDS, start=start, end=end)) == expected
+    assert {life.kind for life in lives(expected)} == {kind.name for kind in KINDS}
+    assert not replay.dropped
+    stricter = [replace(kind, predicate="weight >= 6 and reports >= 8") for kind in KINDS]
+    found = lives(alerts(spark, tmp_path, Replay("north", stricter), stricter, start=start, end=end))
+    assert 0 < len(found) < len(lives(expected))
+    assert {pair.where for pair in pairs(lives(expected), found)} == {"A", "both"}

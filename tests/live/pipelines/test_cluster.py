@@ -1,0 +1,84 @@
+"""A real Spark cluster, master and two workers on loopback: `milepost pipeline submit` runs hazards on it."""
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from live.pipelines.drivers import START_S, driver
+from live.pipelines.logs import SiteLog, wait_until
+from live.pipelines.test_hazards import recent_sightings
+from live.pipelines.test_running import KINDS
+from parts import ROOT
+from unit.pipelines.hazards_oracle import expected_cells
+
+SPARK = Path(pyspark.__file__).parent
+CORES = 2
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+        return port
+
+
+@contextmanager
+def server(folder: Path, name: str, *arguments: str) -> Iterator[Path]:
+    """A server of the cluster; gives the file of what it says."""
+    log = folder / f"{name}.log"
+    environment = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "128m", "PYSPARK_PYTHON": sys.executable}
+    kind = "worker.Worker" if name.startswith("worker") else "master.Master"
+    command = [str(SPARK / "bin" / "spark-class"), f"org.apache.spark.deploy.{kind}", *arguments]
+    with log.open("ab") as out:
+        process = subprocess.Popen(command, cwd=folder, stdout=out, stderr=out, env=environment)
+    try:
+        yield log
+    finally:
+        process.terminate()
+        process.wait(timeout=60)
+
+
+@pytest.fixture
+def cluster(need_java: str, tmp_path: Path) -> Iterator[str]:
+    """The address of a master that has two workers."""
+    port = free_port()
+    address = f"spark://127.0.0.1:{port}"
+    with ExitStack() as servers:
+        at = ("--host", "127.0.0.1", "--webui-port", "0")
+        master = servers.enter_context(server(tmp_path, "master", *at, "--port", str(port)))
+        wait_until(lambda: "I have been elected leader" in master.read_text(), "the master runs", seconds=START_S)
+        for name in ("worker-1", "worker-2"):
+            small = ("--cores", str(CORES), "--memory", "1g", "--work-dir", str(tmp_path / name))
+            servers.enter_context(server(tmp_path, name, *at, *small, address))
+        wait_until(lambda: master.read_text().count("Registering worker") == 2, "both workers are there", seconds=START_S)
+        yield address
+
+
+def test_submitted_pipelines_give_the_same_cells(cluster: str, on_kafka: SiteLog, tmp_path: Path) -> None:
+    with driver(on_kafka, tmp_path / "driver", "hazards", pipelines="real_time_s = 5.0") as told:
+        log = tmp_path / "submit.log"
+        command = [sys.executable, "-m", "milepost", "pipeline", "submit", "hazards", "--config", str(told.config)]
+        more = ["--spark=--executor-memory 512m --conf spark.driver.host=127.0.0.1"]
+        with log.open("ab") as out:
+            process = subprocess.Popen([*command, "--master", cluster, *more], cwd=ROOT, stdout=out, stderr=out)
+        try:
+            wait_until(lambda: "pipelines ready" in log.read_text() or process.poll(), "it is submitted", seconds=START_S)
+            found = recent_sightings(300)
+            on_kafka.say(found)
+            wanted = expected_cells(KINDS, found)
+            wait_until(lambda: on_kafka.cells() == wanted or process.poll(), "cells are told", seconds=120)
+        finally:
+            process.terminate()
+            process.wait(timeout=60)
+    said = log.read_text()
+    assert on_kafka.cells() == wanted, said[-3000:]
+    assert said.startswith(str(SPARK / "bin" / "spark-submit")), "the line is printed"
+    assert "reason=real-time" in said
+    wait_until(lambda: any((tmp_path / name).glob("app-*/*/stderr") for name in ("worker-1", "worker-2")), "workers worked")

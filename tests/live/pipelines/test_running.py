@@ -1,0 +1,82 @@
+"""`milepost pipeline run`, in a process of its own: killed at random points it ends with what an undisturbed run gives."""
+
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from live.pipelines.drivers import driver
+from live.pipelines.logs import SiteLog, embedded_site, kafka_site, wait_until
+from live.pipelines.test_hazards import recent_sightings
+from milepost.backbone.log import Entry
+from milepost.hub.incidents.desk import CELLS
+from milepost.model.incidents import EVENT_KINDS
+from milepost.model.sites import SUBSCRIPTION_INFO
+from milepost.pipelines.letters.schema import LETTERS_TOPIC
+from milepost.pipelines.records.transform import MESSAGES_TOPIC
+from parts import ROOT
+from unit.pipelines.hazards_oracle import expected_cells
+
+KINDS = tuple(kind for kind in EVENT_KINDS if not kind.from_reports)
+KILLS = 1
+
+
+def site_for(mode: str, request: pytest.FixtureRequest, folder: Path) -> SiteLog:
+    return embedded_site(folder) if mode == "embedded" else kafka_site(request.getfixturevalue("kafka"))
+
+
+@pytest.mark.usefixtures("need_java")
+@pytest.mark.parametrize("mode", ["embedded", "micro-batch", "real-time"])
+def test_cells_after_kills_at_random_points_are_those_of_an_undisturbed_run(
+    mode: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    site, chance = site_for(mode, request, tmp_path / "log"), random.Random(7)
+    told = f'mode = "{"micro-batch" if mode == "embedded" else mode}"\nrecords_max = 100\nreal_time_s = 5.0\n'
+    found = recent_sightings(400)
+    with driver(site, tmp_path / "driver", "hazards", pipelines=told) as process:
+        for turn in range(KILLS + 1):
+            process.start()
+            third = found[turn * 200 : turn * 200 + 200]
+            before = site.log.ends(CELLS)[1]
+            site.say(third)
+            if turn < KILLS:
+                wait_until(lambda before=before: site.log.ends(CELLS)[1] > before, "it works on them")  # type: ignore[misc]
+                time.sleep(chance.uniform(0, 2.0))
+                process.kill()
+        wanted = expected_cells(KINDS, found)
+        wait_until(lambda: site.cells() == wanted, "cells are those of the oracle", seconds=150)
+        assert process.stop() == 0
+    if mode == "embedded":
+        told_cells = [(record.key, record.value) for record in site.records(CELLS)]
+        assert len(told_cells) == len(set(told_cells)), "no batch was appended twice"
+    site.log.close()
+
+
+@pytest.mark.usefixtures("need_java")
+def test_a_process_says_what_it_wants_how_it_is_and_what_it_could_not_read(tmp_path: Path) -> None:
+    site = embedded_site(tmp_path / "log")
+    found = recent_sightings(60)
+    with driver(site, tmp_path / "driver", "hazards", "letters", pipelines='topics = ["Collision", "Blocked"]') as process:
+        process.start()
+        wanted = [record.key.rpartition("\n")[2] for record in site.records(SUBSCRIPTION_INFO)]
+        assert wanted == ["Collision", "Blocked"]
+        site.append([Entry(MESSAGES_TOPIC, "e", b"nonsense"), Entry("reports", "e", b'{"type": "reports"}')])
+        site.say(found)
+        wait_until(lambda: site.cells() == expected_cells(KINDS, found), "cells are told")
+        wait_until(lambda: len(list(site.records(LETTERS_TOPIC))) == 2, "letters are told")
+        keys = {record.key for record in site.records(LETTERS_TOPIC)}
+        assert keys == {f"{MESSAGES_TOPIC}/0", "reports/0"}
+        wait_until(lambda: all(one["lag"] == 0 for one in process.status()), "both have read all")
+        assert [(one["name"], one["state"]) for one in process.status()] == [("hazards", "running"), ("letters", "running")]
+        assert process.status()[0]["state_rows"] == len(expected_cells(KINDS, found))
+        shown = subprocess.run(
+            [sys.executable, "-m", "milepost", "pipeline", "status", "--config", str(process.config)],
+            cwd=ROOT, capture_output=True, text=True, check=True,
+        ).stdout  # fmt: skip
+        assert "hazards  running  micro-batch" in shown
+        assert process.stop() == 0
+        assert [one["state"] for one in process.status()] == ["stopped", "stopped"]
+    site.log.close()

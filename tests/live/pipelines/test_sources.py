@@ -1,0 +1,118 @@
+"""Both sources, end to end: what is appended is read back whole, in bounded batches, and a batch is appended once."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from live.pipelines.logs import SiteLog, embedded_site, wait_until
+from milepost.backbone.log import RECORD_BYTES_MAX, Entry, LogRefused, TopicSettings
+from milepost.model.survives import Survives
+from milepost.pipelines.plans import OUT_ROW
+from milepost.pipelines.records.schema import LOG_ROW
+from milepost.pipelines.sources.embedded_writing import Appender, Batch
+
+ENTRIES = [
+    Entry("north.a", "k1", b'{"n": 1}'),
+    Entry("north.a", "ä/\n", "🚚 é".encode()),
+    Entry("north.b", "gone", None),
+    Entry("north.b", "", b""),
+]
+
+
+def rows_of(spark: SparkSession, entries: list[Entry]) -> DataFrame:
+    rows = [(topic, key, None if value is None else value.decode()) for topic, key, value in entries]
+    return spark.createDataFrame(rows, OUT_ROW)
+
+
+def test_what_spark_appends_the_log_has_and_spark_reads_back(spark: SparkSession, site: SiteLog) -> None:
+    for topic in ("north.a", "north.b", "north.empty"):
+        site.log.make(topic)
+    site.source.append(rows_of(spark, ENTRIES))
+    records = [*site.records("north.a"), *site.records("north.b")]
+    assert sorted(Entry(record.topic, record.key, record.value) for record in records) == sorted(ENTRIES)
+    table = site.source.table(spark, ["north.a", "north.b", "north.empty"])
+    assert table.schema == spark.createDataFrame([], LOG_ROW).schema
+    found = {(row.topic, row.offset): (row.key, row.value, row.appended_at.astimezone(UTC)) for row in table.collect()}
+    assert found == {
+        (record.topic, record.offset): (
+            record.key,
+            None if record.value is None else record.value.decode(),
+            datetime.fromtimestamp(record.appended_at // 1000 / 1_000_000, UTC),
+        )
+        for record in records
+    }
+
+
+def test_a_stream_reads_all_in_bounded_batches_and_goes_on_where_it_was(
+    spark: SparkSession, site: SiteLog, tmp_path: Path
+) -> None:
+    for topic in ("a", "b"):
+        site.log.make(topic)
+    counts: list[int] = []
+    seen: list[tuple[str, int]] = []
+
+    def take(rows: DataFrame, number: int) -> None:
+        del number
+        found = rows.select("topic", "offset").collect()
+        counts.append(len(found))
+        seen.extend((row.topic, row.offset) for row in found)
+
+    for first in (0, 250):
+        site.append([Entry("ab"[number % 2], "k", str(number).encode()) for number in range(first, first + 250)])
+        sink = site.source.stream(spark, ["a", "b"], records_max=60).writeStream.foreachBatch(take)
+        query = sink.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+        wait_until(lambda first=first: len(seen) == first + 250, "all are read")  # type: ignore[misc]
+        query.stop()
+    assert max(counts) <= 60
+    assert sorted(seen) == sorted({(record.topic, record.offset) for topic in "ab" for record in site.records(topic)})
+
+
+@pytest.fixture
+def embedded(tmp_path: Path) -> SiteLog:
+    return embedded_site(tmp_path / "log")
+
+
+def test_a_batch_is_appended_once_whoever_tries_it_again(embedded: SiteLog, tmp_path: Path) -> None:
+    entries = [Entry("cells", "k", b"1"), Entry("cells", "k", b"2")]
+    tries = [("a-1", 5), ("a-1", 5), ("a-1", 4), ("b-1", 0), ("a-1", 6), ("b-1", 0)]
+    outcomes = []
+    for query, number in tries:
+        appender = Appender(tmp_path / "log", Survives.PROCESS_CRASH)
+        outcomes.append(appender.append(entries, Batch(query, number)))
+        appender.close()
+    assert outcomes == [True, False, False, True, True, False]
+    assert embedded.log.ends("cells") == (0, 6)
+    embedded.log.close()
+
+
+def test_a_batch_that_cannot_be_appended_is_not_noted(embedded: SiteLog, tmp_path: Path) -> None:
+    appender = Appender(tmp_path / "log", Survives.PROCESS_CRASH)
+    good, large = Entry("cells", "k", b"1"), Entry("cells", "k", b"x" * (RECORD_BYTES_MAX + 1))
+    with pytest.raises(LogRefused):
+        appender.append([good, large], Batch("a-1", 0))
+    assert embedded.log.ends("cells") == (0, 0)
+    assert appender.append([good], Batch("a-1", 0))
+    appender.close()
+    embedded.log.close()
+
+
+def test_whoever_appends_cleans(embedded: SiteLog, tmp_path: Path) -> None:
+    embedded.log.make("cells", TopicSettings(retention_bytes=2_000))
+    appender = Appender(tmp_path / "log", Survives.PROCESS_CRASH)
+    appender.append([Entry("cells", "k", b"x" * 1_000)] * 50, Batch("a-1", 0))
+    assert embedded.log.ends("cells")[0] >= 45
+    appender.close()
+    embedded.log.close()
+
+
+def test_other_processes_hear_of_a_batch_at_once(embedded: SiteLog, tmp_path: Path) -> None:
+    heard: list[bytes | None] = []
+    following = embedded.log.follow({"cells": 0}, lambda records: heard.extend(record.value for record in records), print)
+    appender = Appender(tmp_path / "log", Survives.PROCESS_CRASH)
+    appender.append([Entry("cells", "k", b"1")], Batch("a-1", 0))
+    wait_until(lambda: heard == [b"1"], "it is heard", seconds=5)
+    following.close()
+    appender.close()
+    embedded.log.close()

@@ -1,0 +1,34 @@
+"""Cells that are told again: what readers are left with does not depend on how they came."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from milepost.model.incidents import EventKind
+from unit.hub.incidents.events import HOME, after, away
+from unit.pipelines.hazards_oracle import Sighting, expected_cells, last_of
+
+KIND = EventKind("Collision", "Collision", "weight >= 3 and mean_speed_mps < 4", "Alert/Collision")
+
+sightings = st.builds(
+    lambda number, north_m, seconds, speed_mps: Sighting(
+        "Collision", f"car-{number}", away(north_m), after(seconds), {} if speed_mps is None else {"speed_mps": speed_mps}
+    ),
+    st.integers(0, 80),
+    st.sampled_from([0.0, 100.0, 400.0]),
+    st.floats(0, 25),
+    st.none() | st.floats(-2e6, 2e6),
+)
+
+
+@given(st.lists(sightings, min_size=1, max_size=60), st.data())
+def test_cells_told_in_any_order_and_any_number_of_times_leave_those_of_all_reports(
+    found: list[Sighting], data: st.DataObject
+) -> None:
+    cuts = data.draw(st.lists(st.integers(1, len(found)), max_size=6))
+    told = [cell for cut in (*cuts, len(found)) for cell in expected_cells([KIND], found[:cut]).values()]
+    again = data.draw(st.permutations([*told, *told]))
+    assert last_of(again) == expected_cells([KIND], found)
+
+
+def test_an_oracle_of_no_reports_has_no_cells() -> None:
+    assert expected_cells([KIND], [Sighting("Blocked", "car-1", HOME, after(1))]) == {}
