@@ -79,13 +79,14 @@ def measure_batch(folder: Path) -> list[Row]:
 
 
 def made(spark: SparkSession) -> DataFrame:
-    """16,667 events a second at some places of a city, by 20,000 endpoints."""
+    """16,667 events a second at some places of a city, by 20,000 endpoints, each at its place."""
     names = f.array(*(f.lit(kind.name) for kind in KINDS))
-    place = f.pmod(f.xxhash64("id", f.lit(2)), f.lit(PLACES))
+    endpoint = f.pmod(f.xxhash64("id", f.lit(1)), f.lit(20_000))
+    place = endpoint % PLACES
     drawn = spark.range(EVENTS, numPartitions=4).withColumn("_drawn", f.xxhash64("id"))
     return drawn.select(
         f.element_at(names, (f.pmod("_drawn", f.lit(len(KINDS))) + 1).cast("int")).alias("kind"),
-        f.concat(f.lit("car-"), f.pmod(f.xxhash64("id", f.lit(1)), f.lit(20_000))).alias("endpoint"),
+        f.concat(f.lit("car-"), endpoint).alias("endpoint"),
         (f.lit(1_893_499_200_000_000) + f.col("id") * 60).alias("seen_at_us"),
         (f.lit(52.4) + place * 0.0007 + f.rand(1) * 0.0005).alias("latitude"),
         (f.lit(13.3) + place * 0.0011 + f.rand(2) * 0.0005).alias("longitude"),

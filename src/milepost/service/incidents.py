@@ -177,6 +177,8 @@ class IncidentService:
             for record in records:
                 desk.take_asks(record.offset, record.value, now)
         self._flush(desk)
+        desk.keep(now)
+        self._flush(desk)
 
     def _tick(self, now: Instant) -> None:
         self._told.tell_suppressed()

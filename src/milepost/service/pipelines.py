@@ -23,10 +23,10 @@ from milepost.model.endpoints import EndpointId
 from milepost.model.queries import OnTopic
 from milepost.model.sites import SUBSCRIPTION_INFO, EdgeRef, Wanted, wanted_key
 from milepost.model.subscriptions import Subscription
+from milepost.model.telling import PIPELINES
 from milepost.pipelines.catalogue import JOBS, TOPICS, plans_of
 from milepost.pipelines.pace import Mode
 from milepost.pipelines.plans import Plan
-from milepost.pipelines.records.transform import PIPELINES
 from milepost.pipelines.running import Runner, cores_needed
 from milepost.pipelines.session import open_session
 from milepost.pipelines.settings import PipelineSettings

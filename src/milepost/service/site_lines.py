@@ -58,7 +58,20 @@ def _what(record: Record) -> str:
     try:
         return _told(from_record(record.value), key)
     except Malformed:
-        return f"?  {key}  {shown_body(record.value)}"
+        return _maybe_members(record.value) or f"?  {key}  {shown_body(record.value)}"
+
+
+def _maybe_members(value: bytes) -> str | None:
+    """Any other object with a type, as pipelines write them: member by member, of lists how long they are."""
+    try:
+        found = orjson.loads(value)
+    except ValueError:
+        return None
+    if not isinstance(found, dict) or not isinstance(kind := found.pop("type", None), str):
+        return None
+    lists = [f"{len(member)} {name}" for name, member in found.items() if isinstance(member, list)]
+    others = [f"{name} {member}" for name, member in found.items() if not isinstance(member, list | dict)]
+    return "  ".join([kind, *others, *lists])
 
 
 def _told(value: SiteRecord, key: str) -> str:

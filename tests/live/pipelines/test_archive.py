@@ -1,5 +1,6 @@
 """The archive keeps every row once, through batches that come again, compaction, and what was unpublished (T6)."""
 
+import json
 import random
 import signal
 import subprocess
@@ -11,17 +12,24 @@ from typing import Final
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
 
-from live.pipelines.shelves import HOUR_US, NOON_US, Row, between, frame_of, instant, keep, message, offsets, report
+from live.pipelines.shelves import HOUR_US, NOON_US, Row, between, delivery, frame_of, instant, keep, message, offsets, report
 from milepost.model.areas import Circle
+from milepost.model.endpoints import EndpointId
+from milepost.model.messages import Message, MessageId
 from milepost.model.places import Place
+from milepost.model.sites import EdgeRef, Said
 from milepost.pipelines.archive import job
 from milepost.pipelines.archive.compaction import GRACE_S, Busy, compact
 from milepost.pipelines.archive.files import KEEP_S_MIN, Shelf, files_of
 from milepost.pipelines.archive.job import plans
 from milepost.pipelines.archive.reading import read
-from milepost.pipelines.archive.schema import MESSAGES, REPORTS, TABLES, UNPUBLISHED
+from milepost.pipelines.archive.schema import DELIVERIES, MESSAGES, REPORTS, TABLES, UNPUBLISHED
+from milepost.pipelines.records.schema import LOG_ROW
+from milepost.pipelines.records.transform import DELIVERIES_TOPIC, MESSAGES_TOPIC, REPORTS_TOPIC
 from milepost.pipelines.settings import PipelineSettings
+from milepost.wire.records import to_record
 
 LATER: Final = instant(NOON_US + 5 * HOUR_US)
 MUCH_LATER: Final = instant(NOON_US + 6 * HOUR_US)
@@ -203,3 +211,38 @@ def test_two_processes_do_not_compact_one_archive(spark: SparkSession, tmp_path:
         compact(spark, tmp_path, now=LATER)
     holder.communicate(b"\n")
     assert compact(spark, tmp_path, now=LATER).sorted == 1
+
+
+def test_what_was_never_or_at_an_impossible_time_is_in_no_hour(spark: SparkSession, tmp_path: Path) -> None:
+    times = (None, -(2**62), 2**62, NOON_US - 8 * 86_400_000_000, NOON_US)
+    good = delivery(0, NOON_US, "car-1", "sent")
+    keep(spark, tmp_path, DELIVERIES, [(*good[:6], at_us, *good[7:8], offset, good[-1]) for offset, at_us in enumerate(times)])
+    assert offsets(spark, tmp_path, DELIVERIES) == [4]
+
+
+def test_the_streams_keep_what_stands_in_the_log_once_even_if_they_begin_anew(spark: SparkSession, tmp_path: Path) -> None:
+    said = [Message(MessageId(n), EndpointId("car-1"), "Collision", instant(NOON_US), place=Place(*TOWNS[0])) for n in range(3)]
+    said.append(Message(MessageId(3), EndpointId("car-1"), "Unpublish", instant(NOON_US), fields={"id": "1"}))
+    values = {MESSAGES_TOPIC: [to_record(Said(EdgeRef("north", "e1"), n, one)).decode() for n, one in enumerate(said)]}
+    seen = {"type": "reports", "edge": "north/e1", "endpoints": ["car-1", "car-2"], "seen_at_us": [NOON_US] * 2}
+    where = {"latitudes": [40.7] * 2, "longitudes": [-111.9] * 2, "headings_deg": [None] * 2, "speeds_mps": [1.5, None]}
+    values[REPORTS_TOPIC] = [json.dumps({**seen, **where, "verdicts": [0, 0], "covered": [0, 0]}), "nonsense"]
+    about = {"type": "deliveries", "edge": "north/e1", "source": "car-1", "id": "1", "topic": "Collision"}
+    got = {"endpoints": ["car-1"], "states": ["sent"], "at_us": [NOON_US], "reasons": [0]}
+    values[DELIVERIES_TOPIC] = [json.dumps({**about, **got})]
+    (tmp_path / "log").mkdir()
+    lines = [
+        json.dumps({"topic": topic, "value": value, "offset": offset, "appended_at": "2030-03-17T18:00:01Z"})
+        for topic, some in values.items()
+        for offset, value in enumerate(some)
+    ]
+    (tmp_path / "log" / "records.json").write_text("\n".join(lines))
+    for attempt in ("first", "anew"):
+        for plan in plans(PipelineSettings(folder=str(tmp_path / "kept"))):
+            assert plan.into is not None
+            log = spark.readStream.schema(LOG_ROW).json(str(tmp_path / "log"))
+            stream = plan.transform(log.where(f.col("topic").isin(list(plan.topics)))).writeStream.foreachBatch(plan.into)
+            begun = stream.option("checkpointLocation", str(tmp_path / attempt / plan.name)).trigger(availableNow=True).start()
+            begun.awaitTermination()
+        counts = {table.name: offsets(spark, tmp_path / "kept" / "archive", table) for table in TABLES}
+        assert counts == {"messages": [0, 2, 3], "reports": [0, 0], "deliveries": [0], "unpublished": [3]}

@@ -60,6 +60,14 @@ def test_who_follows_at_one_speed_or_at_a_gap_that_grows_is_not_in_step() -> Non
     assert near(driving("car", speed=speeding_up) + follower, "car") == {}
 
 
+def test_changes_of_speed_that_only_one_of_two_was_there_for_say_nothing() -> None:
+    first = driving("car", speed=lambda second: 10.0 + max(0, -second) / 3, seconds=range(-30, 40))
+    there = next(row for row in first if row[1] % 60_000_000 == 0)
+    rows = driving("next", north_m=5, speed=lambda second: 10.0 + max(0, second - 39), seconds=range(60))
+    shift = there[3] - rows[0][3]
+    assert near(first + [(*row[:3], row[3] + shift, *row[4:]) for row in rows], "car") == {}
+
+
 def test_the_later_user_of_a_trace_replays_it_and_the_first_does_not() -> None:
     trace = driving("car", seconds=range(40))
     rows = trace + later(trace, 12, "ghost")

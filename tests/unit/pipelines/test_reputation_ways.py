@@ -21,8 +21,9 @@ def test_who_drives_where_nobody_does_is_off_them() -> None:
     assert found[What.OFF_WAYS] == found[What.PLACES] > 40
 
 
-def test_nobody_makes_a_way_for_himself() -> None:
-    ways = learnt(KNOWN, frame(later(driving("liar", north_m=80), 60)), MINUTE + 1, LIMITS)
+def test_nobody_makes_a_way_for_himself_nor_with_one_friend() -> None:
+    two = driving("liar", north_m=80) + driving("friend", north_m=80)
+    ways = learnt(KNOWN, frame(later(two, 60)), MINUTE + 1, LIMITS)
     rows = later(TOWN + driving("liar", north_m=80), 120)
     assert found_of(judge_ways(ways, frame(rows), MINUTE + 2, LIMITS), "liar")[What.OFF_WAYS] > 40
 

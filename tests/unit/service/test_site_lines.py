@@ -78,3 +78,8 @@ def test_raw_records_are_json_with_their_value_as_it_stands() -> None:
     assert (found["site"], found["offset"], found["key"]) == ("north", 3, "a\nb")
     assert found["value"]["type"] == "claim"
     assert json.loads(as_json("north", record(None)))["value"] is None
+
+
+def test_what_pipelines_write_is_shown_member_by_member() -> None:
+    value = b'{"type": "reports", "edge": "north/1", "endpoints": ["a", "b"], "box": {}, "verdicts": [0, 0]}'
+    assert as_line("north", record(value)).endswith("reports  edge north/1  2 endpoints  2 verdicts")

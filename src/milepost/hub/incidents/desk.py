@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
+from zlib import compress, decompress
 
 import orjson
 
@@ -50,6 +51,11 @@ CELLS: Final = "cells"
 STATE: Final = "incidents.state"
 STATE_KEY: Final = "state"
 QUESTION: Final = "Area-of-Interest"
+KEEP_NS: Final = SECOND_NS // 5
+"""So long the state is not appended again for what was told early; who dies meanwhile leaves some of it without an all-clear."""
+_LEVEL: Final = 1
+"""How hard the state is pressed: thousands of incidents must fit into one record of the log, and not wait for it."""
+
 RADIUS_M: Final = 1_000.0
 """Who asks about a place and says no more is told what is going on within so many metres."""
 
@@ -82,7 +88,7 @@ class IncidentDesk:
     def __init__(
         self, site: str, kinds: Sequence[EventKind], *, late_s: float, since: Instant, state: bytes | None = None
     ) -> None:
-        saved = orjson.loads(state) if state else {}
+        saved = orjson.loads(decompress(state)) if state else {}
         incidents = state_from_json(orjson.dumps(saved["incidents"])) if saved else None
         self._me = EdgeRef(site, f"@{DESK}")
         self._late_ns = int(late_s * SECOND_NS)
@@ -96,7 +102,8 @@ class IncidentDesk:
         self.incidents = Incidents(kinds, weights=self._scores.known, state=incidents)
         warned = warned_from_json(orjson.dumps(saved["early"])) if "early" in saved else ()
         self._early = Early(self.incidents, late_ns=self._late_ns, since=since, warned=warned)
-        self._looked_at = Instant(0)
+        self._looked_at = self._kept_at = Instant(0)
+        self._is_unsaved = False
         self.counts = DeskCounts()
         self.dropped: Counter[str] = Counter()
 
@@ -120,8 +127,7 @@ class IncidentDesk:
         for change in changes:
             self._say(Tell(change), self._looked_at)
             self.counts.early += 1
-        if changes:
-            self._save()
+            self._is_unsaved = True
 
     def take_scores(self, records: Iterable[tuple[str, bytes | None]]) -> None:
         """Reputations, each under its key."""
@@ -143,6 +149,13 @@ class IncidentDesk:
         self.incidents.advance(until)
         self._looked_at = max(self._looked_at, until)
         if has_changed:
+            self._save()
+        self.keep(now)
+
+    def keep(self, now: Instant) -> None:
+        """Have the state appended after what was told early, so that it does not wait for that; in a storm not each time."""
+        if self._is_unsaved and not 0 <= now - self._kept_at < KEEP_NS:
+            self._kept_at = now
             self._save()
 
     def _say(self, tell: Tell, at: Instant) -> None:
@@ -185,10 +198,11 @@ class IncidentDesk:
         self._save()
 
     def _save(self) -> None:
+        self._is_unsaved = False
         incidents = orjson.Fragment(state_to_json(self.incidents.state()))
         early = orjson.Fragment(warned_to_json(self._early.warned))
         state = orjson.dumps({"last": self._last, "asks": self.asks_from, "incidents": incidents, "early": early})
-        self._appends.append(Append(STATE, STATE_KEY, state))
+        self._appends.append(Append(STATE, STATE_KEY, compress(state, _LEVEL)))
 
     def take_appends(self) -> list[Append]:
         """What is to be appended, in order."""

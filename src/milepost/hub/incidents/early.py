@@ -28,7 +28,7 @@ from milepost.hub.incidents.lives import incident_of, is_told
 from milepost.model.incidents import Cell, Change, Incident, IncidentId, Phase, Square, Warned, holds, reports_at_least
 from milepost.model.instants import Instant
 
-WARNED_MAX: Final = 5_000
+WARNED_MAX: Final = 1_000
 """So many places are remembered as told early; then no others are."""
 
 _GROWTH: Final = 9 / 8

@@ -23,7 +23,7 @@ from milepost.model.instants import Instant
 from milepost.pipelines.archive.compaction import maybe_sort_hour
 from milepost.pipelines.archive.files import Hour, Shelf, TableState, put
 from milepost.pipelines.archive.schema import DELIVERIES, MESSAGES, REPORTS, UNPUBLISHED
-from milepost.pipelines.archive.transform import unpublished, with_hour
+from milepost.pipelines.archive.transform import timely, unpublished, with_hour
 from milepost.pipelines.plans import Plan
 from milepost.pipelines.records.transform import (
     DELIVERIES_TOPIC,
@@ -53,11 +53,13 @@ def plans(settings: PipelineSettings) -> list[Plan]:
 
     def messages_into(rows: DataFrame, number: int) -> None:
         kept = rows.persist()
-        taken_back = unpublished(kept)
-        if not taken_back.isEmpty():
-            append(taken_back, Shelf(folder, UNPUBLISHED))
-        into(MESSAGES.name)(kept, number)
-        kept.unpersist()
+        try:
+            taken_back = unpublished(kept)
+            if not taken_back.isEmpty():
+                append(taken_back, Shelf(folder, UNPUBLISHED))
+            into(MESSAGES.name)(kept, number)
+        finally:
+            kept.unpersist()
 
     return [
         Plan("archive-messages", (MESSAGES_TOPIC,), 1, messages, "append", into=messages_into),
@@ -70,7 +72,7 @@ def append(rows: DataFrame, shelf: Shelf) -> None:
     """Put on a shelf what it does not have yet."""
     with _alone(shelf):
         upto = _mended(shelf)
-        made = _made(rows.where(f.col("offset") > upto), shelf)
+        made = _made(timely(rows.where(f.col("offset") > upto), shelf.table), shelf)
         if not made:
             return
         last = rows.sparkSession.read.schema("offset bigint").parquet(*map(str, made.values())).agg(f.max("offset")).first()

@@ -7,9 +7,16 @@ from pyspark.sql import functions as f
 
 from milepost.pipelines.archive.cells import CELL_SQL, NOWHERE
 from milepost.pipelines.archive.schema import Table
+from milepost.pipelines.records.transform import AHEAD_S, BEHIND_S
 
 UNPUBLISH: Final = "Unpublish"
 """The topic on which a source takes a message back; the field `id` says which of its own."""
+
+
+def timely(rows: DataFrame, table: Table) -> DataFrame:
+    """The rows with a time that can be: others have no hour to be kept in."""
+    appended_us = f.unix_micros("appended_at")
+    return rows.where(f.col(table.time).between(appended_us - BEHIND_S * 1_000_000, appended_us + AHEAD_S * 1_000_000))
 
 
 def with_hour(rows: DataFrame, table: Table) -> DataFrame:

@@ -10,14 +10,13 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
+from milepost.model import telling
 from milepost.model.sites import publish_to
 from milepost.pipelines.records.schema import DELIVERIES, REPORTS, SAID
 
-PIPELINES: Final = "pipelines"
-"""Under which name pipelines have edges bring them messages."""
-MESSAGES_TOPIC: Final = publish_to(PIPELINES)
-REPORTS_TOPIC: Final = "reports"
-DELIVERIES_TOPIC: Final = "deliveries"
+MESSAGES_TOPIC: Final = publish_to(telling.PIPELINES)
+REPORTS_TOPIC: Final = telling.REPORTS
+DELIVERIES_TOPIC: Final = telling.DELIVERIES
 TOPICS: Final = (MESSAGES_TOPIC, REPORTS_TOPIC, DELIVERIES_TOPIC)
 
 AHEAD_S: Final = 600

@@ -147,7 +147,7 @@ def _replayed(reports: pd.DataFrame, minute: int, limits: Limits) -> Iterator[Fo
     spots = moving[["endpoint", "seen_at_us"]].assign(spot=north * _SPOTS_A_ROW + east).drop_duplicates()
     spots = spots[spots["spot"].duplicated(keep=False)]
     pairs = spots.merge(spots, on="spot", suffixes=("", "_before"))
-    pairs = pairs[(pairs["seen_at_us"] > pairs["seen_at_us_before"]) & (pairs["seen_at_us"] >= minute * MINUTE_US)]
+    pairs = pairs[pairs["seen_at_us"] >= minute * MINUTE_US]
     later_s = ((pairs["seen_at_us"] - pairs["seen_at_us_before"]) / 1e6).round()
     pairs = pairs[later_s >= 1]
     counts = pairs.groupby(["endpoint", "endpoint_before", later_s.rename("later_s")])["spot"].nunique()

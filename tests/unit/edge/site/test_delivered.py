@@ -5,7 +5,7 @@ from typing import Any
 import orjson
 import pytest
 
-from door_in_memory import START
+from door_in_memory import START, EdgeInMemory
 from milepost.edge.corridor import Corridor, Opened
 from milepost.edge.limits import Limits
 from milepost.edge.parcels import Parcel
@@ -254,3 +254,23 @@ def test_nothing_is_told_if_that_is_what_is_wanted() -> None:
     edge.open("car")
     edge.publish()
     assert edge.told() == []
+
+
+def test_over_mqtt_acknowledgements_of_area_messages_are_told_also_those_that_are_read_in_the_short_way() -> None:
+    edge = EdgeInMemory()
+    edge.corridor.watch.ground = Ground(None, ReportLimits(move_mps_max=0))
+    member = SiteMember(edge.corridor, EdgeRef("north", "a"), SiteLimits())
+    client = edge.connect("car")
+    session = client.link.session
+    assert session is not None
+    assert edge.corridor.report(session, Report(session.name, HOME, edge.now), edge.now) is None
+    parcel = Parcel("Alert", b"x", edge.now, source=EndpointId("town"), origin=9, qos=1, address=AREA)
+    assert edge.corridor.publish(parcel, edge.now) == 1
+    edge.settle()
+    (message,) = client.messages()
+    assert message.number is not None
+    client.send_bytes(bytes((0x40, 2, message.number >> 8, message.number & 0xFF)))
+    assert not session.in_flight
+    noted = [(one.names, one.fate) for one in member.delivered._noted]
+    assert noted == [(["car"], fate) for fate in (Fate.MATCHED, Fate.SENT, Fate.ACKNOWLEDGED)]
+    assert not session.is_heeded

@@ -37,8 +37,11 @@ class Desk:
             self._found.append(one)
             slot, square = one.seen_at // self.kind.interval_ns, self.kind.grid.spot(one.place).square
             cell = next(cell for cell in cells_of(self.kind, self._found) if (cell.slot, cell.square) == (slot, square))
-            self.desk.take_cells([cell_to_json(cell)], one.seen_at if now is None else after(now))
+            at = one.seen_at if now is None else after(now)
+            self.desk.take_cells([cell_to_json(cell)], at)
             said += self.said()
+            self.desk.keep(at)
+            assert self.said() == []
         return said
 
     def tick(self, seconds: float) -> list[Message]:
@@ -217,6 +220,22 @@ def test_numbers_of_early_warnings_are_below_those_of_what_ends_of_slots_say() -
     desk.tick(60)
     assert all(one < other for one, other in pairwise(desk.numbers))
     assert len(desk.numbers) == 4
+
+
+def test_the_state_follows_what_was_told_early_and_in_a_storm_at_most_five_times_a_second() -> None:
+    desk = Desk()
+    topics = []
+    for number in range(40):
+        place = away(3_000.0 * number, 0.0)
+        cells = [cell_to_json(cell) for cell in cells_of(desk.kind, at(place, 5, 1.0 + number / 40))]
+        desk.desk.take_cells(cells, after(1.0 + number / 40))
+        desk.desk.keep(after(1.0 + number / 40))
+        topics += [append.topic for append in desk.desk.take_appends()]
+    assert topics[:3] == [CROSS_HUB, "reserved.publish-pipelines", STATE]
+    assert topics.count(CROSS_HUB) == 40
+    assert topics.count(STATE) == 5
+    desk.desk.tick(after(2.2))
+    assert [append.topic for append in desk.desk.take_appends()] == [STATE]
 
 
 def test_early_warnings_are_counted() -> None:
