@@ -171,7 +171,7 @@ class Ledger:
             return True
         if receipt.is_again and any(one.number == receipt.number for one in before):
             return True
-        is_torn = len(account.merges) > (1 if self.is_wide else 3)  # so many sessions at once that each may have had it
+        is_torn = len(account.merges) > (1 if self.is_wide else 2)  # so many sessions at once that each may have had it
         if is_torn or (self.is_forgetful and account.merges):
             return True
         for merge, at in account.merges.items():
