@@ -25,7 +25,8 @@ from milepost.model.incidents import EVENT_KINDS
 from milepost.model.survives import Survives
 from milepost.pipelines.grid import with_square
 from milepost.pipelines.hazards.job import plans
-from milepost.pipelines.hazards.transform import KEY, cells, with_slot
+from milepost.pipelines.hazards.schema import KEY
+from milepost.pipelines.hazards.transform import cells, with_slot
 from milepost.pipelines.records.transform import MESSAGES_TOPIC
 from milepost.pipelines.session import open_session
 from milepost.pipelines.settings import PipelineSettings

@@ -7,7 +7,6 @@ incident, each at a place of its own: their alerts name the square, by which the
 import os
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -38,6 +37,8 @@ WARM_S = 8 if QUICK else 30
 HOT_A_SECOND = 10
 PIECES_A_SECOND = 100
 START_S = 180.0
+START_PIECES = 60 * PIECES_A_SECOND
+"""So long the first batch may take before anything is counted."""
 EDGE = EdgeRef("bench", "e1")
 HOT = EventKind("Hot", "Hot", "reports >= 1", "Alert/Hot")
 
@@ -58,6 +59,7 @@ clear_after_s = 20.0
 [[incidents.kinds]]
 name = "Collision"
 topic = "Collision"
+alert = "Alert/Collision"
 predicate = "weight >= 1000"
 """
 
@@ -69,10 +71,11 @@ class Found:
     appended: dict[tuple[int, int], float] = field(default_factory=dict)
     cells: list[float] = field(default_factory=list)
     alerts: list[float] = field(default_factory=list)
+    has_begun: bool = False
     is_measured: bool = False
 
     def take_cells(self, records: Sequence[Record]) -> None:
-        now = time.time()
+        now, self.has_begun = time.time(), True
         if not self.is_measured:
             return
         for record in records:
@@ -85,7 +88,7 @@ class Found:
         for record in records:
             message = orjson.loads(record.value or b"{}").get("message", {})
             said = message.get("fields", {})
-            if said.get("phase") == "raised" and self.is_measured:
+            if said.get("phase") in ("early", "raised") and self.is_measured:
                 row_, column = said["incident"].split("-")[-2:]
                 at = self.appended.pop((int(row_), int(column)), None)
                 self.alerts += [] if at is None else [now - at]
@@ -144,7 +147,8 @@ def processes(folder: Path) -> Iterator[None]:
                 started.append(subprocess.Popen(command, stdout=out, stderr=out, env=environment))
         give_up_at = time.monotonic() + START_S
         while not all(f"{name} ready" in (folder / f"{name}.log").read_text() for name in verbs):
-            assert time.monotonic() < give_up_at, (folder / "pipelines.log").read_text()[-2000:]
+            is_over = time.monotonic() > give_up_at or any(process.poll() is not None for process in started)
+            assert not is_over, "".join((folder / f"{name}.log").read_text()[-2000:] for name in verbs)
             time.sleep(0.2)
         yield
     finally:
@@ -155,30 +159,41 @@ def processes(folder: Path) -> Iterator[None]:
 
 
 def measured(log: Log, rate: int) -> Found:
-    """Append so many reports a second; the first seconds are not counted."""
+    """Append so many reports a second; the seconds before and after the first cell are not counted."""
     found = Found()
     following = [
         log.follow({CELLS: Edge.END}, found.take_cells, print),
         log.follow({CROSS_HUB: Edge.END}, found.take_alerts, print),
     ]
-    base, begun = threading.get_native_id() * 1_000_003 + time.time_ns() // 1_000_000, time.perf_counter()
-    pieces = (WARM_S + SECONDS) * PIECES_A_SECOND
-    for piece in range(pieces):
+    base, begun = time.time_ns() // 1_000_000, time.perf_counter()
+    counted_from: int | None = None
+    for piece in range(START_PIECES + (WARM_S + SECONDS) * PIECES_A_SECOND):
         wait_s = begun + piece / PIECES_A_SECOND - time.perf_counter()
         if wait_s > 0:
             time.sleep(wait_s)
-        now = time.time_ns()
-        found.is_measured = piece >= WARM_S * PIECES_A_SECOND
-        some = [said_at("Collision", base + piece * 1_000 + one, now) for one in range(rate // PIECES_A_SECOND)]
-        if piece % (PIECES_A_SECOND // HOT_A_SECOND) == 0:
-            place = place_of_its_own(base, piece)
-            found.appended[tuple(HOT.grid.spot(place).square)] = time.time()  # type: ignore[index]
-            some.append(said("Hot", piece, now, place))
-        log.append([Entry(MESSAGES_TOPIC, "e", one) for one in some])
+        if counted_from is None and found.has_begun:
+            counted_from = piece + WARM_S * PIECES_A_SECOND
+        if counted_from is not None and piece >= counted_from + SECONDS * PIECES_A_SECOND:
+            break
+        found.is_measured = counted_from is not None and piece >= counted_from
+        append_piece(log, found, base, piece, rate)
     time.sleep(3.0)
     for one in following:
         one.close()
     return found
+
+
+def append_piece(log: Log, found: Found, base: int, piece: int, rate: int) -> None:
+    """The reports of a hundredth of a second, and maybe one that is an incident."""
+    now = time.time_ns()
+    some = [said_at("Collision", base + piece * 1_000 + one, now) for one in range(rate // PIECES_A_SECOND)]
+    if piece % (PIECES_A_SECOND // HOT_A_SECOND) == 0:
+        place = place_of_its_own(base, piece)
+        row_, column = HOT.grid.spot(place).square
+        if found.is_measured:
+            found.appended[row_, column] = time.time()
+        some.append(said("Hot", piece, now, place))
+    log.append([Entry(MESSAGES_TOPIC, "e", one) for one in some])
 
 
 def place_of_its_own(base: int, piece: int) -> Place:

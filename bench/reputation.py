@@ -1,7 +1,8 @@
 """How well reputation tells who attacks: precision and recall for each kind of attack, on traffic it has not seen.
 
 `python -m bench.reputation` drives a town of SUMO's, lets a tenth of the cars attack, and judges what all of them report. The
-thresholds (`milepost.pipelines.reputation.limits`) were set by looking at the training seeds; the table is of held-out ones.
+thresholds (`milepost.pipelines.reputation.limits`) were set by looking at the training seeds; the table is of held-out ones, and
+of another town that nothing was set on.
 QUICK=1: one short drive.
 """
 
@@ -21,7 +22,7 @@ from rich.table import Table
 
 from bench.attacks.judged import scores_of, sights_of
 from bench.attacks.kinds import ATTACKS, is_attacker
-from bench.attacks.traffic import Town, drive, seen, with_collisions
+from bench.attacks.traffic import CROOKED, Town, drive, seen, with_collisions
 from milepost.pipelines.reputation.limits import Limits
 
 RESULTS = Path(__file__).parent / "results"
@@ -30,6 +31,7 @@ QUICK = os.environ.get("QUICK", "") not in ("", "0")
 TRAINING = (1, 3)
 HELD_OUT = (11,) if QUICK else (11, 12, 13)
 JAM_PERIOD_S = 0.5
+OTHER_PERIOD_S = 1.5
 LENGTH_S = 300 if QUICK else 720
 
 ATTACKERS = 0.1
@@ -71,9 +73,11 @@ def main() -> None:
     console, rows = Console(width=None if os.isatty(1) else 150), list[Row]()
     calm = [Town(seed, LENGTH_S) for seed in HELD_OUT]
     full = [Town(seed, LENGTH_S, JAM_PERIOD_S) for seed in HELD_OUT[:1]]
+    other = [Town(seed, LENGTH_S, OTHER_PERIOD_S, CROOKED) for seed in HELD_OUT[:1]]
     for traffic, towns, kinds in (
         ("flowing", calm, ["nobody", *ATTACKS]),
         ("jammed", full, ["nobody"] if QUICK else ["nobody", "eventual stop", "Sybil"]),
+        ("another town", other, ["nobody"] if QUICK else ["nobody", *ATTACKS]),
     ):
         drives = [(town.seed, _driven(town)) for town in towns]
         for kind in kinds:

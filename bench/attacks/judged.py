@@ -8,9 +8,9 @@ from milepost.model.incidents import Grid
 from milepost.model.instants import Instant
 from milepost.model.places import Place
 from milepost.pipelines.reputation.flat import DEGREE_M
+from milepost.pipelines.reputation.judges import judge_endpoints, judge_squares
 from milepost.pipelines.reputation.ledger import Ledger, Reputation
 from milepost.pipelines.reputation.limits import Limits
-from milepost.pipelines.reputation.parts import judge_endpoints, judge_squares
 from milepost.pipelines.reputation.schema import LEAD_US, MINUTE_US, SIDE_M, What
 from milepost.vetting.reports import Batch, Before, ReportLimits, vet_reports
 

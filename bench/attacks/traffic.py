@@ -1,4 +1,4 @@
-"""Traffic of SUMO as places second by second: a town of crossings with lights, cars from everywhere to everywhere.
+"""Traffic of SUMO as places second by second: a town, and cars from everywhere to everywhere.
 
 SUMO runs as a program of its own: its library and pyarrow's cannot live in one process.
 """
@@ -14,9 +14,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-CROSSINGS = 6
-STREET_M = 200
-SPEED_MPS = 13.9
+GRID = "--grid --grid.number 6 --grid.length 200 --default.lanenumber 2 --tls.guess true --default.speed 13.9"
+"""A town of crossings with lights, two lanes each way."""
+CROOKED = (
+    "--rand --rand.iterations 120 --rand.min-distance 120 --rand.max-distance 300 --default.lanenumber 1 --tls.guess true "
+    "--default.speed 16.7"
+)
+"""A town of winding streets with one lane each way, faster and emptier."""
 HOLDING = 0.5
 """The share of receivers that hold the place while they stand."""
 COLLISIONS = 3
@@ -24,23 +28,24 @@ COLLISIONS = 3
 
 @dataclass(frozen=True, slots=True)
 class Town:
-    """How much traffic there is: a car sets out every `period_s`."""
+    """How much traffic there is on which streets: a car sets out every `period_s`."""
 
     seed: int
     length_s: int = 720
     period_s: float = 1.2
+    streets: str = GRID
 
 
 def drive(town: Town, folder: Path) -> pd.DataFrame:
     """Where each car truly is: second, car, east_m, north_m, heading_deg, speed_mps."""
     net, trips, places = folder / "net.xml", folder / "trips.xml", folder / "places.csv"
-    grid = ("--grid", "--grid.number", CROSSINGS, "--grid.length", STREET_M, "--default.lanenumber", 2, "--tls.guess", "true")
-    _run("bin/netgenerate", *grid, "--default.speed", SPEED_MPS, "--seed", town.seed, "-o", net)
+    _run("bin/netgenerate", *town.streets.split(), "--seed", town.seed, "-o", net)
     when = ("--begin", 0, "--end", town.length_s, "--period", town.period_s, "--seed", town.seed, "--fringe-factor", 3)
     _run("tools/randomTrips.py", "-n", net, "-o", trips, *when, cwd=folder)
     fcd = ("--fcd-output", places, "--fcd-output.attributes", "id,x,y,angle,speed")
-    _run("bin/sumo", "-n", net, "-r", trips, *fcd, "--end", town.length_s, "--seed", town.seed, "--no-step-log")
-    found = pd.read_csv(places, sep=";")
+    quiet = ("--no-step-log", "--ignore-route-errors")
+    _run("bin/sumo", "-n", net, "-r", trips, *fcd, "--end", town.length_s, "--seed", town.seed, *quiet)
+    found = pd.read_csv(places, sep=";").dropna()
     found.columns = pd.Index(["second", "car", "east_m", "north_m", "heading_deg", "speed_mps"])
     return found.astype({"second": int, "car": str})
 

@@ -5,7 +5,7 @@ from random import Random
 from tempfile import TemporaryDirectory
 
 import numpy as np
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from milepost.hub.incidents.desk import IncidentDesk
@@ -90,29 +90,36 @@ def test_each_incident_of_two_rules_stands_in_one_line(found: list[Event], other
     assert {pair.where for pair in pairs(a, a)} <= {"both"}
 
 
-batches = st.lists(st.integers(0, 30), unique=True, max_size=12)
+batches = st.lists(st.integers(0, 30), unique=True, max_size=12).map(sorted)
 
 
-@given(batches, st.integers(-1, 30), st.integers(-1, 30), st.integers(0, 3))
-def test_of_an_hour_count_its_generation_and_the_batches_after_it_that_are_finished(
-    offsets: list[int], sorted_upto: int, finished_upto: int, generation: int
+@given(
+    batches, st.integers(-1, 30), st.integers(-1, 30), st.integers(0, 3), st.lists(st.integers(0, 12), max_size=4), st.booleans()
+)
+def test_of_an_hour_count_its_generation_and_each_batch_after_it_that_is_finished_once(
+    offsets: list[int], sorted_upto: int, finished_upto: int, generation: int, cuts: list[int], is_all_gathered: bool
 ) -> None:
+    later = [offset for offset in offsets if sorted_upto < offset <= finished_upto]
+    ends = sorted({0, len(later), *(cut for cut in cuts if cut < len(later))})
+    gathered = [(later[start], later[end - 1]) for start, end in zip(ends[:-1:2], ends[1::2], strict=False) if end - start > 1]
+    if is_all_gathered and len(later) > 1:
+        gathered.append((later[0], later[-1]))
     with TemporaryDirectory() as folder:
         shelf = Shelf(Path(folder), REPORTS)
         hour = shelf.hour_of(Path("date=2030-01-01/hour=07"))
-        for path in [hour.batch(offset) for offset in offsets] + [hour.path / "cell=r1c2" / f"g{n}.parquet" for n in range(1, 5)]:
+        paths = [hour.batch(offset) for offset in offsets] + [hour.batch(last, first) for first, last in gathered]
+        for path in [*paths, *(hour.path / "cell=r1c2" / f"g{number}.parquet" for number in range(1, 5))]:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.touch()
         hour.become(HourState(generation, sorted_upto))
         shelf.become(TableState(finished_upto))
-        counted = {path.name for path in shelf.current()}
-        expected = {f"{offset:019}.parquet" for offset in offsets if sorted_upto < offset <= finished_upto}
-        assert counted == expected | ({f"g{generation}.parquet"} if generation else set())
-        outdated = {path.name for path in hour.outdated()}
-        assert not counted & outdated
-        unfinished = {f"{offset:019}.parquet" for offset in offsets if offset > max(finished_upto, sorted_upto)}
-        coming = {f"g{n}.parquet" for n in range(generation + 1, 5)}
-        assert {path.name for path in hour.path.rglob("*.parquet")} == counted | outdated | unfinished | coming
+        counted = shelf.current()
+        assert {path.name for path in counted if path.parent.name == "cell=r1c2"} == ({f"g{generation}.parquet"} - {"g0.parquet"})
+        spans = [(batch.first, batch.upto) for batch in hour.unsorted(finished_upto)]
+        assert [offset for first, last in spans for offset in later if first <= offset <= last] == later
+        assert all(sorted_upto < first <= last <= finished_upto for first, last in spans)
+        assert not set(counted) & set(hour.outdated())
+        assert not any(int(path.stem[-19:]) > max(sorted_upto, -1) for path in hour.outdated() if path.stem[0] != "g")
 
 
 spots = st.none() | st.tuples(st.sampled_from([40.0, 40.7, 41.0]), st.sampled_from([-112.0, -111.9, 180.0, -180.0]))
@@ -136,6 +143,8 @@ pasts = st.lists(
 
 
 @given(said, pasts)
+@example([(0, (40.5, 180.0), ("air", frozenset()))], [Past(area=Box(40.0, -180.0, 41.0, -179.0))])
+@example([(0, (40.5, -180.0), ("air", frozenset()))], [Past(area=Box(40.0, 179.0, 41.0, 180.0))])
 def test_many_questions_at_once_are_answered_as_each_by_itself(
     messages: list[tuple[int, tuple[float, float] | None, tuple[str, frozenset[str]]]], questions: list[Past]
 ) -> None:

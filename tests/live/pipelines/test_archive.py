@@ -20,7 +20,7 @@ from milepost.model.endpoints import EndpointId
 from milepost.model.messages import Message, MessageId
 from milepost.model.places import Place
 from milepost.model.sites import EdgeRef, Said
-from milepost.pipelines.archive import job
+from milepost.pipelines.archive import compaction
 from milepost.pipelines.archive.compaction import GRACE_S, Busy, compact
 from milepost.pipelines.archive.files import KEEP_S_MIN, Shelf, files_of
 from milepost.pipelines.archive.job import plans
@@ -157,14 +157,18 @@ def test_what_comes_late_is_sorted_in_at_the_next_compaction(spark: SparkSession
     assert len(files_of(tmp_path, REPORTS)) == 2
 
 
-def test_an_hour_with_many_batches_is_sorted_at_once(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(job, "BATCHES_MAX", 3)
-    for offset in range(9):
+def test_many_batches_of_an_hour_are_put_together(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compaction, "BATCHES_MAX", 3)
+    for offset in range(14):
         keep(spark, tmp_path, REPORTS, [report(offset)])
-        assert len(files_of(tmp_path, REPORTS)) <= 4
-    assert offsets(spark, tmp_path, REPORTS) == list(range(9))
+        assert len(files_of(tmp_path, REPORTS)) <= 3
+    assert offsets(spark, tmp_path, REPORTS) == list(range(14))
+    monkeypatch.setattr(compaction, "GRACE_S", 0)
+    keep(spark, tmp_path, REPORTS, [report(14)])
+    assert [str(path) for path in sorted(tmp_path.rglob("*.parquet"))] == files_of(tmp_path, REPORTS)
+    compact(spark, tmp_path, now=LATER)
+    assert offsets(spark, tmp_path, REPORTS) == list(range(15))
+    assert len(files_of(tmp_path, REPORTS)) == 1
 
 
 def test_an_unpublished_message_is_hidden_at_once_and_removed_by_compaction(spark: SparkSession, tmp_path: Path) -> None:

@@ -79,6 +79,6 @@ def test_submitted_pipelines_give_the_same_cells(cluster: str, on_kafka: SiteLog
             process.wait(timeout=60)
     said = log.read_text()
     assert on_kafka.cells() == wanted, said[-3000:]
-    assert said.startswith(str(SPARK / "bin" / "spark-submit")), "the line is printed"
+    assert f"{SPARK / 'bin' / 'spark-submit'} --master {cluster} " in said, "the line is printed"
     assert "reason=real-time" in said
     wait_until(lambda: any((tmp_path / name).glob("app-*/*/stderr") for name in ("worker-1", "worker-2")), "workers worked")

@@ -14,14 +14,16 @@ from milepost.model.incidents import Grid
 from milepost.model.instants import Instant
 from milepost.model.places import Place
 from milepost.model.sites import Said
+from milepost.model.telling import REPUTATION
 from milepost.pipelines.records.transform import MESSAGES_TOPIC
 from milepost.pipelines.reputation.job import plans
+from milepost.pipelines.reputation.judges import judge_endpoints, judge_squares
 from milepost.pipelines.reputation.ledger import Ledger
 from milepost.pipelines.reputation.limits import Limits
-from milepost.pipelines.reputation.parts import judge_endpoints, judge_squares
-from milepost.pipelines.reputation.schema import LEAD_US, MINUTE_US, REPUTATION_TOPIC, SIDE_M, What
+from milepost.pipelines.reputation.schema import LEAD_US, MINUTE_US, SIDE_M, What
 from milepost.pipelines.settings import PipelineSettings
 from milepost.wire.records import to_record
+from milepost.wire.records.telling import reputation_from_record
 from unit.pipelines.hazards_oracle import Sighting
 from unit.pipelines.reputation_sights import MINUTE, Row, driving, event, frame, sight, standing
 
@@ -69,8 +71,8 @@ def _said(row: Row) -> dict[str, Any]:
 
 
 def in_order(told: list[Told]) -> list[dict[str, Any]]:
-    assert {topic for topic, _, _ in told} == {REPUTATION_TOPIC}
-    assert all(key == value["endpoint"] for _, key, value in told)
+    assert {topic for topic, _, _ in told} == {REPUTATION}
+    assert all(key == reputation_from_record(orjson.dumps(value)).endpoint for _, key, value in told)
     return sorted((value for _, _, value in told), key=lambda value: (value["at_us"], value["endpoint"]))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from live.pipelines.drivers import driver
+from live.pipelines.drivers import START_S, driver
 from live.pipelines.logs import SiteLog, embedded_site, kafka_site, wait_until
 from live.pipelines.test_hazards import recent_sightings
 from milepost.backbone.log import Entry
@@ -47,7 +47,7 @@ def test_cells_after_kills_at_random_points_are_those_of_an_undisturbed_run(
                 time.sleep(chance.uniform(0, 2.0))
                 process.kill()
         wanted = expected_cells(KINDS, found)
-        wait_until(lambda: site.cells() == wanted, "cells are those of the oracle", seconds=150)
+        wait_until(lambda: site.cells() == wanted, "cells are those of the oracle", seconds=START_S)
         assert process.stop() == 0
     if mode == "embedded":
         told_cells = [(record.key, record.value) for record in site.records(CELLS)]

@@ -107,7 +107,7 @@ def test_whoever_appends_cleans(embedded: SiteLog, tmp_path: Path) -> None:
     embedded.log.close()
 
 
-def test_other_processes_hear_of_a_batch_at_once(embedded: SiteLog, tmp_path: Path) -> None:
+def test_other_processes_hear_of_a_batch(embedded: SiteLog, tmp_path: Path) -> None:
     heard: list[bytes | None] = []
     following = embedded.log.follow({"cells": 0}, lambda records: heard.extend(record.value for record in records), print)
     appender = Appender(tmp_path / "log", Survives.PROCESS_CRASH)

@@ -49,3 +49,7 @@ def test_parts_lie_side_by_side_and_are_all_there_is(first: int, end: int) -> No
     assert [at for one in found for at in (one.first, one.end)] == sorted(at for one in found for at in (one.first, one.end))
     assert sum(one.end - one.first for one in found) == max(0, end - first)
     assert all(one.end - one.first <= PARTITION_OFFSETS for one in found)
+
+
+def test_topics_with_much_share_alike() -> None:
+    assert next_position({"a": 3}, {"a": (0, 1_000), "b": (0, 1_000)}, 10) == {"a": 8, "b": 5}

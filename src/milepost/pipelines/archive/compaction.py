@@ -1,4 +1,5 @@
-"""Compaction: hours that are over are sorted into cells, what was unpublished is taken out, what is too old goes.
+"""Compaction: hours that are over are sorted into cells, what was unpublished is taken out, what is too old goes; and meanwhile
+small files are put together.
 
     an hour       is sorted anew when                                         and then
     over          batches have come since it was sorted                       one file for each cell
@@ -13,7 +14,7 @@ What must hold:
 
 import fcntl
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,11 +24,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 from milepost.model.instants import BEGINNING, SECOND_NS, Instant
-from milepost.pipelines.archive.files import KEEP_S_MIN, Hour, HourState, Shelf, files_of, put
+from milepost.pipelines.archive.files import KEEP_S_MIN, Batch, Hour, HourState, Shelf, files_of, put
 from milepost.pipelines.archive.reading import read_files, visible
 from milepost.pipelines.archive.schema import MESSAGES, TABLES, UNPUBLISHED
 from milepost.pipelines.archive.transform import with_cell, with_hour
 
+BATCHES_MAX: Final = 64
+"""Of an hour that has more files of batches, these are put together."""
 OVER_AFTER_S: Final = 3_600
 """So long after its end an hour counts as over: most of what comes late has come."""
 GRACE_S: Final = 600
@@ -70,14 +73,35 @@ def compact(
     return done
 
 
-def maybe_sort_hour(session: SparkSession, shelf: Shelf, hour: Hour, *, now: Instant) -> None:
-    """Sort one hour into cells, unless somebody compacts."""
+def maybe_gather(session: SparkSession, shelf: Shelf, hour: Hour, *, now: Instant) -> None:
+    """Put batches of an hour together if there are many, unless somebody compacts."""
     try:
         with _alone(shelf.folder):
-            _sort(session, shelf, hour, now)
-            _remove_outdated(hour, now, GRACE_S)
+            found = hour.unsorted(shelf.upto())
+            single = [batch for batch in found if batch.first == batch.upto]
+            # Once those that were put together are many themselves, all of them: each row is written again seldom.
+            some = found if 2 * len(single) <= len(found) else single
+            if len(found) > BATCHES_MAX:
+                _gather(session, shelf, hour, some)
+            _remove_gathered(hour, now)
     except Busy:
         return
+
+
+def _gather(session: SparkSession, shelf: Shelf, hour: Hour, batches: Sequence[Batch]) -> None:
+    staging = _staging(shelf)
+    rows = read_files(session, shelf.table, [str(batch.path) for batch in batches])
+    rows.repartition(1).sortWithinPartitions("offset").write.option("compression", "zstd").parquet(str(staging))
+    (made,) = staging.glob("*.parquet")
+    put(made, hour.batch(max(batch.upto for batch in batches), min(batch.first for batch in batches)))
+
+
+def _remove_gathered(hour: Hour, now: Instant) -> None:
+    batches = hour.batches()
+    settled = [batch for batch in batches if now - batch.path.stat().st_mtime_ns >= GRACE_S * SECOND_NS]
+    for batch in batches:
+        if any(whole.holds(batch) for whole in settled):
+            batch.path.unlink()
 
 
 def _sort(session: SparkSession, shelf: Shelf, hour: Hour, now: Instant) -> None:
@@ -87,8 +111,7 @@ def _sort(session: SparkSession, shelf: Shelf, hour: Hour, now: Instant) -> None
     for left_behind in hour.generation(number):
         left_behind.unlink()
     rows = read_files(session, shelf.table, [str(path) for path in hour.current(upto)])
-    staging = shelf.staging.with_name(f"{shelf.table.name}-sorting")
-    shutil.rmtree(staging, ignore_errors=True)
+    staging = _staging(shelf)
     placed = (
         with_cell(visible(session, shelf.folder, shelf.table, rows), shelf.table)
         .repartition("cell")
@@ -98,7 +121,13 @@ def _sort(session: SparkSession, shelf: Shelf, hour: Hour, now: Instant) -> None
     for path in staging.glob("cell=*/*.parquet"):
         put(path, hour.path / path.parent.name / f"g{number}.parquet")
     hour.become(HourState(number, upto, now))
-    shutil.rmtree(staging)
+
+
+def _staging(shelf: Shelf) -> Path:
+    """An empty place to make files in."""
+    staging = shelf.staging.with_name(f"{shelf.table.name}-sorting")
+    shutil.rmtree(staging, ignore_errors=True)
+    return staging
 
 
 def _let_go(hour: Hour, done: Compacted, now: Instant, grace_s: float) -> Compacted:

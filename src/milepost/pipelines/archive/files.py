@@ -3,11 +3,13 @@
     archive/TABLE/_table.json                                {"upto": 1234, "next": null}
     archive/TABLE/date=2030-01-01/hour=12/_hour.json         {"generation": 2, "upto": 1200, "at": …, "is_gone": false}
     archive/TABLE/date=2030-01-01/hour=12/cell=recent/00…1234.parquet      one batch: rows up to this offset of the log
+    archive/TABLE/date=2030-01-01/hour=12/cell=recent/00…1001-00…1200.parquet      all batches from one to another
     archive/TABLE/date=2030-01-01/hour=12/cell=r1307c687/g2.parquet        all rows of a cell, up to the hour's `upto`
 
 What must hold:
 - a batch counts once `_table.json` says so, a generation once `_hour.json` does: each is one file, replaced at once;
-- of an hour count: the files of its generation, and the batches after what that holds;
+- of an hour count: the files of its generation, and the batches after what that holds; of batches that were put together only
+  the file that has them all;
 - what no longer counts stays for a while, for readers that have begun; what does not count yet is nobody's.
 """
 
@@ -35,10 +37,15 @@ _HOUR_FILE: Final = "_hour.json"
 
 
 class Batch(NamedTuple):
-    """A file of rows as they came, up to an offset."""
+    """A file of rows as they came: one batch, or all from one to another, each known by its last offset."""
 
+    first: int
     upto: int
     path: Path
+
+    def holds(self, other: "Batch") -> bool:
+        """Whether all of another file is in this one."""
+        return self != other and self.first <= other.first and other.upto <= self.upto
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +94,12 @@ class Hour:
 
     def batches(self) -> list[Batch]:
         """All files of rows as they came, the oldest first."""
-        return sorted(Batch(int(path.stem), path) for path in (self.path / f"cell={RECENT}").glob("*.parquet"))
+        return sorted(map(_batch, (self.path / f"cell={RECENT}").glob("*.parquet")))
 
-    def batch(self, upto: int) -> Path:
-        """Where the rows up to an offset belong."""
-        return self.path / f"cell={RECENT}" / f"{upto:019}.parquet"
+    def batch(self, upto: int, first: int | None = None) -> Path:
+        """Where the rows of a batch belong, or of all batches from a first one on."""
+        name = f"{upto:019}" if first is None else f"{first:019}-{upto:019}"
+        return self.path / f"cell={RECENT}" / f"{name}.parquet"
 
     def generation(self, number: int, wanted: Wanted = everywhere) -> list[Path]:
         """The files of a generation, in the cells that are wanted."""
@@ -103,14 +111,13 @@ class Hour:
         state = self.state()
         if state.is_gone:
             return []
-        return self.generation(state.generation, wanted) + [
-            batch.path for batch in self.batches() if state.upto < batch.upto <= upto
-        ]
+        return self.generation(state.generation, wanted) + [batch.path for batch in self.unsorted(upto)]
 
-    def unsorted(self, upto: int) -> int:
-        """How many of them are in no generation."""
+    def unsorted(self, upto: int) -> list[Batch]:
+        """Those of them that are in no generation."""
         after = self.state().upto
-        return sum(after < batch.upto <= upto for batch in self.batches())
+        found = [batch for batch in self.batches() if after < batch.upto <= upto]
+        return [batch for batch in found if not any(other.holds(batch) for other in found)]
 
     def outdated(self) -> list[Path]:
         """The files that do not count any more."""
@@ -179,6 +186,11 @@ def put(source: Path, target: Path) -> None:
     with source.open("rb") as file:
         os.fsync(file.fileno())
     source.replace(target)
+
+
+def _batch(path: Path) -> Batch:
+    first, _, last = path.stem.partition("-")
+    return Batch(int(first), int(last or first), path)
 
 
 def _read(path: Path) -> dict[str, Any]:

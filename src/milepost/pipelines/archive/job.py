@@ -5,7 +5,7 @@
 What must hold:
 - a batch that comes again makes the same files under the same names, or, if it had been finished, none;
 - this also holds if the stream begins anew, with other batches: rows are known by their offset in the log;
-- an hour never has more than `BATCHES_MAX` batches that are not sorted into cells.
+- an hour never has more than a few files that are not sorted into cells.
 """
 
 import fcntl
@@ -14,13 +14,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from time import time_ns
-from typing import Final
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from milepost.model.instants import Instant
-from milepost.pipelines.archive.compaction import maybe_sort_hour
+from milepost.pipelines.archive.compaction import maybe_gather
 from milepost.pipelines.archive.files import Hour, Shelf, TableState, put
 from milepost.pipelines.archive.schema import DELIVERIES, MESSAGES, REPORTS, UNPUBLISHED
 from milepost.pipelines.archive.transform import timely, unpublished, with_hour
@@ -34,8 +33,6 @@ from milepost.pipelines.records.transform import (
     reports,
 )
 from milepost.pipelines.settings import PipelineSettings
-
-BATCHES_MAX: Final = 64
 
 
 def archive_of(settings: PipelineSettings) -> Path:
@@ -82,8 +79,7 @@ def append(rows: DataFrame, shelf: Shelf) -> None:
             put(path, hour.batch(last[0]))
         shelf.become(TableState(last[0]))
     for hour in made:
-        if hour.unsorted(last[0]) > BATCHES_MAX:
-            maybe_sort_hour(rows.sparkSession, shelf, hour, now=Instant(time_ns()))
+        maybe_gather(rows.sparkSession, shelf, hour, now=Instant(time_ns()))
 
 
 def _mended(shelf: Shelf) -> int:

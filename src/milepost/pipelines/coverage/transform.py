@@ -73,5 +73,5 @@ def _in_box(box: Bounds) -> Column:
     latitude, longitude = f.col("latitude"), f.col("longitude")
     is_at_height = latitude.between(box.south, box.north)
     if box.west <= box.east:
-        return is_at_height & (longitude.between(box.west, box.east) | (f.abs(longitude) == 180.0))
+        return is_at_height & longitude.between(box.west, box.east)
     return is_at_height & ((longitude >= box.west) | (longitude <= box.east))

@@ -1,6 +1,6 @@
 """The columns of hazards.
 
-    messages ─▶ EVENT_ROW ─▶ one groupBy ─▶ CELL_ROW ─▶ JSON, as `wire.incidents.cell_from_json` reads it
+messages ─▶ EVENT_ROW ─▶ one groupBy ─▶ CELL_ROW ─▶ JSON, as `wire.incidents.cell_from_json` reads it
 """
 
 from typing import Final
@@ -9,6 +9,9 @@ EVENT_ROW: Final = """
     kind string, endpoint string, seen_at_us bigint, latitude double, longitude double, fields map<string, double>
 """
 """One report of an event. `kind` is the name of an `EventKind`, `fields` the numbers that its payload has, or nothing."""
+
+KEY: Final = ("kind", "slot", "slot_ends", "row", "column")
+"""By which events are gathered."""
 
 CELL_ROW: Final = """
     kind string, slot bigint, row bigint, column bigint, reports bigint, witnesses array<string>, witness_count int,

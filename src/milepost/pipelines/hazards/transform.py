@@ -19,15 +19,13 @@ from milepost.hub.incidents.desk import CELLS
 from milepost.model.incidents import TALLY_PARTS, WITNESSES_MAX, EventKind
 from milepost.model.incidents.predicates import fields_of
 from milepost.pipelines.grid import with_square
+from milepost.pipelines.hazards.schema import KEY
 
 AHEAD_S: Final = 10
 """So far ahead the clock of a reporter may run; edges refuse reports of clocks that run ahead much less than that."""
 
 FIELD_MAX: Final = 1_000_000
 """Greater values are left out of tallies."""
-
-KEY: Final = ("kind", "slot", "slot_ends", "row", "column")
-"""By which events are gathered."""
 
 
 def events(messages: DataFrame, kinds: Sequence[EventKind]) -> DataFrame:

@@ -109,11 +109,8 @@ class _Batch:
         if area is None or self.box is None:
             return area is None
         south, west, north, east = self.box
-        # The meridian at 180° has two longitudes.
         return any(
-            one.south <= north
-            and south <= one.north
-            and (one.west > one.east or east == 180.0 or west == -180.0 or (one.west <= east and west <= one.east))
+            one.south <= north and south <= one.north and (one.west > one.east or (one.west <= east and west <= one.east))
             for one in area.boxes
         )
 

@@ -9,8 +9,6 @@ other). `docs/reference/reputation.md` has the record.
 from enum import StrEnum
 from typing import Final
 
-REPUTATION_TOPIC: Final = "reputation"
-
 MINUTE_US: Final = 60_000_000
 LEAD_US: Final = 30_000_000
 """So much of the minute before is looked at with each: what happens at its start is known by what was before."""

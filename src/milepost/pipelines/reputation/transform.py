@@ -14,13 +14,14 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from milepost.model.incidents import EventKind, Grid
+from milepost.model.telling import REPUTATION
 from milepost.pipelines.buckets import BUCKETS, bucket_of, in_steps
 from milepost.pipelines.grid import with_square
 from milepost.pipelines.hazards.transform import AHEAD_S, events
+from milepost.pipelines.reputation.judges import judge_endpoints, judge_squares
 from milepost.pipelines.reputation.ledger import Ledger
 from milepost.pipelines.reputation.limits import Limits
-from milepost.pipelines.reputation.parts import judge_endpoints, judge_squares
-from milepost.pipelines.reputation.schema import EVIDENCE_ROW, LEAD_US, MINUTE_US, REPUTATION_ROW, REPUTATION_TOPIC, SIDE_M, What
+from milepost.pipelines.reputation.schema import EVIDENCE_ROW, LEAD_US, MINUTE_US, REPUTATION_ROW, SIDE_M, What
 
 PASSING: Final = ("Emergency", "Moving_Object")
 """Kinds of events that are gone when the next comes by: nobody contradicts them."""
@@ -67,9 +68,7 @@ def reputations(evidence: DataFrame) -> DataFrame:
 def reputation_records(reputations: DataFrame) -> DataFrame:
     """OUT_ROW of REPUTATION_ROW."""
     value = f.struct(f.lit("reputation").alias("type"), "endpoint", "score", "at_us", "reasons")
-    return reputations.select(
-        f.lit(REPUTATION_TOPIC).alias("topic"), f.col("endpoint").alias("key"), f.to_json(value).alias("value")
-    )
+    return reputations.select(f.lit(REPUTATION).alias("topic"), f.col("endpoint").alias("key"), f.to_json(value).alias("value"))
 
 
 def _parts(sights: DataFrame, late_s: float) -> DataFrame:

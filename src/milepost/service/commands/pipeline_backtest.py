@@ -12,6 +12,9 @@ from milepost.service.terminal import complain, say
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from milepost.model.frames import Frame
+    from milepost.service.settings import Settings
+
 _SITE: Final = "backtest"
 """The name of a site that has none in the file."""
 
@@ -42,21 +45,22 @@ def add_to(verbs: Commands) -> None:
 
 def _run(typed: argparse.Namespace) -> int:
     from milepost.service.archives import archive_in, frame_in, spark  # noqa: PLC0415
+    from milepost.service.settings import read_settings  # noqa: PLC0415
+    from milepost.service.site_tables import table  # noqa: PLC0415
 
     if len(typed.rules) > 2 or (typed.json and len(typed.rules) > 1):
         raise UsageFault("give one rule file, or two to compare; --json is for one")
-    archive_in(typed)
-    frame_in(typed)
+    archive, frame = archive_in(typed), frame_in(typed)
+    rules = {path: read_settings(path) for path in typed.rules}
     with spark("backtest") as session:
-        from milepost.pipelines.backtest.comparing import lives, pairs  # noqa: PLC0415
-        from milepost.pipelines.backtest.showing import HEAD, counts, page, row  # noqa: PLC0415
-        from milepost.service.site_tables import table  # noqa: PLC0415
-
-        told = [_alerts(session, path, typed) for path in typed.rules]
+        told = [_alerts(session, archive, frame, path, settings) for path, settings in rules.items()]
     if typed.json:
         for record in told[0]:
             say(record.decode())
         return 0
+    from milepost.pipelines.backtest.comparing import lives, pairs  # noqa: PLC0415
+    from milepost.pipelines.backtest.showing import HEAD, counts, page, row  # noqa: PLC0415
+
     found = pairs(lives(told[0]), lives(told[1]) if len(told) > 1 else [])
     for line in (*table(HEAD, [row(pair) for pair in found]), counts(found)):
         say(line)
@@ -65,17 +69,14 @@ def _run(typed: argparse.Namespace) -> int:
     return 0
 
 
-def _alerts(session: "SparkSession", path: Path, typed: argparse.Namespace) -> list[bytes]:
+def _alerts(session: "SparkSession", archive: Path, frame: "Frame", path: Path, settings: "Settings") -> list[bytes]:
     from milepost.model.instants import Instant  # noqa: PLC0415
     from milepost.pipelines.backtest.job import alerts  # noqa: PLC0415
     from milepost.pipelines.backtest.replay import Replay  # noqa: PLC0415
-    from milepost.service.archives import frame_in  # noqa: PLC0415
-    from milepost.service.settings import read_settings  # noqa: PLC0415
 
-    settings, frame = read_settings(path), frame_in(typed)
     kinds = settings.incidents.kinds
     replay = Replay(settings.site.log.name or _SITE, kinds)
-    found = list(alerts(session, typed.archive, replay, kinds, start=frame.start, end=Instant(frame.end + 1)))
+    found = list(alerts(session, archive, replay, kinds, start=frame.start, end=Instant(frame.end + 1)))
     for why, count in replay.dropped.items():
         complain(f"milepost: {path}: {count} cells were not taken: {why}")
     return found

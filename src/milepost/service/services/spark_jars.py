@@ -19,7 +19,7 @@ _CLIENT: Final = ("org.apache.kafka:kafka-clients:3.9.2", "org.apache.commons:co
 
 def kafka_jars(*, version: str = "", told: Told = lambda _: None) -> list[Path]:
     """The connector's files, fetched if none are in the cache; with a version that one, or a `StartFault`."""
-    candidates = [_jars(version, version)] if version else list(_candidates())
+    candidates = [_jars(version, dict(KNOWN).get(version, version))] if version else list(_candidates())
     fetched = next((jars for jars in candidates if folder_of(jars).is_dir()), None)
     taken = fetched if fetched is not None else _first_that_is_had(candidates, told)
     told(f"Spark's Kafka connector is {taken.version}")
