@@ -10,7 +10,7 @@ Instants in them are whole microseconds since 1970: what Spark counts in.
 
 from dataclasses import dataclass
 from enum import Enum, IntEnum
-from typing import Final, NamedTuple
+from typing import Final
 
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import Instant
@@ -44,7 +44,8 @@ class Fate(Enum):
     DROPPED = "dropped"
 
 
-class Why(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Why:
     """What told against an endpoint, or for it, and how often."""
 
     what: str
