@@ -17,7 +17,7 @@ from enum import Enum
 from milepost.hub.incidents.bins import Block, Weights, piles_of
 from milepost.hub.incidents.groups import grouped
 from milepost.hub.incidents.lives import Lives
-from milepost.model.incidents import Cell, Change, EventKind, Incident, Square, holds
+from milepost.model.incidents import Cell, Change, EventKind, Incident, Square, holds, reports_at_least
 from milepost.model.instants import SECOND_NS, Instant
 
 
@@ -56,6 +56,7 @@ class Ledger:
         self._slots_ahead_max = limits.ahead_s_max * SECOND_NS // kind.interval_ns
         self.reports: Counter[Square] = Counter()
         """By square, of all cells there are: no bin has more of it."""
+        self._floor = reports_at_least(kind.condition)
         self._cells: dict[int, dict[Square, Cell]] = {}
         self._count = 0
 
@@ -130,10 +131,17 @@ class Ledger:
 
     def _look(self, slot: int, weights: Weights) -> list[Change]:
         condition, at = self.kind.condition, Instant((slot + 1) * self.kind.interval_ns)
-        hot = [block.bin() for block in self.blocks(slot, at, weights) if holds(condition, block.value_of)]
+        blocks = self.blocks(slot, at, weights, self._maybe_hot(slot))
+        hot = [block.bin() for block in blocks if holds(condition, block.value_of)]
         changes = self.lives.step(grouped(self.kind.grid, hot), slot, at)
         self._forget(slot)
         return changes
+
+    def _maybe_hot(self, slot: int) -> list[Square]:
+        """The squares whose bins have as many reports as the predicate needs: most have not, and are not looked at."""
+        reports, block = self.reports, self.kind.grid.block
+        squares = dict.fromkeys(cell.square for cell in self._window(slot))
+        return [one for one in squares if sum([reports[near] for near in block(one) if near in reports]) >= self._floor]
 
     def _forget(self, slot: int) -> None:
         """The slot was looked at: what later ones do not look back to goes."""
