@@ -28,7 +28,7 @@ class EventKind:
     """Messages on it are reports of this kind."""
     predicate: str
     """When a bin is hot."""
-    alert: str | None
+    alert: str | None = None
     """The topic of alerts; nothing: none are sent from here."""
     side_m: float = 150.0
     """The join distance: how high and wide the squares are that reports are gathered in."""
