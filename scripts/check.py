@@ -63,19 +63,16 @@ class Row:
 
 @dataclass
 class Outcome:
-    """What the table is drawn from."""
+    """What the table is drawn from: of one pytest, or of all."""
 
     rows: list[Row] = field(default_factory=list)
     skips: list[tuple[str, str]] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
     advice: list[str] = field(default_factory=list)
 
     def total(self) -> Row:
         names = ("passed", "failed", "skipped", "xfailed", "seconds")
         return Row("all", **{name: sum(getattr(row, name) for row in self.rows) for name in names})
-
-
-Results = tuple[list[Row], list[tuple[str, str]]]
-"""Rows, and the tests that were skipped with their reasons."""
 
 
 def main() -> int:
@@ -112,12 +109,13 @@ def run_tests(fast: bool, outcome: Outcome) -> None:
     takes = [groups.popleft] if fast else [groups.popleft, groups.pop]
     with ThreadPoolExecutor(len(takes)) as pool:
         lists = list(pool.map(lambda take: list(run_groups(take, profile, is_shown=fast)), takes))
-    for rows, skips in sorted(chain.from_iterable(lists), key=lambda one: one[0][0].name if one[0] else ""):
-        outcome.rows += rows
-        outcome.skips += skips
+    for results in sorted(chain.from_iterable(lists), key=lambda one: one.rows[0].name if one.rows else ""):
+        outcome.rows += results.rows
+        outcome.skips += results.skips
+        outcome.failures += results.failures
 
 
-def run_groups(take: Callable[[], tuple[str, ...]], profile: str, *, is_shown: bool) -> Iterator[Results]:
+def run_groups(take: Callable[[], tuple[str, ...]], profile: str, *, is_shown: bool) -> Iterator[Outcome]:
     """Run one group after the other, until none is left."""
     while True:
         try:
@@ -127,17 +125,18 @@ def run_groups(take: Callable[[], tuple[str, ...]], profile: str, *, is_shown: b
         yield run_pytest([folder for folder in group if (ROOT / folder).is_dir()], profile, is_shown=is_shown)
 
 
-def run_pytest(folders: list[str], profile: str, *, is_shown: bool) -> Results:
+def run_pytest(folders: list[str], profile: str, *, is_shown: bool) -> Outcome:
     """One pytest; what is not shown as it comes is shown if it failed."""
     name = " ".join(folders)
-    results = RESULTS / f"{name.replace('/', '.').replace(' ', '+')}.json"
-    command = [sys.executable, "-m", "pytest", "-q", f"--results={results}", *folders]
+    path = RESULTS / f"{name.replace('/', '.').replace(' ', '+')}.json"
+    command = [sys.executable, "-m", "pytest", "-q", f"--results={path}", *folders]
     print(f"pytest {name}, profile {profile} ...", flush=True)
     started = time.monotonic()
     out = None if is_shown else subprocess.PIPE
     environment = {**os.environ, "MILEPOST_TEST_PROFILE": profile}
     done = subprocess.run(command, cwd=ROOT, env=environment, stdout=out, stderr=subprocess.STDOUT, text=True, check=False)
-    rows, skips = read_results(results)
+    results = read_results(path)
+    rows = results.rows
     is_good = done.returncode in (0, NO_TESTS_COLLECTED)
     if not is_good and not any(row.failed for row in rows):
         rows.append(Row(f"pytest itself (exit {done.returncode})", failed=1))  # a broken plugin or option: no test to blame
@@ -145,20 +144,20 @@ def run_pytest(folders: list[str], profile: str, *, is_shown: bool) -> Results:
         print(done.stdout, flush=True)
     counts = f"{sum(row.passed for row in rows)} passed, {sum(row.failed for row in rows)} failed"
     print(f"pytest {name}: {counts} in {time.monotonic() - started:.0f} s", flush=True)
-    return rows, skips
+    return results
 
 
-def read_results(path: Path) -> Results:
-    """The rows and skips that `tests/plugins/results.py` left behind; nothing if pytest did not get that far."""
+def read_results(path: Path) -> Outcome:
+    """What `tests/plugins/results.py` wrote; nothing if pytest did not get that far."""
     if not path.exists():
-        return [], []
+        return Outcome()
     found = json.loads(path.read_text())
     rows = [Row(folder, **counts) for folder, counts in sorted(found["folders"].items())]
-    return rows, [(skip["test"], skip["reason"]) for skip in found["skips"]]
+    return Outcome(rows, [(skip["test"], skip["reason"]) for skip in found["skips"]], found["failures"])
 
 
 def table(outcome: Outcome) -> str:
-    """The table, each skip with its reason and cure, and the closing line."""
+    """The table, what failed, each skip with its reason and cure, and the closing line."""
     total = outcome.total()
     width = max(len(row.name) for row in [*outcome.rows, Row("what ran")])
     rule = "-" * (width + 42)
@@ -167,6 +166,7 @@ def table(outcome: Outcome) -> str:
         if row is total:
             lines.append(rule)
         lines.append(f"{row.name:<{width}} {row.passed:>9} {row.failed:>9} {row.skipped:>9} {row.seconds:>10.1f}")
+    lines += ["", *(f"FAILED {test}" for test in outcome.failures)] if outcome.failures else []
     lines += skip_lines(outcome.skips)
     lines += [f"to mend {one}" for one in outcome.advice]
     closing = f"{total.passed} passed, {total.failed} failed, {total.skipped} skipped"

@@ -19,9 +19,10 @@ def test_the_table_adds_up_and_ends_in_a_line_for_machines() -> None:
         ("tests/live/test_z.py", "no reason to speak of"),
     ]
     rows = [Row("mypy", passed=1, seconds=2.0), Row("tests/unit", passed=5, failed=1, skipped=2, seconds=0.5)]
-    lines = table(Outcome(rows, skips)).splitlines()
+    lines = table(Outcome(rows, skips, failures=["tests/unit/test_a.py::test_b"])).splitlines()
     assert lines[-1] == "6 passed, 1 failed, 2 skipped"
     assert any(line.split() == ["all", "6", "1", "2", "2.5"] for line in lines)
+    assert "FAILED tests/unit/test_a.py::test_b" in lines
     assert "skipped tests/live/test_x.py::test_y: no Java" in lines
     assert "        to run it: apt-get install java" in lines
     assert "        to run it: the test names no command" in lines

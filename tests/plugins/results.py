@@ -59,7 +59,8 @@ class ResultsFile:
             counts["seconds"] = self._seconds[folder]
         skips = [{"test": node, "reason": reason} for node, reason in self._skips.items()]
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._path.write_text(json.dumps({"folders": folders, "skips": skips}, indent=1))
+        failures = [node for node, outcome in self._outcome.items() if outcome == "failed"]
+        self._path.write_text(json.dumps({"folders": folders, "skips": skips, "failures": failures}, indent=1))
 
 
 def folder_of(node: str) -> str:
