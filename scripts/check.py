@@ -1,6 +1,7 @@
 """Run the checks and the tests, then say in one table what ran: `python scripts/check.py [--fast]`.
 
-Everything runs, also after a failure; the exit status is 1 if anything failed. The last line is for machines.
+Everything runs, also after a failure; the exit status is 1 if anything failed. A live test that failed beside others is
+tried once more, alone, and named (docs/decisions/0003). The last line is for machines.
 """
 
 import argparse
@@ -14,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, count
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -41,6 +42,10 @@ GROUPS = (
 )
 """All folders that have tests (tests/house looks), each group for one pytest. Two run at a time: one takes groups from the front,
 the other from the back, so what waits for processes runs beside what computes."""
+LIVE = "tests/live/"
+AGAIN_MAX = 5
+"""More failures than that are no accident of a busy machine."""
+NUMBERS = count(1)
 NO_TESTS_COLLECTED = 5
 FIX_MARK = "; fix: "
 HELP = {
@@ -68,6 +73,8 @@ class Outcome:
     rows: list[Row] = field(default_factory=list)
     skips: list[tuple[str, str]] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
+    late: list[str] = field(default_factory=list)
+    """Tests that passed at the second try."""
     advice: list[str] = field(default_factory=list)
 
     def total(self) -> Row:
@@ -83,6 +90,7 @@ def main() -> int:
     for name, command in CHECKS.items():
         outcome.rows.append(run_check(name, [str(part) for part in command], outcome.advice))
     run_tests(fast, outcome)
+    run_again(outcome)
     print(table(outcome))
     return 1 if outcome.total().failed else 0
 
@@ -115,6 +123,21 @@ def run_tests(fast: bool, outcome: Outcome) -> None:
         outcome.failures += results.failures
 
 
+def run_again(outcome: Outcome) -> None:
+    """Live tests that failed, once more with nothing beside them: what fails again is a fault, what passes is told."""
+    again = [test for test in outcome.failures if test.startswith(LIVE)]
+    if not 0 < len(again) <= AGAIN_MAX:
+        return
+    results = run_pytest(again, "full", is_shown=False)
+    for row in outcome.rows:
+        passed = sum(one.passed for one in results.rows if one.name == row.name)
+        row.passed, row.failed = row.passed + passed, row.failed - passed
+        row.seconds += sum(one.seconds for one in results.rows if one.name == row.name)
+    if results.rows and not any(row.name.startswith("pytest itself") for row in results.rows):
+        outcome.late = [test for test in again if test not in results.failures]
+        outcome.failures = [test for test in outcome.failures if test not in outcome.late]
+
+
 def run_groups(take: Callable[[], tuple[str, ...]], profile: str, *, is_shown: bool) -> Iterator[Outcome]:
     """Run one group after the other, until none is left."""
     while True:
@@ -125,11 +148,11 @@ def run_groups(take: Callable[[], tuple[str, ...]], profile: str, *, is_shown: b
         yield run_pytest([folder for folder in group if (ROOT / folder).is_dir()], profile, is_shown=is_shown)
 
 
-def run_pytest(folders: list[str], profile: str, *, is_shown: bool) -> Outcome:
-    """One pytest; what is not shown as it comes is shown if it failed."""
-    name = " ".join(folders)
-    path = RESULTS / f"{name.replace('/', '.').replace(' ', '+')}.json"
-    command = [sys.executable, "-m", "pytest", "-q", f"--results={path}", *folders]
+def run_pytest(what: list[str], profile: str, *, is_shown: bool) -> Outcome:
+    """One pytest over folders or tests; what is not shown as it comes is shown if it failed."""
+    name = " ".join(what)
+    path = RESULTS / f"{next(NUMBERS)}.json"
+    command = [sys.executable, "-m", "pytest", "-q", f"--results={path}", *what]
     print(f"pytest {name}, profile {profile} ...", flush=True)
     started = time.monotonic()
     out = None if is_shown else subprocess.PIPE
@@ -166,11 +189,14 @@ def table(outcome: Outcome) -> str:
         if row is total:
             lines.append(rule)
         lines.append(f"{row.name:<{width}} {row.passed:>9} {row.failed:>9} {row.skipped:>9} {row.seconds:>10.1f}")
-    lines += ["", *(f"FAILED {test}" for test in outcome.failures)] if outcome.failures else []
+    lines += [""] if outcome.failures or outcome.late else []
+    lines += [f"FAILED {test}" for test in outcome.failures]
+    lines += [f"passed at the second try, alone: {test}" for test in outcome.late]
     lines += skip_lines(outcome.skips)
     lines += [f"to mend {one}" for one in outcome.advice]
     closing = f"{total.passed} passed, {total.failed} failed, {total.skipped} skipped"
-    return "\n".join([*lines, "", closing + (f", {total.xfailed} xfailed" if total.xfailed else "")])
+    more = {"xfailed": total.xfailed, "at the second try": len(outcome.late)}
+    return "\n".join([*lines, "", ", ".join([closing, *(f"{number} {what}" for what, number in more.items() if number)])])
 
 
 def skip_lines(skips: list[tuple[str, str]]) -> list[str]:

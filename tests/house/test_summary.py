@@ -45,6 +45,40 @@ def test_pytest_failing_without_a_failed_test_counts_as_failed(plant: Plant, mon
     assert outcome.total().failed == 1
 
 
+FAILS_ONCE = """
+from pathlib import Path
+
+def test_well(): pass
+
+def test_fails_once():
+    here = Path(__file__).parent / "was-here"
+    was_here = here.exists()
+    here.touch()
+    assert was_here
+
+def test_fails(): assert False
+"""
+
+
+@pytest.mark.parametrize("folder", ["tests/live/hub", "tests/unit"])
+def test_only_a_live_test_has_a_second_try_and_is_named(plant: Plant, monkeypatch: pytest.MonkeyPatch, folder: str) -> None:
+    plugins = {f"plugins/{name}.py": (ROOT / "tests" / "plugins" / f"{name}.py").read_text() for name in ("results", "no_skips")}
+    settings = "[tool.pytest.ini_options]\naddopts = '-p plugins.results'\npythonpath = ['.']\n"
+    root = plant({"pyproject.toml": settings, f"{folder}/test_x.py": FAILS_ONCE, **plugins})
+    monkeypatch.setattr(check, "ROOT", root)
+    monkeypatch.setattr(check, "RESULTS", root / "results")
+    monkeypatch.setattr(check, "GROUPS", [(folder,)])
+    outcome = Outcome()
+    check.run_tests(False, outcome)
+    assert [row.failed for row in outcome.rows] == [2]
+    check.run_again(outcome)
+    is_live = folder.startswith("tests/live")
+    assert outcome.late == [f"{folder}/test_x.py::test_fails_once"] * is_live
+    assert outcome.failures == [f"{folder}/test_x.py::{name}" for name in ("test_fails_once", "test_fails")][is_live:]
+    assert [(row.passed, row.failed) for row in outcome.rows] == [(1 + is_live, 2 - is_live)]
+    assert table(outcome).endswith(" failed, 0 skipped" + ", 1 at the second try" * is_live)
+
+
 def test_every_folder_of_tests_is_run_by_one_group() -> None:
     folders = {folder_of(str(path.relative_to(ROOT))) for path in (ROOT / "tests").glob("*/**/test_*.py")}
     assert sorted(chain.from_iterable(check.GROUPS)) == sorted(folders)

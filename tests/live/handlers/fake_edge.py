@@ -3,15 +3,17 @@
 import itertools
 import json
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
 
 from live.hub.town import table_of, wait_until
+from milepost.backbone.embedded.database import NAME
 from milepost.backbone.log import Entry
 from milepost.handlers.notes import NOTE, note_from_bytes
 from milepost.handlers.tables import read_table, write
@@ -37,9 +39,19 @@ class FakeEdge:
     def __init__(self, folder: Path, site: SiteLog) -> None:
         self.config = folder / "milepost.toml"
         self.config.write_text(f"[site]\n{table_of(site)}\n")
+        self._file = Path(site.folder) / NAME
         self.log = open_log(site, Survives.PROCESS_CRASH, "fake-edge")
         self._numbers = itertools.count(1)
         self._processes = itertools.count(1)
+
+    def is_locked(self) -> bool:
+        """Whether somebody is in the middle of a write to the embedded log, and stays there."""
+        with closing(sqlite3.connect(self._file, timeout=1.0)) as connection:
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError:
+                return True
+            return False
 
     def ask(
         self,
