@@ -6,7 +6,7 @@ from html import escape
 from math import ceil, cos, floor, log10, radians
 from typing import Final, assert_never
 
-from milepost.model.areas import Area, Box, Circle, Corridor, Polygon, Union
+from milepost.model.areas import Area, Box, Circle, Corridor, Polygon, Union, Upstream
 from milepost.model.places import EARTH_RADIUS_M, Place, moved
 
 WIDTH: Final = 960
@@ -125,6 +125,8 @@ def _drawn(area: Area, view: _View) -> list[str]:
         case Corridor():
             points = " ".join(f"{x},{y}" for x, y in map(view.point, area.path))
             return [f'<polyline class="path" stroke-width="{2 * area.half_width_m * view.scale:.1f}" points="{points}"/>']
+        case Upstream():
+            return [line for one in area.stretches for line in _drawn(Corridor(one.path, one.half_width_m), view)]
         case Union():
             return [line for part in area.parts for line in _drawn(part, view)]
         case Circle() | Box() | Polygon():
@@ -160,6 +162,8 @@ def _corners(area: Area | None) -> list[Place]:
             return []
         case Corridor():
             return [corner for place in area.path for corner in _around(place, area.half_width_m)]
+        case Upstream():
+            return [place for stretch in area.stretches for place in stretch.path]
         case Union():
             return [corner for part in area.parts for corner in _corners(part)]
         case Circle() | Box() | Polygon():

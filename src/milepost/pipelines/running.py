@@ -163,4 +163,4 @@ def _short(fault: Exception) -> str:
     """The first lines say what is wrong; the rest is Spark's own."""
     lines: Iterator[str] = (line.strip() for line in str(fault).splitlines())
     text = " ".join(line for line in lines if line and not line.startswith(("at ", "===")))
-    return text[:FAULT_CHARACTERS_MAX]
+    return text.partition(" Identifier: ")[0][:FAULT_CHARACTERS_MAX]

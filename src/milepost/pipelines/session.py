@@ -6,14 +6,22 @@ and state that streams keep is in RocksDB with a changelog, so that it may be la
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
+
+SPARK_ENDED: Final = (Py4JError, ConnectionError)
+"""What is raised when its process has ended, whatever was asked of it."""
 
 SHUFFLE_PARTITIONS: Final = 2
 """Of a laptop: more would only wait for each other."""
+
+_LAST_WORDS: Final = 4
 
 _ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
@@ -37,10 +45,19 @@ SETTINGS: Final[Mapping[str, str]] = {
 """What the results depend on: the same everywhere."""
 
 
+class SparkDoesNotStart(Exception):
+    """Its last words are the message."""
+
+
 def open_session(
-    name: str, *, master: str | None = None, jars: Sequence[Path] = (), settings: Mapping[str, str] | None = None
+    name: str,
+    *,
+    master: str | None = None,
+    jars: Sequence[Path] = (),
+    settings: Mapping[str, str] | None = None,
+    words: Path | None = None,
 ) -> SparkSession:
-    """The session; without a master it is the one that `spark-submit` was told of."""
+    """The session; without a master it is the one that `spark-submit` was told of. What Spark prints goes to `words`."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(name)
     if master is not None:
@@ -52,4 +69,28 @@ def open_session(
         builder = builder.config("spark.jars", ",".join(map(str, jars)))
     for key, value in (*SETTINGS.items(), *(settings or {}).items()):
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    if words is None:
+        return builder.getOrCreate()
+    try:
+        with _printing_into(words):
+            return builder.getOrCreate()
+    except PySparkRuntimeError as fault:
+        last = " ".join(words.read_text(errors="replace").split("\n")[-_LAST_WORDS:]).strip()
+        raise SparkDoesNotStart(f"Spark does not start: {last or fault}; it needs Java 17 or 21") from None
+
+
+@contextmanager
+def _printing_into(path: Path) -> Iterator[None]:
+    """Processes that are started meanwhile print into a file, for as long as they live."""
+    with path.open("wb") as words:
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        kept = {number: os.dup(number) for number in (1, 2)}
+        try:
+            for number in kept:
+                os.dup2(words.fileno(), number)
+            yield
+        finally:
+            for number, copy in kept.items():
+                os.dup2(copy, number)
+                os.close(copy)

@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import time_ns
 from typing import TYPE_CHECKING, Final
 
@@ -58,11 +59,15 @@ def area_in(text: str) -> Area:
 def spark(name: str) -> "Iterator[SparkSession]":
     """Spark on this machine, while a command works."""
     try:
-        from milepost.pipelines.session import open_session  # noqa: PLC0415  # starts Java
+        from milepost.pipelines.session import SparkDoesNotStart, open_session  # noqa: PLC0415  # starts Java
     except ImportError as fault:
         raise StartFault(f"{fault}: pip install 'milepost[spark]'") from None
-    session = open_session(name, master=_TASKS)
-    try:
-        yield session
-    finally:
-        session.stop()
+    with TemporaryDirectory(prefix="milepost-") as folder:
+        try:
+            session = open_session(name, master=_TASKS, words=Path(folder) / "spark.log")
+        except SparkDoesNotStart as fault:
+            raise StartFault(str(fault)) from None
+        try:
+            yield session
+        finally:
+            session.stop()

@@ -28,7 +28,7 @@ from milepost.pipelines.catalogue import JOBS, TOPICS, plans_of
 from milepost.pipelines.pace import Mode
 from milepost.pipelines.plans import Plan
 from milepost.pipelines.running import Runner, cores_needed
-from milepost.pipelines.session import open_session
+from milepost.pipelines.session import SPARK_ENDED, SparkDoesNotStart, open_session
 from milepost.pipelines.settings import PipelineSettings
 from milepost.pipelines.sources.embedded import EmbeddedSource
 from milepost.pipelines.sources.kafka import KafkaSource
@@ -47,6 +47,8 @@ TICK_S: Final = 1.0
 TELL_S: Final = 60.0
 """So often the line of progress is written where it cannot be written over."""
 EVERYTHING: Final = "all"
+WORDS: Final = "spark.log"
+"""In the folder of pipelines: what Spark itself has printed since its last start."""
 
 
 def run(settings: Settings, names: Sequence[str], *, is_submitted: bool) -> int:
@@ -98,6 +100,7 @@ class PipelineService:
         self._turns = Turns()
         self._figures = PipelineFigures()
         self._told_at = 0.0
+        self._is_told_to_stop = False
 
     def run(self, *, is_submitted: bool) -> int:
         """Take turns until told to stop, or until no query is left."""
@@ -112,20 +115,31 @@ class PipelineService:
             raise StartFault(f"the log of the site cannot be written: {fault}") from None
         session = self._open_session(is_submitted=is_submitted)
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: self._turns.call_soon(lambda _: self._turns.stop()))
-        site = self._settings.site.log
+            signal.signal(number, lambda *_: self._turns.call_soon(lambda _: self._begin_stop()))
         runner = Runner(session, self._source, self._plans, ours.pace, folder=ours.folder, tell=self._tell_of_query)
-        runner.start(monotonic())
-        self._turns.every(TICK_S, lambda _: self._tick(runner))
-        self._told.info("pipelines ready", site=site.name, queries=" ".join(plan.name for plan in self._plans), http=http)
-        self._turns.run()
+        try:
+            runner.start(monotonic())
+            self._turns.every(TICK_S, lambda _: self._tick(runner))
+            queries = " ".join(plan.name for plan in self._plans)
+            self._told.info("pipelines ready", site=self._settings.site.log.name, queries=queries, http=http)
+            self._turns.run()
+            self._stop(runner, session)
+        except SPARK_ENDED:
+            if not self._is_told_to_stop:  # who stops a whole group of processes stops Spark beside us
+                raise StartFault(f"Spark has ended, see {Path(ours.folder) / WORDS}; pipelines go on where they were") from None
+        self._turns.close()
+        self._told.info("pipelines stopped", site=self._settings.site.log.name)
+        return STATUS_FAILED if runner.is_over else 0
+
+    def _begin_stop(self) -> None:
+        self._is_told_to_stop = True
+        self._turns.stop()
+
+    def _stop(self, runner: Runner, session: SparkSession) -> None:
         self._figures.is_stopping = True
         runner.stop()
         self._note(runner)
         session.stop()
-        self._turns.close()
-        self._told.info("pipelines stopped", site=site.name)
-        return STATUS_FAILED if runner.is_over else 0
 
     def _open_session(self, *, is_submitted: bool) -> SparkSession:
         ours = self._settings.pipelines
@@ -137,7 +151,11 @@ class PipelineService:
             jars = kafka_jars(version=ours.connector, told=lambda line: self._told.info("connector", said=line))
         cores = max(os.cpu_count() or 1, cores_needed(self._plans, self._source, ours.pace, partitions=ours.partitions))
         settings = {"spark.driver.memory": ours.memory, "spark.sql.shuffle.partitions": str(ours.partitions)}
-        return open_session(name, master=f"local[{cores}]", jars=jars, settings=settings)
+        words = Path(ours.folder) / WORDS
+        try:
+            return open_session(name, master=f"local[{cores}]", jars=jars, settings=settings, words=words)
+        except SparkDoesNotStart as fault:
+            raise StartFault(str(fault)) from None
 
     def _listen_for_questions(self) -> str | None:
         address = self._settings.pipelines.http

@@ -59,9 +59,23 @@ class Driver:
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
 
-    def stop(self) -> int:
+    @property
+    def number(self) -> int:
         assert self.process is not None
-        self.process.send_signal(signal.SIGTERM)
+        return self.process.pid
+
+    def spark(self) -> int:
+        """The number of its Java process."""
+        (found,) = Path(f"/proc/{self.number}/task/{self.number}/children").read_text().split()
+        return int(found)
+
+    def stop(self) -> int:
+        os.kill(self.number, signal.SIGTERM)
+        return self.ended()
+
+    def ended(self) -> int:
+        """Its exit status, when it has ended."""
+        assert self.process is not None
         return self.process.wait(timeout=START_S)
 
     def status(self) -> list[dict[str, Any]]:

@@ -1,6 +1,8 @@
 """`milepost pipeline run`, in a process of its own: killed at random points it ends with what an undisturbed run gives."""
 
+import os
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -79,4 +81,22 @@ def test_a_process_says_what_it_wants_how_it_is_and_what_it_could_not_read(tmp_p
         assert "hazards  running  micro-batch" in shown
         assert process.stop() == 0
         assert [one["state"] for one in process.status()] == ["stopped", "stopped"]
+    site.log.close()
+
+
+@pytest.mark.usefixtures("need_java")
+def test_when_spark_ends_beside_it_a_process_says_so_or_was_told_to_stop_too(tmp_path: Path) -> None:
+    site = embedded_site(tmp_path / "log")
+    with driver(site, tmp_path / "driver", "letters") as process:
+        process.start()
+        os.kill(process.spark(), signal.SIGKILL)
+        assert process.ended() == 1
+        before = process.said
+        assert "Spark has ended" in before
+        process.start()
+        for one in (process.spark(), process.number):
+            os.kill(one, signal.SIGTERM)
+        assert process.ended() == 0
+        assert "Traceback" not in process.said.removeprefix(before)
+        assert "WARN" not in process.said, "what Spark prints is in a file"
     site.log.close()
