@@ -91,12 +91,11 @@ def test_when_spark_ends_beside_it_a_process_says_so_or_was_told_to_stop_too(tmp
         process.start()
         os.kill(process.spark(), signal.SIGKILL)
         assert process.ended() == 1
-        before = process.said
-        assert "Spark has ended" in before
+        assert "Spark has ended" in process.said
         process.start()
         for one in (process.spark(), process.number):
             os.kill(one, signal.SIGTERM)
         assert process.ended() == 0
-        assert "Traceback" not in process.said.removeprefix(before)
+        assert "pipelines stopped" in process.said
         assert "WARN" not in process.said, "what Spark prints is in a file"
     site.log.close()
