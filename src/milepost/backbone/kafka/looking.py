@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from time import monotonic, sleep
 from typing import Final, TypeVar, assert_never
 
@@ -14,6 +15,7 @@ from milepost.backbone.log import BATCH_RECORDS_MAX, Edge, LogUnavailable, Recor
 
 _LOOK_S: Final = 0.1
 _RETRY_S: Final = 0.02
+_AGAIN_S: Final = 1.0
 _MILLISECOND_NS: Final = 1_000_000
 
 # A topic that was made just now is not yet known to every broker, and one whose broker died has no leader for a moment.
@@ -42,7 +44,7 @@ class Looker:
 
     def ends(self, topic: str) -> tuple[int, int]:
         """The offset of the oldest record, and of the one that comes next, of a topic that is there."""
-        return self._asked(lambda left_s: self._consumer.get_watermark_offsets(self._partition(topic), timeout=left_s))
+        return self._asked(topic, lambda left_s: self._consumer.get_watermark_offsets(self._partition(topic), timeout=left_s))
 
     def position_of(self, topic: str, start: Start) -> int:
         """The offset that a start stands for at the moment."""
@@ -108,11 +110,11 @@ class Looker:
                 raise KafkaException(found.error)
             return found.offset
 
-        offset = self._asked(ask)
+        offset = self._asked(topic, ask)
         return offset if offset >= 0 else self.ends(topic)[1]
 
-    def _asked(self, question: Callable[[float], T]) -> T:
-        """The answer to a question, which is told how many seconds it has."""
+    def _asked(self, topic: str, question: Callable[[float], T]) -> T:
+        """The answer to a question about a topic; the question is told how many seconds it has."""
         give_up_at = monotonic() + ANSWER_S
         while True:
             with self._lock:
@@ -123,10 +125,16 @@ class Looker:
                     return answer
                 except KafkaException as fault:
                     error = error_in(fault)
+                    self._look_again(topic)
             if error.code() not in _SOON or monotonic() > give_up_at:
                 self._trouble.found(error)
                 raise fault_of(error, self._address)
             sleep(_RETRY_S)
+
+    def _look_again(self, topic: str) -> None:
+        """Have the library ask for the topic anew: one heard of too early has no partition for it, for long."""
+        with suppress(KafkaException):
+            self._consumer.list_topics(self._topics.on_wire(topic), timeout=_AGAIN_S)
 
     def _check_open(self) -> None:
         if self._is_closed:

@@ -22,7 +22,7 @@ from milepost.backbone.log import LogUnavailable, TopicSettings
 from milepost.backbone.names import check_topic_name
 from milepost.model.survives import Survives
 
-ANSWER_S: Final = 20.0
+ANSWER_S: Final = 10.0
 """A question to the cluster is given up after so long."""
 
 _INTERNAL: Final = "__"
