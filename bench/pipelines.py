@@ -3,7 +3,7 @@
     reports ─▶ log ─▶ `milepost pipeline run hazards` ─▶ cells ─▶ `milepost incidents run` ─▶ alerts
     └────────────────────── timed from the append to when a reader of the log has it ─────────┘
 
-`python -m bench.pipelines batch catching latency` measures some of it.
+`python -m bench.pipelines batch past catching positions latency` measures some of it.
 """
 
 import os
@@ -19,6 +19,8 @@ from pyspark.sql import functions as f
 
 from bench.harness import QUICK, Row, publish, row
 from bench.pipelines_latency import measure_latency, said_at
+from bench.pipelines_past import measure_past
+from bench.pipelines_positions import measure_positions
 from milepost.backbone.kafka import KafkaLog
 from milepost.backbone.log import Entry
 from milepost.model.incidents import EVENT_KINDS
@@ -41,7 +43,7 @@ PLACES = 200
 """Where something happens: a cell then has some reports, as it has where there is something to report."""
 ROUNDS = 2 if QUICK else 3
 KINDS = tuple(kind for kind in EVENT_KINDS if not kind.from_reports)
-WORKS = ("batch", "catching", "latency")
+WORKS = ("batch", "past", "catching", "positions", "latency")
 
 
 def main() -> None:
@@ -52,9 +54,16 @@ def main() -> None:
         folder = Path(name)
         if "batch" in works:
             rows += measure_batch(folder)
+        if "past" in works:
+            spark = session(folder)
+            rows += measure_past(spark, folder, notes)
+            spark.stop()
+            shutil.rmtree(folder / "archive")
         with running_kafka(folder / "kafka") as kafka:
             if "catching" in works:
                 rows += measure_catching_up(folder, kafka)
+            if "positions" in works:
+                rows += measure_positions(folder, kafka, notes)
             if "latency" in works:
                 rows += measure_latency(folder, kafka, notes)
     publish("pipelines", rows, notes)

@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -42,6 +42,7 @@ START_PIECES = 60 * PIECES_A_SECOND
 EDGE = EdgeRef("bench", "e1")
 HOT = EventKind("Hot", "Hot", "reports >= 1", "Alert/Hot")
 
+VERBS = {"pipelines": ("pipeline", "run", "hazards"), "incidents": ("incidents", "run")}
 SETTINGS = """
 [site]
 {site}
@@ -113,7 +114,7 @@ def measure_latency(folder: Path, kafka: Kafka, notes: list[str]) -> list[Row]:
             site = f'name = "bench"\nfolder = "{place / "log"}"\n'
         place.mkdir(parents=True, exist_ok=True)
         (place / "m.toml").write_text(SETTINGS.format(site=site, folder=place / "pipelines", mode=mode))
-        with processes(place):
+        with processes(place, VERBS):
             for rate in rates:
                 found = measured(log, rate)
                 rows += rows_of(f"report → alert, {name}, {rate:,}/s", found, goal_p50, goal_p99)
@@ -135,9 +136,8 @@ def rows_of(work: str, found: Found, goal_p50: float | None, goal_p99: float) ->
 
 
 @contextmanager
-def processes(folder: Path) -> Iterator[None]:
-    """The pipeline and the desk."""
-    verbs = {"pipelines": ["pipeline", "run", "hazards"], "incidents": ["incidents", "run"]}
+def processes(folder: Path, verbs: Mapping[str, Sequence[str]]) -> Iterator[list[int]]:
+    """Commands that run, when all are ready; their numbers."""
     started = []
     environment = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"}
     try:
@@ -150,12 +150,12 @@ def processes(folder: Path) -> Iterator[None]:
             is_over = time.monotonic() > give_up_at or any(process.poll() is not None for process in started)
             assert not is_over, "".join((folder / f"{name}.log").read_text()[-2000:] for name in verbs)
             time.sleep(0.2)
-        yield
+        yield [process.pid for process in started]
     finally:
         for process in started:
             process.terminate()
         for process in started:
-            process.wait(timeout=60)
+            process.wait(timeout=120)
 
 
 def measured(log: Log, rate: int) -> Found:

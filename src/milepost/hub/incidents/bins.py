@@ -37,7 +37,8 @@ class Pile:
     witness_count_max: int
     first_at: Instant
     last_at: Instant
-    tallies: dict[str, Tally]
+    tallies: dict[str, list[int]]
+    """By field, what a `Tally` has; added up in place."""
 
     @classmethod
     def of(cls, grid: Grid, cell: Cell) -> Self:
@@ -53,7 +54,7 @@ class Pile:
             cell.witness_count,
             cell.first_at,
             cell.last_at,
-            dict(cell.tallies),
+            {name: [tally.count, tally.total, tally.least, tally.greatest] for name, tally in cell.tallies.items()},
         )
 
     def add(self, cell: Cell) -> None:
@@ -68,8 +69,15 @@ class Pile:
         self.witness_count_max = max(self.witness_count_max, cell.witness_count)
         self.first_at = min(self.first_at, cell.first_at)
         self.last_at = max(self.last_at, cell.last_at)
-        if cell.tallies:
-            add_tallies(self.tallies, cell.tallies)
+        for name, tally in cell.tallies.items():
+            if name in self.tallies:
+                sums = self.tallies[name]
+                sums[0] += tally.count
+                sums[1] += tally.total
+                sums[2] = min(sums[2], tally.least)
+                sums[3] = max(sums[3], tally.greatest)
+            else:
+                self.tallies[name] = [tally.count, tally.total, tally.least, tally.greatest]
 
 
 Piles = Mapping[Square, Pile]
@@ -87,12 +95,6 @@ def piles_of(grid: Grid, cells: Iterable[Cell]) -> dict[Square, Pile]:
     return found
 
 
-def add_tallies(found: dict[str, Tally], more: Mapping[str, Tally]) -> None:
-    """Add tallies to those there are."""
-    for name, tally in more.items():
-        found[name] = found[name].plus(tally) if name in found else tally
-
-
 class Block:
     """The bin of a square while it is asked about: each aggregate is worked out when somebody wants it."""
 
@@ -103,6 +105,8 @@ class Block:
         self._weights = weights
         self._west = piles[square].west
         self._at = at
+        self._asked: dict[str, Tally | None] = {}
+        """The tallies that were asked about."""
         self.reports = sum(pile.reports for pile in self._piles)
 
     def value_of(self, name: str) -> float | None:
@@ -120,7 +124,7 @@ class Block:
                 return (self._at - min(pile.first_at for pile in self._piles)) / SECOND_NS
             case _:
                 how, _, field = name.partition("_")
-                return _maybe_of_tally(self._tallies().get(field), how)
+                return _maybe_of_tally(self._maybe_tally(field), how)
 
     def bin(self) -> Bin:
         """All of it."""
@@ -158,10 +162,15 @@ class Block:
         return max(self._kind.radius_m_min, METRES_A_UNIT * hypot(north - south, (east - west) * narrower) / 2)
 
     def _tallies(self) -> dict[str, Tally]:
-        found: dict[str, Tally] = {}
-        for pile in self._piles:
-            add_tallies(found, pile.tallies)
-        return found
+        names = {name for pile in self._piles for name in pile.tallies}
+        return {name: tally for name in sorted(names) if (tally := self._maybe_tally(name)) is not None}
+
+    def _maybe_tally(self, field: str) -> Tally | None:
+        if field not in self._asked:
+            found = [pile.tallies[field] for pile in self._piles if field in pile.tallies]
+            counts, totals, least, greatest = zip(*found, strict=True) if found else ((), (), (), ())
+            self._asked[field] = Tally(sum(counts), sum(totals), min(least), max(greatest)) if found else None
+        return self._asked[field]
 
 
 def _maybe_of_tally(tally: Tally | None, how: str) -> float | None:

@@ -38,15 +38,6 @@ class Tally:
     least: int
     greatest: int
 
-    def plus(self, other: "Tally") -> "Tally":
-        """Over both."""
-        return Tally(
-            self.count + other.count,
-            self.total + other.total,
-            min(self.least, other.least),
-            max(self.greatest, other.greatest),
-        )
-
 
 class Extent(NamedTuple):
     """The box around some reports, in units from the south-west corner of their square."""

@@ -1,0 +1,166 @@
+"""What pipelines make of the past: a backtest over a day of a city, and a thousand questions in one pass.
+
+The day is generated: vehicles drive along the streets of a grid, each reports some thousand times, and in some squares, for some
+minutes, everybody is slow. The hours are put on the archive's shelves as its pipeline does it.
+"""
+
+import time
+from pathlib import Path
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.types import StructType
+
+from bench.harness import QUICK, Row, row
+from milepost.model.areas import Circle
+from milepost.model.frames import Frame
+from milepost.model.incidents import EVENT_KINDS
+from milepost.model.instants import SECOND_NS, Instant
+from milepost.model.places import Place
+from milepost.model.queries import parse_query
+from milepost.pipelines.archive.files import HOUR_NS, Shelf
+from milepost.pipelines.archive.job import append
+from milepost.pipelines.archive.schema import MESSAGES, REPORTS, Table
+from milepost.pipelines.backtest.job import alerts
+from milepost.pipelines.backtest.replay import Replay
+from milepost.pipelines.lookback.asks import Past
+from milepost.pipelines.lookback.job import look_back
+
+HOURS, HOURS_BEFORE = (3, 1) if QUICK else (24, 2)
+REPORTS_AN_HOUR = 200_000 if QUICK else 4_166_667
+MESSAGES_AN_HOUR = 20_000 if QUICK else 100_000
+VEHICLES = 20_000
+STREETS, STREETS_DEG = 20, 0.2
+"""A kilometre apart, in both directions; vehicles drive along them at ten metres a second."""
+DAY = Instant(1_893_456_000 * SECOND_NS)
+"""2030-01-01, the beginning of an hour."""
+QUESTIONS = 1_000
+KINDS = tuple(kind for kind in EVENT_KINDS if kind.from_reports or kind.name == "Collision")
+
+
+def measure_past(spark: SparkSession, folder: Path, notes: list[str]) -> list[Row]:
+    """A backtest over some hours and one over all, one question and a thousand."""
+    archive = folder / "archive"
+    began = time.perf_counter()
+    for hour in range(HOURS):
+        append(reports_in(spark, hour), Shelf(archive, REPORTS))
+        append(messages_in(spark, hour), Shelf(archive, MESSAGES))
+    notes.append(f"{HOURS} hours were generated and archived in {time.perf_counter() - began:.0f} s")
+    rows = measure_backtest(spark, archive, notes)
+    return rows + measure_lookback(spark, archive, notes)
+
+
+def measure_backtest(spark: SparkSession, archive: Path, notes: list[str]) -> list[Row]:
+    """Reports a second over all hours, beside those over the first few: no worse than linear is a ratio of about one."""
+    rates = {}
+    for hours in (HOURS_BEFORE, HOURS):
+        began = time.perf_counter()
+        replay = Replay("bench", KINDS)
+        count = sum(1 for _ in alerts(spark, archive, replay, KINDS, start=DAY, end=Instant(DAY + hours * HOUR_NS)))
+        spent_s = time.perf_counter() - began
+        rates[hours] = hours * REPORTS_AN_HOUR / spent_s
+        notes.append(f"backtest of {hours} hours, {hours * REPORTS_AN_HOUR:,} reports: {spent_s:.0f} s, {count:,} alerts")
+    what = f"backtest, {HOURS * REPORTS_AN_HOUR:,} reports"
+    return [row(what, "/s", rates[HOURS], f"{HOURS_BEFORE} hours of them", rates[HOURS_BEFORE], ratio_min=0.9)]
+
+
+def measure_lookback(spark: SparkSession, archive: Path, notes: list[str]) -> list[Row]:
+    """A thousand questions about an hour and a kilometre each, beside one about all hours and the whole city."""
+    everything = Past(parse_query("collision"), Circle(Place(52.5, 13.4), 50_000), Frame(DAY, Instant(DAY + HOURS * HOUR_NS)))
+    one_s = answered_s(spark, archive, [everything])
+    many_s = answered_s(spark, archive, [asked(number) for number in range(QUESTIONS)])
+    notes.append(
+        f"one question takes {one_s:.1f} s, {QUESTIONS:,} take {many_s:.1f} s, over {HOURS * MESSAGES_AN_HOUR:,} messages"
+    )
+    what = f"{QUESTIONS:,} past frames in one pass"
+    return [row(what, "s", many_s, "one frame over all of it", one_s, less_is_better=True, ratio_min=1 / 3)]
+
+
+def answered_s(spark: SparkSession, archive: Path, pasts: list[Past]) -> float:
+    """The better of two."""
+    found = []
+    for _ in range(2):
+        began = time.perf_counter()
+        assert sum(answer["found"] for answer in look_back(spark, archive, pasts)), "nobody said anything"
+        found.append(time.perf_counter() - began)
+    return min(found)
+
+
+def asked(number: int) -> Past:
+    """Some kilometre, some hour."""
+    centre = Place(52.4 + number * 7_919 % 1_000 / 5_000, 13.3 + number * 104_729 % 1_000 / 5_000)
+    start = Instant(DAY + number % (2 * HOURS - 1) * HOUR_NS // 2)
+    return Past(
+        parse_query("collision" if number % 2 else "obstacle"), Circle(centre, 1_000), Frame(start, Instant(start + HOUR_NS))
+    )
+
+
+def reports_in(spark: SparkSession, hour: int) -> DataFrame:
+    """REPORT_ROW of an hour."""
+    rows = drawn(spark, hour, REPORTS_AN_HOUR).withColumns(
+        {
+            "edge": f.lit("bench/e1"),
+            "heading_deg": f.lit(90.0),
+            "speed_mps": speed(),
+            "verdict": f.lit(0),
+            "covered": f.lit(0),
+        }
+    )
+    return in_columns(rows, REPORTS)
+
+
+def messages_in(spark: SparkSession, hour: int) -> DataFrame:
+    """MESSAGE_ROW of an hour: every second one of a collision."""
+    is_collision = f.col("id") % 2 == 0
+    rows = drawn(spark, hour, MESSAGES_AN_HOUR).withColumns(
+        {
+            "edge": f.lit("bench/e1"),
+            "qos": f.lit(1),
+            "source": f.col("endpoint"),
+            "topic": f.when(is_collision, f.lit("Collision")).otherwise(f.lit("Obstacle")),
+            "valid_until_us": f.lit(2**62),
+            "priority": f.lit("safety"),
+            "tags": f.array(f.when(is_collision, f.lit("collision")).otherwise(f.lit("obstacle"))),
+            "address": f.lit(None).cast("string"),
+            "fields": f.lit(None).cast("map<string, string>"),
+            "body": f.lit(b""),
+        }
+    )
+    return in_columns(rows.withColumn("id", f.col("offset").cast("string")), MESSAGES)
+
+
+def drawn(spark: SparkSession, hour: int, count: int) -> DataFrame:
+    """Who was where when: offsets go on from hour to hour."""
+    at_us = f.lit(DAY // 1_000 + hour * HOUR_NS // 1_000) + (f.col("id") * (3_600_000_000 / count)).cast("bigint")
+    rows = spark.range(count, numPartitions=4).withColumns(
+        {
+            "offset": f.col("id") + hour * count,
+            "seen_at_us": at_us,
+            "number": f.pmod(f.xxhash64("id", f.lit(hour)), f.lit(VEHICLES)),
+        }
+    )
+    street = f.floor(f.col("number") / 2) % STREETS * (STREETS_DEG / STREETS)
+    along = (f.col("number") * 0.00137 + f.col("seen_at_us") * 90e-12) % STREETS_DEG
+    is_northbound = f.col("number") % 2 == 0
+    return rows.withColumns(
+        {
+            "endpoint": f.concat(f.lit("car-"), "number"),
+            "latitude": 52.4 + f.when(is_northbound, along).otherwise(street),
+            "longitude": 13.3 + f.when(is_northbound, street).otherwise(along) * 1.64,
+            "appended_at": f.timestamp_micros(f.col("seen_at_us") + 250_000),
+        }
+    )
+
+
+def speed() -> Column:
+    """Slow for ten minutes of each hour in one square of forty, else as fast as a city allows."""
+    square = f.floor(f.col("latitude") * 100) * 31 + f.floor(f.col("longitude") * 100)
+    is_slow = (square % 40 == 0) & (f.col("seen_at_us") / 600e6 % 6 < 1)
+    return f.when(is_slow, f.lit(1.5)).otherwise(8.0 + f.col("number") % 10)
+
+
+def in_columns(rows: DataFrame, table: Table) -> DataFrame:
+    """The columns of a table, in their order and types."""
+    schema = StructType.fromDDL(table.row)
+    assert isinstance(schema, StructType)
+    return rows.select(*(f.col(one.name).cast(one.dataType).alias(one.name) for one in schema))
