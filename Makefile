@@ -6,6 +6,7 @@ SHELL := bash
 PYTHON ?= python3
 UV_VERSION := 0.13.7
 PY := .venv/bin/python
+PAGE := src/milepost/dashboard/_built/index.html
 
 .PHONY: help
 help:  ## Say what there is
@@ -20,8 +21,11 @@ help:  ## Say what there is
 demo: .venv/synced  ## Show a first match: who wants this message, who is inside this area
 	@$(PY) examples/first_match.py
 
+.PHONY: page
+page: $(PAGE)  ## Build the page of the live map (needs Node.js)
+
 .PHONY: test
-test: .venv/synced  ## Run the checks and every test (CI=true: nothing may be skipped)
+test: .venv/synced $(PAGE)  ## Run the checks and every test (CI=true: nothing may be skipped)
 	@scripts/get_debian_parts tests
 	@$(PY) scripts/check.py
 
@@ -59,6 +63,10 @@ bench-pipelines: .venv/synced  ## Measure Spark pipelines: from a report to its 
 	@scripts/get_debian_parts tests
 	@QUICK=$(QUICK) $(PY) -m bench.pipelines
 
+.PHONY: bench-roads
+bench-roads: .venv/synced  ## Measure roads: areas, placing beside shapely, who is warned beside a radius (QUICK=1: within a minute)
+	@QUICK=$(QUICK) $(PY) -m bench.roads
+
 .PHONY: reasons
 reasons: .venv/synced  ## Write the page of refusal reasons again after the list changed
 	@$(PY) scripts/write_reasons.py
@@ -68,6 +76,7 @@ environment: .venv/synced  ## Only make .venv
 
 .PHONY: clean
 clean:  ## Remove .venv, caches and built files
+	rm -rf web/node_modules src/milepost/dashboard/_built
 	rm -rf .venv .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -81,3 +90,6 @@ clean:  ## Remove .venv, caches and built files
 .venv/synced: .venv/bin/uv pyproject.toml uv.lock
 	.venv/bin/uv sync --frozen --all-groups --quiet
 	@touch $@
+
+$(PAGE): scripts/build_page $(wildcard web/*.json web/build.mjs web/src/* web/static/*)
+	@scripts/build_page

@@ -36,6 +36,7 @@ GROUPS = (
     ("tests/live/mqtt",),
     ("tests/live/backbone", "tests/live/storage"),
     ("tests/live/udp",),
+    ("tests/live/dashboard",),
     ("tests/simulation",),
     ("tests/unit", "tests/house", "tests/conformance", "tests/fuzz"),
     ("tests/property",),

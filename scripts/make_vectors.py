@@ -12,7 +12,7 @@ from typing import Final
 import orjson
 
 from milepost.model.addresses import Address, ToArea, ToContent, ToEndpoint, ToEveryone
-from milepost.model.areas import Area, Around, Box, Circle, Corridor, Polygon, Union
+from milepost.model.areas import Area, Around, Box, Circle, Corridor, Polygon, Stretch, Union, Upstream
 from milepost.model.cells import Cells
 from milepost.model.endpoints import EndpointId
 from milepost.model.frames import Frame
@@ -122,6 +122,12 @@ def publications() -> dict[str, Datagram]:
     more_shapes: dict[str, Area] = {
         "polygon with a hole": Polygon(RING, (HOLE,)),
         "corridor": ROUTE,
+        "upstream": Upstream(
+            (
+                Stretch((HERE, Place(40.7608, -111.8872), Place(40.7632, -111.8871)), 18.2, 61.3, 19.5, 840.1, 250.0),
+                Stretch((Place(40.7632, -111.8871), Place(40.7655, -111.887)), 16.6, 19.5, 0.0, 250.0, 0.0),
+            )
+        ),
         "union": Union((CIRCLE, Union((ROUTE, Box(40.0, -112.0, 41.0, -111.0))))),
     }
     addresses: dict[str, Address] = {

@@ -5,7 +5,7 @@ from math import cos, pi, radians, sin
 from hypothesis import strategies as st
 
 from milepost.model.addresses import Address, ToArea, ToContent, ToEndpoint, ToEveryone
-from milepost.model.areas import Area, Around, Box, Circle, Corridor, Polygon, Union
+from milepost.model.areas import Area, Around, Box, Circle, Corridor, Polygon, Stretch, Union, Upstream
 from milepost.model.cells import Cells
 from milepost.model.endpoints import EndpointId
 from milepost.model.frames import Frame
@@ -103,8 +103,24 @@ def boxes(draw: st.DrawFn) -> Box:
     return Box(south, west, north, east)
 
 
+@st.composite
+def stretches(draw: st.DrawFn) -> Stretch:
+    latitude, longitude = draw(st.integers(-600_000_000, 600_000_000)), draw(st.integers(-1_700_000_000, 1_700_000_000))
+    steps = draw(st.lists(st.tuples(st.integers(1, 20_000), st.integers(-20_000, 20_000)), min_size=1, max_size=6))
+    path = [(latitude, longitude)]
+    for north, east in steps:
+        path.append((path[-1][0] + north, path[-1][1] + east))
+    end_s, end_m, more_s, more_m = (draw(st.integers(0, 5_000)) / 10 for _ in range(4))
+    places = tuple(Place(north / 1e7, east / 1e7) for north, east in path)
+    left = (end_s + more_s, end_s, end_m + more_m, end_m)
+    return Stretch(places, draw(st.integers(1, 500)) / 10, *(round(number, 1) for number in left))
+
+
+upstreams = st.lists(stretches(), min_size=1, max_size=4).map(lambda some: Upstream(tuple(some)))
+"""With no more digits than datagrams have."""
+
 circles = st.builds(Circle, places, st.floats(0.01, 2e7))
-shapes: st.SearchStrategy[Area] = circles | boxes() | polygons() | corridors()
+shapes: st.SearchStrategy[Area] = circles | boxes() | polygons() | corridors() | upstreams
 unions = st.lists(
     shapes | st.lists(shapes, min_size=1, max_size=2).map(lambda parts: Union(tuple(parts))), min_size=1, max_size=3
 )

@@ -39,12 +39,12 @@ class Town:
 def drive(town: Town, folder: Path) -> pd.DataFrame:
     """Where each car truly is: second, car, east_m, north_m, heading_deg, speed_mps."""
     net, trips, places = folder / "net.xml", folder / "trips.xml", folder / "places.csv"
-    _run("bin/netgenerate", *town.streets.split(), "--seed", town.seed, "-o", net)
+    run_tool("bin/netgenerate", *town.streets.split(), "--seed", town.seed, "-o", net)
     when = ("--begin", 0, "--end", town.length_s, "--period", town.period_s, "--seed", town.seed, "--fringe-factor", 3)
-    _run("tools/randomTrips.py", "-n", net, "-o", trips, *when, cwd=folder)
+    run_tool("tools/randomTrips.py", "-n", net, "-o", trips, *when, cwd=folder)
     fcd = ("--fcd-output", places, "--fcd-output.attributes", "id,x,y,angle,speed")
     quiet = ("--no-step-log", "--ignore-route-errors")
-    _run("bin/sumo", "-n", net, "-r", trips, *fcd, "--end", town.length_s, "--seed", town.seed, *quiet)
+    run_tool("bin/sumo", "-n", net, "-r", trips, *fcd, "--end", town.length_s, "--seed", town.seed, *quiet)
     found = pd.read_csv(places, sep=";").dropna()
     found.columns = pd.Index(["second", "car", "east_m", "north_m", "heading_deg", "speed_mps"])
     return found.astype({"second": int, "car": str})
@@ -91,7 +91,8 @@ def _wandering(cars: NDArray[np.str_], rng: np.random.Generator, *, spread_m: fl
     return found
 
 
-def _run(tool: str, *arguments: object, cwd: Path | None = None) -> None:
+def run_tool(tool: str, *arguments: object, cwd: Path | None = None) -> None:
+    """Run a program or script of SUMO's."""
     spec = find_spec("sumo")
     assert spec is not None
     assert spec.origin is not None

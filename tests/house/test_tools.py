@@ -9,7 +9,7 @@ import pytest
 from house.rules.tree import ROOT, Plant
 
 BIN = Path(sys.executable).parent
-ROOMS = ("", "model/", "wire/", "matching/", "trust/", "vetting/", "edge/", "hub/")
+ROOMS = ("", "model/", "wire/", "matching/", "roads/", "trust/", "vetting/", "edge/", "hub/")
 PACKAGES = {f"src/milepost/{room}__init__.py": '"""A room."""\n' for room in ROOMS}
 GOOD = {"pyproject.toml": (ROOT / "pyproject.toml").read_text(), **PACKAGES}
 
@@ -67,7 +67,7 @@ def test_ruff_finds(plant: Plant, code: str, text: str) -> None:
 
 
 def test_a_folder_without_init_is_found(plant: Plant) -> None:
-    root = plant({**GOOD, "src/milepost/roads/net.py": '"""X."""\n'})
+    root = plant({**GOOD, "src/milepost/mesh/net.py": '"""X."""\n'})
     assert "INP001" in complaints(root, "ruff", "check", "--no-cache", "src")
 
 

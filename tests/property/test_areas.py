@@ -9,9 +9,10 @@ import shapely
 from hypothesis import assume, event, given
 from hypothesis import strategies as st
 
-from milepost.model.areas import Area, Box, Circle, Corridor, Polygon, Ring, Union
+from milepost.model.areas import Area, Box, Circle, Corridor, Polygon, Ring, Union, Upstream
 from milepost.model.places import EARTH_RADIUS_M, Place, Vectors, vectors
 from milepost.model.reasons import Malformed, Reason
+from strategies import upstreams
 
 latitudes = st.floats(-90, 90) | st.sampled_from([-90.0, -89.9999, 0.0, 89.9999, 90.0])
 longitudes = st.floats(-180, 180) | st.sampled_from([-180.0, -90.0, 0.0, 90.0, 180.0])
@@ -111,7 +112,7 @@ def boxes(draw: st.DrawFn) -> Box:
 
 circles = st.builds(Circle, places, st.floats(10, 2e7))
 shapes: st.SearchStrategy[Area] = circles | boxes() | polygons() | corridors()
-areas = shapes | st.lists(shapes, min_size=1, max_size=4).map(lambda parts: Union(tuple(parts)))
+areas = shapes | upstreams | st.lists(shapes | upstreams, min_size=1, max_size=4).map(lambda parts: Union(tuple(parts)))
 
 
 def some_points(area: Area, seed: int, count: int) -> Vectors:
@@ -220,6 +221,8 @@ def rings_of(area: Area) -> list[Ring]:
             ]
         case Circle():
             return [(area.centre,)]
+        case Upstream():
+            return [stretch.path for stretch in area.stretches]
         case Union():
             return [ring for part in area.parts for ring in rings_of(part)]
 

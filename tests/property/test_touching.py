@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import assume, event, given
 from hypothesis import strategies as st
 
-from milepost.model.areas import Area, Box, Circle, Corridor, Polygon, Union, touches
+from milepost.model.areas import Area, Box, Circle, Corridor, Polygon, Union, Upstream, touches
 from milepost.model.places import EARTH_RADIUS_M, Place, Vectors, moved, vectors
 from milepost.model.reasons import Malformed
 from strategies import areas
@@ -131,6 +131,8 @@ def lines_of(area: Area) -> list[tuple[Vectors, Vectors]]:
             return [] if area.width_deg == 360 else corners
         case Union():
             raise AssertionError("unions are walked part by part")
+        case Upstream():
+            return [(one.vector, other.vector) for stretch in area.stretches for one, other in pairwise(stretch.path)]
 
 
 def walks_of(area: Area) -> list[Walk]:

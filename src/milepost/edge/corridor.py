@@ -339,7 +339,7 @@ class Corridor:
             case ToContent():
                 return self.planner.plan(parcel.message, now).fan_for(parcel.origin)
             case ToArea(area):
-                return group_by_dialect([self.sessions[number] for number in self.matcher.who_is_in(area).tolist()])
+                return group_by_dialect([self.sessions[number] for number in self.watch.who_is_in(area).tolist()])
             case ToEndpoint(name):
                 session = self.sessions.maybe(name)
                 return group_by_dialect([session] if session is not None else [])

@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from milepost.matching.columns import column, numbers_of
-from milepost.model.places import Place
+from milepost.model.areas import Going
+from milepost.model.places import Place, Vectors, vectors
 from milepost.vetting import Batch, Before
 
 LONG_AGO: Final = 1
@@ -71,6 +72,11 @@ class Tracks:
         """How fast an endpoint goes, in metres a second, if it is known."""
         speed = float(self._speeds[number])
         return speed if self._seen[number] and speed == speed else None
+
+    def going(self, numbers: NDArray[np.int32]) -> tuple[Vectors, Going]:
+        """Where endpoints whose places are known are, and which way they go."""
+        where = vectors(self._latitudes.take(numbers), self._longitudes.take(numbers))
+        return where, Going(self._headings.take(numbers), self._speeds.take(numbers))
 
     def reports_of(self, number: int) -> int:
         """How many reports of an endpoint were let in."""

@@ -19,7 +19,7 @@ from milepost.edge.sessions import Session
 from milepost.edge.tracks import LONG_AGO, Tracks
 from milepost.matching.columns import column
 from milepost.matching.matcher import Matcher
-from milepost.model.areas import Area
+from milepost.model.areas import Area, asks_which_way, holds_going
 from milepost.model.instants import FOREVER, SECOND_NS, Instant
 from milepost.model.messages import BODY_BYTES_MAX
 from milepost.model.places import Place
@@ -123,6 +123,11 @@ class Watch:
         )
         verdict = int(self.take(batch, now)[0])
         return Refused(Reason(verdict), f"the report of {session.name}") if verdict else None
+
+    def who_is_in(self, area: Area) -> NDArray[np.int32]:
+        """The endpoints inside, by their last reports; where the area is on roads, by their headings too."""
+        numbers = self._matcher.who_is_in(area)
+        return numbers[holds_going(area, *self.tracks.going(numbers))] if asks_which_way(area) else numbers
 
     def put_place(self, session: Session, place: Place) -> None:
         """Where an endpoint was when an earlier process last heard of it."""

@@ -1,7 +1,7 @@
 """The vocabulary: message, address, area, query, frame, subscription, report, notice, and the reasons for saying no."""
 
 from milepost.model.addresses import Address, ToArea, ToContent, ToEndpoint, ToEveryone
-from milepost.model.areas import Area, Around, Box, Circle, Corridor, Polygon, Union
+from milepost.model.areas import Area, Around, Box, Circle, Corridor, Polygon, Union, Upstream
 from milepost.model.endpoints import EndpointId, endpoint_id
 from milepost.model.frames import ALWAYS, Frame
 from milepost.model.instants import BEGINNING, FOREVER, SECOND_NS, Instant
@@ -51,6 +51,7 @@ __all__ = [
     "ToEndpoint",
     "ToEveryone",
     "Union",
+    "Upstream",
     "distance_m",
     "endpoint_id",
     "notice_of",

@@ -12,6 +12,7 @@ from typing import Final
 from milepost.service.commands import (
     agent,
     centre,
+    dashboard,
     edge,
     handler,
     incidents,
@@ -46,6 +47,7 @@ COMMANDS: Final = (
     handler,
     incidents,
     pipeline,
+    dashboard,
 )
 
 STATUS_INTERRUPTED: Final = 130
@@ -64,6 +66,7 @@ examples:
   milepost handler run parking.py ...        a third party's service, behind validators
   milepost incidents run --config ...        alerts from what many report, and when they are over
   milepost pipeline run all --config ...     Spark over a site's log: cells, positions, an archive
+  milepost dashboard run --config ...        all of it on a live map
   milepost centre run --config centre.toml   join the sites that the file names
   milepost where truck-17 --config ...       which edge has an endpoint
   milepost topology --config centre.toml     sites, edges, and who acts for them

@@ -26,6 +26,7 @@ from milepost.backbone.log import (
     TopicSettings,
 )
 from milepost.doors.turns import Turns
+from milepost.hub.incidents.approach import Approach
 from milepost.hub.incidents.desk import CELLS, DESK, QUESTION, STATE, IncidentDesk
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import Instant
@@ -35,6 +36,7 @@ from milepost.model.subscriptions import Subscription
 from milepost.model.telling import REPUTATION
 from milepost.service.faults import UsageFault
 from milepost.service.logs import Log as Told
+from milepost.service.road_files import read_roads
 from milepost.service.settings import Settings
 from milepost.service.site_logs import open_log
 from milepost.service.site_view import pages
@@ -52,9 +54,11 @@ def run(settings: Settings) -> int:
     if not site.name:
         raise UsageFault("[site] has no name: incidents are those of a site; see milepost.example.toml")
     told = Told(settings.log.level, settings.log.line_format)
+    roads, upstream_s = settings.incidents.roads, settings.incidents.upstream_s
+    approach = Approach(read_roads(roads), upstream_s=upstream_s) if roads else None
     log = open_log(site, settings.keep.survives, "incidents")
     try:
-        IncidentService(settings, log, told).run()
+        IncidentService(settings, log, told, approach).run()
     finally:
         log.close()
     return 0
@@ -63,11 +67,12 @@ def run(settings: Settings) -> int:
 class IncidentService:
     """The desk, while this process has the site's cells."""
 
-    def __init__(self, settings: Settings, log: Log, told: Told) -> None:
+    def __init__(self, settings: Settings, log: Log, told: Told, approach: Approach | None = None) -> None:
         self._settings = settings
         self._site = settings.site.log.name
         self._log = log
         self._told = told
+        self._approach = approach
         self._turns = Turns()
         self._desk: IncidentDesk | None = None
         self._following: Following | None = None
@@ -123,7 +128,12 @@ class IncidentService:
         self._rest()
         incidents = self._settings.incidents
         desk = self._desk = IncidentDesk(
-            self._site, incidents.kinds, late_s=incidents.late_s, since=now, state=self._last_state()
+            self._site,
+            incidents.kinds,
+            late_s=incidents.late_s,
+            since=now,
+            state=self._last_state(),
+            approach=self._approach,
         )
         since = desk.incidents.cells_since
         starts: dict[str, Start] = {CELLS: Edge.BEGINNING if since is None else Since(since)}

@@ -17,6 +17,7 @@ from milepost.model.sites import check_site_name
 from milepost.model.survives import Survives
 from milepost.model.topics import check_filter
 from milepost.service.addresses import host_and_port
+from milepost.service.dashboard_settings import DashboardSettings
 from milepost.service.faults import cannot_read
 from milepost.service.incident_settings import IncidentSettings
 from milepost.service.logs import Format, Level
@@ -220,6 +221,7 @@ class Settings:
     centre: Centre = field(default_factory=Centre)
     incidents: IncidentSettings = field(default_factory=IncidentSettings)
     pipelines: Pipelines = field(default_factory=Pipelines)
+    dashboard: DashboardSettings = field(default_factory=DashboardSettings)
     limits: AllLimits = field(default_factory=AllLimits)
     access: Access = field(default_factory=Access)
     rules: Rules = field(default_factory=Rules)

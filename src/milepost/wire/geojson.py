@@ -7,6 +7,8 @@ Rules of this file:
     circle    {"type": "Point", "coordinates": [longitude, latitude], "radius_m": 500.0}
     corridor  {"type": "LineString", "coordinates": [[longitude, latitude], ...], "half_width_m": 50.0}
     box       {"type": "Box", "bbox": [west, south, east, north]}
+    upstream  {"type": "MultiLineString", "coordinates": [[[longitude, latitude], ...], ...], "half_widths_m": [12.0, ...],
+               "seconds_left": [[at the start, at the end], ...], "metres_left": [[at the start, at the end], ...]}
   (a box between parallels is no polygon of arcs); a union is a MultiPolygon or a GeometryCollection;
 - a Feature may wrap any of them and have the distance among its properties; its other properties are not about the area;
 - nothing is dropped in silence: altitudes, unknown members and distances where there is no use for them are refused. What
@@ -14,7 +16,7 @@ Rules of this file:
 - whatever the value, the one error is `Malformed`; limits are asked about before the work is done.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, assert_never
 
@@ -22,19 +24,26 @@ from milepost.model.areas import (
     CORRIDOR_POINTS_MAX,
     POLYGON_POINTS_MAX,
     UNION_PARTS_MAX,
+    UPSTREAM_POINTS_MAX,
+    UPSTREAM_STRETCHES_MAX,
     Area,
     Box,
     Circle,
     Corridor,
     Polygon,
     Ring,
+    Stretch,
     Union,
+    Upstream,
 )
 from milepost.model.areas.union import Tally
 from milepost.model.places import Place
 from milepost.model.reasons import Malformed, Reason
 
-_DISTANCES: Final = {"Point": "radius_m", "LineString": "half_width_m"}
+_DISTANCES: Final = ("radius_m", "half_width_m")
+_LEFT: Final = ("half_widths_m", "seconds_left", "metres_left")
+"""What a MultiLineString needs to be an upstream, one for each line."""
+_OWN: Final[dict[str, tuple[str, ...]]] = {"Point": ("radius_m",), "LineString": ("half_width_m",), "MultiLineString": _LEFT}
 _FEATURE_MEMBERS: Final = frozenset({"type", "geometry", "properties", "id", "bbox"})
 _SHOWN_CHARACTERS_MAX: Final = 40
 
@@ -67,6 +76,8 @@ def area_to_geojson(area: Area) -> dict[str, object]:
             return {"type": "LineString", "coordinates": _pairs(area.path), "half_width_m": float(area.half_width_m)}
         case Box():
             return {"type": "Box", "bbox": [float(edge) for edge in (area.west, area.south, area.east, area.north)]}
+        case Upstream():
+            return _upstream(area)
         case Polygon():
             return {"type": "Polygon", "coordinates": _rings(area)}
         case Union():
@@ -90,6 +101,7 @@ class _Reader:
         readers: dict[object, tuple[str, Callable[[Members, int], Area]]] = {
             "Point": ("coordinates", self._circle),
             "LineString": ("coordinates", self._corridor),
+            "MultiLineString": ("coordinates", self._upstream),
             "Polygon": ("coordinates", self._polygon),
             "MultiPolygon": ("coordinates", self._polygons),
             "GeometryCollection": ("geometries", self._collection),
@@ -99,7 +111,7 @@ class _Reader:
             raise _unreadable(f"the type is {_shown(kind)}, not one of {', '.join(map(str, readers))}")
         name, read = readers[kind]
         _member(members, name, f"the {kind}")
-        _check_known(members, {"type", "bbox", name, _DISTANCES.get(kind)}, f"the {kind}")
+        _check_known(members, {"type", "bbox", name, *_OWN.get(kind, ())}, f"the {kind}")
         return read(members, depth)
 
     def _circle(self, members: Members, _depth: int) -> Circle:
@@ -112,6 +124,18 @@ class _Reader:
         path = _list(members["coordinates"], "the coordinates of a LineString", "points", CORRIDOR_POINTS_MAX)
         self.tally.add(points=len(path))
         return Corridor(tuple(_place(point) for point in path), _number(half_width_m, "half_width_m"))
+
+    def _upstream(self, members: Members, _depth: int) -> Upstream:
+        lines = _list(members["coordinates"], "the coordinates of a MultiLineString", "lines", UPSTREAM_STRETCHES_MAX)
+        owner = "the MultiLineString, which is an area only as an upstream,"
+        widths, seconds, metres = (
+            _list(_member(members, name, owner), name, "numbers", UPSTREAM_STRETCHES_MAX) for name in _LEFT
+        )
+        if not len(lines) == len(widths) == len(seconds) == len(metres):
+            raise Malformed(Reason.FIELD_RANGE, f"there are {len(lines)} lines, but not as many of each of {', '.join(_LEFT)}")
+        paths = [_list(line, "each line", "points", UPSTREAM_POINTS_MAX) for line in lines]
+        self.tally.add(points=sum(map(len, paths)))
+        return Upstream(tuple(map(_stretch, paths, widths, seconds, metres)))
 
     def _box(self, members: Members, _depth: int) -> Box:
         edges = _list(members["bbox"], "bbox", "numbers", 6)
@@ -146,6 +170,18 @@ class _Reader:
         return Polygon(outer, tuple(holes))
 
 
+def _stretch(path: Sequence[object], width: object, seconds: object, metres: object) -> Stretch:
+    (start_s, end_s), (start_m, end_m) = _start_and_end(seconds, "seconds_left"), _start_and_end(metres, "metres_left")
+    return Stretch(tuple(_place(point) for point in path), _number(width, "a half width"), start_s, end_s, start_m, end_m)
+
+
+def _start_and_end(value: object, name: str) -> tuple[float, float]:
+    two = _list(value, f"each of {name}", "two numbers", 2)
+    if len(two) != 2:
+        raise _unreadable(f"each of {name} is two numbers, at the start and at the end")
+    return _number(two[0], name), _number(two[1], name)
+
+
 def _members(value: object, name: str) -> Members:
     if not isinstance(value, dict):
         raise _unreadable(f"{name} is {_shown(value)}, not a JSON object")
@@ -158,14 +194,14 @@ def _member(members: Members, name: str, owner: str) -> object:
     return members[name]
 
 
-def _check_known(members: Members, known: frozenset[str] | set[str | None], owner: str) -> None:
+def _check_known(members: Members, known: frozenset[str] | set[str], owner: str) -> None:
     for name in members:
-        if name is None or name not in known:
+        if not isinstance(name, str) or name not in known:
             raise _unreadable(f"{owner} has a member {_shown(name)} of no known meaning")
 
 
 def _distances(properties: Members) -> dict[str, object]:
-    return {name: properties[name] for name in _DISTANCES.values() if name in properties}
+    return {name: properties[name] for name in _DISTANCES if name in properties}
 
 
 def _list(value: object, name: str, what: str, limit: int) -> list[object] | tuple[object, ...]:
@@ -221,6 +257,17 @@ def _shown(value: object) -> str:
 
 def _unreadable(detail: str) -> Malformed:
     return Malformed(Reason.AREA_UNREADABLE, detail)
+
+
+def _upstream(area: Upstream) -> dict[str, object]:
+    stretches = area.stretches
+    return {
+        "type": "MultiLineString",
+        "coordinates": [_pairs(stretch.path) for stretch in stretches],
+        "half_widths_m": [float(stretch.half_width_m) for stretch in stretches],
+        "seconds_left": [[float(stretch.start_s), float(stretch.end_s)] for stretch in stretches],
+        "metres_left": [[float(stretch.start_m), float(stretch.end_m)] for stretch in stretches],
+    }
 
 
 def _pair(place: Place) -> list[float]:

@@ -6,6 +6,7 @@ Rules of this file:
     CIRCLE (longitude latitude, radius_m)
     CORRIDOR (longitude latitude, longitude latitude, ...; half_width_m)
     BOX (west south, east north)
+    UPSTREAM ((longitude latitude, ...; half_width_m, start_s end_s, start_m end_m), ...), of each stretch what is left
 - the one error is `Malformed`, and `at` is the character of the word, number or mark that is wrong.
 """
 
@@ -18,13 +19,17 @@ from milepost.model.areas import (
     CORRIDOR_POINTS_MAX,
     POLYGON_POINTS_MAX,
     UNION_PARTS_MAX,
+    UPSTREAM_POINTS_MAX,
+    UPSTREAM_STRETCHES_MAX,
     Area,
     Box,
     Circle,
     Corridor,
     Polygon,
     Ring,
+    Stretch,
     Union,
+    Upstream,
 )
 from milepost.model.areas.union import Tally
 from milepost.model.places import Place
@@ -74,6 +79,8 @@ def area_to_wkt(area: Area) -> str:
         case Box():
             west, south, east, north = (repr(float(edge)) for edge in (area.west, area.south, area.east, area.north))
             return f"BOX ({west} {south}, {east} {north})"
+        case Upstream():
+            return f"UPSTREAM ({', '.join(map(_stretch, area.stretches))})"
         case Polygon():
             return f"POLYGON {_rings(area)}"
         case Union():
@@ -91,6 +98,12 @@ def _pair(place: Place) -> str:
 
 def _pairs(places: tuple[Place, ...]) -> str:
     return ", ".join(_pair(place) for place in places)
+
+
+def _stretch(stretch: Stretch) -> str:
+    left = (stretch.start_s, stretch.end_s, stretch.start_m, stretch.end_m)
+    start_s, end_s, start_m, end_m = (repr(float(value)) for value in left)
+    return f"({_pairs(stretch.path)}; {float(stretch.half_width_m)!r}, {start_s} {end_s}, {start_m} {end_m})"
 
 
 def _rings(polygon: Polygon) -> str:
@@ -114,6 +127,7 @@ class _Parser:
             "CIRCLE": self._circle,
             "BOX": self._box,
             "CORRIDOR": self._corridor,
+            "UPSTREAM": self._upstream,
             "POLYGON": lambda _depth: self._polygon(),
             "MULTIPOLYGON": lambda depth: self._union(self._polygon, depth),
             "GEOMETRYCOLLECTION": lambda depth: self._union(lambda: self.area(depth + 1), depth),
@@ -158,6 +172,23 @@ class _Parser:
         self._expect(")")
         self.tally.add(points=len(path))
         return Corridor(path, half_width_m)
+
+    def _upstream(self, _depth: int) -> Upstream:
+        self._expect("(")
+        stretches = self._listed(self._stretch, UPSTREAM_STRETCHES_MAX, "stretches")
+        self.tally.add(points=sum(len(stretch.path) for stretch in stretches))
+        return Upstream(stretches)
+
+    def _stretch(self) -> Stretch:
+        self._expect("(")
+        path = self._listed(self._place, UPSTREAM_POINTS_MAX, "points", end=";")
+        half_width_m = self._number("a half width in metres")
+        self._expect(",")
+        start_s, end_s = self._number("seconds left at the start"), self._number("seconds left at the end")
+        self._expect(",")
+        start_m, end_m = self._number("metres left at the start"), self._number("metres left at the end")
+        self._expect(")")
+        return Stretch(path, half_width_m, start_s, end_s, start_m, end_m)
 
     def _polygon(self) -> Polygon:
         self._expect("(")

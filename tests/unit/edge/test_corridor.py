@@ -218,6 +218,15 @@ def test_an_address_decides_who_gets_a_message_subscribed_or_not() -> None:
         assert {name for name, client in clients.items() if client.bodies()} == takers, to
 
 
+def test_m26_an_alert_for_a_road_goes_to_those_who_drive_towards_it_not_to_the_other_side() -> None:
+    edge = EdgeInMemory()
+    said = {"there": "40.0,-111.0,90,20", "back": "40.0,-111.0,270,20", "off": "40.001,-111.0"}
+    clients = {name: edge.connect(name, properties=words(report=report)) for name, report in said.items()}
+    road = "UPSTREAM ((-111.01 40.0, -110.99 40.0; 15, 60 0, 1700 0))"
+    edge.connect("sender").publish("t", b"x", 1, properties=words(to=f"area:{road}"))
+    assert {name for name, client in clients.items() if client.bodies()} == {"there"}
+
+
 def test_a_message_within_an_area_reaches_subscribers_that_are_there() -> None:
     edge = EdgeInMemory()
     near, far = edge.connect("near", properties=words(report="40.0,-111.0")), edge.connect("far")

@@ -9,7 +9,7 @@ from milepost.edge.limits import Limits
 from milepost.edge.sessions import Session
 from milepost.edge.watching import Ground, Watch
 from milepost.matching.matcher import Matcher
-from milepost.model.areas import Circle
+from milepost.model.areas import Circle, Stretch, Union, Upstream
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.places import Place, moved
@@ -143,3 +143,24 @@ def test_reports_from_outside_are_refused_or_counted(outside: Outside, verdict: 
     assert watched.report() is None
     assert watched.report(moved(HOME, 0, 150), after_s=5) is verdict
     assert watched.counts.reports_outside == (outside is Outside.COUNT)
+
+
+def test_m26_on_roads_who_is_in_goes_the_way_of_the_road_or_stands() -> None:
+    watched = Watched()
+    road = Upstream((Stretch((HOME, moved(HOME, 90, 1_000)), 15.0, 60.0, 0.0, 1_000.0, 0.0),))
+    halfway = moved(HOME, 90, 500)
+    for number, (place, heading, speed) in enumerate(
+        (
+            (halfway, 90.0, 15.0),
+            (halfway, 270.0, 15.0),
+            (halfway, 270.0, 0.5),
+            (halfway, None, None),
+            (moved(halfway, 0, 40), 90.0, 15.0),
+        )
+    ):
+        name = EndpointId(str(number))
+        assert watched.watch.take_one(Session(name, number), Report(name, place, START, heading, speed), START) is None
+    watched.watch.put_place(Session(EndpointId("5"), 5), halfway)  # known from before a restart, without a heading
+    assert set(watched.watch.who_is_in(road).tolist()) == {0, 2, 3, 5}
+    assert set(watched.watch.who_is_in(Union((road, Circle(moved(halfway, 0, 40), 5.0)))).tolist()) == {0, 2, 3, 4, 5}
+    assert set(watched.watch.who_is_in(Circle(halfway, 50.0)).tolist()) == {0, 1, 2, 3, 4, 5}

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from milepost.model.addresses import ToArea
-from milepost.model.areas import UNION_PARTS_MAX, Circle
+from milepost.model.areas import UNION_PARTS_MAX, UPSTREAM_POINTS_MAX, Circle, Stretch, Upstream
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import FOREVER, SECOND_NS, Instant
 from milepost.model.messages import MESSAGE_BYTES_MAX, Message, MessageId
@@ -21,6 +21,7 @@ from milepost.wire.datagrams import decode, encode
 NOON = Instant(1_893_499_200 * SECOND_NS)
 TRUCK = EndpointId("truck-7")
 TOKEN = SessionToken(77)
+ALL_COLUMNS = ("points", "latitudes", "longitudes", "half_widths", "start_seconds", "end_seconds", "start_metres", "end_metres")
 REPORT = Report(TRUCK, Place(40.0, -111.0), NOON, 90.0, 10.0)
 MESSAGE = Message(MessageId(1), TRUCK, "Collision", NOON)
 NOTICE = Notice(SubscriptionId(1), MessageId(1), TRUCK, "Collision", frozenset(), None, NOON)
@@ -220,3 +221,51 @@ def test_a_refusal_for_a_reason_unknown_here_can_still_be_shown() -> None:
 
 def test_a_report_takes_seventy_bytes() -> None:
     assert len(encode(ReportSent(TOKEN, REPORT))) <= 70
+
+
+def upstream(**columns: list[int]) -> bytes:
+    """A message to an upstream of one stretch, with some columns as said."""
+    part = pb.Datagram.FromString(encode(Publish(Message(MessageId(1), TRUCK, "Alert", NOON, address=ToArea(ROAD)))))
+    area = part.publish.message.address.area.upstream
+    for name, values in columns.items():
+        area.ClearField(name)
+        getattr(area, name).extend(values)
+    return part.SerializeToString()
+
+
+ROAD = Upstream((Stretch((Place(40.0, -111.0), Place(40.001, -111.0)), 12.0, 60.0, 10.0, 600.0, 100.0),))
+
+
+@pytest.mark.parametrize(
+    ("columns", "reason"),
+    [
+        ({"points": [3]}, Reason.FIELD_RANGE),
+        ({"points": [1, 1]}, Reason.FIELD_RANGE),
+        ({"points": []}, Reason.FIELD_RANGE),
+        ({"half_widths": []}, Reason.FIELD_RANGE),
+        ({"end_metres": [1, 2]}, Reason.FIELD_RANGE),
+        ({"half_widths": [0]}, Reason.AREA_RADIUS),
+        ({"end_seconds": [601]}, Reason.FIELD_RANGE),
+        ({"longitudes": [-1_110_000_000]}, Reason.FIELD_RANGE),
+        ({"latitudes": [400_000_000, 600_000_000]}, Reason.COORDINATE_RANGE),
+        ({"latitudes": [2**62, 2**62]}, Reason.COORDINATE_RANGE),
+        ({"latitudes": [400_000_000, 0]}, Reason.AREA_EMPTY),
+        ({name: [] for name in ALL_COLUMNS}, Reason.AREA_EMPTY),
+        ({"points": [2**32 - 1]}, Reason.FIELD_RANGE),
+    ],
+)
+def test_an_upstream_whose_columns_do_not_fit_is_refused(columns: dict[str, list[int]], reason: Reason) -> None:
+    assert refused(upstream(**columns))[0] is reason
+
+
+def test_an_upstream_of_too_many_points_is_refused_before_a_place_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("milepost.wire.datagrams.upstream.Place", None)
+    count = UPSTREAM_POINTS_MAX + 1
+    assert refused(upstream(points=[count], latitudes=[1] * count, longitudes=[1] * count))[0] is Reason.AREA_TOO_COMPLEX
+
+
+def test_an_upstream_is_told_to_a_centimetre_and_a_tenth() -> None:
+    rough = Upstream((Stretch((Place(40.00000004, -111.0), Place(40.001, -111.0)), 12.04, 60.04, 10.0, 600.0, 100.0),))
+    said = decode(encode(Publish(Message(MessageId(1), TRUCK, "Alert", NOON, address=ToArea(rough)))))
+    assert isinstance(said, Publish)
+    assert said.message.address == ToArea(ROAD)

@@ -4,7 +4,18 @@ from typing import Any
 
 import pytest
 
-from milepost.model.areas import POLYGON_POINTS_MAX, UNION_DEPTH_MAX, Area, Box, Circle, Corridor, Polygon, Union
+from milepost.model.areas import (
+    POLYGON_POINTS_MAX,
+    UNION_DEPTH_MAX,
+    Area,
+    Box,
+    Circle,
+    Corridor,
+    Polygon,
+    Stretch,
+    Union,
+    Upstream,
+)
 from milepost.model.places import Place
 from milepost.model.reasons import Malformed, Reason
 from milepost.wire.geojson import area_from_geojson, area_to_geojson
@@ -16,9 +27,21 @@ INNER = (Place(50.2, 10.7), Place(50.2, 10.8), Place(50.3, 10.8), Place(50.2, 10
 POINT: dict[str, Any] = {"type": "Point", "coordinates": [10.0, 50.0]}
 LINE: dict[str, Any] = {"type": "LineString", "coordinates": [[10.0, 50.0], [11.0, 51.0]]}
 
+WAYS: dict[str, Any] = {
+    "type": "MultiLineString",
+    "coordinates": [LINE["coordinates"]],
+    "half_widths_m": [12.5],
+    "seconds_left": [[90.0, 30.0]],
+    "metres_left": [[900.0, 300.0]],
+}
+
 SHAPES: list[tuple[Area, dict[str, Any]]] = [
     (Circle(Place(50.0, 10.0), 500.0), {**POINT, "radius_m": 500.0}),
     (Corridor((Place(50.0, 10.0), Place(51.0, 11.0)), 25.5), {**LINE, "half_width_m": 25.5}),
+    (
+        Upstream((Stretch((Place(50.0, 10.0), Place(51.0, 11.0)), 12.5, 90.0, 30.0, 900.0, 300.0),)),
+        WAYS,
+    ),
     (Box(-10.0, 170.0, 10.0, -170.0), {"type": "Box", "bbox": [170.0, -10.0, -170.0, 10.0]}),
     (Polygon(OUTER), {"type": "Polygon", "coordinates": [RING]}),
     (Polygon(OUTER, (INNER,)), {"type": "Polygon", "coordinates": [RING, HOLE]}),
@@ -103,6 +126,10 @@ def test_polygon_cut_at_the_antimeridian_is_a_union() -> None:
         ({"type": "Box"}, "has no bbox"),
         (POINT, "has no radius_m"),
         (LINE, "has no half_width_m"),
+        ({"type": "MultiLineString", "coordinates": [LINE["coordinates"]]}, "has no half_widths_m"),
+        ({**WAYS, "seconds_left": [[90.0]]}, "each of seconds_left is two numbers"),
+        ({**WAYS, "metres_left": [["9", 3]]}, "metres_left is '9', not a number"),
+        ({**WAYS, "radius_m": 5}, "'radius_m'"),
         ({"type": "Polygon", "coordinates": [RING], "crs": {}}, "'crs'"),
         ({"type": "Feature"}, "the Feature has no geometry"),
         ({"type": "Feature", "geometry": None}, "the geometry is null"),
@@ -140,6 +167,8 @@ def test_what_is_not_an_area_is_refused_with_words_that_help(value: object, said
         ({"type": "Point", "coordinates": [50.0, 100.0], "radius_m": 5}, Reason.COORDINATE_RANGE),
         ({"type": "Point", "coordinates": [float("nan"), 0.0], "radius_m": 5}, Reason.COORDINATE_RANGE),
         ({**POINT, "radius_m": -5}, Reason.AREA_RADIUS),
+        ({**WAYS, "half_widths_m": []}, Reason.FIELD_RANGE),
+        ({**WAYS, "seconds_left": [[30.0, 90.0]]}, Reason.FIELD_RANGE),
         ({"type": "Polygon", "coordinates": []}, Reason.AREA_EMPTY),
         ({"type": "Polygon", "coordinates": [[]]}, Reason.AREA_RING),
         ({"type": "Polygon", "coordinates": [RING[:-1]]}, Reason.AREA_RING),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from milepost.model.areas import UNION_DEPTH_MAX, Area, Box, Circle, Corridor, Polygon, Union
+from milepost.model.areas import UNION_DEPTH_MAX, Area, Box, Circle, Corridor, Polygon, Stretch, Union, Upstream
 from milepost.model.places import Place
 from milepost.model.reasons import Malformed, Reason
 from milepost.wire.wkt import WKT_CHARACTERS_MAX, area_from_wkt, area_to_wkt
@@ -16,6 +16,10 @@ CIRCLE = Circle(Place(50.0, 10.0), 500.0)
 SHAPES: list[tuple[Area, str]] = [
     (CIRCLE, "CIRCLE (10.0 50.0, 500.0)"),
     (Corridor((Place(50.0, 10.0), Place(51.0, 11.0)), 25.5), "CORRIDOR (10.0 50.0, 11.0 51.0; 25.5)"),
+    (
+        Upstream((Stretch((Place(50.0, 10.0), Place(51.0, 11.0)), 12.5, 90.0, 30.0, 900.0, 300.0),)),
+        "UPSTREAM ((10.0 50.0, 11.0 51.0; 12.5, 90.0 30.0, 900.0 300.0))",
+    ),
     (Box(-10.0, 170.0, 10.0, -170.0), "BOX (170.0 -10.0, -170.0 10.0)"),
     (Polygon(OUTER), f"POLYGON ({RING})"),
     (Polygon(OUTER, (INNER,)), f"POLYGON ({RING}, {HOLE})"),
@@ -55,6 +59,8 @@ def test_space_case_and_number_format_do_not_matter(text: str) -> None:
         ("CIRCLE (10 50 500)", 14, "leave out the altitude"),
         ("CIRCLE (10 50; 500)", 13, "','"),
         ("CIRCLE (10, 50)", 10, "a latitude"),
+        ("UPSTREAM (10 50, 11 51; 12, 9 3, 9 3)", 10, "'('"),
+        ("UPSTREAM ((10 50, 11 51; 12, 9, 9 3))", 30, "seconds left at the end"),
         ("CIRCLE (10 50,)", 14, "a radius in metres"),
         ("CIRCLE (10 50, 500", 18, "')', not the end"),
         ("CIRCLE (10 50, 500) x", 20, "the end of the text"),

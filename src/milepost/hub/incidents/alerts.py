@@ -6,6 +6,7 @@ What must hold: the same change gives the same message with the same id, so that
 from collections.abc import Sequence
 from hashlib import blake2b
 
+from milepost.hub.incidents.approach import Approach
 from milepost.hub.incidents.lives import circle_around
 from milepost.model.addresses import ToArea
 from milepost.model.endpoints import EndpointId
@@ -14,10 +15,13 @@ from milepost.model.instants import Instant
 from milepost.model.messages import Message, MessageId
 
 
-def maybe_alert(change: Change, kind: EventKind, source: EndpointId, early: Sequence[Incident] = ()) -> Message | None:
+def maybe_alert(
+    change: Change, kind: EventKind, source: EndpointId, early: Sequence[Incident] = (), approach: Approach | None = None
+) -> Message | None:
     """The message that tells of a change; nothing if the kind has no topic for alerts.
 
-    What was told early of it goes to all who heard that, and says under which ids they did.
+    What was told early of it goes to all who heard that, and says under which ids they did. Where the roads are known
+    (`approach`), an alert goes to who is at the incident or on the way there, instead of to all around.
     """
     if kind.alert is None:
         return None
@@ -26,13 +30,15 @@ def maybe_alert(change: Change, kind: EventKind, source: EndpointId, early: Sequ
     circle = incident.warned if change.phase is Phase.CLEARED else incident.told
     for one in early:
         circle = circle_around(circle, one.told)
+    is_new = change.phase is not Phase.CLEARED and not early
+    area = circle if approach is None else approach.area_for(incident.circle if is_new else circle, circle)
     others = {one.id: None for one in early if one.id != incident.id}
     return Message(
         id=_number(change),
         source=source,
         topic=kind.alert,
         seen_at=change.at,
-        address=ToArea(circle),
+        address=ToArea(area),
         place=incident.centre,
         valid_until=Instant(change.at + kind.valid_ns),
         priority=kind.priority,

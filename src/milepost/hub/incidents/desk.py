@@ -22,6 +22,7 @@ from zlib import compress, decompress
 import orjson
 
 from milepost.hub.incidents.alerts import maybe_alert
+from milepost.hub.incidents.approach import Approach
 from milepost.hub.incidents.early import Early, Tell
 from milepost.hub.incidents.incidents import Incidents
 from milepost.model.addresses import ToEndpoint
@@ -86,12 +87,20 @@ class IncidentDesk:
     """The incidents of one site."""
 
     def __init__(
-        self, site: str, kinds: Sequence[EventKind], *, late_s: float, since: Instant, state: bytes | None = None
+        self,
+        site: str,
+        kinds: Sequence[EventKind],
+        *,
+        late_s: float,
+        since: Instant,
+        state: bytes | None = None,
+        approach: Approach | None = None,
     ) -> None:
         saved = orjson.loads(decompress(state)) if state else {}
         incidents = state_from_json(orjson.dumps(saved["incidents"])) if saved else None
         self._me = EdgeRef(site, f"@{DESK}")
         self._late_ns = int(late_s * SECOND_NS)
+        self._approach = approach
         self._kinds = {kind.name: kind for kind in kinds}
         self._appends: list[Append] = []
         self._last: int = saved.get("last", 0)
@@ -160,7 +169,7 @@ class IncidentDesk:
 
     def _say(self, tell: Tell, at: Instant) -> None:
         """Tell of a change, under a number that is not lower than a time."""
-        message = maybe_alert(tell.change, self._kinds[tell.change.incident.kind], DESK, tell.early)
+        message = maybe_alert(tell.change, self._kinds[tell.change.incident.kind], DESK, tell.early, self._approach)
         if message is not None:
             record = to_record(Said(self._me, self._next_number(at), message, qos=1))
             self._appends += (Append(CROSS_HUB, "", record), Append(publish_to(PIPELINES), DESK, record))

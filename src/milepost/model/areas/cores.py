@@ -1,8 +1,9 @@
 """Areas as cores with a reach: the points and lines that tell how far apart two areas are.
 
 What must hold:
-- an area is all that is within `reach_rad` of its core, and a core is in one piece: a circle's is its centre, a corridor's its
-  path, and those of a box and a polygon, which have no reach, are the areas themselves;
+- an area is all that is within `reach_rad` of its core: a circle's is its centre, a corridor's its path, and those of a box and a
+  polygon, which have no reach, are the areas themselves. A core with an inside is in one piece; one of lines may be in many, as
+  those of an upstream are, one for each width that stretches have;
 - corners, arcs and parallels belong to the core, and its rim (all of it, where it has no inside) is made of them; every ring
   of a rim has a corner, and every end of an arc or a parallel, but for the middle of a box's side, is one;
 - what a box or a polygon holds is what it says itself: within 8 m of a pole, a box tells latitudes apart no better than to
@@ -23,7 +24,8 @@ from milepost.model.areas.corridor import Corridor
 from milepost.model.areas.polygon import Polygon
 from milepost.model.areas.rings import joined
 from milepost.model.areas.union import Union
-from milepost.model.places import Vectors, vectors
+from milepost.model.areas.upstream import Upstream
+from milepost.model.places import EARTH_RADIUS_M, Vectors, vectors
 
 _NO_ARCS: Final = Arcs(*np.empty((3, 0, 3)))
 
@@ -66,7 +68,7 @@ class Parallel:
 class Core:
     """What a shape is made of, for the question how far it is from another."""
 
-    shape: Circle | Box | Polygon | Corridor
+    shape: Circle | Box | Polygon | Corridor | Upstream
     reach_rad: float
     corners: Vectors
     arcs: Arcs = _NO_ARCS
@@ -92,7 +94,7 @@ def least_cosine(angles_rad: Angles | float) -> Angles:
     return least
 
 
-def cores_of(area: Circle | Box | Polygon | Corridor | Union) -> list[Core]:
+def cores_of(area: Circle | Box | Polygon | Corridor | Upstream | Union) -> list[Core]:
     """The core of a shape, or of each shape that a union is made of."""
     match area:
         case Union():
@@ -102,6 +104,8 @@ def cores_of(area: Circle | Box | Polygon | Corridor | Union) -> list[Core]:
         case Corridor():
             path = vectors_of(area.path)
             return [Core(area, area.half_width_rad, path, arcs_along(path))]
+        case Upstream():
+            return [_core_of_width(area, width_m) for width_m in np.unique(area.widths_m).tolist()]
         case Polygon():
             edges = joined([arcs_along(vectors_of(ring)) for ring in (area.outer, *area.holes)])
             return [Core(area, 0.0, edges.starts, edges)]
@@ -109,6 +113,11 @@ def cores_of(area: Circle | Box | Polygon | Corridor | Union) -> list[Core]:
             parallels = _parallels(area)
             corners = np.vstack([parallel.ends for parallel in parallels])
             return [Core(area, 0.0, corners, _meridians(area), parallels)]
+
+
+def _core_of_width(area: Upstream, width_m: float) -> Core:
+    arcs = area.arcs.take(np.flatnonzero(area.widths_m == width_m))
+    return Core(area, width_m / EARTH_RADIUS_M, np.vstack([arcs.starts, arcs.ends]), arcs)
 
 
 def _parallels(box: Box) -> tuple[Parallel, ...]:

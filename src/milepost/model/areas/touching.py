@@ -23,12 +23,13 @@ from milepost.model.areas.cores import Core, cores_of, least_cosine
 from milepost.model.areas.corridor import Corridor
 from milepost.model.areas.polygon import Polygon
 from milepost.model.areas.union import Union
+from milepost.model.areas.upstream import Upstream
 from milepost.model.places import Flags, Vectors
 
 _BESIDE: Final = 1e-12
 """Rounding allowed for when asking whether a point lies beside an arc: 6 µm."""
 
-_Area = Circle | Box | Polygon | Corridor | Union
+_Area = Circle | Box | Polygon | Corridor | Upstream | Union
 
 
 def touches(one: _Area, other: _Area) -> bool:

@@ -11,6 +11,7 @@ from milepost.model.areas.caps import cap_around_caps
 from milepost.model.areas.circle import Circle
 from milepost.model.areas.corridor import Corridor
 from milepost.model.areas.polygon import Polygon
+from milepost.model.areas.upstream import Upstream
 from milepost.model.places import Flags, Vectors
 from milepost.model.reasons import Malformed, Reason
 
@@ -18,7 +19,7 @@ UNION_PARTS_MAX: Final = 64
 """Parts that are not unions themselves, counted through all levels."""
 
 UNION_POINTS_MAX: Final = 5000
-"""Points of all parts together: a circle has 1, a box 2, a polygon and a corridor as many as were given."""
+"""Points of all parts together: a circle has 1, a box 2, a polygon, a corridor and an upstream as many as were given."""
 
 UNION_DEPTH_MAX: Final = 4
 """Levels of unions within unions; one of shapes alone has 1."""
@@ -28,7 +29,7 @@ UNION_DEPTH_MAX: Final = 4
 class Union:
     """All places inside any of the parts, which may overlap and may be unions."""
 
-    parts: "tuple[Circle | Box | Polygon | Corridor | Union, ...]"
+    parts: "tuple[Circle | Box | Polygon | Corridor | Upstream | Union, ...]"
     cap: Cap = field(init=False, repr=False, compare=False)
     boxes: tuple[Bounds, ...] = field(init=False, repr=False, compare=False)
     size: "Size" = field(init=False, repr=False, compare=False)
@@ -67,7 +68,7 @@ class Size:
     depth: int
 
 
-def size_of(area: Circle | Box | Polygon | Corridor | Union) -> Size:
+def size_of(area: Circle | Box | Polygon | Corridor | Upstream | Union) -> Size:
     """How much the area is made of."""
     match area:
         case Union():
@@ -76,6 +77,8 @@ def size_of(area: Circle | Box | Polygon | Corridor | Union) -> Size:
             return Size(parts=1, points=area.points, depth=0)
         case Corridor():
             return Size(parts=1, points=len(area.path), depth=0)
+        case Upstream():
+            return Size(parts=1, points=len(area.arcs) + len(area.stretches), depth=0)
         case Box():
             return Size(parts=1, points=2, depth=0)
         case Circle():

@@ -282,18 +282,20 @@ class Place(_message.Message):
     def __init__(self, latitude: _Optional[float] = ..., longitude: _Optional[float] = ...) -> None: ...
 
 class Area(_message.Message):
-    __slots__ = ("circle", "box", "polygon", "corridor", "union")
+    __slots__ = ("circle", "box", "polygon", "corridor", "union", "upstream")
     CIRCLE_FIELD_NUMBER: _ClassVar[int]
     BOX_FIELD_NUMBER: _ClassVar[int]
     POLYGON_FIELD_NUMBER: _ClassVar[int]
     CORRIDOR_FIELD_NUMBER: _ClassVar[int]
     UNION_FIELD_NUMBER: _ClassVar[int]
+    UPSTREAM_FIELD_NUMBER: _ClassVar[int]
     circle: Circle
     box: Box
     polygon: Polygon
     corridor: Corridor
     union: Union
-    def __init__(self, circle: _Optional[_Union[Circle, _Mapping]] = ..., box: _Optional[_Union[Box, _Mapping]] = ..., polygon: _Optional[_Union[Polygon, _Mapping]] = ..., corridor: _Optional[_Union[Corridor, _Mapping]] = ..., union: _Optional[_Union[Union, _Mapping]] = ...) -> None: ...
+    upstream: Upstream
+    def __init__(self, circle: _Optional[_Union[Circle, _Mapping]] = ..., box: _Optional[_Union[Box, _Mapping]] = ..., polygon: _Optional[_Union[Polygon, _Mapping]] = ..., corridor: _Optional[_Union[Corridor, _Mapping]] = ..., union: _Optional[_Union[Union, _Mapping]] = ..., upstream: _Optional[_Union[Upstream, _Mapping]] = ...) -> None: ...
 
 class Circle(_message.Message):
     __slots__ = ("centre", "radius_m")
@@ -336,6 +338,26 @@ class Union(_message.Message):
     PARTS_FIELD_NUMBER: _ClassVar[int]
     parts: _containers.RepeatedCompositeFieldContainer[Area]
     def __init__(self, parts: _Optional[_Iterable[_Union[Area, _Mapping]]] = ...) -> None: ...
+
+class Upstream(_message.Message):
+    __slots__ = ("points", "latitudes", "longitudes", "half_widths", "start_seconds", "end_seconds", "start_metres", "end_metres")
+    POINTS_FIELD_NUMBER: _ClassVar[int]
+    LATITUDES_FIELD_NUMBER: _ClassVar[int]
+    LONGITUDES_FIELD_NUMBER: _ClassVar[int]
+    HALF_WIDTHS_FIELD_NUMBER: _ClassVar[int]
+    START_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    END_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    START_METRES_FIELD_NUMBER: _ClassVar[int]
+    END_METRES_FIELD_NUMBER: _ClassVar[int]
+    points: _containers.RepeatedScalarFieldContainer[int]
+    latitudes: _containers.RepeatedScalarFieldContainer[int]
+    longitudes: _containers.RepeatedScalarFieldContainer[int]
+    half_widths: _containers.RepeatedScalarFieldContainer[int]
+    start_seconds: _containers.RepeatedScalarFieldContainer[int]
+    end_seconds: _containers.RepeatedScalarFieldContainer[int]
+    start_metres: _containers.RepeatedScalarFieldContainer[int]
+    end_metres: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, points: _Optional[_Iterable[int]] = ..., latitudes: _Optional[_Iterable[int]] = ..., longitudes: _Optional[_Iterable[int]] = ..., half_widths: _Optional[_Iterable[int]] = ..., start_seconds: _Optional[_Iterable[int]] = ..., end_seconds: _Optional[_Iterable[int]] = ..., start_metres: _Optional[_Iterable[int]] = ..., end_metres: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Around(_message.Message):
     __slots__ = ("radius_m",)

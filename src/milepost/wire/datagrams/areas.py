@@ -4,12 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
-from milepost.model.areas import Area, Box, Circle, Corridor, Polygon, Union
+from milepost.model.areas import Area, Box, Circle, Corridor, Polygon, Union, Upstream
 from milepost.model.areas.union import Tally
 from milepost.model.places import Place
 from milepost.model.reasons import Malformed, Reason
 from milepost.wire._generated import datagram_pb2 as pb
 from milepost.wire.datagrams.presence import missing, require
+from milepost.wire.datagrams.upstream import read_upstream, write_upstream
 
 
 def write_place(place: Place, part: pb.Place) -> None:
@@ -40,6 +41,8 @@ def write_area(area: Area, part: pb.Area) -> None:
         case Corridor():
             _write_path(area.path, part.corridor.path)
             part.corridor.half_width_m = area.half_width_m
+        case Upstream():
+            write_upstream(area, part.upstream)
         case Union():
             for inner in area.parts:
                 write_area(inner, part.union.parts.add())
@@ -69,6 +72,9 @@ class _Reader:
             return self._polygon(part.polygon)
         if shape == "corridor":
             return self._corridor(part.corridor)
+        if shape == "upstream":
+            self.tally.add(points=len(part.upstream.latitudes))
+            return read_upstream(part.upstream)
         if shape == "union":
             self.tally.check_depth(depth + 1)
             return Union(tuple(self.area(inner, depth + 1) for inner in part.union.parts))

@@ -2,7 +2,7 @@
 
 from typing import Final, assert_never
 
-from milepost.model.areas import Area, Around, Box, Circle, Corridor, Polygon, Union
+from milepost.model.areas import Area, Around, Box, Circle, Corridor, Polygon, Union, Upstream
 from milepost.model.endpoints import EndpointId
 from milepost.model.frames import Frame
 from milepost.model.instants import BEGINNING, FOREVER, Instant
@@ -84,7 +84,7 @@ def _write_where(area: Area | Around | None, part: pb.Subscription) -> None:
             pass
         case Around():
             part.around.radius_m = area.radius_m
-        case Circle() | Box() | Polygon() | Corridor() | Union():
+        case Circle() | Box() | Polygon() | Corridor() | Upstream() | Union():
             write_area(area, part.area)
         case _:
             assert_never(area)

@@ -2,7 +2,7 @@
 
 from typing import Final, assert_never
 
-from milepost.model.areas import Area, Around, Box, Circle, Corridor, Polygon, Union
+from milepost.model.areas import Area, Around, Box, Circle, Corridor, Polygon, Union, Upstream
 from milepost.model.endpoints import EndpointId
 from milepost.model.frames import ALWAYS, Frame
 from milepost.model.instants import BEGINNING, FOREVER, Instant
@@ -101,7 +101,7 @@ def _write_where(area: Area | Around) -> JsonObject:
     match area:
         case Around():
             return {"type": AROUND, "radius_m": area.radius_m}
-        case Circle() | Box() | Polygon() | Corridor() | Union():
+        case Circle() | Box() | Polygon() | Corridor() | Upstream() | Union():
             return area_to_geojson(area)
         case _:
             assert_never(area)

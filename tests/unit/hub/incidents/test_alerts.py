@@ -1,16 +1,20 @@
-"""From what became of an incident to the message that says so (M24), and emergencies, which edges tell of themselves (M22)."""
+"""From what became of an incident to the message that says so (M24, M26), and emergencies, told by edges themselves (M22)."""
 
 from dataclasses import replace
 
 import pytest
 
 from milepost.hub.incidents import maybe_alert
+from milepost.hub.incidents.approach import Approach
 from milepost.model.addresses import ToArea
+from milepost.model.areas import Circle, Union
 from milepost.model.endpoints import EndpointId
 from milepost.model.incidents import EVENT_KINDS, Change, EventKind
 from milepost.model.messages import Message
+from milepost.model.places import moved
 from milepost.model.priorities import Priority
 from milepost.model.sessions import Publish
+from milepost.roads import Road, network_of
 from milepost.wire.datagrams import decode, encode
 from unit.hub.incidents.events import HOME, NOON, after, away, events, fed
 
@@ -80,3 +84,40 @@ def test_m22_no_alert_is_made_of_an_emergency_which_is_kept_as_an_incident() -> 
 def test_a_change_is_told_by_the_rules_of_its_kind_only() -> None:
     with pytest.raises(AssertionError):
         maybe_alert(life()[0], EVENT_KINDS[3], HUB)
+
+
+def town() -> Approach:
+    """A street from west to east through the first place of `life`, and one beside it that does not lead there."""
+    west, east = moved(HOME, 270, 3_000), moved(HOME, 90, 1_000)
+    roads = [
+        Road("in", [(west.latitude, west.longitude), (east.latitude, east.longitude)], 20.0, 1, "w", "e"),
+        Road("past", [(west.latitude + 0.005, west.longitude), (east.latitude + 0.005, east.longitude)], 20.0, 1, "v", "f"),
+    ]
+    return Approach(network_of(roads, []), upstream_s=60.0)
+
+
+def test_m26_where_roads_are_known_an_alert_goes_to_who_is_there_or_on_the_way() -> None:
+    change = life()[0]
+    alert = maybe_alert(change, KIND, HUB, approach=town())
+    assert alert is not None
+    assert isinstance(alert.address, ToArea)
+    area = alert.address.area
+    beside = moved(moved(HOME, 0, 556), 270, 1_000)
+    places = [moved(HOME, 270, 1_000), beside, moved(HOME, 0, 40), moved(HOME, 0, 150), moved(HOME, 90, 500)]
+    assert [bool(area.contains(place.vector[None])[0]) for place in places] == [True, False, True, False, False]
+    assert decode(encode(Publish(alert))) == Publish(alert)
+    assert maybe_alert(change, KIND, HUB, approach=town()) == alert
+
+
+def test_m26_the_all_clear_goes_also_to_all_around_and_far_from_roads_alerts_go_to_circles() -> None:
+    last = life()[-1]
+    clear = maybe_alert(last, KIND, HUB, approach=town())
+    assert clear is not None
+    assert isinstance(clear.address, ToArea)
+    assert isinstance(clear.address.area, Union | Circle)
+    parts = clear.address.area.parts if isinstance(clear.address.area, Union) else (clear.address.area,)
+    assert parts[0] == last.incident.warned
+    desert = replace(last, incident=replace(last.incident, warned=Circle(moved(HOME, 180, 50_000), 500.0)))
+    far = maybe_alert(desert, KIND, HUB, approach=town())
+    assert far is not None
+    assert far.address == ToArea(desert.incident.warned)

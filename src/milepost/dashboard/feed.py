@@ -1,0 +1,66 @@
+"""Feed: from the logs of sites into the scene.
+
+Log threads wait until what they brought is in the scene: nothing piles up between them and it, however fast a log is read.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import CancelledError
+from functools import partial
+from time import time_ns
+from typing import Final
+
+from milepost.backbone.log import Edge, Following, Log, LogLost, Record, Since, Start
+from milepost.dashboard.reading import SAID, TOPICS, maybe_fact
+from milepost.dashboard.scene import Scene
+from milepost.model.instants import SECOND_NS, Instant
+from milepost.model.reasons import Malformed
+from milepost.model.telling import DELIVERIES, REPORTS
+
+REPORTS_S: Final = 10
+"""Reports of the last seconds are read at the start: where everybody is."""
+SAID_S: Final = 600
+"""So far back alerts are read at the start, and who got them."""
+
+
+class Feed:
+    """Follows logs until closed."""
+
+    def __init__(self, scene: Scene, logs: Mapping[str, Log], lost: Callable[[LogLost], None]) -> None:
+        self._scene = scene
+        self._loop = asyncio.get_running_loop()
+        self._followings: list[Following] = []
+        now = time_ns()
+        for site, log in logs.items():
+            starts: dict[str, Start] = dict.fromkeys(TOPICS, Edge.BEGINNING)
+            starts[REPORTS] = Since(Instant(now - REPORTS_S * SECOND_NS))
+            starts |= dict.fromkeys((SAID, DELIVERIES), Since(Instant(now - SAID_S * SECOND_NS)))
+            self._followings.append(log.follow(starts, partial(self._take, site), partial(self._lost, lost)))
+
+    async def close(self) -> None:
+        """Read no further."""
+        for following in self._followings:
+            await asyncio.to_thread(following.close)  # it waits for a thread that may be waiting for us
+
+    # In the log's threads
+
+    def _take(self, site: str, records: Sequence[Record]) -> None:
+        try:
+            asyncio.run_coroutine_threadsafe(self._apply(site, records), self._loop).result()
+        except (CancelledError, RuntimeError):  # the loop is over, and so are we
+            return
+
+    def _lost(self, lost: Callable[[LogLost], None], fault: LogLost) -> None:
+        self._loop.call_soon_threadsafe(lost, fault)
+
+    # In the loop
+
+    async def _apply(self, site: str, records: Sequence[Record]) -> None:
+        now = Instant(time_ns())
+        for record in records:
+            try:
+                fact = maybe_fact(record)
+                if fact is not None:
+                    self._scene.take(site, fact, record.appended_at, now)
+            except (Malformed, TypeError, ValueError):
+                self._scene.unreadable += 1

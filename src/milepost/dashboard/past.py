@@ -1,0 +1,57 @@
+"""The past: whole scenes of the last minutes, packed, a few seconds apart; for who looks back.
+
+What must hold: there are never more of them than fit into the minutes, nor more bytes than the limit; the oldest go first.
+"""
+
+import gzip
+from bisect import bisect_right
+from collections import deque
+from typing import Final, NamedTuple
+
+STEP_MS: Final = 1_000
+BYTES_MAX: Final = 256_000_000
+_LEVEL: Final = 1
+
+
+class Kept(NamedTuple):
+    """A scene that was."""
+
+    at_ms: int
+    packed: bytes
+
+
+class Past:
+    """Scenes that were."""
+
+    def __init__(self, *, minutes: float, bytes_max: int = BYTES_MAX) -> None:
+        self._length_ms = round(minutes * 60_000)
+        self._bytes_max = bytes_max
+        self._kept: deque[Kept] = deque()
+        self._bytes = 0
+
+    def is_due(self, at_ms: int) -> bool:
+        """Whether a scene is to be kept."""
+        return bool(self._length_ms) and (not self._kept or not 0 <= at_ms - self._kept[-1].at_ms < STEP_MS)
+
+    def keep(self, at_ms: int, frame: bytes) -> None:
+        """Keep a scene; one of a clock that was set back takes the place of what was after it."""
+        while self._kept and self._kept[-1].at_ms >= at_ms:
+            self._bytes -= len(self._kept.pop().packed)
+        packed = gzip.compress(frame, _LEVEL)
+        self._kept.append(Kept(at_ms, packed))
+        self._bytes += len(packed)
+        while self._kept[0].at_ms < at_ms - self._length_ms or self._bytes > self._bytes_max:
+            self._bytes -= len(self._kept.popleft().packed)
+            if not self._kept:
+                return
+
+    def span_ms(self) -> tuple[int, int] | None:
+        """From when to when there are scenes."""
+        return (self._kept[0].at_ms, self._kept[-1].at_ms) if self._kept else None
+
+    def maybe_at(self, at_ms: int) -> bytes | None:
+        """The scene of a moment, packed by gzip: the last one not after it, or the first there is."""
+        if not self._kept:
+            return None
+        found = bisect_right(self._kept, at_ms, key=lambda one: one.at_ms)
+        return self._kept[max(0, found - 1)].packed

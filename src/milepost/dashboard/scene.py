@@ -1,0 +1,277 @@
+"""The scene: all that the map shows now, made from facts alone; and what changed in it since it was last asked.
+
+What must hold:
+- a scene is the scene of before with the diff put over it, whatever happened in between;
+- time comes in: the same facts at the same times make the same scene;
+- what is shown has limits, and what is old goes by itself.
+"""
+
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any, Final, assert_never
+
+from milepost.dashboard.alerts import ALERTS_MAX, CLEARED, Alerts, key_of
+from milepost.dashboard.hazards import Hazards
+from milepost.dashboard.reading import DeliveriesHeard, EdgeGone, Fact, IncidentsKnown, ReportsHeard
+from milepost.dashboard.tables import Changes, Row, Table
+from milepost.dashboard.vehicles import Mark, Sighting, VehicleChanges, Vehicles
+from milepost.model.addresses import ToArea
+from milepost.model.areas import Area
+from milepost.model.incidents import EventKind, Incident
+from milepost.model.instants import SECOND_NS, Instant
+from milepost.model.places import Place
+from milepost.model.sites import NEVER, CentreInfo, EdgeInfo, Said, edge_key
+from milepost.model.telling import MICROSECOND_NS
+from milepost.wire.geojson import area_to_geojson
+
+EDGES_MAX: Final = 1_000
+INCIDENTS_MAX: Final = 2_000
+MOVES_MAX: Final = 200
+FORGET_S: Final = 60
+"""Who has not reported for so long is not shown."""
+ROAMED_S: Final = 6
+RATES_S: Final = 1
+"""Rates are counted over so many seconds."""
+FRESH_S: Final = 5
+"""Of a message that is read later than this it is not known where everybody was: only edges know whom it concerned."""
+DOUBT_S: Final = 1
+DELAYS_OF: Final = 5
+"""Delays are those of so many alerts, the last ones."""
+AWAY_S: Final = 15
+"""A site's centre that gave no sign of life for so long is away; so is an edge that has endpoints and tells of none of them."""
+
+
+@dataclass(slots=True)
+class Diff:
+    """What changed; or, if it is whole, all there is."""
+
+    at_ms: int
+    is_whole: bool
+    tables: dict[str, Changes]
+    vehicles: VehicleChanges
+
+
+@dataclass(slots=True)
+class EdgeSeen:
+    """What is known of one edge."""
+
+    number: int
+    info: EdgeInfo | None = None
+    heard_at: Instant = NEVER
+    rates: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """Who was inside an alert's area, by reports that are older than those its edges went by.
+
+    Who is still inside after a while was inside then; who is not may have left before the edge had the alert.
+    """
+
+    key: str
+    area: Area
+    inside: set[str]
+    since: Instant
+
+
+class Scene:
+    """All that the map shows."""
+
+    def __init__(self, kinds: Sequence[EventKind], *, vehicles_max: int) -> None:
+        self.vehicles = Vehicles(vehicles_max)
+        self.alerts = Alerts()
+        self._hazards = Hazards(kinds)
+        self._tables = {
+            "edges": Table(EDGES_MAX),
+            "sites": Table(EDGES_MAX),
+            "incidents": Table(INCIDENTS_MAX),
+            "moves": Table(MOVES_MAX),
+            "queries": Table(EDGES_MAX),
+            "figures": Table(1),
+            "alerts": self.alerts.table,
+            "hazards": self._hazards.table,
+        }
+        self._edges: dict[str, EdgeSeen] = {}
+        self._incidents: dict[str, tuple[Incident, ...]] = {}
+        self._lags_ms: dict[str, float] = {}
+        self._centres: dict[str, tuple[str, Instant]] = {}
+        self._roamed: dict[str, Instant] = {}
+        self._doubts: deque[Doubt] = deque(maxlen=ALERTS_MAX)
+        self._moves = 0
+        self._rated_at = NEVER
+        self.unreadable = 0
+
+    def take(self, site: str, fact: Fact, appended_at: Instant, now: Instant) -> None:
+        """Something that the log of a site says."""
+        self._lags_ms[site] = max(0.0, (now - appended_at) / 1e6)
+        match fact:
+            case ReportsHeard():
+                self._take_reports(fact, appended_at)
+            case DeliveriesHeard():
+                self.alerts.take_deliveries(fact)
+                self._edge(fact.edge).heard_at = appended_at
+            case Said():
+                self._take_said(fact, now, is_fresh=now - appended_at < FRESH_S * SECOND_NS)
+            case IncidentsKnown():
+                self._incidents[site] = fact.incidents
+                rows = [one for some in self._incidents.values() for one in some][-INCIDENTS_MAX:]
+                self._tables["incidents"].replace({one.id: _incident_row(one) for one in rows})
+            case EdgeInfo():
+                self._edge(str(fact.edge)).info = fact
+            case EdgeGone():
+                for name in [name for name, edge in self._edges.items() if edge.info and edge_key(edge.info.edge) == fact.key]:
+                    self._edges[name].info = None
+            case CentreInfo():
+                self._centres[site] = (fact.name, fact.at)
+            case _:
+                assert_never(fact)
+
+    def site_at(self, place: Place) -> str | None:
+        """The site of an edge that covers a place, if any does."""
+        for edge in self._edges.values():
+            if edge.info is not None and (edge.info.coverage is None or edge.info.coverage.contains(place.vector[None, :])[0]):
+                return edge.info.edge.site
+        return None
+
+    def take_figures(self, queries: Mapping[str, Row]) -> None:
+        """What pipelines say of themselves."""
+        self._tables["queries"].replace(queries)
+
+    def tick(self, now: Instant) -> None:
+        """Let go what is old, and bring rows up to date."""
+        self.vehicles.forget(now // MICROSECOND_NS - FORGET_S * 1_000_000)
+        while self._doubts and self._doubts[0].since <= now - DOUBT_S * SECOND_NS:
+            doubt = self._doubts.popleft()
+            self.alerts.note_inside(doubt.key, doubt.inside & self.vehicles.inside(doubt.area))
+        self.alerts.tick(now)
+        self._hazards.tick(now)
+        for name in self.alerts.changed:
+            self.vehicles.mark(name, Mark.WARNED, is_so=name in self.alerts.warned)
+            self.vehicles.mark(name, Mark.CONCERNED, is_so=name in self.alerts.concerned)
+        self.alerts.changed.clear()
+        for name in [name for name, at in self._roamed.items() if at < now - ROAMED_S * SECOND_NS]:
+            del self._roamed[name]
+            self.vehicles.mark(name, Mark.ROAMED, is_so=False)
+        if now >= self._rated_at + RATES_S * SECOND_NS:
+            self._rate(now)
+
+    def whole(self, now: Instant) -> Diff:
+        """All of it."""
+        tables = {name: table.whole() for name, table in self._tables.items()}
+        return Diff(now // 1_000_000, True, tables, self.vehicles.whole())
+
+    def take_diff(self, now: Instant) -> Diff:
+        """What changed since this was last called."""
+        changes = {name: table.take_changes() for name, table in self._tables.items()}
+        tables = {name: changed for name, changed in changes.items() if changed}
+        return Diff(now // 1_000_000, False, tables, self.vehicles.take_changes())
+
+    def _take_reports(self, heard: ReportsHeard, appended_at: Instant) -> None:
+        edge = self._edge(heard.edge)
+        edge.heard_at = max(edge.heard_at, appended_at)
+        rows = zip(
+            heard.endpoints,
+            heard.seen_at_us,
+            heard.latitudes,
+            heard.longitudes,
+            heard.headings_deg,
+            heard.speeds_mps,
+            heard.verdicts,
+            strict=True,
+        )
+        for name, seen_at_us, latitude, longitude, heading, speed, verdict in rows:
+            edge.rates["refused" if verdict else "reports"] += 1
+            if verdict or latitude is None or longitude is None or abs(latitude) > 90 or abs(longitude) > 180:
+                continue
+            sighting = Sighting(name, latitude, longitude, heading, speed, edge.number, seen_at_us)
+            before = self.vehicles.see(sighting)
+            if before is not None:
+                self._note_move(name, before, heard.edge, appended_at)
+            if name in self.alerts.warned or name in self.alerts.concerned:
+                self.alerts.changed.add(name)  # it may have been away when it was marked
+
+    def _note_move(self, name: str, before: int, edge: str, at: Instant) -> None:
+        self._moves += 1
+        self._roamed[name] = at
+        self.vehicles.mark(name, Mark.ROAMED, is_so=True)
+        came_from = next((one for one, seen in self._edges.items() if seen.number == before), "")
+        row = {"endpoint": name, "from": came_from, "to": edge, "at_ms": at // 1_000_000}
+        self._tables["moves"].put(str(self._moves), row)
+
+    def _take_said(self, said: Said, now: Instant, *, is_fresh: bool) -> None:
+        message = said.message
+        if isinstance(message.address, ToArea):
+            self.alerts.take_message(message)
+            if is_fresh and message.fields.get("phase") != CLEARED:
+                area = message.address.area
+                self._doubts.append(Doubt(key_of(message.source, message.id), area, self.vehicles.inside(area), now))
+        else:
+            self._hazards.take(said, self.vehicles.maybe_place(message.source))
+
+    def _edge(self, name: str) -> EdgeSeen:
+        if name not in self._edges:
+            if len(self._edges) >= EDGES_MAX:
+                del self._edges[next(iter(self._edges))]
+            taken = {edge.number for edge in self._edges.values()}
+            self._edges[name] = EdgeSeen(next(number for number in range(EDGES_MAX + 1) if number not in taken))
+        return self._edges[name]
+
+    def _rate(self, now: Instant) -> None:
+        """Rows that say how much, and how well."""
+        seconds = (now - self._rated_at) / SECOND_NS if self._rated_at else RATES_S
+        self._rated_at = now
+        counts, totals = self.vehicles.count_by_edge(), Counter[str]()
+        rows = {}
+        for name, edge in self._edges.items():
+            totals.update(edge.rates)
+            rows[name] = _edge_row(edge, counts.get(edge.number, 0), seconds, now)
+            edge.rates.clear()
+        self._tables["edges"].replace(rows)
+        self._tables["sites"].replace({site: self._site_row(site, now) for site in self._lags_ms})
+        self._tables["figures"].put("all", self._figures(totals, seconds))
+
+    def _figures(self, totals: Counter[str], seconds: float) -> Row:
+        delays = self.alerts.delays_ms(DELAYS_OF)
+        return {
+            "vehicles": len(self.vehicles),
+            "hidden": self.vehicles.hidden,
+            "warned": self.vehicles.count_marked(Mark.WARNED),
+            "reports_per_s": round(totals["reports"] / seconds),
+            "refused_per_s": round(totals["refused"] / seconds),
+            "moves": self._moves,
+            "delay_ms_p50": round(median(delays), 1) if delays else None,
+            "delay_ms_p95": round(delays[int(len(delays) * 0.95)], 1) if delays else None,
+            "unreadable": self.unreadable,
+            "unproved": self.alerts.dropped,
+        }
+
+    def _site_row(self, site: str, now: Instant) -> Row:
+        centre, at = self._centres.get(site, ("", NEVER))
+        return {"centre": centre, "is_centre_there": now - at < AWAY_S * SECOND_NS, "lag_ms": round(self._lags_ms[site])}
+
+
+def _edge_row(edge: EdgeSeen, vehicles: int, seconds: float, now: Instant) -> Row:
+    coverage = edge.info.coverage if edge.info else None
+    row: dict[str, Any] = {
+        "number": edge.number,
+        "address": edge.info.address if edge.info else "",
+        "vehicles": vehicles,
+        "reports_per_s": round(edge.rates["reports"] / seconds),
+        "refused_per_s": round(edge.rates["refused"] / seconds),
+        "is_silent": vehicles > 0 and now - edge.heard_at > AWAY_S * SECOND_NS,
+    }
+    return row if coverage is None else row | {"coverage": area_to_geojson(coverage)}
+
+
+def _incident_row(incident: Incident) -> Row:
+    return {
+        "kind": incident.kind,
+        "place": [incident.centre.longitude, incident.centre.latitude],
+        "radius_m": round(incident.radius_m, 1),
+        "reports": incident.reports,
+        "witnesses": incident.witnesses,
+        "raised_ms": incident.raised_at // 1_000_000,
+        "hot_ms": incident.hot_at // 1_000_000,
+    }

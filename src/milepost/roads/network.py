@@ -1,0 +1,248 @@
+"""The road network: directed roads in columns, and which of them leads into which.
+
+    road 0   ids[0]   points first[0] … first[1]-1   length_m  speed_mps  lanes  from_junction ─▶ to_junction
+    onward   onward_first[0] … onward_first[1]-1     the roads that one may drive into at its end
+    inward   the same the other way round
+
+What must hold:
+- nothing changes after it was made; a street with traffic both ways is two roads;
+- every road has two different points or more, in the driving direction, a length and a speed above 0;
+- a turn back (into the road that leads the opposite way between the same junctions) is a way on only where there is no other.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from milepost.model.places import EARTH_RADIUS_M, Place
+
+ROADS_MAX: Final = 2_000_000
+POINTS_MAX: Final = 20_000_000
+LANES_MAX: Final = 20
+PLACES_MAX: Final = 100_000
+"""Of so many roads the points are kept as places."""
+SPEED_MPS_MAX: Final = 100.0
+STRAIGHT: Final = 3.0
+"""So many times as many go straight on at a junction as turn into each of the other roads."""
+STRAIGHT_DEG_MAX: Final = 35.0
+DIGITS: Final = 7
+"""Of degrees: a centimetre."""
+_SAME_M: Final = 0.01
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int32]
+
+
+class UnreadableRoads(ValueError):
+    """What was given is no road network that can be used; says why, and what to do."""
+
+
+class Road(NamedTuple):
+    """One direction of a street between two junctions, as readers find it; `points` are latitude and longitude."""
+
+    id: str
+    points: Sequence[tuple[float, float]]
+    speed_mps: float
+    lanes: int
+    from_junction: str
+    to_junction: str
+    length_m: float | None = None
+    """Nothing: as long as its points say."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Network:
+    """All roads, by number."""
+
+    ids: tuple[str, ...]
+    first: Integers
+    """Where the points of each road begin; one more at the end."""
+    latitudes: Floats
+    longitudes: Floats
+    along_m: Floats
+    """How far each point is from the start of its road, in metres of `lengths_m`."""
+    lengths_m: Floats
+    speeds_mps: Floats
+    lanes: Integers
+    from_junctions: Integers
+    to_junctions: Integers
+    onward_first: Integers
+    onward: Integers
+    inward_first: Integers
+    inward: Integers
+    across_m: Floats
+    """Of each way in, how far it is over the junction: from the last point of that road to the first of this."""
+    shares: Floats
+    """Of each way in, how much of the traffic of that road takes it, as far as the map tells."""
+    _places: dict[int, tuple[Place, ...]] = field(default_factory=dict, init=False, repr=False)
+    """Of roads that were asked for: areas around one place are made again and again, and places are what they are made of."""
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def ways_on(self, road: int) -> list[int]:
+        """The roads that one may drive into at the end of a road."""
+        ways: list[int] = self.onward[self.onward_first[road] : self.onward_first[road + 1]].tolist()
+        return ways
+
+    def ways_in(self, road: int) -> list[tuple[int, float, float]]:
+        """The roads from which one may drive into a road, each with the metres over the junction and the share that does."""
+        here = slice(self.inward_first[road], self.inward_first[road + 1])
+        return list(zip(self.inward[here].tolist(), self.across_m[here].tolist(), self.shares[here].tolist(), strict=True))
+
+    def places_of(self, road: int) -> tuple[Place, ...]:
+        """The points of a road."""
+        places = self._places.get(road)
+        if places is None:
+            points = slice(self.first[road], self.first[road + 1])
+            places = tuple(map(Place, self.latitudes[points].tolist(), self.longitudes[points].tolist()))
+            if len(self._places) < PLACES_MAX:
+                self._places[road] = places
+        return places
+
+    def at(self, road: int, offset_m: float) -> Place:
+        """The place so far along a road."""
+        points = slice(self.first[road], self.first[road + 1])
+        along = self.along_m[points]
+        return Place(
+            float(np.interp(offset_m, along, self.latitudes[points])), float(np.interp(offset_m, along, self.longitudes[points]))
+        )
+
+    @property
+    def has_egress(self) -> NDArray[np.bool_]:
+        """Of each road, whether one may leave at its end: it leads into more than one (M26)."""
+        return np.diff(self.onward_first) > 1
+
+    @property
+    def has_ingress(self) -> NDArray[np.bool_]:
+        """Of each road, whether one may join at its start: more than one lead into it (M26)."""
+        return np.diff(self.inward_first) > 1
+
+
+def network_of(roads: Sequence[Road], turns: Iterable[tuple[int, int]]) -> Network:
+    """The network of some roads; a turn is a road and one that it leads into, by their positions."""
+    if not roads:
+        raise UnreadableRoads("there are no roads for cars in it: give an extract that has some")
+    if len(roads) > ROADS_MAX:
+        raise UnreadableRoads(f"there are {len(roads)} roads, more than {ROADS_MAX}: cut out the region you need")
+    counts = np.array([len(road.points) for road in roads])
+    if counts.sum() > POINTS_MAX:
+        raise UnreadableRoads(f"the roads have {counts.sum()} points, more than {POINTS_MAX}: cut out the region you need")
+    first = np.concatenate(([0], np.cumsum(counts))).astype(np.int32)
+    points = np.array([point for road in roads for point in road.points], np.float64).reshape(-1, 2)
+    _check(roads, counts, points, first)
+    points, first = _without_repeats(np.round(points, DIGITS), first)
+    latitudes, longitudes = np.ascontiguousarray(points.T)
+    drawn_m = _drawn_m(latitudes, longitudes, first)
+    lengths_m = np.array([np.nan if road.length_m is None else road.length_m for road in roads])
+    drawn_lengths_m = drawn_m[first[1:] - 1]  # of one point, nothing
+    if (short := np.flatnonzero(drawn_lengths_m < _SAME_M)).size:
+        raise UnreadableRoads(f"road {roads[short[0]].id!r} goes nowhere: all its points are one place")
+    lengths_m = np.where(lengths_m > 0, lengths_m, drawn_lengths_m)
+    numbers: dict[str, int] = {}
+    ends = [
+        (numbers.setdefault(road.from_junction, len(numbers)), numbers.setdefault(road.to_junction, len(numbers)))
+        for road in roads
+    ]
+    from_junctions, to_junctions = np.array(ends, np.int32).T
+    onward_first, onward, inward_first, inward = _joined(turns, from_junctions, to_junctions)
+    owners = np.repeat(np.arange(len(roads)), np.diff(inward_first))
+    return Network(
+        tuple(road.id for road in roads),
+        first,
+        latitudes,
+        longitudes,
+        drawn_m * np.repeat(lengths_m / drawn_lengths_m, np.diff(first)),
+        lengths_m,
+        np.array([road.speed_mps for road in roads]),
+        np.array([road.lanes for road in roads], np.int32),
+        from_junctions,
+        to_junctions,
+        onward_first,
+        onward,
+        inward_first,
+        inward,
+        _apart_m(latitudes, longitudes, first[inward + 1] - 1, first[owners]),
+        _shares(latitudes, longitudes, first, owners, inward),
+    )
+
+
+def _check(roads: Sequence[Road], counts: NDArray[np.integer], points: Floats, first: Integers) -> None:
+    for road, count in zip(roads, counts.tolist(), strict=True):
+        if count < 2:
+            raise UnreadableRoads(f"road {road.id!r} has {count} points, fewer than 2")
+        if not 0 < road.speed_mps <= SPEED_MPS_MAX:
+            raise UnreadableRoads(f"road {road.id!r} has a speed limit of {road.speed_mps} m/s, not one up to {SPEED_MPS_MAX:g}")
+        if not 1 <= road.lanes <= LANES_MAX:
+            raise UnreadableRoads(f"road {road.id!r} has {road.lanes} lanes, not 1 to {LANES_MAX}")
+    wrong = np.flatnonzero(~((np.abs(points[:, 0]) <= 90) & (np.abs(points[:, 1]) <= 180)))
+    if wrong.size:
+        road = roads[int(np.searchsorted(first, wrong[0], "right")) - 1]
+        raise UnreadableRoads(
+            f"road {road.id!r} leaves the Earth at latitude {points[wrong[0], 0]}, longitude {points[wrong[0], 1]}"
+        )
+
+
+def _without_repeats(points: Floats, first: Integers) -> tuple[Floats, Integers]:
+    """The points without those that are the same as the one before on the same road."""
+    is_new = np.append(True, (np.diff(points, axis=0) != 0).any(axis=1))
+    is_new[first[:-1]] = True
+    return points[is_new], np.concatenate(([0], np.cumsum(np.add.reduceat(is_new, first[:-1], dtype=np.int64)))).astype(np.int32)
+
+
+def _drawn_m(latitudes: Floats, longitudes: Floats, first: Integers) -> Floats:
+    """How far each point is from the first of its road, along the points."""
+    rows = np.arange(len(latitudes))
+    steps = np.concatenate(([0.0], _apart_m(latitudes, longitudes, rows[:-1], rows[1:])))
+    steps[first[:-1]] = 0.0
+    total = np.cumsum(steps)
+    drawn: Floats = total - np.repeat(total[first[:-1]], np.diff(first))
+    return drawn
+
+
+def _shares(latitudes: Floats, longitudes: Floats, first: Integers, owners: NDArray[np.intp], inward: Integers) -> Floats:
+    """How much of the traffic of each way in goes on into its owner: who can go straight on does so more often than turn."""
+    at_start = _bearings_deg(latitudes, longitudes, first[:-1])
+    at_end = _bearings_deg(latitudes, longitudes, first[1:] - 2)
+    turns_deg = np.abs((at_start[owners] - at_end[inward] + 180.0) % 360.0 - 180.0)
+    weights = np.where(turns_deg <= STRAIGHT_DEG_MAX, STRAIGHT, 1.0)
+    shares: Floats = weights / np.bincount(inward, weights, len(first) - 1)[inward]
+    return shares
+
+
+def _bearings_deg(latitudes: Floats, longitudes: Floats, rows: Integers) -> Floats:
+    """Which way it goes from each of these points to the next."""
+    over = (longitudes[rows + 1] - longitudes[rows] + 180.0) % 360.0 - 180.0
+    bearings: Floats = np.degrees(np.arctan2(over * np.cos(np.radians(latitudes[rows])), latitudes[rows + 1] - latitudes[rows]))
+    return bearings
+
+
+def _apart_m(latitudes: Floats, longitudes: Floats, ones: NDArray[np.integer], others: NDArray[np.integer]) -> Floats:
+    """Metres between points, by the formula that is right for near ones."""
+    up, over = np.radians(latitudes), np.radians(longitudes)
+    rise, turn = np.sin((up[others] - up[ones]) / 2), np.sin((over[others] - over[ones]) / 2)
+    half = rise * rise + np.cos(up[ones]) * np.cos(up[others]) * turn * turn
+    apart: Floats = 2 * EARTH_RADIUS_M * np.arcsin(np.sqrt(np.minimum(1.0, half)))
+    return apart
+
+
+def _joined(
+    turns: Iterable[tuple[int, int]], from_junctions: Integers, to_junctions: Integers
+) -> tuple[Integers, Integers, Integers, Integers]:
+    """Turns as lists by road, both ways round, without the turns back that nobody needs."""
+    count = len(from_junctions)
+    pairs = np.unique(np.array(list(turns), np.int64).reshape(-1, 2), axis=0)
+    start, end = pairs.T
+    is_back = (from_junctions[start] == to_junctions[end]) & (to_junctions[start] == from_junctions[end])
+    has_others = np.bincount(start[~is_back], minlength=count) > 0
+    pairs = pairs[~is_back | ~has_others[start]]
+    return (*_lists(pairs[:, 0], pairs[:, 1], count), *_lists(pairs[:, 1], pairs[:, 0], count))
+
+
+def _lists(owners: NDArray[np.int64], members: NDArray[np.int64], count: int) -> tuple[Integers, Integers]:
+    order = np.lexsort((members, owners))
+    first = np.concatenate(([0], np.cumsum(np.bincount(owners, minlength=count))))
+    return first.astype(np.int32), members[order].astype(np.int32)

@@ -1,0 +1,211 @@
+"""Placing reports on roads: which road, how far along it, how far beside it, for many at once.
+
+    report ─▶ the square it is in ─▶ pieces of road that come near that square ─▶ the likeliest of them
+
+What must hold:
+- a report is placed on the piece that makes it likeliest: distance against `sigma_m`, the heading of who moves against
+  `heading_off_deg`, and, where the road it was on before is known, whether one gets there from that road;
+- every piece within `within_m` is looked at, and none beyond: each stands in all squares that it comes so near to;
+- nothing here loops over reports or pieces; they are worked on in blocks of `BLOCK` reports.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from milepost.model.areas import Going
+from milepost.model.areas.upstream import MOVING_MPS_MIN
+from milepost.model.places import EARTH_RADIUS_M, Place
+from milepost.roads.network import Floats, Integers, Network
+from milepost.roads.upstream import Spot
+
+NOT_ON_A_ROAD: Final = -1
+BLOCK: Final = 16_384
+_PIECE_M: Final = 100.0
+"""Longer segments are cut, so that a slanting one does not stand in every square of the box around it."""
+_A_DEGREE_M: Final = EARTH_RADIUS_M * np.pi / 180
+_UNLIKELY: Final = 4.0
+"""What it costs to be on a road that the one before does not lead to, like being three times `sigma_m` off."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Placed:
+    """Where reports are, one row each; of those on no road, `roads` is -1 and the rest NaN."""
+
+    roads: Integers
+    offsets_m: Floats
+    distances_m: Floats
+
+
+class Placing:
+    """An index over the roads of a network."""
+
+    def __init__(self, network: Network, *, within_m: float = 50.0, sigma_m: float = 7.0, heading_off_deg: float = 25.0) -> None:
+        if not 1.0 <= within_m <= 1_000.0:
+            raise ValueError(f"within_m is {within_m}, not in 1..1000")
+        self._network = network
+        self._within_m, self._sigma_m, self._off_deg = within_m, sigma_m, heading_off_deg
+        pieces = _Pieces(network)
+        self._pieces = pieces
+        # All longitudes are counted from the first point, so that a network may lie across the antimeridian.
+        self._west, self._south = float(pieces.x.min()), float(pieces.y.min())
+        steepest = float(np.abs(pieces.y).max()) + 0.1
+        self._margin_y = within_m / _A_DEGREE_M
+        self._margin_x = self._margin_y / max(0.01, float(np.cos(np.radians(steepest))))
+        side = max(within_m, _PIECE_M)
+        self._side_y = side / _A_DEGREE_M
+        self._side_x = self._side_y / max(0.01, float(np.cos(np.radians(steepest))))
+        self._index()
+
+    def _index(self) -> None:
+        """Which pieces come near each square, squares with none left out."""
+        pieces = self._pieces
+        west, east = (
+            self._columns(pieces.x + add)
+            for add in (np.minimum(0, pieces.dx) - self._margin_x, np.maximum(0, pieces.dx) + self._margin_x)
+        )
+        south, north = (
+            self._rows(pieces.y + add)
+            for add in (np.minimum(0, pieces.dy) - self._margin_y, np.maximum(0, pieces.dy) + self._margin_y)
+        )
+        wide, high = east - west + 1, north - south + 1
+        which = np.repeat(np.arange(len(west)), wide * high)
+        step = np.arange(len(which)) - np.repeat(np.cumsum(wide * high) - wide * high, wide * high)
+        keys = self._keys(west[which] + step % wide[which], south[which] + step // wide[which])
+        order = np.argsort(keys, kind="stable")
+        self._squares, self._first = np.unique(keys[order], return_index=True)
+        self._counts = np.diff(np.append(self._first, len(keys)))
+        self._near = which[order].astype(np.int32)
+
+    def place(
+        self, latitudes: ArrayLike, longitudes: ArrayLike, going: Going | None = None, before: Integers | None = None
+    ) -> Placed:
+        """Each report on the likeliest road; `before`: the road that it was last on, -1 if that is not known."""
+        north, east = np.asarray(latitudes, np.float64), np.asarray(longitudes, np.float64)
+        placed = Placed(np.full(north.size, NOT_ON_A_ROAD, np.int32), np.full(north.size, np.nan), np.full(north.size, np.nan))
+        for first in range(0, north.size, BLOCK):
+            rows = slice(first, first + BLOCK)
+            some = None if going is None else Going(going.headings_deg[rows], going.speeds_mps[rows])
+            self._place(north[rows], east[rows], some, None if before is None else before[rows], placed, first)
+        return placed
+
+    def spots_at(self, place: Place) -> list[Spot]:
+        """Of every road that comes near a place, the spot that is nearest to it: for what may be on any of them."""
+        x, y = self._pieces.turned(np.array([place.longitude])), np.array([place.latitude])
+        reports, near = self._pairs(x, y)
+        shares, distances_m = self._pieces.measured(near, x[reports], y[reports])
+        offsets_m = self._pieces.from_m[near] + shares * self._pieces.length_m[near]
+        roads = self._pieces.roads[near]
+        order = np.lexsort((distances_m, roads))
+        order = order[distances_m[order] <= self._within_m]
+        best = order[_least_of_each(roads[order].astype(np.intp), distances_m[order])]
+        return [Spot(road, offset_m) for road, offset_m in zip(roads[best].tolist(), offsets_m[best].tolist(), strict=True)]
+
+    def _place(
+        self, latitudes: Floats, longitudes: Floats, going: Going | None, before: Integers | None, placed: Placed, first: int
+    ) -> None:
+        pieces = self._pieces
+        x, y = pieces.turned(longitudes), latitudes
+        reports, near = self._pairs(x, y)
+        if not reports.size:
+            return
+        shares, distances_m = pieces.measured(near, x[reports], y[reports])
+        may = np.flatnonzero(distances_m <= self._within_m)
+        reports, near, shares, distances_m = reports[may], near[may], shares[may], distances_m[may]
+        costs = (distances_m / self._sigma_m) ** 2 / 2
+        if going is not None:
+            costs += self._against_heading(reports, near, going)
+        if before is not None:
+            costs += self._against_way(before[reports], pieces.roads[near])
+        best = _least_of_each(reports, costs)
+        reports, near = reports[best], near[best]
+        placed.roads[first + reports] = pieces.roads[near]
+        placed.offsets_m[first + reports] = pieces.from_m[near] + shares[best] * pieces.length_m[near]
+        placed.distances_m[first + reports] = distances_m[best]
+
+    def _pairs(self, x: Floats, y: Floats) -> tuple[NDArray[np.intp], NDArray[np.int32]]:
+        """Each report with the pieces that come near its square, by report."""
+        keys = self._keys(self._columns(x), self._rows(y))
+        at = np.minimum(np.searchsorted(self._squares, keys), len(self._squares) - 1)
+        counts = np.where(self._squares[at] == keys, self._counts[at], 0)
+        reports = np.repeat(np.arange(len(x)), counts)
+        starts = np.repeat(self._first[at] - (np.cumsum(counts) - counts), counts)
+        return reports, self._near[starts + np.arange(len(reports))]
+
+    def _against_heading(self, reports: NDArray[np.intp], near: NDArray[np.int32], going: Going) -> Floats:
+        """How much the heading speaks against a piece: nothing for who stands or does not say."""
+        headings, speeds = going.headings_deg[reports], going.speeds_mps[reports]
+        off = np.abs((headings - self._pieces.bearings_deg[near] + 180.0) % 360.0 - 180.0) / self._off_deg
+        costs: Floats = np.where(np.isnan(off) | (speeds < MOVING_MPS_MIN), 0.0, off * off / 2)
+        return costs
+
+    def _against_way(self, before: Integers, roads: Integers) -> Floats:
+        """How much the road before speaks against a road: nothing for the same one, and for those that it leads into."""
+        network = self._network
+        links = np.repeat(np.arange(len(network), dtype=np.int64), np.diff(network.onward_first)) * len(network) + network.onward
+        asked = before.astype(np.int64) * len(network) + roads
+        at = np.minimum(np.searchsorted(links, asked), max(0, links.size - 1))
+        leads = links[at] == asked if links.size else np.zeros(len(asked), np.bool_)
+        costs: Floats = np.where(leads | (before == roads) | (before < 0), 0.0, _UNLIKELY)
+        return costs
+
+    def _columns(self, x: Floats) -> NDArray[np.int64]:
+        return np.floor((x - self._west) / self._side_x).astype(np.int64)
+
+    def _rows(self, y: Floats) -> NDArray[np.int64]:
+        return np.floor((y - self._south) / self._side_y).astype(np.int64)
+
+    @staticmethod
+    def _keys(columns: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        return (columns << 32) + rows
+
+
+class _Pieces:
+    """Straight pieces of road, in degrees from a meridian of their own: where each starts, where it goes, whose it is."""
+
+    def __init__(self, network: Network) -> None:
+        self._meridian = float(network.longitudes[0])
+        is_last = np.zeros(len(network.latitudes), np.bool_)
+        is_last[network.first[1:] - 1] = True
+        starts = np.flatnonzero(~is_last)
+        longitudes = self.turned(network.longitudes)
+        length_m = network.along_m[starts + 1] - network.along_m[starts]
+        counts = np.maximum(1, np.ceil(length_m / _PIECE_M)).astype(np.int64)
+        which = np.repeat(starts, counts)
+        number = np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
+        share = 1.0 / np.repeat(counts, counts)
+        self.dx = (longitudes[which + 1] - longitudes[which]) * share
+        self.dy = (network.latitudes[which + 1] - network.latitudes[which]) * share
+        self.x = longitudes[which] + self.dx * number
+        self.y = network.latitudes[which] + self.dy * number
+        self.length_m = np.repeat(length_m, counts) * share
+        self.from_m = network.along_m[which] + self.length_m * number
+        of_point = np.repeat(np.arange(len(network), dtype=np.int32), np.diff(network.first))
+        self.roads: Integers = of_point[which]
+        narrower = np.cos(np.radians(self.y))
+        self.bearings_deg = np.degrees(np.arctan2(self.dx * narrower, self.dy))
+
+    def turned(self, longitudes: Floats) -> Floats:
+        """Degrees east of the meridian, -180 to 180."""
+        return (longitudes - self._meridian + 180.0) % 360.0 - 180.0
+
+    def measured(self, near: NDArray[np.int32], x: Floats, y: Floats) -> tuple[Floats, Floats]:
+        """For each piece and the report of the same row: how far along it the nearest place is (0 to 1), and how far away."""
+        narrower = np.cos(y * (np.pi / 180))
+        dx, dy = self.dx[near] * narrower, self.dy[near]
+        over, up = (x - self.x[near]) * narrower, y - self.y[near]
+        shares = np.clip((over * dx + up * dy) / np.maximum(dx * dx + dy * dy, 1e-30), 0.0, 1.0)
+        return shares, np.hypot(over - shares * dx, up - shares * dy) * _A_DEGREE_M
+
+
+def _least_of_each(owners: NDArray[np.intp], costs: Floats) -> NDArray[np.intp]:
+    """The first row of least cost of each owner; rows of an owner stand together."""
+    if not owners.size:
+        return np.empty(0, np.intp)
+    starts = np.flatnonzero(np.append(True, owners[1:] != owners[:-1]))
+    least = np.repeat(np.minimum.reduceat(costs, starts), np.diff(np.append(starts, owners.size)))
+    rows = np.flatnonzero(costs == least)
+    _, firsts = np.unique(owners[rows], return_index=True)
+    return rows[firsts]

@@ -1,0 +1,101 @@
+"""What a browser makes of frames, as plainly as possible; and facts to make scenes from."""
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import orjson
+
+from milepost.dashboard.reading import DeliveriesHeard, ReportsHeard
+from milepost.dashboard.vehicles import ROW
+from milepost.model.addresses import ToArea
+from milepost.model.areas import Circle
+from milepost.model.endpoints import EndpointId
+from milepost.model.instants import SECOND_NS, Instant
+from milepost.model.messages import Message, MessageId
+from milepost.model.places import Place
+from milepost.model.sites import EdgeRef, Said
+
+HOME: Final = Place(40.76, -111.89)
+START: Final = Instant(1_800_000_000 * SECOND_NS)
+
+
+@dataclass
+class Mirror:
+    """The state of a browser."""
+
+    tables: dict[str, dict[str, Any]] = field(default_factory=dict)
+    names: dict[int, str] = field(default_factory=dict)
+    rows: dict[int, tuple[Any, ...]] = field(default_factory=dict)
+
+    def take(self, frame: bytes) -> "Mirror":
+        """Put a frame over it."""
+        size = int.from_bytes(frame[:4], "little")
+        assert size % 4 == 0, "words of vehicles lie on words"
+        said = orjson.loads(frame[4 : 4 + size])
+        if said["whole"]:
+            self.tables, self.names, self.rows = {}, {}, {}
+        for number in said["gone"]:
+            self.names.pop(number, None)  # it may have come and gone since the last frame
+            self.rows.pop(number, None)
+        for number, name in said["names"].items():
+            assert int(number) not in self.names, "a number has one name at a time"
+            self.names[int(number)] = name
+        for row in np.frombuffer(frame[4 + size :], ROW).tolist():
+            self.rows[row[0]] = row
+        for table, changes in said["tables"].items():
+            mine = self.tables.setdefault(table, {})
+            for key, row in changes.items():
+                if row is None:
+                    mine.pop(key, None)
+                else:
+                    mine[key] = row
+        return self
+
+    @property
+    def shown(self) -> tuple[Any, ...]:
+        """All of it, by name; tables that are empty are as if they were not there."""
+        vehicles = {self.names[number]: row[1:] for number, row in self.rows.items()}
+        return {name: rows for name, rows in self.tables.items() if rows}, vehicles, set(self.names.values())
+
+
+def reports(edge: str, *rows: tuple[str, float, float], at: Instant = START, verdict: int = 0) -> ReportsHeard:
+    """Reports of vehicles at offsets from home, in degrees."""
+    names = [name for name, _, _ in rows]
+    latitudes = [HOME.latitude + up for _, up, _ in rows]
+    longitudes = [HOME.longitude + along for _, _, along in rows]
+    count = len(rows)
+    return ReportsHeard(
+        edge, names, [at // 1_000] * count, latitudes, longitudes, [90.0] * count, [None] * count, [verdict] * count
+    )
+
+
+def alert(
+    number: int, *, radius_m: float = 500.0, incident: str = "", phase: str = "raised", at: Instant = START, valid_s: int = 60
+) -> Said:
+    """A message to a circle around home."""
+    fields = {"kind": "Collision", "phase": phase, **({"incident": incident} if incident else {})}
+    message = Message(
+        MessageId(number),
+        EndpointId("desk"),
+        "Alert/Collision",
+        at,
+        address=ToArea(Circle(HOME, radius_m)),
+        place=HOME,
+        valid_until=Instant(at + valid_s * SECOND_NS),
+        fields=fields,
+    )
+    return Said(EdgeRef("north", "@desk"), number, message)
+
+
+def deliveries(number: int, *rows: tuple[str, str], at: Instant = START, reason: int = 0) -> DeliveriesHeard:
+    """What became of an alert for some."""
+    names, states = [name for name, _ in rows], [state for _, state in rows]
+    return DeliveriesHeard(
+        "north/west", "desk", number, names, states, [at // 1_000] * len(rows), [reason if "dropped" in states else 0] * len(rows)
+    )
+
+
+def later(seconds: float, than: Instant = START) -> Instant:
+    """Some time after."""
+    return Instant(than + round(seconds * SECOND_NS))

@@ -1,0 +1,79 @@
+from contextlib import suppress
+from zlib import compress
+
+import numpy as np
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from milepost.backbone.log import Record
+from milepost.dashboard.reading import (
+    SAID,
+    TOPICS,
+    DeliveriesHeard,
+    EdgeGone,
+    IncidentsKnown,
+    ReportsHeard,
+    maybe_fact,
+)
+from milepost.hub.incidents.desk import STATE
+from milepost.model.incidents import State
+from milepost.model.reasons import Malformed
+from milepost.model.sites import SUBSCRIPTION_INFO, EdgeInfo, EdgeRef, edge_key
+from milepost.model.telling import DELIVERIES, REPORTS
+from milepost.wire.incidents import state_to_json
+from milepost.wire.records import to_record
+from milepost.wire.records.telling import Deliveries, Reports, deliveries_to_record, reports_to_record
+from unit.dashboard.mirrors import START, alert
+
+WEST = EdgeRef("north", "west")
+SENT = {"type": "deliveries", "edge": "a/b", "source": "x", "id": "1", "endpoints": [], "states": [], "at_us": [], "reasons": []}
+
+
+def record(topic: str, value: bytes | None, key: str = "") -> Record:
+    return Record(topic, 0, key, value, START)
+
+
+def test_what_edges_write_is_read() -> None:
+    numbers, whole = np.array([1.5, np.nan]), np.array([0, 3], np.uint16)
+    written = Reports(WEST, ["a", "b"], np.array([START, START]), numbers, numbers, numbers, numbers, whole, whole)
+    found = maybe_fact(record(REPORTS, reports_to_record(written)))
+    at = START // 1_000
+    nearly = [1.5, None]
+    assert found == ReportsHeard("north/west", ["a", "b"], [at, at], nearly, nearly, nearly, nearly, [0, 3])
+    sent = Deliveries(WEST, "desk", 2**64 - 1, "Alert", ["a"], ["sent"], [5], [0])
+    found = maybe_fact(record(DELIVERIES, deliveries_to_record(sent)))
+    assert found == DeliveriesHeard("north/west", "desk", 2**64 - 1, ["a"], ["sent"], [5], [0])
+
+
+def test_edges_messages_and_incidents_are_read() -> None:
+    info = EdgeInfo(WEST)
+    assert maybe_fact(record(SUBSCRIPTION_INFO, to_record(info), edge_key(WEST))) == info
+    assert maybe_fact(record(SUBSCRIPTION_INFO, None, edge_key(WEST))) == EdgeGone(edge_key(WEST))
+    assert maybe_fact(record(SUBSCRIPTION_INFO, b"what somebody wants", "north/west\ncar\n#")) is None
+    assert maybe_fact(record(SAID, to_record(alert(1)))) == alert(1)
+    state = compress(orjson.dumps({"last": 1, "incidents": orjson.Fragment(state_to_json(State({}, ())))}))
+    assert maybe_fact(record(STATE, state)) == IncidentsKnown(())
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"{}",
+        b'{"type": "reports"}',
+        orjson.dumps(SENT | {"id": "-1"}),
+        orjson.dumps(SENT | {"endpoints": ["a"]}),
+        orjson.dumps(SENT | {"endpoints": "a"}),
+    ],
+)
+@pytest.mark.parametrize("topic", [REPORTS, DELIVERIES, STATE, SAID])
+def test_what_is_no_such_record_is_malformed(topic: str, value: bytes) -> None:
+    with pytest.raises(Malformed):
+        maybe_fact(record(topic, value))
+
+
+@given(st.sampled_from(TOPICS), st.binary(max_size=200))
+def test_whatever_stands_in_a_log_the_one_fault_is_malformed(topic: str, value: bytes) -> None:
+    with suppress(Malformed):
+        maybe_fact(record(topic, value, "@x/y"))

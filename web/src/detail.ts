@@ -1,0 +1,193 @@
+// Details of one alert, with its proof of coverage, or of one vehicle that is followed.
+
+import { ago, byId, clock, count, h, keyed, milliseconds, spoken, text } from "./dom";
+import type { Link } from "./link";
+import { CONCERNED, ROAMED, WARNED, type Alert, type Scene, type Vehicle } from "./scene";
+
+interface ProofRow {
+  endpoint: string;
+  inside: boolean;
+  state: string;
+  edge: string;
+  after_ms: number | null;
+  reason: string;
+}
+
+interface Proof {
+  key: string;
+  alert: Alert;
+  /** First who did not get it, then who did, the quickest first. */
+  endpoints: ProofRow[];
+  left_out: number;
+}
+
+export interface Doings {
+  closed: () => void;
+  follow: (name: string) => void;
+  clear: (alert: Alert) => void;
+}
+
+const ASK_AGAIN_MS = 1_000;
+const ROWS_SHOWN = 300;
+const OPERATOR = "dashboard";
+
+export class Detail {
+  private readonly box = byId("detail");
+  private subject: { alert: string } | { vehicle: string } | undefined;
+  private proof: Proof | undefined;
+  private asked_ms = 0;
+  private opener: Element | null = null;
+
+  constructor(private scene: Scene, private readonly link: Link, private readonly doings: Doings) {
+    this.box.addEventListener("keydown", (event) => {
+      if (event.key === "Escape") this.close();
+    });
+  }
+
+  show(scene: Scene): void {
+    this.scene = scene;
+    this.fill();
+  }
+
+  get isOpen(): boolean {
+    return this.subject !== undefined;
+  }
+
+  openAlert(key: string): void {
+    this.proof = undefined;
+    this.asked_ms = 0;
+    this.open({ alert: key }, this.alertBox());
+    void this.ask();
+  }
+
+  openVehicle(name: string): void {
+    this.open({ vehicle: name }, this.vehicleBox());
+  }
+
+  close(): void {
+    if (!this.subject) return;
+    this.subject = undefined;
+    this.box.hidden = true;
+    this.doings.closed();
+    if (this.opener instanceof HTMLElement && this.opener.isConnected) this.opener.focus();
+  }
+
+  /** Bring it up to date. */
+  fill(): void {
+    if (!this.subject) return;
+    if ("vehicle" in this.subject) return this.fillVehicle(this.subject.vehicle);
+    this.fillAlert(this.subject.alert);
+    if (performance.now() - this.asked_ms > ASK_AGAIN_MS) void this.ask();
+  }
+
+  private open(subject: { alert: string } | { vehicle: string }, content: HTMLElement[]): void {
+    if (!this.subject) this.opener = document.activeElement;
+    this.subject = subject;
+    this.box.replaceChildren(...content);
+    this.box.hidden = false;
+    this.fill();
+    this.box.querySelector("h2")?.focus();
+  }
+
+  private head(): HTMLElement {
+    const close = h("button", { className: "quiet close", "aria-label": "Close" }, "✕");
+    close.addEventListener("click", () => this.close());
+    return h("header", {}, h("h2", { tabIndex: -1 }), close);
+  }
+
+  private alertBox(): HTMLElement[] {
+    const clear = h("button", { id: "clear", hidden: true }, "All clear");
+    clear.addEventListener("click", () => {
+      const alert = this.subject && "alert" in this.subject ? this.scene.alerts.get(this.subject.alert) : undefined;
+      if (alert) this.doings.clear(alert);
+    });
+    const bar = h("div", { className: "bar", role: "img" }, h("i", { className: "got" }), h("i", { className: "waiting" }), h("i", { className: "lost" }));
+    const head = h("tr", {}, ...["Endpoint", "State", "After", "Edge"].map((name) => h("th", { scope: "col" }, name)));
+    const table = h("table", {}, h("caption", {}, "Proof of coverage"), h("thead", {}, head), h("tbody"));
+    return [this.head(), h("p", { className: "lead" }), bar, h("p", { className: "legend" }), clear, h("div", { className: "scroll", tabIndex: 0 }, table)];
+  }
+
+  private vehicleBox(): HTMLElement[] {
+    return [this.head(), h("p", { className: "lead" }), h("dl", { className: "facts" }), h("p", { className: "legend" }, "The map follows it. Escape ends that.")];
+  }
+
+  private async ask(): Promise<void> {
+    const key = this.subject && "alert" in this.subject ? this.subject.alert : undefined;
+    if (key === undefined) return;
+    this.asked_ms = performance.now();
+    const response = await this.link.ask(`/alerts/${encodeURIComponent(key)}`);
+    const proof = response ? ((await response.json()) as Proof) : undefined;
+    if (proof && this.subject && "alert" in this.subject && this.subject.alert === key) {
+      this.proof = proof;
+      this.fillAlert(key);
+    }
+  }
+
+  private fillAlert(key: string): void {
+    const alert = this.scene.alerts.get(key) ?? this.proof?.alert;
+    if (!alert) return;
+    const part = (selector: string) => this.box.querySelector(selector) as HTMLElement;
+    text(part("h2"), alert.phase === "cleared" ? `All clear: ${spoken(alert.kind)}` : spoken(alert.kind));
+    const until = alert.until_ms === null ? "" : `, valid until ${clock(alert.until_ms)}`;
+    text(part(".lead"), `${alert.state === "live" ? "Live" : "No longer live"} · said ${clock(alert.seen_ms)} by ${alert.source}${until} · ${alert.topic}`);
+    const lost = alert.dropped;
+    const total = Math.max(alert.inside, 1);
+    part(".bar .got").style.width = `${(alert.got / total) * 100}%`;
+    part(".bar .waiting").style.width = `${(alert.waiting / total) * 100}%`;
+    part(".bar .lost").style.width = `${(lost / total) * 100}%`;
+    const slowest = this.proof?.left_out ? 0 : (this.proof?.endpoints.at(-1)?.after_ms ?? 0);
+    const summary = `${count(alert.inside)} inside · ${count(alert.got)} got it${slowest ? `, the last after ${milliseconds(slowest)}` : ""} · ${count(alert.waiting)} not yet · ${count(lost)} dropped`;
+    text(part(".legend"), summary);
+    part(".bar").setAttribute("aria-label", summary);
+    part("#clear").hidden = !(alert.source === OPERATOR && alert.state === "live" && alert.area.type === "Point");
+    this.fillProof();
+  }
+
+  private fillProof(): void {
+    const rows = this.proof?.endpoints ?? [];
+    const body = this.box.querySelector("tbody") as HTMLElement;
+    const make = (key: string) => {
+      const name = h("button", { className: "link" }, key);
+      name.addEventListener("click", () => this.doings.follow(key));
+      return h("tr", {}, h("th", { scope: "row" }, name), h("td"), h("td"), h("td"));
+    };
+    const keys = rows.slice(0, ROWS_SHOWN).map((row) => [row.endpoint, row] as const);
+    keyed(body, keys, make, (element, row) => {
+      const [state, after, edge] = Array.from(element.querySelectorAll("td"));
+      if (!state || !after || !edge) return;
+      text(state, row.reason ? `${row.state}: ${spoken(row.reason).toLowerCase()}` : row.state);
+      state.className = row.state;
+      text(after, milliseconds(row.after_ms));
+      text(edge, row.edge.split("/").at(-1) ?? "");
+    });
+    const more = Math.max(0, rows.length - ROWS_SHOWN) + (this.proof?.left_out ?? 0);
+    text(this.box.querySelector("caption") as Element, more > 0 ? `Proof of coverage; ${count(more)} more are not shown` : "Proof of coverage");
+  }
+
+  private fillVehicle(name: string): void {
+    const vehicle = this.scene.vehicleNamed(name);
+    text(this.box.querySelector("h2") as Element, name);
+    text(this.box.querySelector(".lead") as Element, vehicle ? stateOf(vehicle) : "It has not reported for a minute.");
+    const alerts = [...this.scene.moves.values()].filter((move) => move.endpoint === name).at(-1);
+    const facts: [string, string][] = vehicle
+      ? [
+          ["Edge", this.scene.edgeName(vehicle.edge)],
+          ["Speed", vehicle.speed === undefined ? "not said" : `${Math.round(vehicle.speed * 3.6)} km/h`],
+          ["Heading", vehicle.heading === undefined ? "not said" : `${Math.round(vehicle.heading)}°`],
+          ["Place", `${vehicle.latitude.toFixed(5)}, ${vehicle.longitude.toFixed(5)}`],
+          ["Last move", alerts ? `${alerts.from.split("/").at(-1)} → ${alerts.to.split("/").at(-1)}, ${ago(alerts.at_ms, this.scene.at)}` : "none seen"],
+        ]
+      : [];
+    keyed(
+      this.box.querySelector(".facts") as HTMLElement,
+      facts,
+      (key) => h("div", {}, h("dt", {}, key), h("dd")),
+      (element, value) => text(element.querySelector("dd") as Element, value),
+    );
+  }
+}
+
+function stateOf({ marks }: Vehicle): string {
+  const found = marks & WARNED ? "It has been warned." : marks & CONCERNED ? "It should be warned, and is not known to be." : "Nothing concerns it.";
+  return marks & ROAMED ? `${found} It has just come from another edge.` : found;
+}
