@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from live.pipelines.shelves import NOON_US, Row, delivery, frame_of, keep, message, report
-from milepost.model.areas import Circle
+from milepost.model.areas import Circle, Stretch, Upstream
 from milepost.model.places import Place, moved
 from milepost.model.reasons import Reason
 from milepost.pipelines.archive.schema import DELIVERIES, MESSAGES, REPORTS
@@ -104,3 +104,11 @@ def test_what_lies_in_an_area_across_the_antimeridian_is_found(spark: SparkSessi
     area = Circle(Place(-17.0, 179.999), 5_000.0)
     rows = [report(n, place=(-17.0, longitude)) for n, longitude in enumerate((179.99, 180.0, -180.0, -179.99, 179.9, -179.9))]
     assert sorted(row.offset for row in within(frame_of(spark, REPORTS, rows), area).collect()) == [0, 1, 2, 3]
+
+
+def test_who_goes_the_other_way_was_not_in_an_area_upstream(spark: SparkSession) -> None:
+    west, east = Place(40.0, 10.0), Place(40.0, 10.01)
+    rows = frame_of(spark, REPORTS, [report(n, place=(40.0, 10.005), speed_mps=speed) for n, speed in enumerate((10.0, 0.0))])
+    for path, offsets in (((west, east), [0, 1]), ((east, west), [1])):  # all report that they head east
+        area = Upstream((Stretch(path, half_width_m=10.0, start_s=85.0, end_s=0.0, start_m=850.0, end_m=0.0),))
+        assert sorted(row.offset for row in within(rows, area).collect()) == offsets

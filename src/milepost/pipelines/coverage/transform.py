@@ -6,12 +6,12 @@ import pandas as pd
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
-from milepost.model.areas import Area, Bounds
+from milepost.model.areas import Area, Bounds, Going, holds_going
 from milepost.model.places import vectors
 from milepost.pipelines.columns import names_of
 from milepost.pipelines.coverage.schema import GOT_ROW, INSIDE_ROW, PROOF_ROW
 
-_SIGHTING = ("endpoint", "seen_at_us", "latitude", "longitude", "edge", "covered", "verdict")
+_SIGHTING = ("endpoint", "seen_at_us", "latitude", "longitude", "heading_deg", "speed_mps", "edge", "covered", "verdict")
 
 
 def inside(reports: DataFrame, area: Area, *, start_us: int, end_us: int) -> DataFrame:
@@ -36,11 +36,12 @@ def inside(reports: DataFrame, area: Area, *, start_us: int, end_us: int) -> Dat
 
 
 def within(rows: DataFrame, area: Area) -> DataFrame:
-    """The rows whose place lies in an area."""
+    """The rows whose place lies in an area; if that is on roads, of those that go its way."""
 
     def kept(batches: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
         for batch in batches:
-            yield batch[area.contains(vectors(batch["latitude"], batch["longitude"]))]
+            going = Going(batch["heading_deg"].to_numpy(float), batch["speed_mps"].to_numpy(float))
+            yield batch[holds_going(area, vectors(batch["latitude"], batch["longitude"]), going)]
 
     near = f.lit(False)
     for box in area.boxes:
