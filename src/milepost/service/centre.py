@@ -39,6 +39,7 @@ GROUP: Final = "centre"
 STATE: Final = (SUBSCRIPTION_INFO, VEHICLE_INFO)
 LOOK_BACK_NS: Final = 10 * SECOND_NS
 """What was done so long before a centre was heard of last is looked at again: more than it had under way."""
+PATIENCE_NS: Final = 5 * SECOND_NS
 READ_BACK_MAX: Final = 50_000
 """So many records are read again for one move."""
 
@@ -72,6 +73,8 @@ class _Turn(NamedTuple):
     """From where its cross-hub comes; nothing: as its first record says."""
     ends: dict[tuple[str, str], int]
     """Where all that is followed ended when it came to us."""
+    patient_until: Instant = Instant(0)
+    """Who still waits then says for what."""
 
 
 class CentreLink:
@@ -118,7 +121,7 @@ class CentreLink:
 
     def tick(self, now: Instant) -> None:
         """Go on with what waits; to be called several times a second."""
-        if not self._members and self._is_at(self._goals, looks=True):
+        if not self._members and self._maybe_unread(self._goals, looks=True) is None:
             self._join(now)
         self.centre.tick(now)
         self.outgoing.try_again()
@@ -176,7 +179,7 @@ class CentreLink:
         self.centre.on_records(site, topic, [_incoming(record) for record in records], now)
         self._positions[site, topic] = records[-1].offset + 1
         self._pace.leave(name)
-        if not self._members and self._is_at(self._goals):
+        if not self._members and self._maybe_unread(self._goals) is None:
             self._join(now)
         self._go_on(now)
 
@@ -200,7 +203,7 @@ class CentreLink:
 
     def _take_up(self, site: str, turn: _Turn, now: Instant) -> None:
         self._drop(site, now)
-        self._turns[site] = turn
+        self._turns[site] = turn._replace(patient_until=Instant(now + PATIENCE_NS))
         self._go_on(now)
 
     def _drop(self, site: str, now: Instant) -> None:
@@ -228,8 +231,14 @@ class CentreLink:
         """Everything that can be done now."""
         centre = self.centre
         for site, turn in self._turns.items():
-            if site not in centre.owned and self._is_at(turn.ends, looks=looks):
+            if site in centre.owned:
+                continue
+            unread = self._maybe_unread(turn.ends, looks=looks)
+            if unread is None:
                 self._own(site, turn, now)
+            elif now > turn.patient_until:
+                position, end = self._positions.get(unread), turn.ends[unread]
+                self._tell("does not act for a site yet", site, f"{unread[1]} of {unread[0]} is read up to {position} of {end}")
         self.outgoing.put(centre.take_appends())
         for site in centre.owned:
             inbox = self._inbox[site]
@@ -271,9 +280,10 @@ class CentreLink:
             if position is not None:
                 self._members[site].commit(CROSS_HUB, position)
 
-    def _is_at(self, ends: Mapping[tuple[str, str], int], *, looks: bool = False) -> bool:
-        """Whether all that is followed has been read up to some ends; what the last records do not say is looked up."""
-        return all(self._positions.get(one, -1) >= end or (looks and self._is_read(*one, end)) for one, end in ends.items())
+    def _maybe_unread(self, ends: Mapping[tuple[str, str], int], *, looks: bool = False) -> tuple[str, str] | None:
+        """Of all that is followed, what has not been read up to some ends; what the last records do not say is looked up."""
+        unread = (one for one, end in ends.items() if self._positions.get(one, -1) < end)
+        return next((one for one in unread if not (looks and self._is_read(*one, ends[one]))), None)
 
     def _is_read(self, site: str, topic: str, end: int) -> bool:
         """Whether nothing comes before an end any more: the last ones were removed, or nothing was appended since."""
