@@ -36,7 +36,7 @@ from milepost.model.subscriptions import Subscription
 from milepost.model.telling import REPUTATION
 from milepost.service.faults import UsageFault
 from milepost.service.logs import Log as Told
-from milepost.service.road_files import read_roads
+from milepost.service.road_files import maybe_approach
 from milepost.service.settings import Settings
 from milepost.service.site_logs import open_log
 from milepost.service.site_view import pages
@@ -54,8 +54,7 @@ def run(settings: Settings) -> int:
     if not site.name:
         raise UsageFault("[site] has no name: incidents are those of a site; see milepost.example.toml")
     told = Told(settings.log.level, settings.log.line_format)
-    roads, upstream_s = settings.incidents.roads, settings.incidents.upstream_s
-    approach = Approach(read_roads(roads), upstream_s=upstream_s) if roads else None
+    approach = maybe_approach(settings.incidents)
     log = open_log(site, settings.keep.survives, "incidents")
     try:
         IncidentService(settings, log, told, approach).run()

@@ -4,12 +4,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from milepost.service.faults import StartFault, UsageFault, cannot_read
+from milepost.service.incident_settings import IncidentSettings
 
 if TYPE_CHECKING:
+    from milepost.hub.incidents.approach import Approach
     from milepost.roads import Network
 
 SUMO: Final = (".net.xml", ".net.xml.gz")
 OSM: Final = (".osm", ".osm.gz", ".osm.bz2", ".osm.pbf")
+
+
+def maybe_approach(settings: IncidentSettings) -> "Approach | None":
+    """To whom alerts go where the roads are known; nothing if they are not."""
+    if not settings.roads:
+        return None
+    network = read_roads(settings.roads)
+    from milepost.hub.incidents.approach import Approach  # noqa: PLC0415
+
+    return Approach(network, upstream_s=settings.upstream_s)
 
 
 def read_roads(name: str) -> "Network":

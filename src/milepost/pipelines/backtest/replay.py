@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
 
+from milepost.hub.incidents.approach import Approach
 from milepost.hub.incidents.desk import IncidentDesk
 from milepost.model.incidents import EventKind
 from milepost.model.instants import FOREVER, Instant
@@ -19,8 +20,8 @@ from milepost.model.sites import CROSS_HUB
 class Replay:
     """The past, told again to a desk that begins with nothing."""
 
-    def __init__(self, site: str, kinds: Sequence[EventKind]) -> None:
-        self._desk = IncidentDesk(site, kinds, late_s=0.0, since=FOREVER)
+    def __init__(self, site: str, kinds: Sequence[EventKind], approach: Approach | None = None) -> None:
+        self._desk = IncidentDesk(site, kinds, late_s=0.0, since=FOREVER, approach=approach)
 
     def alerts(self, cells: Iterable[tuple[int, str]], until: Instant) -> Iterator[bytes]:
         """The alerts of cells that come in the order in which their slots ended, as the log of the site would have them."""

@@ -73,9 +73,10 @@ def _alerts(session: "SparkSession", archive: Path, frame: "Frame", path: Path, 
     from milepost.model.instants import Instant  # noqa: PLC0415
     from milepost.pipelines.backtest.job import alerts  # noqa: PLC0415
     from milepost.pipelines.backtest.replay import Replay  # noqa: PLC0415
+    from milepost.service.road_files import maybe_approach  # noqa: PLC0415
 
     kinds = settings.incidents.kinds
-    replay = Replay(settings.site.log.name or _SITE, kinds)
+    replay = Replay(settings.site.log.name or _SITE, kinds, maybe_approach(settings.incidents))
     found = list(alerts(session, archive, replay, kinds, start=frame.start, end=Instant(frame.end + 1)))
     for why, count in replay.dropped.items():
         complain(f"milepost: {path}: {count} cells were not taken: {why}")
