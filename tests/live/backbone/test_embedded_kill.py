@@ -131,6 +131,11 @@ def test_the_bell_is_not_needed(tmp_path: Path) -> None:
     log.close()
 
 
+def state_of(pid: int) -> str:
+    """T: stopped, Z: dead and not waited for."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
 def test_what_a_dead_member_had_goes_to_another_when_its_lease_is_over(tmp_path: Path, how: signal.Signals) -> None:
     log = EmbeddedLog(tmp_path, Survives.PROCESS_CRASH)
