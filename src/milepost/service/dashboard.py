@@ -16,12 +16,7 @@ from milepost.dashboard.feed import Feed
 from milepost.dashboard.pages import NOT_BUILT, Guard
 from milepost.dashboard.scene import Scene
 from milepost.dashboard.server import TICK_S, MapServer, Setup
-from milepost.model.endpoints import EndpointId
 from milepost.model.instants import Instant
-from milepost.model.queries import OnTopic
-from milepost.model.sites import SUBSCRIPTION_INFO, EdgeRef, Wanted, wanted_key
-from milepost.model.subscriptions import Subscription
-from milepost.model.telling import PIPELINES
 from milepost.service.addresses import host_and_port
 from milepost.service.faults import StartFault, cannot_listen, cannot_read
 from milepost.service.logs import Log as Told
@@ -29,7 +24,7 @@ from milepost.service.pipeline_status import OLD_S, STATUS_FILE
 from milepost.service.settings import Settings
 from milepost.service.site_view import opened
 from milepost.service.terminal import say
-from milepost.wire.records import to_record
+from milepost.service.wanting import have_brought
 
 FIGURES_S: Final = 1.0
 STATUS_BYTES_MAX: Final = 1_000_000
@@ -62,7 +57,8 @@ class Dashboard:
         server = MapServer(scene, Guard(hosts_of(host, port, ours.hosts), token), setup, self._append)
         if not server.pages.is_built:
             raise StartFault(NOT_BUILT)
-        self._say_wanted()
+        for site, log in self.logs.items():
+            have_brought(log, site, self.settings.pipelines.topics)
         try:
             listening = await server.listen(host, port)
         except OSError as error:
@@ -97,13 +93,6 @@ class Dashboard:
                     await stop.wait()
             except TimeoutError:
                 continue
-
-    def _say_wanted(self) -> None:
-        """Have edges bring messages to the log, as pipelines do: the same records, so that both together ask once."""
-        for site, log in self.logs.items():
-            me, owner = EdgeRef(site, f"@{PIPELINES}"), EndpointId(f"@{PIPELINES}")
-            asks = {one: Wanted(me, Subscription(owner, OnTopic(one))) for one in self.settings.pipelines.topics}
-            log.append([Entry(SUBSCRIPTION_INFO, wanted_key(me, owner, one), to_record(what)) for one, what in asks.items()])
 
     async def _append(self, site: str, entries: Sequence[Entry]) -> None:
         """Come back when the log has them."""

@@ -15,14 +15,10 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from milepost.backbone.log import Entry, Log, LogUnavailable
+from milepost.backbone.log import Log, LogUnavailable
 from milepost.doors.asking import HttpEntrance
 from milepost.doors.listening import Listener, listen_at
 from milepost.doors.turns import Turns
-from milepost.model.endpoints import EndpointId
-from milepost.model.queries import OnTopic
-from milepost.model.sites import SUBSCRIPTION_INFO, EdgeRef, Wanted, wanted_key
-from milepost.model.subscriptions import Subscription
 from milepost.model.telling import PIPELINES
 from milepost.pipelines.catalogue import JOBS, TOPICS, plans_of
 from milepost.pipelines.pace import Mode
@@ -41,7 +37,7 @@ from milepost.service.services.spark_jars import kafka_jars
 from milepost.service.settings import Settings
 from milepost.service.site_logs import open_log
 from milepost.service.site_settings import Backbone
-from milepost.wire.records import to_record
+from milepost.service.wanting import have_brought
 
 TICK_S: Final = 1.0
 TELL_S: Final = 60.0
@@ -110,7 +106,7 @@ class PipelineService:
         try:
             for topic, kept in TOPICS.items():
                 self._log.make(topic, kept)
-            self._say_wanted()
+            have_brought(self._log, self._settings.site.log.name, ours.topics)
         except LogUnavailable as fault:
             raise StartFault(f"the log of the site cannot be written: {fault}") from None
         session = self._open_session(is_submitted=is_submitted)
@@ -167,12 +163,6 @@ class PipelineService:
             return Listener(self._turns, listen_at(*host_and_port(address)), asking.take).address
         except OSError as error:
             raise cannot_listen(address, error) from None
-
-    def _say_wanted(self) -> None:
-        """Have edges bring messages here."""
-        me, owner = EdgeRef(self._settings.site.log.name, f"@{PIPELINES}"), EndpointId(f"@{PIPELINES}")
-        wanted = {one: Wanted(me, Subscription(owner, OnTopic(one))) for one in self._settings.pipelines.topics}
-        self._log.append([Entry(SUBSCRIPTION_INFO, wanted_key(me, owner, one), to_record(what)) for one, what in wanted.items()])
 
     def _tick(self, runner: Runner) -> None:
         runner.tick(monotonic())
