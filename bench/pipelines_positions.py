@@ -114,7 +114,10 @@ def told_by(edge: int, turn: int) -> bytes:
 
 
 def occupied_bytes(pid: int) -> int:
-    """Of a process and all below it."""
-    below = [one for children in Path(f"/proc/{pid}/task").glob("*/children") for one in children.read_text().split()]
-    own = int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    """Of a process and all below it; one that has just ended occupies nothing."""
+    try:
+        below = [one for children in Path(f"/proc/{pid}/task").glob("*/children") for one in children.read_text().split()]
+        own = int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
     return own + sum(occupied_bytes(int(one)) for one in below)
