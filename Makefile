@@ -59,7 +59,7 @@ bench-hub: .venv/synced  ## Measure sites and roaming: DPSMD's table beside Mosq
 	@QUICK=$(QUICK) $(PY) -m bench.hub
 
 .PHONY: bench-pipelines
-bench-pipelines: .venv/synced  ## Measure Spark pipelines: from a report to its alert, rates beside a bare count (QUICK=1: within three minutes)
+bench-pipelines: .venv/synced  ## Measure Spark pipelines: from a report to its alert, rates beside a bare count (QUICK=1: within ten minutes)
 	@scripts/get_debian_parts tests
 	@QUICK=$(QUICK) $(PY) -m bench.pipelines
 

@@ -131,12 +131,15 @@ def measure_catching_up(folder: Path, kafka: Kafka) -> list[Row]:
 
 
 def appended(log: KafkaLog, entries: list[Entry]) -> None:
-    """As soon as the log has room."""
+    """As soon as the log has room; it is given a minute."""
+    give_up_at = time.monotonic() + 60.0
     while True:
         try:
             log.append(entries)
             return
         except LogUnavailable:
+            if time.monotonic() > give_up_at:
+                raise
             time.sleep(0.05)
 
 
