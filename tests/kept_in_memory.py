@@ -22,6 +22,8 @@ class KeptInMemory:
         self._outbox: dict[int, bytes] = {}
         self._marks: dict[str, int] = {}
         self._stays: dict[str, bytes] = {}
+        self._standing: dict[str, bytes] = {}
+        self._told: dict[tuple[int, str], bytes] = {}
         self.writes = 0
         """How often something was written."""
 
@@ -36,6 +38,8 @@ class KeptInMemory:
             {number: self._outbox[number] for number in sorted(self._outbox)},
             dict(self._marks),
             dict(self._stays),
+            dict(self._standing),
+            dict(self._told),
         )
 
     def write(self, changes: Changes) -> None:
@@ -52,6 +56,8 @@ class KeptInMemory:
         _apply(self._outbox, changes.outbox)
         _apply(self._marks, changes.marks)
         _apply(self._stays, changes.stays)
+        _apply(self._standing, changes.standing)
+        _apply(self._told, changes.told)
 
     def close(self) -> None:
         """What was written stays."""
@@ -60,6 +66,7 @@ class KeptInMemory:
         self._subscriptions = {key: value for key, value in self._subscriptions.items() if key[0] != session}
         self._queued = {key: value for key, value in self._queued.items() if key[0] != session}
         self._received = {key: value for key, value in self._received.items() if key[0] != session}
+        self._told = {key: value for key, value in self._told.items() if key[0] != session}
 
 
 def _apply(kept: dict[Key, Value], changed: Mapping[Key, Value | None]) -> None:

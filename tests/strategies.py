@@ -4,7 +4,7 @@ from math import cos, pi, radians, sin
 
 from hypothesis import strategies as st
 
-from milepost.model.addresses import Address, ToArea, ToContent, ToEndpoint, ToEveryone
+from milepost.model.addresses import Address, ToArea, ToContent, ToEndpoint, ToEveryone, ToTold
 from milepost.model.areas import Area, Around, Box, Circle, Corridor, Polygon, Stretch, Union, Upstream
 from milepost.model.cells import Cells
 from milepost.model.endpoints import EndpointId
@@ -127,10 +127,14 @@ unions = st.lists(
 areas: st.SearchStrategy[Area] = shapes | unions.map(lambda parts: Union(tuple(parts)))
 arounds = st.builds(Around, st.floats(0.01, 2e7))
 
+incident_names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=128).filter(
+    lambda name: name.isprintable() and " " not in name
+)
 addresses: st.SearchStrategy[Address] = (
     st.builds(ToContent, st.none() | areas)
     | st.builds(ToEndpoint, endpoint_ids)
-    | st.builds(ToArea, areas)
+    | st.builds(ToArea, areas, st.just("") | incident_names)
+    | st.builds(ToTold, st.lists(incident_names, min_size=1, max_size=3).map(tuple))
     | st.just(ToEveryone())
 )
 

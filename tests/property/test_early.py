@@ -9,14 +9,14 @@ from milepost.hub.incidents import Incidents, maybe_alert
 from milepost.hub.incidents.desk import STATE, Append, IncidentDesk
 from milepost.hub.incidents.early import Early, Tell
 from milepost.hub.incidents.lives import is_told
+from milepost.model.addresses import ToTold
 from milepost.model.endpoints import EndpointId
 from milepost.model.incidents import Cell, CellKey, Change, EventKind, Incident, Phase
 from milepost.model.instants import Instant
-from milepost.model.places import distance_m
 from milepost.model.sites import CROSS_HUB, Said
 from milepost.wire.incidents import cell_to_json
 from milepost.wire.records import from_record
-from property.test_incidents import KINDS, LAST_S, circle_told, lived, many_events, taken
+from property.test_incidents import KINDS, LAST_S, lived, many_events, taken
 from unit.hub.incidents.events import NOON, Event, after, cell_of, cells_of
 
 LATE_S = 2.0
@@ -69,9 +69,11 @@ def lived_early(kind: EventKind, found: Sequence[Event]) -> Live:
     return live
 
 
-def holds_all(tell: Tell, place: Incident, kind: EventKind) -> bool:
-    circle = circle_told(maybe_alert(tell.change, kind, EndpointId("hub"), tell.early))
-    return distance_m(circle.centre, place.told.centre) + place.told.radius_m <= circle.radius_m + 0.1
+def called_off(tell: Tell, kind: EventKind) -> tuple[str, ...]:
+    clear = maybe_alert(tell.change, kind, EndpointId("hub"), tell.early)
+    assert clear is not None
+    assert isinstance(clear.address, ToTold)
+    return clear.address.incidents
 
 
 @given(kinds, many_events())
@@ -87,8 +89,7 @@ def test_whoever_hears_an_early_warning_hears_an_all_clear_that_names_it(kind: E
             continue
         place = change.incident
         later = [tell for tell in live.tells[at:] if tell.change.phase is Phase.CLEARED]
-        names = [(tell.change.incident.id, *(one.id for one in tell.early)) for tell in later if holds_all(tell, place, kind)]
-        assert any(place.id in some for some in names)
+        assert any(place.id in called_off(tell, kind) for tell in later)
         event(
             "stood" if any(one.id == place.id and one.raised_at != place.raised_at for one in ids(live)) else "other id or none"
         )

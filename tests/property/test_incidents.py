@@ -9,13 +9,12 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from milepost.hub.incidents import Incidents, maybe_alert
-from milepost.model.addresses import ToArea
+from milepost.model.addresses import ToArea, ToTold
 from milepost.model.areas import Circle
 from milepost.model.endpoints import EndpointId
 from milepost.model.incidents import Bin, Cell, Change, EventKind, Grid, Phase, Square
 from milepost.model.incidents.grid import units_between
 from milepost.model.instants import Instant
-from milepost.model.messages import Message
 from milepost.model.places import Place, distance_m
 from milepost.wire.incidents import state_from_json, state_to_json
 from strategies import places
@@ -196,18 +195,12 @@ def test_an_incident_keeps_its_id_from_raised_to_cleared_and_all_who_were_warned
         assert phases[-1] is Phase.CLEARED
         assert not {Phase.RAISED, Phase.CLEARED} & set(phases[1:-1])
         assert all(one.at < other.at for one, other in pairwise(life))
-        circles = [circle_told(maybe_alert(change, kind, EndpointId("hub"))) for change in life]
-        for circle in circles:
-            assert distance_m(circles[-1].centre, circle.centre) + circle.radius_m <= circles[-1].radius_m + 0.001
+        *told, last = [maybe_alert(change, kind, EndpointId("hub")) for change in life]
+        assert all(alert is not None and isinstance(alert.address, ToArea) and alert.address.incident == name for alert in told)
+        assert last is not None
+        assert last.address == ToTold((name,))
     alerts = [maybe_alert(change, kind, EndpointId("hub")) for change in changes]
     assert len({alert.id for alert in alerts if alert}) == len(changes)
-
-
-def circle_told(alert: Message | None) -> Circle:
-    assert alert is not None
-    assert isinstance(alert.address, ToArea)
-    assert isinstance(alert.address.area, Circle)
-    return alert.address.area
 
 
 @given(places, st.sampled_from([10.0, 150.0, 300.0, 50_000.0]))

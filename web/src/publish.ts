@@ -83,7 +83,7 @@ export class Publishing {
   }
 
   private askToken(then: (secret: string) => Promise<Answer>): void {
-    this.show("All clear", "Send", [h("p", { className: "lead" }, "It goes to everybody in the area.")], then);
+    this.show("All clear", "Send", [h("p", { className: "lead" }, "It goes to everybody who was warned.")], then);
   }
 
   private show(title: string, verb: string, parts: HTMLElement[], then: (secret: string) => Promise<Answer>): void {

@@ -20,7 +20,8 @@ from typing import Any, Final
 
 from milepost.dashboard.reading import DeliveriesHeard
 from milepost.dashboard.tables import Row, Table
-from milepost.model.addresses import ToArea
+from milepost.model.addresses import ToArea, ToTold
+from milepost.model.areas import Area
 from milepost.model.instants import FOREVER, Instant
 from milepost.model.messages import Message
 from milepost.model.reasons import Reason
@@ -70,6 +71,8 @@ class Alert:
 
     message: Message | None = None
     """Nothing while only its deliveries are known."""
+    area: Area | None = None
+    """Where it goes; of a last word, where what it is about went."""
     inside: frozenset[str] = frozenset()
     """Who was inside when it was said, by what they reported."""
     fates: dict[str, FateOf] = field(default_factory=dict)
@@ -81,7 +84,16 @@ class Alert:
         """Alerts of one incident belong together."""
         message = self.message
         assert message is not None, "who asks has the message"
-        return str(message.fields.get("incident") or key_of(message.source, message.id))
+        named = message.address.incident if isinstance(message.address, ToArea) else message.fields.get("incident")
+        return str(named or key_of(message.source, message.id))
+
+    @property
+    def ends(self) -> set[str]:
+        """The incidents of which this is the last that was said."""
+        if self.message is None or not isinstance(self.message.address, ToTold):
+            return {self.group}
+        names = self.message.address.incidents
+        return {*names, *(f"{self.message.source}:{name}" for name in names)}
 
 
 @dataclass(slots=True)
@@ -117,21 +129,22 @@ class Alerts:
         self._dirty: set[str] = set()
 
     def take_message(self, message: Message) -> None:
-        """A message to an area."""
-        assert isinstance(message.address, ToArea), "only those are alerts"
+        """A message to an area, or the last word to all who were told of one."""
         key = key_of(message.source, message.id)
         alert = self._alert(key)
         if alert.message is not None:
             return
         alert.message = message
-        is_clear = message.fields.get("phase") == CLEARED
+        alert.area = message.address.area if isinstance(message.address, ToArea) else self._maybe_area(alert)
+        is_clear, groups = isinstance(message.address, ToTold), alert.ends
         for other_key, other in self._alerts.items():
-            if other is not alert and other.message is not None and other.state == "live" and other.group == alert.group:
+            if other is not alert and other.message is not None and other.state == "live" and other.group in groups:
                 other.state = CLEARED if is_clear else "replaced"
                 self._dirty.add(other_key)
         if is_clear:
             alert.state = CLEARED
-            self._end(alert.group)
+            for name in groups:
+                self._end(name)
         else:
             group = self._groups.setdefault(alert.group, Group(message.valid_until))
             group.until = max(group.until, message.valid_until)
@@ -175,14 +188,14 @@ class Alerts:
                 alert.state = "over"
                 self._dirty.add(key)
         for key in self._dirty & self._alerts.keys():
-            if self._alerts[key].message is not None:
+            if self._alerts[key].area is not None:
                 self.table.put(key, _row(self._alerts[key]))
         self._dirty.clear()
 
     def maybe_proof(self, key: str) -> dict[str, Any] | None:
         """Who was inside an alert's area: first who did not get it, then who did, and when; nothing if it is not known."""
         alert = self._alerts.get(key)
-        if alert is None or alert.message is None:
+        if alert is None or alert.message is None or alert.area is None:
             return None
         rows = sorted(_proof_rows(alert, alert.message), key=lambda row: (row["after_ms"] is not None, row["after_ms"] or 0.0))
         shown = rows[:PROOF_ROWS_MAX]
@@ -193,6 +206,11 @@ class Alerts:
         recent = [alert for alert in reversed(self._alerts.values()) if alert.message is not None and alert.fates][:alerts]
         delays = (fate.maybe_after_ms(alert.message) for alert in recent if alert.message for fate in alert.fates.values())
         return sorted(delay for delay in delays if delay is not None)
+
+    def _maybe_area(self, alert: Alert) -> Area | None:
+        """Where the last alert of the same incident went."""
+        same = (one for one in reversed(self._alerts.values()) if one.area is not None and one.group in alert.ends)
+        return next((one.area for one in same), None)
 
     def _alert(self, key: str) -> Alert:
         if key not in self._alerts:
@@ -258,7 +276,7 @@ def _note(fate: FateOf, edge: str, state: str, at_us: int, reason: int) -> None:
 def _row(alert: Alert) -> Row:
     message = alert.message
     assert message is not None, "who asks has the message"
-    assert isinstance(message.address, ToArea), "only those are alerts"
+    assert alert.area is not None, "and knows where it goes"
     fields = message.fields
     got = alert.counts[Fate.SENT.value] + alert.counts[Fate.ACKNOWLEDGED.value]
     missed = sum(name not in alert.fates for name in alert.inside)
@@ -270,7 +288,7 @@ def _row(alert: Alert) -> Row:
         "incident": str(fields.get("incident") or ""),
         "state": alert.state,
         "priority": message.priority.name.lower(),
-        "area": area_to_geojson(message.address.area),
+        "area": area_to_geojson(alert.area),
         "place": [message.place.longitude, message.place.latitude] if message.place else None,
         "seen_ms": message.seen_at // 1_000_000,
         "until_ms": None if message.valid_until == FOREVER else message.valid_until // 1_000_000,

@@ -13,7 +13,7 @@ import orjson
 from milepost.backbone.log import Entry
 from milepost.dashboard.alerts import CLEARED
 from milepost.dashboard.reading import SAID
-from milepost.model.addresses import ToArea
+from milepost.model.addresses import ToArea, ToTold
 from milepost.model.areas import Circle
 from milepost.model.endpoints import EndpointId
 from milepost.model.incidents import EventKind
@@ -98,7 +98,7 @@ class Publisher:
             ME,
             kind.alert or f"Alert/{kind.name}",
             now,
-            address=ToArea(Circle(ask.place, ask.radius_m)),
+            address=ToTold((ask.incident,)) if ask.incident else ToArea(Circle(ask.place, ask.radius_m), str(fields["incident"])),
             place=ask.place,
             valid_until=until,
             priority=kind.priority,

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, Final, assert_never
 
-from milepost.dashboard.alerts import ALERTS_MAX, CLEARED, Alerts, key_of
+from milepost.dashboard.alerts import ALERTS_MAX, Alerts, key_of
 from milepost.dashboard.hazards import Hazards
 from milepost.dashboard.reading import DeliveriesHeard, EdgeGone, Fact, IncidentsKnown, ReportsHeard
 from milepost.dashboard.tables import Changes, Row, Table
 from milepost.dashboard.vehicles import Mark, Sighting, VehicleChanges, Vehicles
-from milepost.model.addresses import ToArea
+from milepost.model.addresses import ToArea, ToTold
 from milepost.model.areas import Area
 from milepost.model.incidents import EventKind, Incident
 from milepost.model.instants import SECOND_NS, Instant
@@ -202,9 +202,9 @@ class Scene:
 
     def _take_said(self, said: Said, now: Instant, *, is_fresh: bool) -> None:
         message = said.message
-        if isinstance(message.address, ToArea):
+        if isinstance(message.address, ToArea | ToTold):
             self.alerts.take_message(message)
-            if is_fresh and message.fields.get("phase") != CLEARED:
+            if is_fresh and isinstance(message.address, ToArea):
                 area = message.address.area
                 self._doubts.append(Doubt(key_of(message.source, message.id), area, self.vehicles.inside(area), now))
         else:

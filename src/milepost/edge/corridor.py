@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 from milepost.edge.absences import Absences
 from milepost.edge.actions import Action, Expel
+from milepost.edge.addressing import Addressing
 from milepost.edge.alerts import AlertRule, Alerts
 from milepost.edge.asking import Asking
 from milepost.edge.counts import Counts
@@ -24,16 +25,16 @@ from milepost.edge.journal import asked_to_bytes, parcel_to_bytes, session_to_by
 from milepost.edge.keeping import Changes
 from milepost.edge.limits import Limits
 from milepost.edge.parcels import EDGE_ITSELF, Delivery, Parcel
-from milepost.edge.plans import NO_FAN, Fan, Plan, Planner, group_by_dialect
+from milepost.edge.plans import Fan, Plan, Planner
 from milepost.edge.retained import Retained, WantsRetained
 from milepost.edge.sessions import NOWHERE, Asked, Link, Session, Sessions, Will
 from milepost.edge.watching import Watch
 from milepost.matching.matcher import Limits as MatchingLimits
 from milepost.matching.matcher import Matcher
-from milepost.model.addresses import ToArea, ToContent, ToEndpoint, ToEveryone
+from milepost.model.addresses import ToArea, ToTold
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import FOREVER, SECOND_NS, Instant
-from milepost.model.messages import Message, MessageId
+from milepost.model.messages import UNPUBLISH, Message, MessageId, maybe_unpublished
 from milepost.model.places import Place
 from milepost.model.reasons import Malformed, Reason, Refused
 from milepost.model.reports import Report
@@ -65,13 +66,21 @@ class Corridor:
         self.deliveries = Deliveries(limits, self.counts, Changes())
         self.watch = Watch(limits, self.matcher, self.counts)
         self.alerts = Alerts()
-        self.elsewhere: Elsewhere | None = None
-        """Nothing: this edge is alone."""
+        self.addressing = Addressing(self.planner, self.sessions, self.watch, self.deliveries)
         self.name = name
         self._last_id = 0
         self._reputations = Reputations()
         self._absences = Absences(self.sessions)
         self.asking = Asking(self.matcher, self.planner)
+
+    @property
+    def elsewhere(self) -> Elsewhere | None:
+        """Who carries what is said here to other edges; nothing: this edge is alone."""
+        return self.addressing.elsewhere
+
+    @elsewhere.setter
+    def elsewhere(self, elsewhere: Elsewhere | None) -> None:
+        self.addressing.elsewhere = elsewhere
 
     @property
     def changes(self) -> Changes:
@@ -197,6 +206,7 @@ class Corridor:
         for name in list(session.subscriptions):
             self._drop_subscription(session, name)
         self.watch.forget(session)
+        self.deliveries.standing.leave(session, self.changes)
         self.sessions.remove(session)
         if self.elsewhere is not None:
             self.elsewhere.ended(session)
@@ -206,6 +216,7 @@ class Corridor:
         self.changes.sessions[session.number] = None
         self.changes.subscriptions |= {(session.number, name): None for name in session.subscriptions}
         self.changes.received |= {(session.number, number): None for number in session.received or ()}
+        self.deliveries.standing.unkeep(session, self.changes)
 
     def subscribe(
         self,
@@ -272,7 +283,9 @@ class Corridor:
 
     def publish(self, parcel: Parcel, now: Instant, plan: Plan | None = None) -> int | Refused:
         """Let a message in and give it to whom it is for (`plan`: as was found out before); tells how many that are."""
-        fan = plan.fan_for(parcel.origin) if plan is not None else self.fan_for(parcel, now)
+        if plan is None:
+            self._complete(parcel, now)
+        fan = plan.fan_for(parcel.origin) if plan is not None else self.addressing.fan_for(parcel, now)
         refused = self._why_not(parcel, fan)
         if refused is None and self.elsewhere is not None and parcel.origin != EDGE_ITSELF:
             refused = self.elsewhere.take(parcel, now)
@@ -287,6 +300,13 @@ class Corridor:
         self.deliveries.hand_out(parcel, fan)
         return fan.size
 
+    def _complete(self, parcel: Parcel, now: Instant) -> None:
+        """What is said to an area has an id wherever it is told of; what is taken back goes to all who were told it."""
+        if isinstance(parcel.address, ToArea):
+            parcel.id = parcel.id or self.next_id(now)
+        elif parcel.topic == UNPUBLISH and (name := maybe_unpublished(parcel.fields)) is not None:
+            parcel.address = ToTold((name,))
+
     def _raise(self, rule: AlertRule, parcel: Parcel, now: Instant) -> None:
         """An emergency: everyone near it hears of it, before anything else is sent (M22, M29)."""
         if parcel.place is None:
@@ -296,7 +316,7 @@ class Corridor:
         alert = self.alerts.make(rule, parcel, heading, self.name, self.next_id(now), now)
         if self.elsewhere is not None:
             self.elsewhere.take(alert, now)
-        self.deliveries.hand_out(alert, self.fan_for(alert, now))
+        self.deliveries.hand_out(alert, self.addressing.fan_for(alert, now))
 
     def next_id(self, now: Instant) -> int:
         """An id for a message that has none: never given before by this edge, as long as its clock is not set back."""
@@ -328,23 +348,7 @@ class Corridor:
 
     def is_short(self, topic: str) -> bool:
         """Whether plain messages on a topic concern nobody but their takers here: no alert, nobody elsewhere."""
-        is_wanted = self.elsewhere is not None and self.elsewhere.is_wanted(topic)
-        return not is_wanted and self.alerts.maybe_rule(topic) is None
-
-    def fan_for(self, parcel: Parcel, now: Instant) -> Fan:
-        """The address decides who is asked: matching, the map, or the list of sessions (M5)."""
-        if parcel.valid_until < now:
-            return NO_FAN
-        match parcel.address:
-            case ToContent():
-                return self.planner.plan(parcel.message, now).fan_for(parcel.origin)
-            case ToArea(area):
-                return group_by_dialect([self.sessions[number] for number in self.watch.who_is_in(area).tolist()])
-            case ToEndpoint(name):
-                session = self.sessions.maybe(name)
-                return group_by_dialect([session] if session is not None else [])
-            case ToEveryone():
-                return group_by_dialect([session for session in self.sessions if session.link is not NOWHERE])
+        return not (self.elsewhere is not None and self.elsewhere.is_wanted(topic)) and self.alerts.maybe_rule(topic) is None
 
     def report(self, session: Session, report: Report, now: Instant) -> Refused | None:
         """Take note of where an endpoint is, if that may be true."""
@@ -371,6 +375,7 @@ class Corridor:
                 self._end(session, now)
             elif session.expires_at != FOREVER:
                 self._absences.remind(session)
+        self.addressing.tick(now)
         for topic in self.retained.fade(now):
             self.changes.retained[topic] = None
         for session, name in self.asking.expire(now):

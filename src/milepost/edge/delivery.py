@@ -21,14 +21,15 @@ from typing import Final
 from milepost.edge.actions import Action, Deliver, Expel, Release
 from milepost.edge.counts import Counts
 from milepost.edge.heeding import note_acknowledged, note_dropped, note_matched, note_sent, take_heed
-from milepost.edge.journal import details_to_bytes, parcel_to_bytes
-from milepost.edge.keeping import Changes, Queued
+from milepost.edge.keeping import Changes
 from milepost.edge.lanes import Lanes, Waiting
 from milepost.edge.limits import Limits, SlowPolicy
 from milepost.edge.parcels import Delivery, Heed, Parcel
 from milepost.edge.plans import Fan, Group
 from milepost.edge.sessions import NOWHERE, NUMBERS_MAX, Session
-from milepost.model.addresses import ToArea
+from milepost.edge.shelf import Shelf, release
+from milepost.edge.standing import Standing
+from milepost.model.addresses import ToArea, ToTold
 from milepost.model.instants import Instant
 from milepost.model.reasons import Reason, Refused
 
@@ -52,17 +53,21 @@ class Deliveries:
         """Bytes of all that waits for anybody."""
         self.heed: Heed | None = None
         """Told what becomes of messages to areas."""
+        self.standing = Standing(counts)
         self._number = 0
-        self._message = 0
-
-    def continue_from(self, message: int) -> None:
-        """Numbers of messages up to this one are in use."""
-        self._message = max(self._message, message)
+        self.shelf = Shelf()
 
     def hand_out(self, parcel: Parcel, fan: Fan) -> None:
         """Give a message to all its takers."""
-        if self.heed is not None and isinstance(parcel.address, ToArea):
-            parcel.heed = self.heed
+        if isinstance(parcel.address, ToArea):
+            takers = [session for group in fan.groups for session in group.sessions]
+            self.standing.put(parcel, self.changes)
+            self.standing.note(parcel, takers, self.changes)
+            take_heed(self.heed, parcel)
+            note_matched(parcel, takers)
+        elif isinstance(parcel.address, ToTold):
+            self.standing.end(parcel.source, parcel.address.incidents, self.changes)
+            take_heed(self.heed, parcel)
             note_matched(parcel, [session for group in fan.groups for session in group.sessions])
         for group in fan.groups:
             delivery = Delivery(
@@ -75,6 +80,10 @@ class Deliveries:
 
     def hand_one(self, delivery: Delivery, session: Session) -> None:
         """Give a message to one taker."""
+        if isinstance(delivery.parcel.address, ToArea):
+            self.standing.note(delivery.parcel, [session], self.changes)
+        elif isinstance(delivery.parcel.address, ToTold):
+            self.standing.end_for(session, delivery.parcel.source, delivery.parcel.address.incidents, self.changes)
         take_heed(self.heed, delivery.parcel)
         note_matched(delivery.parcel, [session])
         if delivery.qos:
@@ -168,7 +177,7 @@ class Deliveries:
         if session.is_kept:
             self._keep(session, number, delivery)
             if is_released:
-                self.changes.queued[session.number, number] = Queued(delivery.parcel.number, delivery.qos, True, b"")
+                release(session, number, delivery, self.changes)
         self.restore(session, number, delivery, is_released=is_released)
 
     def add(self, session: Session, number: int, delivery: Delivery, *, is_released: bool) -> None:
@@ -217,7 +226,7 @@ class Deliveries:
         """What waited is given up."""
         self.waiting_bytes -= delivery.parcel.size
         if number and session.is_kept:
-            self._forget(session, number, delivery)
+            self.shelf.forget(session, number, delivery, self.changes)
 
     def resume(self, session: Session, now: Instant, size_max: int) -> int:
         """Send what waits for a session that takes more, the most urgent first; gives the bytes of it, 0 when nothing can go."""
@@ -280,7 +289,7 @@ class Deliveries:
         if delivery is None:
             return False
         if session.is_kept:
-            self._forget(session, number, delivery)
+            self.shelf.forget(session, number, delivery, self.changes)
         if session.is_heeded:
             note_acknowledged(session, delivery)
         return True
@@ -299,7 +308,7 @@ class Deliveries:
             return number in session.released
         session.released[number] = delivery
         if session.is_kept:
-            self.changes.queued[session.number, number] = Queued(delivery.parcel.number, delivery.qos, True, b"")
+            release(session, number, delivery, self.changes)
         if session.is_heeded:
             note_acknowledged(session, delivery)
         return True
@@ -346,7 +355,7 @@ class Deliveries:
         if has_begun and delivery.qos == _EXACTLY_ONCE:
             session.released[number] = delivery
             if session.is_kept:
-                self.changes.queued[session.number, number] = Queued(delivery.parcel.number, delivery.qos, True, b"")
+                release(session, number, delivery, self.changes)
         else:
             self._drop_kept(session, number, delivery)
 
@@ -355,7 +364,7 @@ class Deliveries:
         waiting = session.waiting.all() if session.waiting is not None else []
         for number, delivery in (*session.in_flight.items(), *session.released.items(), *waiting):
             if number:
-                self._forget(session, number, delivery)
+                self.shelf.forget(session, number, delivery, self.changes)
 
     def leave(self, session: Session) -> None:
         """The endpoint is away: what needs no acknowledgement waits no longer, the rest is sent when it is back."""
@@ -375,25 +384,8 @@ class Deliveries:
                 self._drop(session, delivery, Reason.RECEIVER_AWAY)
 
     def _keep(self, session: Session, number: int, delivery: Delivery) -> None:
-        parcel = delivery.parcel
-        if not parcel.number:
-            self._message += 1
-            parcel.number = self._message
-        changes = self.changes
-        if not parcel.holders:
-            changes.messages[parcel.number] = parcel_to_bytes(parcel)
-        parcel.holders += 1
-        is_bare = not delivery.labels and not delivery.is_from_store
-        details = b"" if is_bare else details_to_bytes(delivery.labels, is_from_store=delivery.is_from_store)
-        changes.queued[session.number, number] = Queued(parcel.number, delivery.qos, False, details)
+        self.shelf.keep(session, number, delivery, self.changes)
 
     def _drop_kept(self, session: Session, number: int, delivery: Delivery) -> None:
         if session.is_kept:
-            self._forget(session, number, delivery)
-
-    def _forget(self, session: Session, number: int, delivery: Delivery) -> None:
-        parcel = delivery.parcel
-        self.changes.queued[session.number, number] = None
-        parcel.holders -= 1
-        if not parcel.holders:
-            self.changes.messages[parcel.number] = None
+            self.shelf.forget(session, number, delivery, self.changes)

@@ -27,6 +27,11 @@ class Elsewhere:
         del name, now, is_fresh
         return True
 
+    def is_settled(self, session: Session, now: Instant) -> bool:
+        """Whether it is known what an endpoint was told before it came here, or will not be."""
+        del session, now
+        return True
+
     def opened(self, session: Session, now: Instant, *, is_fresh: bool) -> None:
         """A session was opened, or goes on."""
 

@@ -1,18 +1,18 @@
-"""Heeding: whoever wants to know what becomes of messages to areas is told, endpoint by endpoint; of all others nobody is (M24).
+"""Heeding: whoever wants to know what becomes of messages to areas, and of the last word on them, is told by endpoint (M24).
 
 What must hold: a message that is not to an area costs a look at `parcel.heed`, and nothing else.
 """
 
 from milepost.edge.parcels import Delivery, Heed, Parcel
 from milepost.edge.sessions import Session
-from milepost.model.addresses import ToArea
+from milepost.model.addresses import ToArea, ToTold
 from milepost.model.reasons import Reason
 from milepost.model.telling import Fate
 
 
 def take_heed(heed: Heed | None, parcel: Parcel) -> None:
     """From now on it is told what becomes of a message, if it is to an area."""
-    if heed is not None and isinstance(parcel.address, ToArea):
+    if heed is not None and isinstance(parcel.address, ToArea | ToTold):
         parcel.heed = heed
 
 

@@ -43,6 +43,10 @@ class Changes:
     """How far this edge has read what others say, by the name of each stream."""
     stays: dict[str, bytes | None] = field(default_factory=dict)
     """By endpoint: its epoch here, and what is still open of its move."""
+    standing: dict[str, bytes | None] = field(default_factory=dict)
+    """By incident: the message to an area that stands."""
+    told: dict[tuple[int, str], bytes | None] = field(default_factory=dict)
+    """By session and incident."""
 
     def absorb(self, later: "Changes") -> None:
         """Take over what changed since."""
@@ -55,10 +59,12 @@ class Changes:
         self.outbox |= later.outbox
         self.marks |= later.marks
         self.stays |= later.stays
+        self.standing |= later.standing
+        self.told |= later.told
 
     def __bool__(self) -> bool:
         own = self.sessions or self.subscriptions or self.retained or self.messages or self.queued or self.received
-        return bool(own or self.outbox or self.marks or self.stays)
+        return bool(own or self.outbox or self.marks or self.stays or self.standing or self.told)
 
 
 @dataclass(slots=True)
@@ -76,6 +82,8 @@ class Kept:
     """In the order of numbers."""
     marks: dict[str, int] = field(default_factory=dict)
     stays: dict[str, bytes] = field(default_factory=dict)
+    standing: dict[str, bytes] = field(default_factory=dict)
+    told: dict[tuple[int, str], bytes] = field(default_factory=dict)
 
 
 class StorageUnavailable(Exception):

@@ -5,6 +5,7 @@ from milepost.edge.journal import asked_from_bytes, details_from_bytes, parcel_f
 from milepost.edge.keeping import Kept
 from milepost.edge.parcels import Delivery
 from milepost.edge.sessions import Session
+from milepost.edge.standing import told_of_row
 from milepost.model.instants import FOREVER, Instant
 
 
@@ -18,7 +19,7 @@ def restore(corridor: Corridor, kept: Kept, now: Instant) -> None:
     parcels = {number: parcel_from_bytes(data) for number, data in kept.messages.items()}
     for number, parcel in parcels.items():
         parcel.number = number
-        corridor.deliveries.continue_from(number)
+        corridor.deliveries.shelf.continue_from(number)
     for queued in kept.queued.values():  # before any of it is given up because limits are lower now
         parcels[queued.message].holders += 1
     for (number, delivery_number), queued in kept.queued.items():
@@ -28,6 +29,10 @@ def restore(corridor: Corridor, kept: Kept, now: Instant) -> None:
     for number, received in kept.received:
         session = sessions[number]
         session.received = (session.received or set()) | {received}
+    standing = corridor.deliveries.standing
+    standing.restore(kept.standing.values())
+    for (number, incident), row in kept.told.items():
+        standing.bring(sessions[number], [told_of_row(incident, row)], corridor.changes)
     for session in sessions.values():
         corridor.take_leave(session, now)
 

@@ -10,7 +10,7 @@ from heapq import heappop, heappush
 from typing import Final
 
 from milepost.edge.parcels import Parcel
-from milepost.model.addresses import ToArea, ToContent, ToEndpoint, ToEveryone
+from milepost.model.addresses import ToArea, ToContent, ToEndpoint, ToEveryone, ToTold
 from milepost.model.areas import Area, Around
 from milepost.model.instants import FOREVER, Instant
 from milepost.model.places import Place
@@ -151,6 +151,8 @@ def _is_for(parcel: Parcel, subscription: Subscription, owner_at: Place | None) 
             return within is None or _is_inside(within, owner_at)
         case ToArea(area):
             return _is_inside(area, owner_at)
+        case ToTold():
+            return False
 
 
 def _is_inside(area: Area, place: Place | None) -> bool:

@@ -19,15 +19,18 @@ from milepost.edge.sessions import Session
 from milepost.edge.tracks import LONG_AGO, Tracks
 from milepost.matching.columns import column
 from milepost.matching.matcher import Matcher
-from milepost.model.areas import Area, asks_which_way, holds_going
+from milepost.model.areas import Area, Going, asks_which_way, holds_going
 from milepost.model.instants import FOREVER, SECOND_NS, Instant
 from milepost.model.messages import BODY_BYTES_MAX
-from milepost.model.places import Place
+from milepost.model.places import Place, Vectors
 from milepost.model.reasons import Reason, Refused
 from milepost.model.reports import Report
 from milepost.vetting import Batch, Buckets, MessageLimits, Outside, ReportLimits, are_outside, in_rounds, vet_reports
 
 _UNKNOWN = float("nan")
+
+Moved = Callable[[Batch, Instant], None]
+"""Told of reports of different endpoints that were let in."""
 
 Heed = Callable[[Batch, NDArray[np.uint16], Instant], None]
 """Told of reports with what became of each: 0, or the number of the reason for which it was refused."""
@@ -53,6 +56,8 @@ class Watch:
         self.ground = Ground()
         self.heed: Heed | None = None
         """Nothing: nobody wants to hear of them."""
+        self.moved: Moved | None = None
+        """Told of those let in."""
         self._spent, at = column(limits.sessions_max, np.float64), column(limits.sessions_max, np.int64)
         self._buckets = Buckets(limits.reports_per_s, limits.reports_burst, spent=self._spent, at=at)
         self._deficits = column(limits.sessions_max, np.float32)
@@ -99,6 +104,8 @@ class Watch:
                 self._counts.reports_outside += int(are_outside(accepted, ground.coverage).sum())
             self.tracks.put(accepted)
             self._matcher.move(accepted.numbers, accepted.latitudes, accepted.longitudes)
+            if self.moved is not None:
+                self.moved(accepted, now)
         return verdicts
 
     def _latest(self, now: Instant) -> int:
@@ -128,6 +135,11 @@ class Watch:
         """The endpoints inside, by their last reports; where the area is on roads, by their headings too."""
         numbers = self._matcher.who_is_in(area)
         return numbers[holds_going(area, *self.tracks.going(numbers))] if asks_which_way(area) else numbers
+
+    def whereabouts(self, session: Session) -> tuple[NDArray[np.int32], Vectors, Going]:
+        """Where an endpoint is whose place is known, as a batch of one."""
+        numbers = np.array([session.number], np.int32)
+        return numbers, *self.tracks.going(numbers)
 
     def put_place(self, session: Session, place: Place) -> None:
         """Where an endpoint was when an earlier process last heard of it."""

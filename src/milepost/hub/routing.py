@@ -7,7 +7,7 @@ from milepost.hub.counts import Counts, Drop
 from milepost.hub.coverage import Coverage
 from milepost.hub.interest import Interest, Sites
 from milepost.hub.register import Register
-from milepost.model.addresses import ToArea, ToContent, ToEndpoint, ToEveryone
+from milepost.model.addresses import ToArea, ToContent, ToEndpoint, ToEveryone, ToTold
 from milepost.model.instants import Instant
 from milepost.model.messages import Message
 from milepost.model.sites import Said
@@ -44,7 +44,7 @@ class Routing:
                 return sites
             case ToArea(area):
                 return self._coverage.sites_touching(area)
-            case ToEveryone():
+            case ToEveryone() | ToTold():  # those told may be anywhere by now
                 return self._sites
             case _:
                 assert_never(message.address)

@@ -1,6 +1,6 @@
 """The vocabulary: message, address, area, query, frame, subscription, report, notice, and the reasons for saying no."""
 
-from milepost.model.addresses import Address, ToArea, ToContent, ToEndpoint, ToEveryone
+from milepost.model.addresses import Address, ToArea, ToContent, ToEndpoint, ToEveryone, ToTold
 from milepost.model.areas import Area, Around, Box, Circle, Corridor, Polygon, Union, Upstream
 from milepost.model.endpoints import EndpointId, endpoint_id
 from milepost.model.frames import ALWAYS, Frame
@@ -50,6 +50,7 @@ __all__ = [
     "ToContent",
     "ToEndpoint",
     "ToEveryone",
+    "ToTold",
     "Union",
     "Upstream",
     "distance_m",

@@ -35,6 +35,13 @@ FIELD_NAME_CHARACTERS_MAX: Final = 64
 
 NO_FIELDS: Final[Mapping[str, Scalar]] = MappingProxyType({})
 
+UNPUBLISH: Final = "Unpublish"
+"""The topic on which a source takes a message back;"""
+UNPUBLISHED_ID: Final = "id"
+"""this field says which of its own (T6)."""
+ID_DIGITS_MAX: Final = 20
+"""As many digits as 64 bits can have."""
+
 
 @dataclass(frozen=True, slots=True)
 class Message:
@@ -115,3 +122,9 @@ def _check_fields(fields: Mapping[str, Scalar]) -> None:
         is_too_big = isinstance(value, int) and not -(2**63) <= value < 2**63
         if is_too_big or (isinstance(value, float) and not isfinite(value)):
             raise Malformed(Reason.FIELD_RANGE, f"field {name!r} is {shown(value)}")
+
+
+def maybe_unpublished(fields: Mapping[str, Scalar]) -> str | None:
+    """The id of the message that one on `UNPUBLISH` takes back; nothing if it names none."""
+    name = str(fields.get(UNPUBLISHED_ID, ""))
+    return name if name.isascii() and name.isdigit() and len(name) <= ID_DIGITS_MAX else None

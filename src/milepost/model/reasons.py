@@ -108,6 +108,9 @@ class Reason(IntEnum):
     EDGE_RATE_TOO_HIGH = 243
     UNANSWERED = 244
     SPOOL_FULL = 245
+    STANDING_FULL = 246
+    PASSED = 247
+    REPLACED = 248
     # Seals and certificates
     SEAL_BROKEN = 260
     REPLAYED = 261
@@ -252,6 +255,9 @@ _ADVICE: dict[Reason, str] = {
     Reason.PREFIX_RATE_TOO_HIGH: "Many from your part of the network speak at once: wait, then send less often.",
     Reason.EDGE_RATE_TOO_HIGH: "The edge is at its limit: wait, then send less often.",
     Reason.SPOOL_FULL: "The log that edges share cannot be reached, and too much waits for it: send again later.",
+    Reason.STANDING_FULL: "Say for a shorter time what is to be told to who comes into an area; what is less urgent goes first.",
+    Reason.PASSED: "Nothing: the endpoint has passed the place, or turned off, before it could be told.",
+    Reason.REPLACED: "Nothing: something newer of the same incident waits for the endpoint.",
     Reason.UNANSWERED: "Let the receiver answer each reliable message with received, and stay within reach.",
     Reason.SEAL_BROKEN: "Seal with the keys of the current session; if they are lost, begin a new one with INIT.",
     Reason.REPLAYED: "Give every datagram a counter that was not used before in its session.",

@@ -118,6 +118,19 @@ class Waiting(NamedTuple):
     """
 
 
+class ToldOf(NamedTuple):
+    """An endpoint was handed messages to areas about an incident."""
+
+    source: EndpointId
+    incident: str
+    id: int
+    """Of the last one; 0: what it was handed last it did not get."""
+    is_again: bool
+    """Whether it was handed another one before."""
+    until: Instant
+    """So long it is remembered."""
+
+
 @dataclass(frozen=True, slots=True)
 class Handover:
     """All that an edge held of an endpoint, for the edge where it is now (D8)."""
@@ -153,6 +166,8 @@ class Handover:
     """Sites of which an `Extra` is still to come to this site, with the epoch under which it will."""
     offsets: Mapping[str, int] = field(default_factory=dict)
     """By other site where the endpoint was before: up to where it had all of that site's cross-hub when it left."""
+    told: tuple[ToldOf, ...] = ()
+    """What it was told of, so that it is not told again, and hears the last word on it."""
 
 
 @dataclass(frozen=True, slots=True)

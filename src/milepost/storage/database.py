@@ -18,7 +18,7 @@ from milepost.storage.faults import StorageDamaged, StorageTooNew, unavailable, 
 NAME = "kept.db"
 UNFINISHED = "kept.db.new"
 APPLICATION = 0x4D696C65  # "Mile"
-FORMAT = 2
+FORMAT = 3
 PAGE_BYTES = 4096
 LOG_PAGES = 4096
 CACHE_KIB = 64 * 1024
@@ -41,6 +41,9 @@ SCHEMA = (
     "CREATE TABLE outbox (number INTEGER PRIMARY KEY, body BLOB NOT NULL)",
     "CREATE TABLE marks (name TEXT PRIMARY KEY NOT NULL, number INTEGER NOT NULL) WITHOUT ROWID",
     "CREATE TABLE stays (endpoint TEXT PRIMARY KEY NOT NULL, details BLOB NOT NULL)",
+    "CREATE TABLE standing (incident TEXT PRIMARY KEY NOT NULL, body BLOB NOT NULL)",
+    """CREATE TABLE told (session INTEGER NOT NULL, incident TEXT NOT NULL, details BLOB NOT NULL,
+       PRIMARY KEY (session, incident)) WITHOUT ROWID""",
     f"PRAGMA application_id = {APPLICATION}",
     f"PRAGMA user_version = {FORMAT}",
 )

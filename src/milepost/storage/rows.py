@@ -41,6 +41,8 @@ PUT_RECEIVED = _put("INSERT OR REPLACE INTO received", 2)
 PUT_OUTBOX = _put("INSERT OR REPLACE INTO outbox", 2)
 PUT_MARK = _put("INSERT OR REPLACE INTO marks", 2)
 PUT_STAY = _put("INSERT OR REPLACE INTO stays", 2)
+PUT_STANDING = _put("INSERT OR REPLACE INTO standing", 2)
+PUT_TOLD = _put("INSERT OR REPLACE INTO told", 3)
 
 
 def write_rows(cursor: sqlite3.Cursor, changes: Changes, dropped: set[int], plan: PlacePlan) -> None:
@@ -66,6 +68,15 @@ def write_rows(cursor: sqlite3.Cursor, changes: Changes, dropped: set[int], plan
         names = [key for key, details in changes.subscriptions.items() if details is None]
         cursor.executemany("DELETE FROM subscriptions WHERE session = ? AND name = ?", names)
         _put_all(cursor, PUT_SUBSCRIPTION, [(*key, details) for key, details in _there(changes.subscriptions)])
+    if changes.standing:
+        cursor.executemany("DELETE FROM standing WHERE incident = ?", [(incident,) for incident in _gone(changes.standing)])
+        _put_all(cursor, PUT_STANDING, _there(changes.standing))
+    if changes.told:
+        cursor.executemany(
+            "DELETE FROM told WHERE session = ? AND incident = ?",
+            [key for key, details in changes.told.items() if details is None],
+        )
+        _put_all(cursor, PUT_TOLD, [(*key, details) for key, details in _there(changes.told)])
     _write_site(cursor, changes)
 
 
@@ -104,6 +115,11 @@ def read_kept(connection: sqlite3.Connection) -> Kept:
         outbox=dict(connection.execute("SELECT number, body FROM outbox ORDER BY number")),
         marks=dict(connection.execute("SELECT name, number FROM marks")),
         stays=dict(connection.execute("SELECT endpoint, details FROM stays")),
+        standing=dict(connection.execute("SELECT incident, body FROM standing")),
+        told={
+            (session, incident): details
+            for session, incident, details in connection.execute("SELECT session, incident, details FROM told")
+        },
     )
 
 
@@ -111,6 +127,7 @@ def _write_sessions(cursor: sqlite3.Cursor, changes: Changes, dropped: set[int])
     gone = [(session,) for session in dropped]
     cursor.executemany("DELETE FROM sessions WHERE number = ?", gone)
     cursor.executemany("DELETE FROM subscriptions WHERE session = ?", gone)
+    cursor.executemany("DELETE FROM told WHERE session = ?", gone)
     cursor.executemany("DELETE FROM received WHERE session = ?", gone)  # what was queued for it is in the plan
     _put_all(cursor, PUT_SESSION, _there(changes.sessions))
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple, assert_never
 
-from milepost.model.addresses import Address, ToArea, ToContent, ToEndpoint, ToEveryone
+from milepost.model.addresses import Address, ToArea, ToContent, ToEndpoint, ToEveryone, ToTold
 from milepost.model.areas import Area, touches
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import SECOND_NS, Instant
@@ -108,7 +108,7 @@ def _maybe_area(address: Address) -> Area | None:
             return area
         case ToContent(within):
             return within
-        case ToEndpoint() | ToEveryone():
+        case ToEndpoint() | ToEveryone() | ToTold():
             return None
         case _:
             assert_never(address)

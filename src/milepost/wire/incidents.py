@@ -36,7 +36,7 @@ CELL_MEMBERS: Final = (
 TALLY_MEMBERS: Final = ("count", "total", "least", "greatest")
 INCIDENT_MEMBERS: Final = (
     "type", "id", "kind", "centre", "radius_m", "reports", "witnesses", "weight", "squares",
-    "raised_at", "hot_at", "told", "told_at", "warned",
+    "raised_at", "hot_at", "told", "told_at",
 )  # fmt: skip
 CIRCLE_MEMBERS: Final = ("type", "coordinates", "radius_m")
 WARNED_MEMBERS: Final = ("slot", "incident", "heir")
@@ -166,7 +166,6 @@ def write_incident(incident: Incident) -> JsonObject:
         "hot_at": instant_to_text(incident.hot_at),
         "told": area_to_geojson(incident.told),
         "told_at": instant_to_text(incident.told_at),
-        "warned": area_to_geojson(incident.warned),
     }
 
 
@@ -185,7 +184,6 @@ def _read_incident(value: object, where: str) -> Incident:
         hot_at=members.need("hot_at", reading.instant),
         told=members.need("told", _read_circle),
         told_at=members.need("told_at", reading.instant),
-        warned=members.need("warned", _read_circle),
     )
 
 

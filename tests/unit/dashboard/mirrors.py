@@ -8,7 +8,7 @@ import orjson
 
 from milepost.dashboard.reading import DeliveriesHeard, ReportsHeard
 from milepost.dashboard.vehicles import ROW
-from milepost.model.addresses import ToArea
+from milepost.model.addresses import ToArea, ToTold
 from milepost.model.areas import Circle
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import SECOND_NS, Instant
@@ -80,7 +80,7 @@ def alert(
         EndpointId("desk"),
         "Alert/Collision",
         at,
-        address=ToArea(Circle(HOME, radius_m)),
+        address=ToTold((incident or "none",)) if phase == "cleared" else ToArea(Circle(HOME, radius_m), incident),
         place=HOME,
         valid_until=Instant(at + valid_s * SECOND_NS),
         fields=fields,

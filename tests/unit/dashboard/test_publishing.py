@@ -3,7 +3,7 @@ import pytest
 
 from milepost.dashboard.publishing import ASK_BYTES_MAX, Publisher, ask_from_json, entries_of
 from milepost.dashboard.reading import SAID
-from milepost.model.addresses import ToArea, ToContent
+from milepost.model.addresses import ToArea, ToContent, ToTold
 from milepost.model.areas import Circle
 from milepost.model.incidents import EVENT_KINDS
 from milepost.model.places import Place
@@ -23,7 +23,7 @@ def ask(**members: object) -> bytes:
 def test_a_hazard_with_a_radius_is_an_alert_to_all_within() -> None:
     message = Publisher(KINDS).message(ask_from_json(ask(radius_m=300)), START)
     assert message.topic == "Alert/Collision"
-    assert message.address == ToArea(Circle(Place(40.0, -111.0), 300.0))
+    assert message.address == ToArea(Circle(Place(40.0, -111.0), 300.0), str(message.fields["incident"]))
     assert message.priority is KINDS["Collision"].priority
     assert message.fields["phase"] == "raised"
 
@@ -38,6 +38,7 @@ def test_an_all_clear_names_what_is_over() -> None:
     raised = publisher.message(ask_from_json(ask(radius_m=300)), START)
     cleared = publisher.message(ask_from_json(ask(radius_m=300, incident=raised.fields["incident"])), START)
     assert cleared.fields["incident"] == raised.fields["incident"]
+    assert cleared.address == ToTold((str(raised.fields["incident"]),))
     assert cleared.fields["phase"] == "cleared"
     assert cleared.id > raised.id
 

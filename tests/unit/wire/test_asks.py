@@ -144,7 +144,7 @@ def test_an_area_may_move_with_whom_asks() -> None:
         (("milepost-place", "1e999,0"), Reason.COORDINATE_RANGE, "milepost-place: latitude is inf"),
         (("milepost-place", "1," + "0" * 200), Reason.FIELD_TYPE, "milepost-place: "),
         (("milepost-priority", "emergncy"), Reason.FIELD_RANGE, "milepost-priority: it is 'emergncy', not emergency or"),
-        (("milepost-to", "somebody"), Reason.FIELD_RANGE, "milepost-to: 'somebody' is not everyone, endpoint:NAME or area:AREA"),
+        (("milepost-to", "somebody"), Reason.FIELD_RANGE, "milepost-to: 'somebody' is not everyone, endpoint:NAME, area:AREA or told:INCIDENTS"),
         (("milepost-to", "endpoint:"), Reason.ENDPOINT_ID, "milepost-to: it is empty"),
         (("milepost-to", "area:around 5"), Reason.AREA_UNREADABLE, "milepost-to: "),
         (("milepost-within", "circle 40,-111"), Reason.FIELD_TYPE, "milepost-within: '' is not LATITUDE,LONGITUDE"),

@@ -17,7 +17,7 @@ from milepost.edge.parcels import Parcel
 from milepost.edge.site.outbox import UNDECIDED, Append
 from milepost.edge.site.sayings import message_of
 from milepost.edge.site.state import SiteState
-from milepost.model.addresses import ToArea, ToContent, ToEndpoint, ToEveryone
+from milepost.model.addresses import ToArea, ToContent, ToEndpoint, ToEveryone, ToTold
 from milepost.model.areas import Area, Box, touches
 from milepost.model.instants import Instant
 from milepost.model.messages import Message
@@ -173,6 +173,9 @@ class Forwarder:
             case ToArea(area):
                 is_told = HANDLER_MARK + PIPELINES in state.interest.wanted_by(message, now)  # other handlers have no place
                 return Takers(leaves or any(covers(info, area) for info in state.edges.values()), (PIPELINES,) * is_told)
+            case ToTold():
+                is_told = HANDLER_MARK + PIPELINES in state.interest.wanted_by(message, now)
+                return Takers(leaves or bool(state.edges), (PIPELINES,) * is_told)
             case ToEveryone():
                 return Takers(leaves or bool(state.edges))
 

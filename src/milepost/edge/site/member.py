@@ -28,9 +28,8 @@ from milepost.edge.site.reporting import Reporting
 from milepost.edge.site.roaming import Roaming
 from milepost.edge.site.sayings import parcel_of
 from milepost.edge.site.state import SiteState
-from milepost.model.addresses import ToArea
 from milepost.model.endpoints import EndpointId
-from milepost.model.instants import Instant
+from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.reasons import Malformed, Refused
 from milepost.model.sites import (
     ALL,
@@ -60,6 +59,9 @@ from milepost.model.telling import REPUTATION
 from milepost.vetting import Reputations, Scores
 from milepost.wire.records import from_record, to_record
 from milepost.wire.records.heads import head_of
+
+SETTLED_NS: Final = 3 * SECOND_NS
+"""So long after an endpoint has come what stands waits to hear whether it was told where it comes from."""
 
 _EXTRA: Final = b'{"type":"extra"'
 """How what the centre found for an endpoint begins: whoever has the endpoint reads it, whichever edge of the site it is for."""
@@ -108,13 +110,16 @@ class SiteMember(Elsewhere):
 
     def take(self, parcel: Parcel, now: Instant) -> Refused | None:
         """Have a message leave, if anybody wants it."""
-        if not parcel.id and isinstance(parcel.address, ToArea):  # under one id wherever it is told what became of it
-            parcel.id = self.state.corridor.next_id(now)
         return self.roaming.forwarder.take(parcel, now)
 
     def arrive(self, name: EndpointId, now: Instant, *, is_fresh: bool) -> bool:
         """Whether an endpoint can open its session at once."""
         return self.roaming.arrive(name, now, is_fresh=is_fresh)
+
+    def is_settled(self, session: Session, now: Instant) -> bool:
+        """Whether what an endpoint was told elsewhere has come, or it has been here for a while without it."""
+        stay = self.roaming.stays.get(session.name)
+        return stay is None or stay.is_whole or not 0 <= now - stay.epoch < SETTLED_NS
 
     def opened(self, session: Session, now: Instant, *, is_fresh: bool) -> None:
         """A session was opened."""
@@ -222,7 +227,7 @@ class SiteMember(Elsewhere):
         if said.sender != state.me:
             if parcel.is_retained:
                 state.corridor.retain(parcel)
-            fan = state.corridor.fan_for(parcel, now)
+            fan = state.corridor.addressing.fan_for(parcel, now)
             state.corridor.deliveries.hand_out(
                 parcel, fan.without(self.roaming.youth.ahead_of(state.stream_of(said), said.number))
             )

@@ -20,6 +20,7 @@ from milepost.edge.site.sayings import message_of
 from milepost.edge.site.state import SiteState
 from milepost.edge.site.stays import EVERY, FAR, OFFSET, Leaving, Part, Stay, Young
 from milepost.edge.site.youth import Told, Youth, has_had
+from milepost.model.addresses import ToArea
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.reasons import Malformed, Reason, Refused
@@ -91,6 +92,7 @@ class Moving:
             anew=stay.anew,
             awaits=dict(stay.young.awaits) if stay.young is not None else {},
             offsets=stay.offsets | {state.me.site: self._read_up_to(stay)},
+            told=corridor.deliveries.standing.told_of(session),
         )
         corridor.deliveries.let_go(session)
         self.cutting = session.name
@@ -176,8 +178,10 @@ class Moving:
             self._withdraw(handover, waiting, session, now)
             add_to(corridor, session, missing)
         stay.is_here = True
+        corridor.deliveries.standing.bring(session, handover.told, corridor.changes)
         if handover.place is not None and corridor.place_of(session) is None:
             corridor.watch.put_place(session, handover.place)
+        corridor.addressing.look_again(session)
         handover = replace(handover, subscriptions=tuple(held for held in handover.subscriptions if held.name not in stay.ended))
         for site, offset in handover.offsets.items():
             if site != state.me.site:
@@ -202,15 +206,18 @@ class Moving:
     def _not_given(self, stay: Stay, session: Session, waiting: list[Waiting], now: Instant) -> list[Waiting]:
         """What waits and the endpoint has not had here, nor is about to."""
         me, offsets = str(self._state.me), self._state.recent.offsets() if waiting else {}
-        here = on_its_way(session)
+        here, corridor = on_its_way(session), self._state.corridor
 
         def was_given(one: Waiting) -> bool:
             if not one.said_number or not one.parcel:
                 return False
+            parcel = parcel_from_bytes(one.parcel)
+            if isinstance(parcel.address, ToArea) and corridor.deliveries.standing.has_had(session, parcel):
+                return True
             if (one.said_by, one.said_number) in here:
                 return True
             offset = offsets.get((one.said_by, one.said_number)) if one.said_by != me else None
-            told = Told(message_of(parcel_from_bytes(one.parcel)), one.said_by, one.said_number, offset)
+            told = Told(message_of(parcel), one.said_by, one.said_number, offset)
             return self._youth.was_given(stay, told, now)
 
         return [one for one in waiting if not was_given(one)]

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from milepost.edge.parcels import Delivery, Parcel
-from milepost.model.addresses import ToArea, ToContent, ToEndpoint, ToEveryone
+from milepost.model.addresses import ToArea, ToContent, ToEndpoint, ToEveryone, ToTold
 from milepost.model.areas import Area, Around, Circle
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import Instant
@@ -36,7 +36,7 @@ def maybe_delivery(parcel: Parcel, message: Message, who: Somebody, now: Instant
             return Delivery(parcel, parcel.qos) if endpoint == who.endpoint else None
         case ToArea(area):
             return Delivery(parcel, parcel.qos) if _is_in(area, who.place) else None
-        case ToEveryone():
+        case ToEveryone() | ToTold():  # who was told is asked before
             return Delivery(parcel, parcel.qos)
 
 

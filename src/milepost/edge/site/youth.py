@@ -24,7 +24,7 @@ from milepost.edge.site.sayings import parcel_of
 from milepost.edge.site.state import SiteState
 from milepost.edge.site.stays import ALWAYS, EVERY, OFFSET, Marks, Part, Stay, Young, site_of
 from milepost.edge.site.wants import Somebody, is_asked_for, maybe_delivery
-from milepost.model.addresses import ToContent
+from milepost.model.addresses import ToArea, ToContent, ToTold
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import Instant
 from milepost.model.messages import Message
@@ -158,7 +158,7 @@ class Youth:
         offset = None if read.size == EXTRA or said.sender == self._state.me else read.offset
         told = Told(said.message, stream, said.number, offset)
         if not isinstance(said.message.address, ToContent):
-            if self._was_addressed_before(stay, read):
+            if isinstance(said.message.address, ToTold) or self._was_addressed_before(stay, read):
                 self._give(stay, parcel or parcel_of(said), said.message, [], now)
         elif not _is_brought(young, told) and not self._has_had(stay, young.parts, told, now):
             names = [name for part in lacking for name in part.names]
@@ -204,10 +204,26 @@ class Youth:
 
     def _give(self, stay: Stay, parcel: Parcel, message: Message, names: list[str], now: Instant) -> None:
         session, corridor = self._session(stay), self._state.corridor
+        if not self._may_have(session, parcel):
+            return
         held = tuple(one for one in held_of(session) if one.name in names and one.subscription.share is None)
         delivery = maybe_delivery(parcel, message, Somebody(stay.endpoint, corridor.place_of(session), held), now)
         if delivery is not None:
             corridor.deliveries.hand_one(delivery, session)
+
+    def _may_have(self, session: Session, parcel: Parcel) -> bool:
+        """Whether a message to an area is not one that it had or will be handed when it says where it is."""
+        corridor, standing = self._state.corridor, self._state.corridor.deliveries.standing
+        match parcel.address:
+            case ToArea():
+                if standing.stands(parcel):
+                    corridor.addressing.look_again(session)
+                    return False
+                return not standing.has_had(session, parcel)
+            case ToTold(incidents):
+                return standing.was_told(session, parcel.source, incidents)
+            case _:
+                return True
 
     def take_changed(self) -> list[Stay]:
         """Whose parts have changed."""

@@ -113,7 +113,7 @@ class Lives:
         phase = self._maybe_phase(former, leader.centre, radius_m, at)
         if phase is not None:
             told = Circle(leader.centre, radius_m + self._kind.margin_m)
-            incident = replace(incident, told=told, told_at=at, warned=circle_around(former.warned, told))
+            incident = replace(incident, told=told, told_at=at)
         self._living[former.id] = incident
         return None if phase is None else Change(phase, incident, at)
 
@@ -137,7 +137,7 @@ def incident_of(kind: EventKind, group: Group, slot: int, at: Instant) -> Incide
     circle = Circle(leader.centre, radius_m + kind.margin_m)
     name = IncidentId(f"{kind.name}-{slot}-{leader.square.row}-{leader.square.column}")
     found = (leader.reports, leader.witnesses, leader.weight, group.squares)
-    return Incident(name, kind.name, leader.centre, radius_m, *found, at, at, circle, at, circle)
+    return Incident(name, kind.name, leader.centre, radius_m, *found, at, at, circle, at)
 
 
 def is_told(kind: EventKind, told: Circle, circle: Circle) -> bool:

@@ -74,8 +74,6 @@ class Incident:
     told: Circle
     """Who was told last."""
     told_at: Instant
-    warned: Circle
-    """Around all who were ever told."""
 
     def __post_init__(self) -> None:
         check_distance("radius_m", self.radius_m)

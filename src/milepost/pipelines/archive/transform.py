@@ -1,16 +1,12 @@
 """Rows on their way into the archive and out of it."""
 
-from typing import Final
-
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
+from milepost.model.messages import UNPUBLISH, UNPUBLISHED_ID
 from milepost.pipelines.archive.cells import CELL_SQL, NOWHERE
 from milepost.pipelines.archive.schema import Table
 from milepost.pipelines.records.transform import AHEAD_S, BEHIND_S
-
-UNPUBLISH: Final = "Unpublish"
-"""The topic on which a source takes a message back; the field `id` says which of its own."""
 
 
 def timely(rows: DataFrame, table: Table) -> DataFrame:
@@ -32,7 +28,9 @@ def with_cell(rows: DataFrame, table: Table) -> DataFrame:
 
 def unpublished(messages: DataFrame) -> DataFrame:
     """What messages take back, as UNPUBLISHED_ROW."""
-    taken_back = messages.where(f.col("topic") == UNPUBLISH).withColumn("_id", f.col("fields")["id"]).where("_id is not null")
+    taken_back = (
+        messages.where(f.col("topic") == UNPUBLISH).withColumn("_id", f.col("fields")[UNPUBLISHED_ID]).where("_id is not null")
+    )
     return taken_back.select("source", f.col("_id").alias("id"), "seen_at_us", "offset", "appended_at")
 
 

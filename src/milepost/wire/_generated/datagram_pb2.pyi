@@ -210,16 +210,20 @@ class Scalar(_message.Message):
     def __init__(self, text: _Optional[str] = ..., integer: _Optional[int] = ..., number: _Optional[float] = ..., truth: _Optional[bool] = ..., octets: _Optional[bytes] = ...) -> None: ...
 
 class Address(_message.Message):
-    __slots__ = ("endpoint", "content", "area", "everyone")
+    __slots__ = ("endpoint", "content", "area", "everyone", "told", "incident")
     ENDPOINT_FIELD_NUMBER: _ClassVar[int]
     CONTENT_FIELD_NUMBER: _ClassVar[int]
     AREA_FIELD_NUMBER: _ClassVar[int]
     EVERYONE_FIELD_NUMBER: _ClassVar[int]
+    TOLD_FIELD_NUMBER: _ClassVar[int]
+    INCIDENT_FIELD_NUMBER: _ClassVar[int]
     endpoint: str
     content: ToContent
     area: Area
     everyone: ToEveryone
-    def __init__(self, endpoint: _Optional[str] = ..., content: _Optional[_Union[ToContent, _Mapping]] = ..., area: _Optional[_Union[Area, _Mapping]] = ..., everyone: _Optional[_Union[ToEveryone, _Mapping]] = ...) -> None: ...
+    told: ToTold
+    incident: str
+    def __init__(self, endpoint: _Optional[str] = ..., content: _Optional[_Union[ToContent, _Mapping]] = ..., area: _Optional[_Union[Area, _Mapping]] = ..., everyone: _Optional[_Union[ToEveryone, _Mapping]] = ..., told: _Optional[_Union[ToTold, _Mapping]] = ..., incident: _Optional[str] = ...) -> None: ...
 
 class ToContent(_message.Message):
     __slots__ = ("within",)
@@ -230,6 +234,12 @@ class ToContent(_message.Message):
 class ToEveryone(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
+
+class ToTold(_message.Message):
+    __slots__ = ("incidents",)
+    INCIDENTS_FIELD_NUMBER: _ClassVar[int]
+    incidents: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, incidents: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Subscription(_message.Message):
     __slots__ = ("owner", "query", "area", "around", "start", "end", "id", "qos", "share")

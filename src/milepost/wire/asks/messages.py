@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final, assert_never
 
-from milepost.model.addresses import Address, ToArea, ToContent, ToEndpoint, ToEveryone
+from milepost.model.addresses import Address, ToArea, ToContent, ToEndpoint, ToEveryone, ToTold
 from milepost.model.endpoints import EndpointId, endpoint_id
 from milepost.model.instants import FOREVER, Instant
 from milepost.model.messages import Message
@@ -25,16 +25,18 @@ PLACE: Final = "milepost-place"
 PRIORITY: Final = "milepost-priority"
 TO: Final = "milepost-to"
 WITHIN: Final = "milepost-within"
+INCIDENT: Final = "milepost-incident"
 VALID_UNTIL: Final = "milepost-valid-until"
 SEEN_AT: Final = "milepost-seen-at"
 SOURCE: Final = "milepost-source"
-MESSAGE_NAMES: Final = (TAG, PLACE, PRIORITY, TO, WITHIN, VALID_UNTIL, SEEN_AT, SOURCE, REPORT)
+MESSAGE_NAMES: Final = (TAG, PLACE, PRIORITY, TO, WITHIN, INCIDENT, VALID_UNTIL, SEEN_AT, SOURCE, REPORT)
 
 PROPERTY_BYTES_MAX: Final = 65_535
 """The most a value can take in MQTT."""
 
 _TO_ENDPOINT: Final = "endpoint:"
 _TO_AREA: Final = "area:"
+_TO_TOLD: Final = "told:"
 _TO_EVERYONE: Final = "everyone"
 _ANYONE: Final[Address] = ToContent()
 
@@ -88,8 +90,8 @@ def message_user_properties(message: Message) -> UserProperties:
         found.append((PRIORITY, message.priority.name.lower()))
     if message.valid_until != FOREVER:
         found.append((VALID_UNTIL, instant_to_text(message.valid_until)))
-    found += [pair for pair in _address_properties(message.address) if len(pair[1]) <= PROPERTY_BYTES_MAX]
-    return tuple(found)
+    address = _address_properties(message.address)
+    return (*found, *address) if all(len(value) <= PROPERTY_BYTES_MAX for _, value in address) else tuple(found)
 
 
 def check_sender(name: str, sender: EndpointId) -> None:
@@ -103,7 +105,13 @@ def _priority_from_text(text: str) -> Priority:
 
 
 def _address(words: Words) -> Address:
-    to, within = words.maybe(TO, _address_from_text), words.maybe(WITHIN, area_from_text)
+    to, within, incident = words.maybe(TO, _address_from_text), words.maybe(WITHIN, area_from_text), words.maybe(INCIDENT, str)
+    if incident is not None:
+        if not isinstance(to, ToArea):
+            raise Malformed(
+                Reason.FIELD_RANGE, f"{INCIDENT} names what a message to an area is about: say {TO} {_TO_AREA}AREA too"
+            )
+        to = ToArea(to.area, incident)
     if to is not None and within is not None:
         raise Malformed(Reason.FIELD_RANGE, f"{WITHIN} chooses among subscribers, {TO} needs none: say one of the two")
     return ToContent(within) if to is None else to
@@ -116,7 +124,10 @@ def _address_from_text(text: str) -> Address:
         return ToEndpoint(EndpointId(text.removeprefix(_TO_ENDPOINT)))
     if text.startswith(_TO_AREA):
         return ToArea(area_from_text(text.removeprefix(_TO_AREA)))
-    raise Malformed(Reason.FIELD_RANGE, f"{shown(text)} is not {_TO_EVERYONE}, {_TO_ENDPOINT}NAME or {_TO_AREA}AREA")
+    if text.startswith(_TO_TOLD):
+        return ToTold(tuple(text.removeprefix(_TO_TOLD).split()))
+    detail = f"{shown(text)} is not {_TO_EVERYONE}, {_TO_ENDPOINT}NAME, {_TO_AREA}AREA or {_TO_TOLD}INCIDENTS"
+    raise Malformed(Reason.FIELD_RANGE, detail)
 
 
 def _address_properties(address: Address) -> UserProperties:
@@ -126,7 +137,10 @@ def _address_properties(address: Address) -> UserProperties:
         case ToEndpoint():
             return ((TO, _TO_ENDPOINT + address.endpoint),)
         case ToArea():
-            return ((TO, _TO_AREA + area_to_text(address.area)),)
+            about = ((INCIDENT, address.incident),) if address.incident else ()
+            return ((TO, _TO_AREA + area_to_text(address.area)), *about)
+        case ToTold():
+            return ((TO, _TO_TOLD + " ".join(address.incidents)),)
         case ToEveryone():
             return ((TO, _TO_EVERYONE),)
         case _:

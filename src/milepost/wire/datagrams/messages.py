@@ -3,7 +3,7 @@
 from types import MappingProxyType
 from typing import Final, assert_never
 
-from milepost.model.addresses import Address, ToArea, ToContent, ToEndpoint, ToEveryone
+from milepost.model.addresses import Address, ToArea, ToContent, ToEndpoint, ToEveryone, ToTold
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import FOREVER, Instant
 from milepost.model.messages import Message, MessageId, Scalar
@@ -91,6 +91,9 @@ def _write_address(address: Address, part: pb.Message) -> None:
             part.address.endpoint = address.endpoint
         case ToArea():
             write_area(address.area, part.address.area)
+            part.address.incident = address.incident
+        case ToTold():
+            part.address.told.incidents.extend(address.incidents)
         case ToEveryone():
             part.address.everyone.SetInParent()
         case _:
@@ -104,7 +107,9 @@ def _read_address(part: pb.Address) -> Address:
     if to == "endpoint":
         return ToEndpoint(EndpointId(part.endpoint))
     if to == "area":
-        return ToArea(read_area(part.area))
+        return ToArea(read_area(part.area), part.incident)
+    if to == "told":
+        return ToTold(tuple(part.told.incidents))
     if to == "everyone":
         return ToEveryone()
     raise missing(part, "to")

@@ -3,7 +3,7 @@
 from types import MappingProxyType
 from typing import Final, assert_never
 
-from milepost.model.addresses import Address, ToArea, ToContent, ToEndpoint, ToEveryone
+from milepost.model.addresses import Address, ToArea, ToContent, ToEndpoint, ToEveryone, ToTold
 from milepost.model.areas import Area
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import FOREVER
@@ -26,7 +26,8 @@ MESSAGE_MEMBERS: Final = (
 ADDRESS_MEMBERS: Final = {
     "content": ("to", "within"),
     "endpoint": ("to", "endpoint"),
-    "area": ("to", "area"),
+    "area": ("to", "area", "incident"),
+    "told": ("to", "incidents"),
     "everyone": ("to",),
 }
 PLACE_MEMBERS: Final = ("latitude", "longitude")
@@ -121,7 +122,10 @@ def _write_address(address: Address) -> JsonObject:
         case ToEndpoint():
             return {"to": "endpoint", "endpoint": address.endpoint}
         case ToArea():
-            return {"to": "area", "area": area_to_geojson(address.area)}
+            found: JsonObject = {"to": "area", "area": area_to_geojson(address.area)}
+            return found | {"incident": address.incident} if address.incident else found
+        case ToTold():
+            return {"to": "told", "incidents": list(address.incidents)}
         case ToEveryone():
             return {"to": "everyone"}
         case _:
@@ -134,7 +138,9 @@ def _read_address(value: object, where: str) -> Address:
     if to == "endpoint":
         return ToEndpoint(EndpointId(members.need("endpoint", reading.text)))
     if to == "area":
-        return ToArea(members.need("area", read_area))
+        return ToArea(members.need("area", read_area), members.maybe("incident", reading.text, ""))
+    if to == "told":
+        return ToTold(tuple(members.need("incidents", reading.texts)))
     if to == "everyone":
         return ToEveryone()
     return ToContent(members.maybe("within", read_area, None))

@@ -4,7 +4,8 @@ from typing import Final, NamedTuple
 
 from milepost.model.endpoints import EndpointId, endpoint_id
 from milepost.model.instants import Instant
-from milepost.model.sites import EdgeRef, Epoch, Extra, Handover, Held, Prepare, Rest, Taken, Waiting
+from milepost.model.reasons import Malformed, Reason
+from milepost.model.sites import EdgeRef, Epoch, Extra, Handover, Held, Prepare, Rest, Taken, ToldOf, Waiting
 from milepost.wire.json_form import reading
 from milepost.wire.json_form.messages import read_place, write_place
 from milepost.wire.json_form.reading import JsonObject, Members
@@ -29,6 +30,7 @@ HANDOVER: Final = (
     "anew",
     "awaits",
     "offsets",
+    "told",
 )
 REST: Final = (*_LETTER, "waiting", "subscriptions")
 EXTRA: Final = (*_LETTER, "said", "more")
@@ -68,6 +70,7 @@ def write_handover(handover: Handover) -> JsonObject:
         "anew": str(handover.anew),
         "awaits": {site: str(epoch) for site, epoch in handover.awaits.items()},
         "offsets": {site: str(offset) for site, offset in handover.offsets.items()},
+        "told": [[one.source, one.incident, str(one.id), one.is_again, str(one.until)] for one in handover.told],
     }
 
 
@@ -92,6 +95,22 @@ def read_handover(value: object) -> Handover:
         anew=Epoch(members.need("anew", reading.digits)),
         awaits=_numbers(members.need("awaits", _object), "handover.awaits"),
         offsets=_numbers(offsets, "handover.offsets"),
+        told=tuple(_read_told(one) for one in members.need("told", reading.array)),
+    )
+
+
+def _read_told(value: object) -> ToldOf:
+    where = "handover.told"
+    row = reading.array(value, where)
+    if len(row) != len(ToldOf._fields):
+        raise Malformed(Reason.FIELD_RANGE, f"{where} has a row of {len(row)}, not {len(ToldOf._fields)}")
+    source, incident, message, is_again, until = row
+    return ToldOf(
+        endpoint_id(reading.text(source, where)),
+        reading.text(incident, where),
+        reading.digits(message, where),
+        reading.truth(is_again, where),
+        Instant(reading.digits(until, where)),
     )
 
 

@@ -6,10 +6,10 @@ import pytest
 
 from milepost.hub.incidents import maybe_alert
 from milepost.hub.incidents.approach import Approach
-from milepost.model.addresses import ToArea
-from milepost.model.areas import Circle, Union
+from milepost.model.addresses import ToArea, ToTold
+from milepost.model.areas import Circle
 from milepost.model.endpoints import EndpointId
-from milepost.model.incidents import EVENT_KINDS, Change, EventKind
+from milepost.model.incidents import EVENT_KINDS, Change, EventKind, IncidentId
 from milepost.model.messages import Message
 from milepost.model.places import moved
 from milepost.model.priorities import Priority
@@ -39,7 +39,7 @@ def test_an_alert_says_what_is_where_and_until_when() -> None:
     incident, alert = change.incident, alert_of(change)
     assert (alert.source, alert.topic, alert.priority, alert.reliable) == (HUB, "Alert/Collision", Priority.TRAFFIC, True)
     assert (alert.seen_at, alert.valid_until) == (after(10), after(610))
-    assert alert.address == ToArea(incident.told)
+    assert alert.address == ToArea(incident.told, incident.id)
     assert alert.place == incident.centre
     assert dict(alert.fields) == {
         "incident": f"Collision-{NOON // KIND.interval_ns}-{'-'.join(map(str, KIND.grid.spot(HOME).square))}",
@@ -54,9 +54,13 @@ def test_an_alert_says_what_is_where_and_until_when() -> None:
 def test_the_all_clear_goes_to_all_who_were_warned() -> None:
     changes = life()
     assert [change.phase.value for change in changes] == ["raised", "moved", "moved", "cleared"]
-    assert alert_of(changes[1]).address == ToArea(changes[1].incident.told)
-    assert alert_of(changes[-1]).address == ToArea(changes[-1].incident.warned)
-    assert changes[-1].incident.warned != changes[-1].incident.told
+    name = changes[0].incident.id
+    assert alert_of(changes[1]).address == ToArea(changes[1].incident.told, name)
+    assert alert_of(changes[-1]).address == ToTold((name,))
+    early = replace(changes[0].incident, id=IncidentId("early-1"))
+    clear = maybe_alert(changes[-1], KIND, HUB, (early, changes[0].incident))
+    assert clear is not None
+    assert clear.address == ToTold((name, "early-1"))
     assert alert_of(changes[-1]).fields["phase"] == "cleared"
 
 
@@ -109,15 +113,10 @@ def test_m26_where_roads_are_known_an_alert_goes_to_who_is_there_or_on_the_way()
     assert maybe_alert(change, KIND, HUB, approach=town()) == alert
 
 
-def test_m26_the_all_clear_goes_also_to_all_around_and_far_from_roads_alerts_go_to_circles() -> None:
-    last = life()[-1]
-    clear = maybe_alert(last, KIND, HUB, approach=town())
-    assert clear is not None
-    assert isinstance(clear.address, ToArea)
-    assert isinstance(clear.address.area, Union | Circle)
-    parts = clear.address.area.parts if isinstance(clear.address.area, Union) else (clear.address.area,)
-    assert parts[0] == last.incident.warned
-    desert = replace(last, incident=replace(last.incident, warned=Circle(moved(HOME, 180, 50_000), 500.0)))
-    far = maybe_alert(desert, KIND, HUB, approach=town())
-    assert far is not None
-    assert far.address == ToArea(desert.incident.warned)
+def test_m26_far_from_roads_alerts_go_to_circles() -> None:
+    first = life()[0]
+    far = moved(HOME, 180, 50_000)
+    desert = replace(first, incident=replace(first.incident, centre=far, told=Circle(far, 500.0)))
+    alert = maybe_alert(desert, KIND, HUB, approach=town())
+    assert alert is not None
+    assert alert.address == ToArea(desert.incident.told, desert.incident.id)
