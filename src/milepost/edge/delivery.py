@@ -61,8 +61,8 @@ class Deliveries:
         """Give a message to all its takers."""
         if isinstance(parcel.address, ToArea):
             takers = [session for group in fan.groups for session in group.sessions]
-            self.standing.put(parcel, self.changes)
-            self.standing.note(parcel, takers, self.changes)
+            if self.standing.put(parcel, self.changes):
+                self.standing.note(parcel, takers, self.changes)
             take_heed(self.heed, parcel)
             note_matched(parcel, takers)
         elif isinstance(parcel.address, ToTold):

@@ -89,16 +89,19 @@ class Standing:
         """How many messages stand."""
         return len(self._standing)
 
-    def put(self, parcel: Parcel, changes: Changes) -> None:
-        """A message to an area was let in."""
+    def put(self, parcel: Parcel, changes: Changes) -> bool:
+        """A message to an area was let in; tells whether it is the latest about its incident."""
         key, incident = self._incident_of(parcel)
         if incident.parcel is not None and incident.parcel.id == parcel.id:
-            return
+            return True
+        if incident.parcel is not None and incident.parcel.seen_at > parcel.seen_at:
+            return False
         self._stop(key, incident, changes)
         if parcel.valid_until != FOREVER:
             self._stand(key, incident, parcel)
             changes.standing[_text_of(key)] = parcel_to_bytes(parcel)
             self._keep_limits(changes)
+        return True
 
     def restore(self, kept: Iterable[bytes]) -> None:
         """What stood when an earlier process ended."""
@@ -142,8 +145,11 @@ class Standing:
         key, incident = self._incident_of(parcel)
         marks = {(again, kept): Mark(parcel.id, again, kept) for again in (False, True) for kept in (False, True)}
         told, text = incident.told, _text_of(key)
+        latest = incident.parcel.id if incident.parcel is not None else parcel.id
         for session in sessions:
             number, is_kept = session.number, session.is_kept
+            if latest != parcel.id and number in told and told[number].id == latest:
+                continue
             mark = told[number] = marks[number in told, is_kept]
             if is_kept:
                 changes.told[number, text] = _row(mark, incident)
@@ -173,8 +179,11 @@ class Standing:
             changes.told[number, _text_of(key)] = _row(mark, incident)
 
     def _unmark(self, number: int, key: Key, changes: Changes) -> None:
-        if self._incidents[key].told.pop(number).is_kept:
+        incident = self._incidents[key]
+        if incident.told.pop(number).is_kept:
             changes.told[number, _text_of(key)] = None
+        if not incident.told and incident.parcel is None:
+            del self._incidents[key]
 
     def entering(self, numbers: NDArray[np.int32], points: Vectors, going: Going) -> list[Entering]:
         """Who, of sessions that have just said where they are, is to be handed what stands there."""
@@ -229,22 +238,21 @@ class Standing:
                 self._unmark(session.number, (source, name), changes)
 
     def stands(self, parcel: Parcel) -> bool:
-        """Whether a message to an area is the one that stands for its incident."""
+        """Whether a message to an area, or a later one about its incident, stands."""
         incident = self._incidents.get(key_of(parcel))
-        return incident is not None and incident.parcel is not None and incident.parcel.id == parcel.id
+        return incident is not None and incident.parcel is not None and incident.parcel.seen_at >= parcel.seen_at
 
     def _forget(self, key: Key, changes: Changes) -> None:
         incident = self._incidents[key]
         self._stop(key, incident, changes)
         for number in list(incident.told):
             self._unmark(number, key, changes)
-        del self._incidents[key]
+        self._incidents.pop(key, None)
 
     def leave(self, session: Session, changes: Changes) -> None:
         """A session is over."""
-        for key, incident in self._incidents.items():
-            if session.number in incident.told:
-                self._unmark(session.number, key, changes)
+        for key in [key for key, incident in self._incidents.items() if session.number in incident.told]:
+            self._unmark(session.number, key, changes)
 
     def unkeep(self, session: Session, changes: Changes) -> None:
         """A session is not to be remembered any more."""

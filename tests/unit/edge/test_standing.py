@@ -173,6 +173,7 @@ def test_what_stands_is_limited_and_the_least_urgent_goes_first() -> None:
         standing.put(_parcel(number, valid_s=60 + number), changes)
     first, convenience = _parcel(1, valid_s=61), _parcel(STANDING_MAX + 1, priority=Priority.CONVENIENCE, valid_s=9_999)
     standing.put(convenience, changes)
+    assert len(standing) == STANDING_MAX
     assert not standing.stands(convenience)
     urgent = _parcel(STANDING_MAX + 2, priority=Priority.EMERGENCY, valid_s=1)
     standing.put(urgent, changes)
@@ -191,6 +192,18 @@ def test_of_how_many_incidents_it_is_known_who_was_told_is_limited() -> None:
         standing.note(parcel, [car], changes)
     assert len(standing.told_of(car)) == INCIDENTS_MAX
     assert counts.dropped[Reason.STANDING_FULL] >= 1
+
+
+def test_what_comes_late_does_not_take_the_place_of_what_was_seen_later() -> None:
+    changes, standing = Changes(), Standing(Counts())
+    late, latest = _parcel(1, incident="i"), _parcel(2, incident="i")
+    late.seen_at = Instant(START - 1)
+    assert standing.put(latest, changes)
+    assert not standing.put(late, changes)
+    car = Session(EndpointId("car"), 3)
+    standing.note(latest, [car], changes)
+    standing.note(late, [car], changes)
+    assert standing.has_had(car, latest)
 
 
 @pytest.mark.parametrize(("had", "expected"), [(5, False), (4, True)])
