@@ -8,8 +8,9 @@ What must hold:
 - nothing here decides twice: whoever is handed something by `moved` is noted as told in the same call.
 """
 
+from collections.abc import Callable
+
 from milepost.edge.delivery import Deliveries
-from milepost.edge.elsewhere import Elsewhere
 from milepost.edge.parcels import Parcel
 from milepost.edge.plans import NO_FAN, Fan, Planner, group_by_dialect
 from milepost.edge.sessions import NOWHERE, Session, Sessions
@@ -21,17 +22,19 @@ from milepost.model.instants import Instant
 from milepost.model.places import vectors
 from milepost.vetting import Batch
 
+IsSettled = Callable[[Session, Instant], bool]
+"""Whether it is known what an endpoint was told before it came here, or will not be."""
+
 
 class Addressing:
     """Whom messages are for."""
 
-    def __init__(self, planner: Planner, sessions: Sessions, watch: Watch, deliveries: Deliveries) -> None:
+    def __init__(self, planner: Planner, sessions: Sessions, watch: Watch, deliveries: Deliveries, is_settled: IsSettled) -> None:
         self._planner = planner
         self._sessions = sessions
         self._watch = watch
         self._deliveries = deliveries
-        self.elsewhere: Elsewhere | None = None
-        """Nothing: this edge is alone."""
+        self._is_settled = is_settled
         self._unsettled: set[str] = set()
         """Who is to be looked at again though it says nothing new."""
         watch.moved = self.moved
@@ -85,9 +88,7 @@ class Addressing:
     def _hand(self, parcel: Parcel, sessions: list[Session], now: Instant) -> None:
         if parcel.valid_until < now:
             return
-        if self.elsewhere is not None:
-            settled = [session for session in sessions if self.elsewhere.is_settled(session, now)]
-            self._unsettled |= {session.name for session in sessions} - {session.name for session in settled}
-            sessions = settled
-        if sessions:
-            self._deliveries.hand_out(parcel, group_by_dialect(sessions))
+        settled = [session for session in sessions if self._is_settled(session, now)]
+        self._unsettled |= {session.name for session in sessions} - {session.name for session in settled}
+        if settled:
+            self._deliveries.hand_out(parcel, group_by_dialect(settled))

@@ -26,6 +26,7 @@ from milepost.edge.keeping import Changes
 from milepost.edge.limits import Limits
 from milepost.edge.parcels import EDGE_ITSELF, Delivery, Parcel
 from milepost.edge.plans import Fan, Plan, Planner
+from milepost.edge.reaching import Reaching
 from milepost.edge.retained import Retained, WantsRetained
 from milepost.edge.sessions import NOWHERE, Asked, Link, Session, Sessions, Will
 from milepost.edge.watching import Watch
@@ -65,22 +66,16 @@ class Corridor:
         self.planner = Planner(self.matcher, self.sessions)
         self.deliveries = Deliveries(limits, self.counts, Changes())
         self.watch = Watch(limits, self.matcher, self.counts)
+        self.deliveries.reaching = Reaching(self.watch)
         self.alerts = Alerts()
-        self.addressing = Addressing(self.planner, self.sessions, self.watch, self.deliveries)
+        self.elsewhere: Elsewhere | None = None
+        """Nothing: this edge is alone."""
+        self.addressing = Addressing(self.planner, self.sessions, self.watch, self.deliveries, self._is_settled)
         self.name = name
         self._last_id = 0
         self._reputations = Reputations()
         self._absences = Absences(self.sessions)
         self.asking = Asking(self.matcher, self.planner)
-
-    @property
-    def elsewhere(self) -> Elsewhere | None:
-        """Who carries what is said here to other edges; nothing: this edge is alone."""
-        return self.addressing.elsewhere
-
-    @elsewhere.setter
-    def elsewhere(self, elsewhere: Elsewhere | None) -> None:
-        self.addressing.elsewhere = elsewhere
 
     @property
     def changes(self) -> Changes:
@@ -306,6 +301,9 @@ class Corridor:
             parcel.id = parcel.id or self.next_id(now)
         elif parcel.topic == UNPUBLISH and (name := maybe_unpublished(parcel.fields)) is not None:
             parcel.address = ToTold((name,))
+
+    def _is_settled(self, session: Session, now: Instant) -> bool:
+        return self.elsewhere is None or self.elsewhere.is_settled(session, now)
 
     def _raise(self, rule: AlertRule, parcel: Parcel, now: Instant) -> None:
         """An emergency: everyone near it hears of it, before anything else is sent (M22, M29)."""

@@ -26,6 +26,7 @@ from milepost.edge.lanes import Lanes, Waiting
 from milepost.edge.limits import Limits, SlowPolicy
 from milepost.edge.parcels import Delivery, Heed, Parcel
 from milepost.edge.plans import Fan, Group
+from milepost.edge.reaching import Reaching
 from milepost.edge.sessions import NOWHERE, NUMBERS_MAX, Session
 from milepost.edge.shelf import Shelf, release
 from milepost.edge.standing import Standing
@@ -54,21 +55,18 @@ class Deliveries:
         self.heed: Heed | None = None
         """Told what becomes of messages to areas."""
         self.standing = Standing(counts)
+        self.reaching: Reaching | None = None
+        """Nothing: it is not known where anybody is."""
         self._number = 0
         self.shelf = Shelf()
 
     def hand_out(self, parcel: Parcel, fan: Fan) -> None:
         """Give a message to all its takers."""
-        if isinstance(parcel.address, ToArea):
+        if isinstance(parcel.address, ToArea | ToTold):
             takers = [session for group in fan.groups for session in group.sessions]
-            if self.standing.put(parcel, self.changes):
-                self.standing.note(parcel, takers, self.changes)
+            self.standing.handed_out(parcel, takers, self.changes)
             take_heed(self.heed, parcel)
             note_matched(parcel, takers)
-        elif isinstance(parcel.address, ToTold):
-            self.standing.end(parcel.source, parcel.address.incidents, self.changes)
-            take_heed(self.heed, parcel)
-            note_matched(parcel, [session for group in fan.groups for session in group.sessions])
         for group in fan.groups:
             delivery = Delivery(
                 parcel, min(parcel.qos, group.qos), group.labels, is_from_store=parcel.is_retained and group.is_retain_shown
@@ -80,10 +78,7 @@ class Deliveries:
 
     def hand_one(self, delivery: Delivery, session: Session) -> None:
         """Give a message to one taker."""
-        if isinstance(delivery.parcel.address, ToArea):
-            self.standing.note(delivery.parcel, [session], self.changes)
-        elif isinstance(delivery.parcel.address, ToTold):
-            self.standing.end_for(session, delivery.parcel.source, delivery.parcel.address.incidents, self.changes)
+        self.standing.handed_one(delivery.parcel, session, self.changes)
         take_heed(self.heed, delivery.parcel)
         note_matched(delivery.parcel, [session])
         if delivery.qos:
@@ -203,7 +198,7 @@ class Deliveries:
         lanes = session.waiting
         if lanes is None:
             lanes = session.waiting = Lanes()
-        lanes.put(number, delivery)
+        lanes.put(number, delivery, self.reaching.maybe_at(session, delivery.parcel) if self.reaching is not None else None)
         if not number:
             session.is_clear = False
         self.waiting_bytes += delivery.parcel.size
@@ -235,6 +230,8 @@ class Deliveries:
         if lanes is None or session.link is NOWHERE:
             session.is_clear = session.link is not NOWHERE
             return 0
+        if lanes.has_areas:
+            self._sift(session, lanes)
         while size < size_max and (taken := lanes.take(has_window=session.has_window)) is not None:
             number, delivery = taken
             if delivery.parcel.valid_until < now:
@@ -250,6 +247,14 @@ class Deliveries:
         if not lanes:
             session.waiting = None
         return size
+
+    def _sift(self, session: Session, lanes: Lanes) -> None:
+        """Give up what an endpoint has passed, or what something newer takes the place of."""
+        for number, delivery, reason in self.reaching.sift(session, lanes) if self.reaching is not None else ():
+            self._taken(session, number, delivery)
+            self._drop(session, delivery, reason)
+            if reason is Reason.PASSED:
+                self.standing.untell(session, delivery.parcel, self.changes)
 
     def resend(self, session: Session, now: Instant) -> None:
         """Begin again with somebody who came back: first what was in flight, in the order it was sent. [MQTT-4.4.0-1]"""

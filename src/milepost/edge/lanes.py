@@ -1,17 +1,19 @@
 """Lanes: what waits for one session, by class, then by deadline, and in order within a topic.
 
 What must hold:
-- a more urgent class leaves first (M29); within a class the earlier deadline does;
-- two messages of one class, topic and kind leave in the order in which they came [MQTT-4.6.0-6]: a deadline is moved back to
-  that of the message before it, never forward;
+- a more urgent class leaves first (M29); within a class the earlier deadline does: of a message to an area on roads, the instant
+  at which the endpoint reaches what it is about;
+- two other messages of one class, topic and kind leave in the order in which they came [MQTT-4.6.0-6]: a deadline is moved back
+  to that of the message before it, never forward;
 - what has a number waits also for the receiver to acknowledge others; what has none does not wait behind it for that;
 - the oldest of the lowest class, by its deadline, is the first to be given up.
 """
 
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import Final
 
 from milepost.edge.parcels import Delivery
+from milepost.model.addresses import ToArea
 from milepost.model.priorities import Priority
 
 _FORGOTTEN_MAX: Final = 64
@@ -29,7 +31,7 @@ _PLAIN, _NUMBERED = 0, 1
 class Lanes:
     """A queue for each class, of what has a number and of what has none."""
 
-    __slots__ = ("_count", "_heaps", "_latest", "_numbers", "_turn", "size")
+    __slots__ = ("_areas", "_count", "_heaps", "_latest", "_numbers", "_turn", "sifted_at", "size")
 
     def __init__(self) -> None:
         self._heaps: tuple[list[list[Entry]], list[list[Entry]]] = ([[] for _ in Priority], [[] for _ in Priority])
@@ -37,8 +39,11 @@ class Lanes:
         self._numbers: set[int] = set()
         self._turn = 0
         self._count = 0
+        self._areas = 0
         self.size = 0
         """Bytes of all that waits."""
+        self.sifted_at = -1
+        """How many reports the endpoint had made when what is to areas was put in order."""
 
     def __len__(self) -> int:
         return self._count
@@ -56,19 +61,26 @@ class Lanes:
         """Whether something with a number waits."""
         return bool(self._numbers)
 
-    def put(self, number: int, delivery: Delivery) -> None:
-        """Let a delivery wait."""
+    @property
+    def has_areas(self) -> bool:
+        """Whether something to an area waits."""
+        return self._areas > 0
+
+    def put(self, number: int, delivery: Delivery, at: int | None = None) -> None:
+        """Let a delivery wait; `at`: when the endpoint reaches what it is about, if that is known."""
         parcel = delivery.parcel
         latest = self._latest
         if len(latest) > 2 * self._count + _FORGOTTEN_MAX:
             self._forget_deadlines()
             latest = self._latest
-        priority, deadline = parcel.priority, parcel.deadline
-        key = (number > 0, priority, parcel.topic)
-        if (before := latest.get(key, 0)) > deadline:
-            deadline = before
-        latest[key] = deadline
+        priority, deadline = parcel.priority, at or parcel.deadline
+        if at is None:
+            key = (number > 0, priority, parcel.topic)
+            if (before := latest.get(key, 0)) > deadline:
+                deadline = before
+            latest[key] = deadline
         self._turn += 1
+        self._areas += isinstance(parcel.address, ToArea)
         heappush(self._heaps[number > 0][priority], (priority, deadline, self._turn, number, delivery))
         if number:
             self._numbers.add(number)
@@ -92,16 +104,34 @@ class Lanes:
             return self._take_from(numbered)
         return self._take_from(plain)
 
+    def take_areas(self) -> list[Waiting]:
+        """All that is to areas, taken out."""
+        found: list[Waiting] = []
+        for kind in self._heaps:
+            for at, heap in enumerate(kind):
+                those = [entry[3:] for entry in heap if isinstance(entry[4].parcel.address, ToArea)]
+                if those:
+                    kind[at] = [entry for entry in heap if not isinstance(entry[4].parcel.address, ToArea)]
+                    heapify(kind[at])
+                    found += those
+        for number, delivery in found:
+            self._taken(number, delivery)
+        return found
+
     def all(self) -> list[Waiting]:
         """Everything, in the order in which it would go."""
         return [entry[3:] for entry in sorted(entry for kind in self._heaps for heap in kind for entry in heap)]
 
     def _take_from(self, heap: list[Entry]) -> Waiting:
         _, _, _, number, delivery = heappop(heap)
+        self._taken(number, delivery)
+        return number, delivery
+
+    def _taken(self, number: int, delivery: Delivery) -> None:
         self._numbers.discard(number)
         self._count -= 1
+        self._areas -= isinstance(delivery.parcel.address, ToArea)
         self.size -= delivery.parcel.size
-        return number, delivery
 
     def _forget_deadlines(self) -> None:
         """Of topics of which nothing waits no order is left to keep."""

@@ -24,7 +24,7 @@ from milepost.edge.journal import parcel_from_bytes, parcel_to_bytes
 from milepost.edge.keeping import Changes
 from milepost.edge.parcels import Parcel
 from milepost.edge.sessions import Session
-from milepost.model.addresses import ToArea
+from milepost.model.addresses import ToArea, ToTold
 from milepost.model.areas import Area, Going, holds_going
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import FOREVER, SECOND_NS, Instant
@@ -88,6 +88,27 @@ class Standing:
     def __len__(self) -> int:
         """How many messages stand."""
         return len(self._standing)
+
+    def handed_out(self, parcel: Parcel, takers: Iterable[Session], changes: Changes) -> None:
+        """A message to an area, or a last word, goes to all here whom it concerns."""
+        match parcel.address:
+            case ToArea():
+                if self.put(parcel, changes):
+                    self.note(parcel, takers, changes)
+            case ToTold(incidents):
+                self.end(parcel.source, incidents, changes)
+            case _:
+                pass
+
+    def handed_one(self, parcel: Parcel, session: Session, changes: Changes) -> None:
+        """A message, perhaps one of those, goes to one."""
+        match parcel.address:
+            case ToArea():
+                self.note(parcel, [session], changes)
+            case ToTold(incidents):
+                self.end_for(session, parcel.source, incidents, changes)
+            case _:
+                pass
 
     def put(self, parcel: Parcel, changes: Changes) -> bool:
         """A message to an area was let in; tells whether it is the latest about its incident."""

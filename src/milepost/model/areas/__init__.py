@@ -9,7 +9,7 @@ from milepost.model.areas.bounds import Bounds, Cap
 from milepost.model.areas.box import Box
 from milepost.model.areas.circle import Around, Circle
 from milepost.model.areas.corridor import CORRIDOR_BOXES_MAX, CORRIDOR_POINTS_MAX, Corridor
-from milepost.model.areas.going import asks_which_way, holds_going
+from milepost.model.areas.going import asks_which_way, holds_going, seconds_to_reach
 from milepost.model.areas.polygon import POLYGON_POINTS_MAX, Polygon
 from milepost.model.areas.rings import Ring
 from milepost.model.areas.touching import touches
@@ -43,5 +43,6 @@ __all__ = [
     "asks_which_way",
     "corridor_ahead",
     "holds_going",
+    "seconds_to_reach",
     "touches",
 ]

@@ -1,5 +1,8 @@
 """Who is inside an area, where it is known which way they go."""
 
+import numpy as np
+
+from milepost.model.areas.arcs import Angles
 from milepost.model.areas.box import Box
 from milepost.model.areas.circle import Circle
 from milepost.model.areas.corridor import Corridor
@@ -23,6 +26,18 @@ def holds_going(area: _Area, points: Vectors, going: Going) -> Flags:
             return inside
         case _:
             return area.contains(points)
+
+
+def seconds_to_reach(area: _Area, points: Vectors, going: Going) -> Angles:
+    """How long it takes from each point to what an area is about, as roads allow; 0 where it has none; NaN for those outside."""
+    match area:
+        case Upstream():
+            return area.seconds_to_reach(points, going)
+        case Union():
+            least: Angles = np.fmin.reduce([seconds_to_reach(part, points, going) for part in area.parts])
+            return least
+        case _:
+            return np.where(area.contains(points), 0.0, np.nan)
 
 
 def asks_which_way(area: _Area) -> bool:
