@@ -1,8 +1,9 @@
 """Time to reach, measured: who is told in time under overload, beside plain priority with deadlines, on the same traffic.
 
 `python -m bench.reaching` drives SUMO's cars through a real town and lets a hazard happen every few seconds. Each goes to who
-will reach it within three minutes, all in one class. A car takes one message at a time and needs some seconds for each, so that more
-waits for it than it can take. The edge is the real one, in virtual time; run twice, once without knowing where anybody is.
+will reach it within three minutes, all in one class. A car takes one message at a time and needs some seconds for each, so
+that more waits for it than it can take. The edge is the real one, in virtual time; it runs twice, once without
+knowing where anybody is.
 """
 
 from collections.abc import Iterator

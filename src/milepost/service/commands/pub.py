@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from milepost.service.client_options import CONNECTION_HELP, add_connection, carry_out, edge_from, read_option
-from milepost.service.faults import cannot_read
+from milepost.service.faults import UsageFault, cannot_read
 from milepost.service.parsers import Commands
 
 if TYPE_CHECKING:  # asyncio and numpy are not wanted for --help
@@ -39,10 +39,16 @@ def add_to(commands: Commands) -> None:
     parser.add_argument("--place", metavar="LAT,LON", help="where it belongs")
     parser.add_argument("--at", metavar="LAT,LON", help="udp: where this endpoint is; without it, at --place")
     to = parser.add_mutually_exclusive_group()
-    to.add_argument("--to-area", metavar="AREA", help="to everybody inside, subscribed or not")
+    to.add_argument(
+        "--to-area", metavar="AREA", help="to everybody inside, subscribed or not; with --valid-for, also who comes in"
+    )
+    to.add_argument("--to-told", metavar="NAME", help="to all who were told of an incident: the last word on it")
     to.add_argument("--to-endpoint", metavar="NAME", help="to one endpoint, by its name")
     to.add_argument("--to-everyone", action="store_true", help="to all that are connected")
     to.add_argument("--within", metavar="AREA", help="to those whose subscription matches and who are inside")
+    parser.add_argument(
+        "--incident", metavar="NAME", help="with --to-area: what it is about; takes the place of the last about it"
+    )
     parser.add_argument("--priority", choices=PRIORITIES, default="convenience", help="how urgent it is")
     parser.add_argument(
         "--qos", type=int, choices=(0, 1, 2), default=1, help="0: at most once, 1: at least once (default), 2: once"
@@ -71,7 +77,7 @@ def _body(typed: argparse.Namespace) -> bytes:
 
 def _options(typed: argparse.Namespace) -> dict[str, Any]:
     """What `Edge.publish` is told besides topic and body."""
-    from milepost.model.addresses import Address, ToArea, ToEndpoint, ToEveryone  # noqa: PLC0415  # brings numpy
+    from milepost.model.addresses import Address, ToArea, ToEndpoint, ToEveryone, ToTold  # noqa: PLC0415  # brings numpy
     from milepost.model.endpoints import endpoint_id  # noqa: PLC0415
     from milepost.model.instants import SECOND_NS  # noqa: PLC0415
     from milepost.model.priorities import Priority  # noqa: PLC0415
@@ -82,8 +88,12 @@ def _options(typed: argparse.Namespace) -> dict[str, Any]:
     area = read_option("--to-area", area_from_text, typed.to_area)
     endpoint = read_option("--to-endpoint", endpoint_id, typed.to_endpoint)
     to: Address | None = ToEveryone() if typed.to_everyone else None
+    if typed.incident is not None and area is None:
+        raise UsageFault("--incident says what a message to an area is about: say --to-area too")
     if area is not None:
-        to = ToArea(area)
+        to = read_option("--incident", lambda name: ToArea(area, name), typed.incident or "")
+    elif typed.to_told is not None:
+        to = read_option("--to-told", lambda name: ToTold((name,)), typed.to_told)
     elif endpoint is not None:
         to = ToEndpoint(endpoint)
     valid_for_ns = read_option("--valid-for", duration_from_text, typed.valid_for)
