@@ -39,16 +39,12 @@ def add_to(commands: Commands) -> None:
     parser.add_argument("--place", metavar="LAT,LON", help="where it belongs")
     parser.add_argument("--at", metavar="LAT,LON", help="udp: where this endpoint is; without it, at --place")
     to = parser.add_mutually_exclusive_group()
-    to.add_argument(
-        "--to-area", metavar="AREA", help="to everybody inside, subscribed or not; with --valid-for, also who comes in"
-    )
+    to.add_argument("--to-area", metavar="AREA", help="to all inside, subscribed or not; with --valid-for also who comes in")
     to.add_argument("--to-told", metavar="NAME", help="to all who were told of an incident: the last word on it")
     to.add_argument("--to-endpoint", metavar="NAME", help="to one endpoint, by its name")
     to.add_argument("--to-everyone", action="store_true", help="to all that are connected")
     to.add_argument("--within", metavar="AREA", help="to those whose subscription matches and who are inside")
-    parser.add_argument(
-        "--incident", metavar="NAME", help="with --to-area: what it is about; takes the place of the last about it"
-    )
+    parser.add_argument("--incident", metavar="NAME", help="with --to-area: what it is about; replaces the last about it")
     parser.add_argument("--priority", choices=PRIORITIES, default="convenience", help="how urgent it is")
     parser.add_argument(
         "--qos", type=int, choices=(0, 1, 2), default=1, help="0: at most once, 1: at least once (default), 2: once"
