@@ -1,5 +1,7 @@
 """Messages to an area reach the edges that it concerns, and no others (M15); without a centre, neighbours pass them on (M33).
 
+Who comes in later is told then, and the last word goes to exactly those who were told, through moves and a death.
+
 north: west (covers WEST), middle (covers MIDDLE)      south: east (covers EAST); nobody covers FAR
 """
 
@@ -16,7 +18,7 @@ from live.hub.records import Watch
 from live.hub.town import Town, table_of, town_in
 from milepost.client import Edge, Inbox
 from milepost.edge.site.state import CENTRE_AWAY_NS
-from milepost.model import Circle, Place, ToArea
+from milepost.model import Circle, Place, ToArea, ToTold
 from milepost.model.instants import SECOND_NS
 from milepost.model.sites import CROSS_HUB, Said
 
@@ -161,3 +163,42 @@ def test_without_a_centre_neighbours_pass_on_what_concerns_them_and_a_centre_tha
     with_ears(land, name, work)
     assert [said_in(watch, f"{name} {word}") for word in (*map(str, range(5)), "with")] == [1] * 6
     watch.close()
+
+
+async def bodies_of(inbox: Inbox, within_s: float = 1.5) -> list[str]:
+    """All that comes in a while."""
+    await asyncio.sleep(within_s)
+    return [(await inbox.receive()).body.decode() for _ in range(len(inbox))]
+
+
+def test_who_comes_in_later_is_told_then_and_the_last_word_goes_to_exactly_those_who_were_told(land: Town, name: str) -> None:
+    everywhere = ToArea(Circle(MIDDLE, 150_000.0), name)
+
+    async def work(ears: Ears) -> None:
+        await ears.clients["middle"].publish("warning", "ice", to=everywhere, qos=1, valid_for_s=300)
+        assert [await ears.heard(at) for at in HOMES] == ["ice"] * 3
+        async with land.edges["west"].mqtt_client(f"{name}-late") as late, late.messages() as inbox:
+            await late.report(FAR.latitude, FAR.longitude)
+            assert await bodies_of(inbox) == []
+            await late.report(WEST.latitude, WEST.longitude)
+            assert await bodies_of(inbox) == ["ice"]
+        async with land.edges["east"].mqtt_client(f"{name}-late") as late, late.messages() as inbox:
+            await late.report(EAST.latitude, EAST.longitude)
+            assert await bodies_of(inbox, 4.0) == [], "it was told where it came from"
+            land.edges["west"].kill()
+            land.edges["west"].start()
+            async with land.edges["west"].mqtt_client(f"{name}-new") as new, new.messages() as news:
+                await new.report(WEST.latitude, WEST.longitude)
+                assert await bodies_of(news, 4.0) == ["ice"], "it stands after a death"
+                async with land.edges["west"].mqtt_client(f"{name}-far") as far, far.messages() as nothing:
+                    await far.report(FAR.latitude, FAR.longitude)
+                    await ears.clients["middle"].publish("warning", "over", to=ToTold((name,)), qos=1)
+                    assert await bodies_of(inbox) == ["over"]
+                    assert await bodies_of(news, 0.0) == ["over"]
+                    assert await bodies_of(nothing, 0.0) == []
+                    assert [await ears.heard(at) for at in HOMES] == ["over"] * 3
+                    await far.report(WEST.latitude, WEST.longitude)
+                    assert await bodies_of(nothing) == []
+        assert ears.waiting() == {}
+
+    with_ears(land, name, work)
