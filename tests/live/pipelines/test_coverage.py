@@ -100,6 +100,28 @@ def test_a_proof_has_everybody_once_with_what_became_of_the_message_and_why(spar
         covered(spark, tmp_path, "3")
 
 
+def test_who_came_in_after_something_newer_had_taken_its_place_is_not_asked_about(spark: SparkSession, tmp_path: Path) -> None:
+    area = area_to_geojson(AREA)
+    about = json.dumps({"to": "area", "area": area, "incident": "jam-1"})
+    other = json.dumps({"to": "area", "area": area, "incident": "jam-2"})
+    over = json.dumps({"to": "told", "incidents": ["jam-1"]})
+    until = NOON_US + 600 * SECOND
+    said = [(0, 1, about), (5, 2, other), (30, 3, about), (60, 4, over)]
+    rows = [
+        message(offset, NOON_US + seconds * SECOND, number=number, address=address, valid_until_us=until)
+        for offset, (seconds, number, address) in enumerate(said)
+    ]
+    keep(spark, tmp_path, MESSAGES, rows)
+    seen_at = [seen("first", -5), seen("second", 20), seen("third", 45), seen("fourth", 90)]
+    keep(spark, tmp_path, REPORTS, [(*row[:-2], offset, row[-1]) for offset, row in enumerate(seen_at)])
+    keep(spark, tmp_path, DELIVERIES, [delivery(0, NOON_US + 10_000, "first", "sent")])
+    inside = {number: {one.endpoint for one in covered(spark, tmp_path, number).proofs if one.was_inside} for number in "123"}
+    assert inside["1"] == {"first", "second"}
+    assert inside["2"] == {"first", "second", "third", "fourth"}
+    assert "fourth" not in inside["3"]
+    assert "third" in inside["3"]
+
+
 def test_what_lies_in_an_area_across_the_antimeridian_is_found(spark: SparkSession) -> None:
     area = Circle(Place(-17.0, 179.999), 5_000.0)
     rows = [report(n, place=(-17.0, longitude)) for n, longitude in enumerate((179.99, 180.0, -180.0, -179.99, 179.9, -179.9))]

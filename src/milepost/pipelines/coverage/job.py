@@ -87,6 +87,8 @@ def covered(
     area = area_from_geojson(address["area"])
     start_us = message.seen_at_us
     end_us = min(message.valid_until_us, start_us + VALID_S_MAX * 1_000_000)
+    if "incident" in address:
+        end_us = _replaced_us(session, archive, message, address["incident"], end_us)
     around = Frame(Instant((start_us - FRESH_S * 1_000_000) * 1_000), Instant(end_us * 1_000))
     # Reports from elsewhere too: who was inside a minute ago may have left.
     insiders = inside(read(session, archive, REPORTS, frame=around), area, start_us=start_us, end_us=end_us)
@@ -95,6 +97,15 @@ def covered(
     proofs = [Proof(*row) for row in proof(insiders, takers).collect()]
     proofs.sort(key=lambda one: (one.outcome.has_it, not one.was_inside, one.endpoint))
     return Covered(message.source, message_id, message.topic, start_us, end_us, area, proofs)
+
+
+def _replaced_us(session: SparkSession, archive: Path, message: Row, incident: str, end_us: int) -> int:
+    """When something newer about the same incident took a message's place, or the last word on it was said; else when it ends."""
+    while_valid = Frame(Instant(message.seen_at_us * 1_000), Instant(end_us * 1_000))
+    same = (f.col("source") == message.source) & f.col("address").contains(orjson.dumps(incident).decode())
+    later = read(session, archive, MESSAGES, frame=while_valid).where(same & (f.col("seen_at_us") > message.seen_at_us))
+    (first,) = later.agg(f.min("seen_at_us")).first() or (None,)
+    return end_us if first is None else min(end_us, first)
 
 
 def _message(session: SparkSession, archive: Path, message_id: str, source: str | None, frame: Frame) -> Row:
