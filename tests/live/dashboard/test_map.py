@@ -198,9 +198,7 @@ def test_on_a_phone_in_the_dark_it_fits_and_is_dark(city: City, browser: Browser
 def test_incidents_and_pipelines_are_in_the_lists(city: City, page: Page) -> None:
     circle = Circle(WEST, 150.0)
     now = Instant(time.time_ns())
-    incident = Incident(
-        IncidentId("Collision-1-2-3"), "Collision", WEST, 150.0, 7, 4, 3.5, frozenset(), now, now, circle, now, circle
-    )
+    incident = Incident(IncidentId("Collision-1-2-3"), "Collision", WEST, 150.0, 7, 4, 3.5, frozenset(), now, now, circle, now)
     state = orjson.dumps({"last": 1, "incidents": orjson.Fragment(state_to_json(State({}, (incident,))))})
     city.town.log("north").append([Entry(STATE, STATE_KEY, compress(state))])
     folder = city.town.folder / "pipelines"
