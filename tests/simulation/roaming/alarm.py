@@ -15,6 +15,7 @@ from milepost.wire.mqtt import Properties, Publish
 from milepost.wire.times import instant_to_text
 from simulation.roaming.checks import check_rest
 from simulation.roaming.clients import Roamer
+from simulation.roaming.drivers import Driver
 from simulation.roaming.ledger import Message
 from simulation.roaming.story import Faults, Story
 
@@ -29,7 +30,7 @@ class Alarm(Story):
     def __init__(self, seed: int, *, sites: int = 1, centres: int = 0, is_noting: bool = False) -> None:
         super().__init__(seed, sites=sites, centres=centres, faults=Faults(starving=False), is_noting=is_noting)
         world = self.world
-        world.drivers.clear()
+        world.drivers[:] = [Driver(world, "van")]
         world.clients = [Roamer(world, f"car{number}", 3_600) for number in range(4)]
         self.desk = Roamer(world, "desk", 3_600)
         world.clients.append(self.desk)
@@ -55,6 +56,7 @@ class Alarm(Story):
         self.where["car2"] = INSIDE
         for car in world.clients[:4]:
             self._report(car)
+        world.drivers[0].report(40.0, -111.0)
         world.run(20.0)
         latest = self._warn()
         world.run(20.0)
@@ -65,6 +67,9 @@ class Alarm(Story):
                 client.connect(random.choice(world.edges))
             world.run(random.choice([0.0, 0.01, 20.0]))
         world.run(20.0)
+        if random.random() < 0.5:
+            world.drivers[0].connect(random.choice(world.edges))
+            world.run(random.choice([0.0, 0.001, 0.01]))
         self._say("told:i", b"over")
         if random.random() < 0.5:
             client = world.clients[random.randrange(4)]
@@ -79,6 +84,7 @@ class Alarm(Story):
         for client in world.clients:
             client.connect(random.choice(world.edges))
         world.run(7.0)
+        world.drivers[0].connect(random.choice(world.edges))
         for car in world.clients[:4]:
             self._report(car)
         world.run(2.0)
@@ -108,6 +114,8 @@ class Alarm(Story):
         return body
 
     def _check(self, latest: bytes) -> Iterator[str]:
+        if latest not in _got(self.world.drivers[0]):
+            yield f"the van is inside and was not told {latest!r}"
         for car in self.world.clients[:4]:
             bodies = _got(car)
             is_inside = self.where[car.name] == INSIDE
@@ -120,6 +128,8 @@ class Alarm(Story):
                     yield f"{car.name} was told {body!r} {count} times"
 
     def _check_last_word(self) -> Iterator[str]:
+        if not _got(self.world.drivers[0])[b"over"]:
+            yield "the van did not get the last word"
         for car in self.world.clients[:4]:
             bodies = _got(car)
             expected = int(self.where[car.name] == INSIDE)
@@ -132,7 +142,7 @@ class Alarm(Story):
                 yield f"{node.ref} has left over: {standing._incidents}"
 
 
-def _got(car: Roamer) -> Counter[bytes]:
+def _got(car: Roamer | Driver) -> Counter[bytes]:
     """How often a car got each message about the incident; a repetition under the same number is the same."""
     numbers: dict[bytes, list[int]] = {}
     for receipt in car.account.receipts:

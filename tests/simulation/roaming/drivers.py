@@ -5,7 +5,9 @@ from typing import TYPE_CHECKING
 from milepost.edge.corridor import Opened
 from milepost.edge.retained import WantsRetained
 from milepost.model.endpoints import EndpointId
+from milepost.model.places import Place
 from milepost.model.queries import OnTopic
+from milepost.model.reports import Report
 from milepost.model.subscriptions import Subscription
 from simulation.roaming.ledger import Account, Receipt
 from simulation.roaming.plain_door import DIALECT, PlainLink
@@ -74,6 +76,13 @@ class Driver:
         asked = Subscription(self.name, OnTopic(topic_filter), qos=qos)
         refused = self._process.corridor.subscribe(session, topic_filter, asked, node.now, wants_retained=WantsRetained.NEVER)
         assert refused is None, refused
+
+    def report(self, latitude: float, longitude: float) -> None:
+        """Say where it is."""
+        session, node = self._link.session, self._node
+        if self.is_open and node is not None and session is not None and self._process is not None:
+            self._process.corridor.report(session, Report(self.name, Place(latitude, longitude), node.now), node.now)
+            self._process.wants_turn = True
 
     @property
     def has_news(self) -> bool:

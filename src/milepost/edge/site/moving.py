@@ -20,7 +20,7 @@ from milepost.edge.site.sayings import message_of
 from milepost.edge.site.state import SiteState
 from milepost.edge.site.stays import EVERY, FAR, OFFSET, Leaving, Part, Stay, Young
 from milepost.edge.site.youth import Told, Youth, has_had
-from milepost.model.addresses import ToArea
+from milepost.model.addresses import ToArea, ToTold
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.reasons import Malformed, Reason, Refused
@@ -212,10 +212,12 @@ class Moving:
             if not one.said_number or not one.parcel:
                 return False
             parcel = parcel_from_bytes(one.parcel)
-            if isinstance(parcel.address, ToArea) and corridor.deliveries.standing.has_had(session, parcel):
-                return True
             if (one.said_by, one.said_number) in here:
                 return True
+            if isinstance(parcel.address, ToArea):
+                return corridor.deliveries.standing.has_had(session, parcel)
+            if isinstance(parcel.address, ToTold):  # nobody here knew that it was told
+                return False
             offset = offsets.get((one.said_by, one.said_number)) if one.said_by != me else None
             told = Told(message_of(parcel), one.said_by, one.said_number, offset)
             return self._youth.was_given(stay, told, now)
