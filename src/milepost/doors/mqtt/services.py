@@ -88,7 +88,9 @@ def _publish(desk: Desk, link: MqttLink, session: Session, packet: Publish, now:
         tags=message.tags,
         place=message.place or desk.corridor.place_of(session),
         address=message.address,
+        fields=message.fields,
     )
+    parcel.id = message.id
     refused = desk.corridor.vet(parcel, session.name, now)
     if refused is not None:
         return message.id, desk.counted(refused)

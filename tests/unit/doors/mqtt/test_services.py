@@ -110,3 +110,23 @@ def test_a_message_that_the_corridor_refuses_is_counted_once() -> None:
     client.publish("x", b"1", retain=True)
     client.publish("$milepost/publish", b'{"topic":"y","body":"aGk="}', 1, retain=True)
     assert edge.corridor.counts.refused == {Reason.RETAINED_FULL: 1}
+
+
+def test_t6_what_was_published_under_an_id_is_taken_back_by_it_for_all_who_had_it() -> None:
+    edge = EdgeInMemory()
+    here, sender = edge.connect("here"), edge.connect("s")
+    ask(here, "report", {"place": HERE})
+    area = {"type": "Point", "coordinates": [-111.0, 40.0], "radius_m": 1000}
+    said = {"id": "7", "topic": "Alert", "address": {"to": "area", "area": area}, "body": "aWNl"}
+    assert ask(sender, "publish", said) == {"about": "publish", "id": "7", "ok": True}
+    ask(sender, "publish", {"topic": "Unpublish", "fields": {"id": "7"}, "body": "b3Zlcg=="})
+    assert here.bodies() == [b"ice", b"over"]
+
+
+def test_fields_of_the_payload_are_part_of_the_message() -> None:
+    edge = EdgeInMemory()
+    taker = edge.connect("t", expiry_s=100)
+    taker.subscribe("road", qos=1)
+    ask(edge.connect("s"), "publish", {"topic": "road", "fields": {"depth_cm": 12.5}})
+    (delivery,) = edge.session("t").in_flight.values()
+    assert dict(delivery.parcel.fields) == {"depth_cm": 12.5}
