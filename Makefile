@@ -18,8 +18,9 @@ help:  ## Say what there is
 	@echo "The first of them to run makes .venv (Python 3.11 or newer: PYTHON=python3.12 picks one) and installs what the lock names."
 
 .PHONY: demo
-demo: .venv/synced  ## Show a first match: who wants this message, who is inside this area
-	@$(PY) examples/first_match.py
+demo: .venv/synced $(PAGE)  ## A city on a live map, with an accident in it (ARGS="--headless --seconds 60": ends with a report)
+	@scripts/get_debian_parts demo
+	@.venv/bin/milepost demo $(ARGS)
 
 .PHONY: page
 page: $(PAGE)  ## Build the page of the live map (needs Node.js)
@@ -67,9 +68,22 @@ bench-pipelines: .venv/synced  ## Measure Spark pipelines: from a report to its 
 bench-roads: .venv/synced  ## Measure roads: areas, placing beside shapely, who is warned beside a radius (QUICK=1: within a minute)
 	@QUICK=$(QUICK) $(PY) -m bench.roads
 
+.PHONY: bench-reaching
+bench-reaching: .venv/synced  ## Measure who is told in time under overload, beside plain priority (QUICK=1: within a minute)
+	@QUICK=$(QUICK) $(PY) -m bench.reaching
+
 .PHONY: reasons
 reasons: .venv/synced  ## Write the page of refusal reasons again after the list changed
 	@$(PY) scripts/write_reasons.py
+
+.PHONY: reference
+reference: .venv/synced  ## Write the pages of settings and commands again after one of them changed
+	@$(PY) scripts/write_reference.py
+
+.PHONY: site
+site: .venv/synced  ## Build the documents as a site, in site/
+	@NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict --quiet
+	@echo "Look at it: python3 -m http.server --bind 127.0.0.1 --directory site"
 
 .PHONY: environment
 environment: .venv/synced  ## Only make .venv
@@ -77,7 +91,7 @@ environment: .venv/synced  ## Only make .venv
 .PHONY: clean
 clean:  ## Remove .venv, caches and built files
 	rm -rf web/node_modules src/milepost/dashboard/_built
-	rm -rf .venv .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
+	rm -rf .venv .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist site
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/bin/uv:

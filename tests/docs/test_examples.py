@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -9,7 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from milepost.model import EndpointId, Instant, MessageId, SubscriptionId, parse_query
+from docs.pages import ROOT, blocks_of, every_block
+from milepost.hub.incidents import Incidents
+from milepost.model import Circle, EndpointId, Instant, MessageId, Place, Reason, SubscriptionId, parse_query
+from milepost.model.incidents import EVENT_KINDS
+from milepost.pipelines.records.schema import DELIVERIES, REPORTS
+from milepost.service.settings import Settings, settings_from
+from milepost.simulator import installed
 from milepost.wire.asks import (
     Service,
     message_from_json,
@@ -22,11 +29,12 @@ from milepost.wire.asks import (
     words_of_message,
 )
 from milepost.wire.geojson import area_from_geojson
+from milepost.wire.incidents import cell_from_json, conditions_to_json
 from milepost.wire.json_form import from_json
-from milepost.wire.times import frame_from_text
+from milepost.wire.records.telling import reputation_from_record
+from milepost.wire.times import frame_from_text, instant_from_text
 from milepost.wire.wkt import area_from_wkt
 
-ROOT = Path(__file__).parents[2]
 NOON = Instant(1_900_000_000_000_000_000 // 86_400_000_000_000 * 86_400_000_000_000 + 43_200_000_000_000)
 
 TRUCK = EndpointId("truck-7")
@@ -49,6 +57,48 @@ def request(text: str) -> object:
     return SERVICES[service_at(topic)](payload.encode())
 
 
+def record(text: str) -> object:
+    """Records of the log, each as its readers want it."""
+    for line in text.replace("\n ", " ").splitlines():
+        found = json.loads(line)
+        match found["type"]:
+            case "reputation":
+                assert reputation_from_record(line.encode()).endpoint == found["endpoint"]
+            case "reports" | "deliveries":
+                wanted = {"reports": REPORTS, "deliveries": DELIVERIES}[found["type"]]
+                assert set(found) == {column.split()[0] for column in wanted.split(",")} - {"_corrupt"}
+            case kind:
+                written = "".join(
+                    path.read_text() for path in (ROOT / "src" / "milepost" / "pipelines" / "positions").glob("*.py")
+                )
+                assert [name for name in (kind, *found) if name != "type" and not re.search(rf"\b{name}\b", written)] == []
+    return text
+
+
+def conditions(text: str) -> object:
+    """The beginning of an answer to "what is going on around here?": what it shows is what is written."""
+    shown = json.loads(text.replace(", …}", "}"))
+    incidents = Incidents(EVENT_KINDS)
+    (cell,) = blocks_of("docs/reference/incidents.md", "cell")
+    assert incidents.take(cell_from_json(cell.text.encode())) is None
+    at = instant_from_text(shown["at"], NOON)
+    around = incidents.around(Circle(Place(40.76, -111.89), 15_000_000), at)
+    told = {kind["kind"]: kind for kind in json.loads(conditions_to_json(around, at))["kinds"]}
+    for kind in shown["kinds"]:
+        assert set(kind) <= set(told[kind["kind"]]) | {"bin"}
+    assert all(set(kind["bin"]) <= set(told[kind["kind"]]["bin"]) for kind in shown["kinds"] if "bin" in kind)
+    return shown
+
+
+def reply(text: str) -> object:
+    """Answers on $milepost/reply: refusals are those of the list of reasons."""
+    refusals = [found["refused"] for found in map(json.loads, text.splitlines()) if not found["ok"]]
+    assert [(one["number"], one["advice"]) for one in refusals] == [
+        (Reason[one["name"]], Reason[one["name"]].advice) for one in refusals
+    ]
+    return refusals
+
+
 READERS: dict[str, Callable[[str], object]] = {
     "query": parse_query,
     "geojson": lambda text: area_from_geojson(json.loads(text)),
@@ -61,22 +111,23 @@ READERS: dict[str, Callable[[str], object]] = {
     ),
     "connecting": lambda text: report_from(properties(text), sender=TRUCK, now=NOON),
     "service": request,
+    "toml": lambda text: settings_from(text, source="page", folder=Path()) != Settings() or None,
+    "record": record,
+    "conditions": conditions,
+    "reply": reply,
 }
-WHOLE = {"json", "publishing", "subscribing", "connecting", "service"}
+WHOLE = {"json", "publishing", "subscribing", "connecting", "service", "toml", "record", "conditions", "reply"}
 """Languages in which an example is all that stands between the fences; in the others it is a line."""
-
-FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 def examples() -> list[tuple[str, str, str]]:
     """Page, language and text of each example in a language that can be read."""
     found = []
-    for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
-        for language, text in FENCE.findall(page.read_text()):
-            if language in WHOLE:
-                found.append((page.name, language, text))
-            elif language in READERS:
-                found += [(page.name, language, line) for line in text.splitlines()]
+    for block in every_block():
+        if block.language in WHOLE:
+            found.append((block.page, block.language, block.text))
+        elif block.language in READERS:
+            found += [(block.page, block.language, line) for line in block.text.splitlines()]
     return found
 
 
@@ -89,18 +140,11 @@ def test_every_language_has_an_example() -> None:
     assert {language for _, language, _ in examples()} == set(READERS)
 
 
-def test_readme_shows_what_the_demo_prints() -> None:
-    demo = [sys.executable, str(ROOT / "examples" / "first_match.py")]
-    printed = subprocess.run(demo, capture_output=True, text=True, check=True).stdout
-    shown = re.findall(r"^```text\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
-    assert len(shown) == 1
-    for line in shown[0].splitlines():
-        told = line if "µs" not in line else line.partition("(")[0]
-        assert told in printed
-
-
-def test_python_example_in_the_readme_runs() -> None:
-    codes = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+@pytest.mark.parametrize("page", ["docs/what-works.md", "docs/reference/roads.md"])
+def test_python_on_the_page_runs(page: str, tmp_path: Path) -> None:
+    """Beside a file with the roads of a town."""
+    shutil.copy(installed.home() / "tools" / "game" / "DRT" / "osm.net.xml", tmp_path / "town.net.xml")
+    codes = [block.text for block in blocks_of(page, "python")]
     assert codes
     for code in codes:
-        subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, timeout=60)
+        subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, capture_output=True, timeout=60)

@@ -17,7 +17,6 @@ from milepost.handlers import handler, part, store, validators
 from milepost.handlers.calls import HUNG_MAX
 from milepost.hub.handling import PARTS_MAX, WAITS_S
 from milepost.service import handler as service
-from milepost.service.settings import Settings, settings_from
 
 PAGE: Final = (Path(__file__).parents[2] / "docs" / "how-to" / "handlers.md").read_text()
 PORTS: Final = ("1883", "9464")
@@ -95,11 +94,6 @@ def test_the_commands_of_the_page_print_what_it_says(desk: Desk) -> None:
     assert desk.run(listing) == "nothing is parked\n"
     assert desk.run(retry) == "nothing is parked\n"
     assert desk.run(forget) == "toll is forgotten: 1 topic filters, 1 values of its store, 0 parked requests\n"
-
-
-def test_an_edge_would_take_the_settings() -> None:
-    (text,) = fences("toml")
-    assert settings_from(text, source="page", folder=Path()) != Settings()
 
 
 def test_the_page_has_the_limits_as_they_are() -> None:

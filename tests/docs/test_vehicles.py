@@ -13,11 +13,11 @@ from urllib.request import ProxyHandler, build_opener
 
 import pytest
 
+from docs.pages import blocks_of
 from live.mqtt.brokers import free_port
 from live.mqtt.commands import Listening
-from milepost.service.settings import Settings, settings_from
 
-PAGE: Final = (Path(__file__).parents[2] / "docs" / "how-to" / "vehicles.md").read_text()
+PAGE: Final = "docs/how-to/vehicles.md"
 PORTS: Final = ("4242", "1883", "9464")
 """Those of the UDP door, of MQTT, and of the figures."""
 
@@ -25,7 +25,7 @@ WAIT_S: Final = 60.0
 
 
 def fences(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    return [block.text for block in blocks_of(PAGE, language)]
 
 
 COMMANDS: Final = [line for text in fences("sh") for line in text.replace("\\\n", " ").splitlines()]
@@ -125,8 +125,3 @@ def test_only_vehicles_may_raise_an_emergency(road: Road) -> None:
     road.begin("milepost edge run --config edge-7.toml").wait_line(lambda line: "edge ready" in line)
     with pytest.raises(AssertionError, match="220 NOT_ALLOWED"):
         road.run("milepost pub -t Emergency -m 'made up' --place 40.7608,-111.9 --url mqtt://127.0.0.1:1883")
-
-
-@pytest.mark.parametrize("text", fences("toml"))
-def test_an_edge_would_take_the_example(text: str) -> None:
-    assert settings_from(text, source="page", folder=Path()) != Settings()

@@ -77,7 +77,8 @@ def _missing_targets(root: Path, line: str) -> Iterator[str]:
     makefile = root / "Makefile"
     if match:
         known = set(re.findall(r"^([a-z][\w-]*):", text_of(makefile), re.MULTILINE)) if makefile.exists() else set()
-        asked = [word for word in match.group(1).split("#")[0].split() if "=" not in word]
+        said = re.sub(r'"[^"]*"', "", match.group(1)).split("#")[0]
+        asked = [word for word in said.split() if "=" not in word]
         yield from (f"make {word}, a target that is not in the Makefile" for word in asked if word not in known)
 
 

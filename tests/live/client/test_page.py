@@ -1,17 +1,16 @@
 """The page about the client, and its example: what stands there is run."""
 
-import re
 import subprocess
 import sys
 
 import pytest
 
+from docs.pages import blocks_of
 from live.client.running import url_of
 from live.mqtt.brokers import Broker
 from parts import ROOT
 
-PAGE = ROOT / "docs" / "reference" / "client.md"
-CODES = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+CODES = [block.text for block in blocks_of("docs/reference/client.md", "python")]
 EXAMPLE = ROOT / "examples" / "first_client.py"
 
 

@@ -65,7 +65,7 @@ def test_the_pages_show_what_can_be_done_with_an_archive(spark: SparkSession, tm
     printed = run(code, tmp_path)
     assert re.search(r"2030-03-17 *│ *18 *│ *7 *│ *7", printed)
     assert re.search(r"Collision +7\n", printed)
-    alone, both = fences("", BACKTEST)[0].splitlines()
+    alone, both = fences("sh", BACKTEST)[0].splitlines()
     lines = [line for text in fences("sh") for line in text.splitlines()]
     told = run(COMMANDS, tmp_path, "\n".join([*lines, f"{alone} --json", both])).split("done\n")
     files, compacted, looked, who, coverage, alerts, compared, _ = told
