@@ -18,11 +18,12 @@ from pathlib import Path
 from subprocess import SubprocessError
 
 from bench.edge_load.brokers import Broker, all_brokers
-from bench.edge_load.generator import BROKER_CORE, CACHE, LOAD_CORE, LoadFailed, build
+from bench.edge_load.generator import CACHE, load_program, relay_program
 from bench.edge_load.report import Figures, conclude
 from bench.edge_load.servers import SCHEMA, allow_many_files, make_certificate
 from bench.edge_load.works import JUDGED, Figure, Work, all_works
 from bench.harness import QUICK
+from milepost.service.papers.load.programs import BROKER_CORE, LOAD_CORE, LoadFailed
 
 WAIT_S_MAX = 1_800.0
 QUICK_BROKERS = ("milepost", "mosquitto20", "relay")
@@ -59,7 +60,8 @@ def alone() -> Iterator[None]:
 
 def run(works: list[Work], brokers: list[Broker], notes: list[str], *, is_part: bool) -> None:
     """Every work, then the table."""
-    build()
+    load_program()
+    relay_program()
     limit = allow_many_files()
     print(f"broker on core {BROKER_CORE}, generator on core {LOAD_CORE}, {limit:,} open files allowed", flush=True)
     started = time.monotonic()

@@ -10,22 +10,18 @@ import contextlib
 import os
 import signal
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 from bench import log_appends, log_kafka
 from bench.edge import alone
-from bench.edge_load.generator import CACHE, LoadFailed, put_ahead
 from bench.edge_load.servers import allow_many_files
 from bench.hub_load import roam, spread, stages
-from bench.hub_load.generator import build
 from bench.hub_load.report import Found, conclude
-from bench.hub_load.towns import Kafka, Plan
 from milepost.model.survives import Survives
 from milepost.service.faults import StartFault
-from milepost.service.services.kafka import running_kafka
+from milepost.service.papers.load.programs import LoadFailed, hub_load
+from milepost.service.papers.load.towns import Kafka, Plan, running_for_towns
 from milepost.service.site_settings import Backbone
 
 WORKS = ("logs", "spread", "roam", "stages")
@@ -39,7 +35,7 @@ def main() -> None:
     is_part = len(works) < len(WORKS) or len(backbones) < len(Backbone)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # so that every process is stopped then too
     with alone():
-        build()
+        hub_load()
         allow_many_files()
         found, began = Found(), time.monotonic()
         if (average := os.getloadavg()[0]) > BUSY_BEFORE:
@@ -72,14 +68,8 @@ def maybe_kafka(backbones: list[Backbone], found: Found) -> Iterator[Kafka | Non
     with contextlib.ExitStack() as stack:
         kafka = None
         if Backbone.KAFKA in backbones:
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="hub-kafka-", dir=CACHE, ignore_cleanup_errors=True))
             try:
-                service = stack.enter_context(running_kafka(Path(folder), told=print))
-                pid = service.maybe_pid(1)
-                assert pid is not None
-                for thread in Path(f"/proc/{pid}/task").iterdir():
-                    put_ahead(int(thread.name))
-                kafka = Kafka(service.address, pid)
+                kafka = stack.enter_context(running_for_towns(print))
             except StartFault as fault:
                 found.notes.append(f"There is no Kafka: {fault}")
                 print(found.notes[-1], flush=True)

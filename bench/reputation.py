@@ -20,10 +20,10 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
-from bench.attacks.judged import scores_of, sights_of
 from bench.attacks.kinds import ATTACKS, is_attacker
-from bench.attacks.traffic import CROOKED, Town, drive, seen, with_collisions
 from milepost.pipelines.reputation.limits import Limits
+from milepost.service.papers.attacks.judged import scores_of, sights_of
+from milepost.service.papers.attacks.traffic import CROOKED, Town, drive, seen, with_collisions
 
 RESULTS = Path(__file__).parent / "results"
 QUICK = os.environ.get("QUICK", "") not in ("", "0")

@@ -17,7 +17,6 @@ import numpy as np
 import shapely
 from numpy.typing import NDArray
 
-from bench.attacks.traffic import CROOKED, run_tool
 from bench.harness import QUICK, Row, median_us, publish, row
 from bench.road_load.warned import WITHIN_S, Curve, curves, drive, hazards
 from milepost.model.addresses import ToArea
@@ -29,6 +28,8 @@ from milepost.model.places import Place
 from milepost.model.sessions import Publish, SessionToken
 from milepost.roads import Network, Placing, Reach, Spot, maybe_upstream
 from milepost.roads.sumo import read_sumo
+from milepost.service.papers.attacks.traffic import CROOKED
+from milepost.simulator.traces import run_program
 from milepost.wire.datagrams import encode
 
 ORIGIN = Place(52.4, 13.5)
@@ -60,7 +61,7 @@ def main() -> None:
 
 def _generated(streets: str, folder: Path) -> Network:
     net = folder / "generated.net.xml"
-    run_tool("bin/netgenerate", *streets.split(), "--seed", 1, "-o", net)
+    run_program("netgenerate", *streets.split(), "--seed", 1, "-o", net)
     return read_sumo(BytesIO(net.read_bytes()), origin=ORIGIN)
 
 

@@ -12,8 +12,6 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
-from bench.udp_load.endpoints import Endpoint
-from bench.udp_load.indoors import Indoors, spread_addresses
 from milepost.edge.site.limits import SiteLimits
 from milepost.edge.site.member import SiteMember
 from milepost.edge.watching import Ground
@@ -21,6 +19,8 @@ from milepost.model.areas import Circle
 from milepost.model.instants import Instant
 from milepost.model.places import Place
 from milepost.model.sites import EdgeInfo, EdgeRef
+from milepost.service.papers.load.endpoints import Endpoint
+from milepost.service.papers.load.indoors import Indoors, spread_addresses
 from milepost.vetting import ReportLimits
 
 SESSIONS: Final = 1_000

@@ -11,12 +11,11 @@ import sys
 import time
 
 from bench.edge import alone
-from bench.edge_load.generator import BROKER_CORE, LOAD_CORE, LoadFailed
 from bench.edge_load.servers import allow_many_files
 from bench.harness import Row, publish
-from bench.udp_load.endpoints import OpeningFailed
-from bench.udp_load.programs import build
 from bench.udp_load.works import ALL
+from milepost.service.papers.load.endpoints import OpeningFailed
+from milepost.service.papers.load.programs import BROKER_CORE, LOAD_CORE, LoadFailed, udp_source
 
 BUSY_BEFORE = 0.5
 """A load average above this, before anything is begun, is told: others work on the machine."""
@@ -42,7 +41,7 @@ def chosen(words: list[str]) -> list[str]:
 
 def run(keys: list[str], *, is_part: bool) -> None:
     """Every work, then the table."""
-    build()
+    udp_source()
     allow_many_files()
     average = os.getloadavg()[0]
     print(f"edge on core {BROKER_CORE}, load on core {LOAD_CORE}, load average {average:.2f}", flush=True)

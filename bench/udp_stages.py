@@ -21,10 +21,6 @@ from unittest.mock import patch
 from rich.console import Console
 from rich.table import Table
 
-from bench.edge_load.generator import BROKER_CORE
-from bench.udp_load.endpoints import Endpoint, write_sessions
-from bench.udp_load.indoors import Indoors, spread_addresses
-from bench.udp_load.programs import build
 from bench.udp_load.reports import COUNTERS_A_ROUND, source_to
 from milepost.doors.udp import hearing as hearing_module
 from milepost.doors.udp.batches import Inbound
@@ -36,6 +32,9 @@ from milepost.edge.tracks import Tracks
 from milepost.edge.watching import Watch
 from milepost.matching.matcher import Matcher
 from milepost.model import Instant
+from milepost.service.papers.load.endpoints import Endpoint, write_sessions
+from milepost.service.papers.load.indoors import Indoors, spread_addresses
+from milepost.service.papers.load.programs import BROKER_CORE, udp_source
 from milepost.vetting import Buckets
 
 WARM_S, MEASURE_S, ROUNDS = 0.3, 1.0, 3
@@ -81,7 +80,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.udp_stages", description=__doc__)
     parser.add_argument("--profile", action="store_true", help="print what cProfile says, too")
     asked = parser.parse_args()
-    build()
+    udp_source()
     os.sched_setaffinity(0, {BROKER_CORE})
     show({work: measure(work, is_profiled=asked.profile) for work in WORKS})
     show_turns(turns_us())

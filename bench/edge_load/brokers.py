@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from bench.edge_load.generator import CACHE, RELAY
+from bench.edge_load.generator import CACHE, relay_program
 
 HELP_S_MAX = 30.0
 
@@ -214,7 +214,7 @@ class Relay:
 
     def command(self, site: Site, setting: Setting) -> list[str]:
         del setting
-        return [str(RELAY), str(site.port)]
+        return [str(relay_program()), str(site.port)]
 
 
 def all_brokers() -> list[Broker]:

@@ -9,9 +9,11 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.harness import QUICK, RESULTS, Row, publish, row
-from bench.hub_load.roam import TRIPS, Roamed
-from bench.hub_load.spread import COLUMNS, MOST, PAPER_MS, Cell
+from bench.hub_load.roam import TRIPS
+from bench.hub_load.spread import COLUMNS
 from bench.hub_load.stages import NAMES, Stages
+from milepost.service.papers.load.roam import Roamed
+from milepost.service.papers.load.spread import MOST, PAPER_MS, Cell
 
 MOSQUITTO_TIMES_MAX = 1.2
 ACROSS_SITES_MS_MAX = 10.0

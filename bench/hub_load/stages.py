@@ -15,14 +15,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
-from bench.edge_load.generator import LoadFailed
 from bench.harness import QUICK
-from bench.hub_load.generator import loading
-from bench.hub_load.spread import GAP_MS, MOST, WARM_PACKETS
-from bench.hub_load.towns import Kafka, Plan, standing
 from milepost.backbone.log import BATCH_RECORDS_MAX, Log
 from milepost.model.sites import CROSS_HUB, Said
 from milepost.model.survives import Survives
+from milepost.service.papers.load.programs import LoadFailed, loading
+from milepost.service.papers.load.spread import GAP_MS, MOST, WARM_PACKETS
+from milepost.service.papers.load.towns import Kafka, Plan, standing
 from milepost.service.site_logs import open_log
 from milepost.service.site_settings import Backbone, SiteLog
 from milepost.wire.records import from_record

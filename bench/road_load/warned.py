@@ -4,7 +4,6 @@ A hazard is where and when some car truly was, reported with the noise of its re
 pass that place on that road within `WITHIN_S` reach it; who does so within `TOO_LATE_S` is past help and left out.
 """
 
-import csv
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,10 +11,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.attacks.traffic import run_tool
 from milepost.model.areas import Area, Circle, Going, holds_going
 from milepost.model.places import EARTH_RADIUS_M, Place, vectors
 from milepost.roads import NOT_ON_A_ROAD, Network, Placing, Reach, Spot, maybe_upstream
+from milepost.simulator.traces import drive as drive_trace
 
 WITHIN_S = 180
 TOO_LATE_S = 3
@@ -67,29 +66,16 @@ def drive(
     net: Path, network: Network, folder: Path, *, seed: int, length_s: int, period_s: float, origin: Place | None
 ) -> Traffic:
     """Cars from everywhere to everywhere; `origin` is where the 0,0 of a flat net is."""
-    trips, places = folder / "trips.xml", folder / "places.csv"
-    when = ("--begin", 0, "--end", length_s, "--period", period_s, "--seed", seed, "--fringe-factor", 3, "--min-distance", 1_000)
-    run_tool("tools/randomTrips.py", "-n", net, "-o", trips, *when, "--vehicle-class", "passenger", "--validate", cwd=folder)
-    fcd = ("--fcd-output", places, "--fcd-output.attributes", "id,x,y,angle,speed,lane,pos")
-    quiet = ("--no-step-log", "--ignore-route-errors", "--no-warnings", "--end", length_s, "--seed", seed)
-    run_tool("bin/sumo", "-n", net, "-r", trips, *fcd, *(("--fcd-output.geo",) if origin is None else ()), *quiet)
-    with places.open() as lines:
-        rows = [row for row in csv.DictReader(lines, delimiter=";") if row["vehicle_id"]]
-    east, north, angle, speed, pos = (
-        np.array([float(row[f"vehicle_{name}"]) for row in rows]) for name in ("x", "y", "angle", "speed", "pos")
-    )
-    if origin is not None:
-        north = origin.latitude + np.degrees(north / EARTH_RADIUS_M)
-        east = origin.longitude + np.degrees(east / EARTH_RADIUS_M) / np.cos(np.radians(origin.latitude))
+    trace = drive_trace(net, folder, seed=seed, length_s=length_s, period_s=period_s, origin=origin)
     number = {name: road for road, name in enumerate(network.ids)}
-    roads = np.array([number.get(row["vehicle_lane"].rpartition("_")[0], NOT_ON_A_ROAD) for row in rows])
-    _, cars = np.unique([row["vehicle_id"] for row in rows], return_inverse=True)
-    seconds = np.array([float(row["timestep_time"]) for row in rows]).astype(int)
+    roads = np.array([number.get(name, NOT_ON_A_ROAD) for name in trace.roads])
+    north, east, speed = trace.latitudes, trace.longitudes, trace.speeds_mps
     rng = np.random.default_rng(seed)
-    off_north, off_east = rng.normal(0, SIGMA_M * 180 / np.pi / EARTH_RADIUS_M, (2, len(rows)))
-    heading = np.where(speed < STANDS_MPS, rng.uniform(0, 360, len(rows)), angle + rng.normal(0, HEADING_SIGMA_DEG, len(rows)))
+    off_north, off_east = rng.normal(0, SIGMA_M * 180 / np.pi / EARTH_RADIUS_M, (2, len(trace)))
+    off_deg = rng.normal(0, HEADING_SIGMA_DEG, len(trace))
+    heading = np.where(speed < STANDS_MPS, rng.uniform(0, 360, len(trace)), trace.headings_deg + off_deg)
     places_seen = (north + off_north, east + off_east / np.cos(np.radians(north)))
-    return Traffic(seconds, cars, roads, pos, *places_seen, Going(heading % 360, speed))
+    return Traffic(trace.seconds, trace.cars, roads, trace.pos_m, *places_seen, Going(heading % 360, speed))
 
 
 def hazards(traffic: Traffic, placing: Placing, *, count: int, seed: int, since_s: int) -> Iterator[Hazard]:

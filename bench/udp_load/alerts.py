@@ -1,7 +1,5 @@
 """Alerts: to ten thousand endpoints at once, beside a loop in C; and to one, while an edge is busy with others' reports."""
 
-import os
-import random
 import socket
 import time
 from contextlib import ExitStack
@@ -10,24 +8,21 @@ from statistics import median
 
 import numpy as np
 
-from bench.edge_load.generator import LoadFailed
-from bench.udp_load.edges import serving
-from bench.udp_load.endpoints import SPEED_MPS, Endpoint, open_all, write_sessions
-from bench.udp_load.indoors import Indoors
-from bench.udp_load.programs import FAN, SOURCE, Program
+from bench.udp_load.programs import program_fan
 from milepost.doors.udp.addresses import ADDRESS_BYTES, sockaddr_of
 from milepost.doors.udp.batches import Outbound
 from milepost.doors.udp.entrance import bind_at
 from milepost.doors.udp.sending import Octets
 from milepost.edge.alerts import AlertRule
-from milepost.model import Instant, Place
-from milepost.model.messages import Message, MessageId
-from milepost.model.priorities import Priority
-from milepost.model.sessions import MessageName, Publish, Received
+from milepost.model import Place
+from milepost.service.papers.load.edges import serving
+from milepost.service.papers.load.endpoints import SPEED_MPS, Endpoint, open_all, write_sessions
+from milepost.service.papers.load.indoors import Indoors
+from milepost.service.papers.load.programs import LoadFailed, source
+from milepost.service.papers.mercury.probing import PAUSE_S_MAX, emergency, probe
 
 FAR_M = 100_000.0
 AWAY = Place(45.0, -100.0)
-ALERT = "Alert"
 SINK_BYTES = 4 << 20
 """Sinks are as in udp_fan.c: so many that none has more waiting than half of this."""
 OVERHEAD_BYTES = 1024
@@ -37,8 +32,6 @@ SIZES = {False: 200, True: 450}
 FAN_TURNS = 3
 FAN_S_MAX = 70.0
 LOAD_PER_S = 5_000
-PAUSE_S_MAX = 0.006
-ANSWER_S_MAX = 5.0
 DATA_BYTES = 33
 """What a seal adds to a datagram."""
 
@@ -119,27 +112,12 @@ def alert_round(
 
 def fan_in_c(size: int, receivers: int, rounds: int, *, is_sealed: bool) -> float:
     """Milliseconds that the loop in C takes."""
-    with Program(FAN, size, receivers, "--rounds", rounds) as fan:
+    with program_fan(size, receivers, "--rounds", rounds) as fan:
         found = fan.answer(FAN_S_MAX)
     if found["failed"] or found["dropped"]:
         raise LoadFailed(f"the loop in C lost some: {found}")
     taken_ms: float = found["sealed_ms" if is_sealed else "plain_ms"]
     return taken_ms
-
-
-def emergency(endpoint: Endpoint) -> bytes:
-    """What raises an alert, as it is sent."""
-    message = Message(
-        MessageId(int.from_bytes(os.urandom(7)) + 1),
-        endpoint.name,
-        "Emergency",
-        Instant(time.time_ns()),
-        place=endpoint.place,
-        priority=Priority.EMERGENCY,
-        reliable=True,
-        body=b"rocks on the road",
-    )
-    return endpoint.seal(Publish(message, endpoint.token))
 
 
 def sink_count(receivers: int, size: int) -> int:
@@ -188,7 +166,7 @@ def answer_under_load(probes: int, sessions: int) -> Answered:
         write_sessions(path, endpoints)
         seconds = 2.0 + probes * PAUSE_S_MAX * 2
         words = ("--rate", LOAD_PER_S, "--sealed", 1, "--counter", 1, "--walk-mps", SPEED_MPS)
-        with Program(SOURCE, edge.port, seconds, path, *words):
+        with source(edge.port, seconds, path, *words):
             time.sleep(0.5)
             before = edge.look()
             times = probe(prober, edge.port, probes)
@@ -198,30 +176,3 @@ def answer_under_load(probes: int, sessions: int) -> Answered:
             raise LoadFailed(f"the edge refused {refused:.0f} times")
         reports = after.of("reports_total") - before.of("reports_total")
         return Answered(sorted(times), reports / took_s, (after.cpu_s - before.cpu_s) / took_s)
-
-
-def probe(prober: Endpoint, port: int, probes: int) -> list[float]:
-    """One emergency after another, each when the last alert has come."""
-    times_ms = []
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as ear:
-        ear.connect(("127.0.0.1", port))
-        ear.settimeout(ANSWER_S_MAX)
-        for _ in range(probes):
-            time.sleep(random.uniform(0.0, PAUSE_S_MAX))
-            data = emergency(prober)
-            began = time.perf_counter()
-            ear.send(data)
-            times_ms.append((hear_alert(prober, ear) - began) * 1e3)
-    return times_ms
-
-
-def hear_alert(prober: Endpoint, ear: socket.socket) -> float:
-    """When the alert came; it is answered after that."""
-    for _ in range(100):
-        data = ear.recv(2048)
-        at = time.perf_counter()
-        value = prober.open(data)
-        if isinstance(value, Publish) and value.message.topic == ALERT:
-            ear.send(prober.seal(Received(MessageName(value.message.source, value.message.id), prober.token)))
-            return at
-    raise LoadFailed("other things than an alert come")

@@ -5,10 +5,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.edge_load.generator import LoadFailed
-from bench.udp_load.edges import Edge, serving
-from bench.udp_load.endpoints import SPEED_MPS, Endpoint, open_all
-from bench.udp_load.programs import SOURCE, Program
+from milepost.service.papers.load.edges import Edge, serving
+from milepost.service.papers.load.endpoints import SPEED_MPS, Endpoint, open_all
+from milepost.service.papers.load.programs import LoadFailed, Program, source
 
 INTERVAL_S, HEARTBEAT_INTERVALS = 3.0, 1
 """A heartbeat every 3 s, as by default; but nine seconds of silence instead of three, since all cannot come at once."""
@@ -44,12 +43,12 @@ def report_once_a_second(sessions: int, seconds: float) -> Crowd:
         time.sleep(DRAIN_S)  # what the last pass sent is not counted as taken
         before = edge.look()
         words = ("--rate", sessions, "--sealed", 1, "--counter", (passes + 1) * COUNTERS_A_PASS, "--walk-mps", SPEED_MPS)
-        with Program(SOURCE, edge.port, seconds, path, *words) as source:
+        with source(edge.port, seconds, path, *words) as reporting:
             time.sleep(SETTLE_S)
             early = edge.look()
             time.sleep(max(1.0, seconds - 2 * SETTLE_S))
             late = edge.look()
-            found = source.answer(seconds)
+            found = reporting.answer(seconds)
         time.sleep(SETTLE_S)
         after = edge.look()
     return Crowd(
@@ -84,4 +83,4 @@ def gather(edge: Edge, path: Path, sessions: int) -> int:
 def pass_over(edge: Edge, path: Path, count: int, number: int) -> Program:
     """Have every session report once, in a burst: so it costs the edge least."""
     words = ("--rate", PASS_PER_S, "--count", count, "--sealed", 1, "--counter", number * COUNTERS_A_PASS)
-    return Program(SOURCE, edge.port, PASS_S, path, *words)
+    return source(edge.port, PASS_S, path, *words)

@@ -6,10 +6,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from bench.edge_load.generator import LoadFailed
-from bench.udp_load.edges import Edge, serving
-from bench.udp_load.endpoints import SPEED_MPS, Endpoint, open_all, write_sessions
-from bench.udp_load.programs import SINK, SOURCE, Program
+from bench.udp_load.programs import program_sink
+from milepost.service.papers.load.edges import Edge, serving
+from milepost.service.papers.load.endpoints import SPEED_MPS, Endpoint, open_all, write_sessions
+from milepost.service.papers.load.programs import LoadFailed, Program, source
 
 WARM_S = 0.5
 COUNTERS_A_ROUND = 10**9
@@ -74,7 +74,7 @@ def flood_edge(edge: Edge, path: Path, counter: int, seconds: float) -> Taken:
 def flood_sink(path: Path, counter: int, seconds: float, *, is_sealed: bool) -> Taken:
     """The same to the loop in C."""
     words = ("--sessions", path) if is_sealed else ()
-    with Program(SINK, 0, WARM_S + seconds + WARM_S, *words) as sink:
+    with program_sink(0, WARM_S + seconds + WARM_S, *words) as sink:
         port = sink.answer()["port"]
         with source_to(port, path, counter, seconds, is_sealed=is_sealed) as source:
             sent = source.answer(seconds)
@@ -86,7 +86,7 @@ def flood_sink(path: Path, counter: int, seconds: float, *, is_sealed: bool) -> 
 
 def source_to(port: int, path: Path, counter: int, seconds: float, *, is_sealed: bool) -> Program:
     """Reports of all sessions in turn, as fast as it goes."""
-    return Program(SOURCE, port, seconds, path, "--sealed", int(is_sealed), "--counter", counter, "--walk-mps", SPEED_MPS)
+    return source(port, seconds, path, "--sealed", int(is_sealed), "--counter", counter, "--walk-mps", SPEED_MPS)
 
 
 def middle(found: list[Taken]) -> Taken:

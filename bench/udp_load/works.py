@@ -5,12 +5,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import median
 
-from bench.edge_load.generator import BROKER_CORE, LOAD_CORE
 from bench.harness import QUICK, Row
 from bench.udp_load.alerts import answer_under_load, fan_out
 from bench.udp_load.crowd import report_once_a_second
-from bench.udp_load.indoors import handshakes_per_s
 from bench.udp_load.reports import compare
+from milepost.service.papers.load.indoors import handshakes_per_s
+from milepost.service.papers.load.programs import BROKER_CORE, LOAD_CORE
 
 ROUNDS = 1 if QUICK else 5
 FLOOD_S = 1.5 if QUICK else 3.0

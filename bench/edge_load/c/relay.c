@@ -4,7 +4,6 @@
  *
  * No topics, no sessions, no checks: what is reached with it the machine and the generator can do at least.
  */
-#define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -13,10 +13,12 @@ from milepost.service.commands import (
     agent,
     centre,
     dashboard,
+    demo,
     edge,
     handler,
     incidents,
     log,
+    paper,
     passwd,
     pipeline,
     pub,
@@ -48,6 +50,8 @@ COMMANDS: Final = (
     incidents,
     pipeline,
     dashboard,
+    demo,
+    paper,
 )
 
 STATUS_INTERRUPTED: Final = 130
@@ -56,6 +60,7 @@ _ONE_THREAD: Final = {"OPENBLAS_NUM_THREADS": "1"}
 
 _EPILOG: Final = """\
 examples:
+  milepost demo                              a city that shows all of it, on a live map
   milepost edge run                          a broker on 127.0.0.1:1883 that keeps its state in data/edge
   milepost edge run --config milepost.toml   the same as the file says
   milepost edge check --config milepost.toml read the file and say what it would do
@@ -74,6 +79,7 @@ examples:
   milepost passwd users ada                  add a user, or change a password
   milepost trust init ca                     an authority of your own, for certificates
   milepost services start kafka              a Kafka on loopback, for development
+  milepost paper mercury --quick             a paper's evaluation on this machine, ours beside theirs
 
 milepost COMMAND --help says more about each. milepost.example.toml explains every setting.
 """

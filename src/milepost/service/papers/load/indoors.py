@@ -9,7 +9,6 @@ from types import TracebackType
 
 import numpy as np
 
-from bench.udp_load.endpoints import DAY_NS, Endpoint, Realm
 from milepost.doors.keeper import Keeper
 from milepost.doors.rules import Rules
 from milepost.doors.settling import Settling
@@ -22,6 +21,7 @@ from milepost.edge.limits import Limits
 from milepost.model import EndpointId, Instant
 from milepost.model.instants import SECOND_NS
 from milepost.service.logs import Level, Log
+from milepost.service.papers.load.endpoints import DAY_NS, Endpoint, Realm
 from milepost.storage import Survives, open_storage
 from milepost.trust.authority import Authority
 from milepost.trust.certificates import EDGE, issue

@@ -1,4 +1,4 @@
-"""Towns: edges of one site or of two joined by a centre, on either log; or one Mosquitto. Processes as their users start them."""
+"""Towns: edges of one site or of two joined by a centre, on either log. Processes as their users start them."""
 
 import contextlib
 import itertools
@@ -11,8 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.edge_load.brokers import Mosquitto, Setting, Site, all_brokers
-from bench.edge_load.generator import CACHE, LoadFailed, put_ahead
+from milepost.service.faults import StartFault
+from milepost.service.papers.load.programs import LoadFailed, cache_folder, put_ahead
+from milepost.service.services.jars import Told
+from milepost.service.services.kafka import running_kafka
 from milepost.service.site_settings import Backbone, SiteLog
 
 START_S_MAX = 30.0
@@ -23,7 +25,7 @@ _numbers = itertools.count(1)
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What stands in a town: how many edges each site has, and on which log; none: one Mosquitto."""
+    """What stands in a town: how many edges each site has, and on which log."""
 
     edges: tuple[int, ...] = ()
     backbone: Backbone = Backbone.EMBEDDED
@@ -35,6 +37,21 @@ class Kafka:
 
     address: str
     pid: int
+
+
+@contextlib.contextmanager
+def running_for_towns(told: Told) -> Iterator[Kafka]:
+    """A Kafka of one broker, put ahead as edges are; raises a `StartFault` if there can be none."""
+    with (
+        tempfile.TemporaryDirectory(prefix="kafka-", dir=cache_folder(), ignore_cleanup_errors=True) as folder,
+        running_kafka(Path(folder), told=told) as service,
+    ):
+        pid = service.maybe_pid(1)
+        if pid is None:
+            raise StartFault("Kafka has ended again: is there memory for it?")
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            put_ahead(int(thread.name))
+        yield Kafka(service.address, pid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,14 +132,18 @@ class Town:
 
 @contextlib.contextmanager
 def standing(plan: Plan, kafka: Kafka | None) -> Iterator[Town]:
-    """A fresh town, stopped after."""
-    with tempfile.TemporaryDirectory(prefix="hub-", dir=CACHE, ignore_cleanup_errors=True) as folder:
+    """A fresh town as planned, stopped after."""
+    with empty_town() as town:
+        _build(town, plan, kafka)
+        yield town
+
+
+@contextlib.contextmanager
+def empty_town() -> Iterator[Town]:
+    """A town without processes yet; those that are started in it are stopped after."""
+    with tempfile.TemporaryDirectory(prefix="town-", dir=cache_folder(), ignore_cleanup_errors=True) as folder:
         town = Town(Path(folder))
         try:
-            if plan.edges:
-                _build(town, plan, kafka)
-            else:
-                _build_mosquitto(town)
             yield town
         except LoadFailed:
             town.check()  # who has ended says more than who misses it
@@ -148,7 +169,7 @@ def _build(town: Town, plan: Plan, kafka: Kafka | None) -> None:
 
 
 def _start_edge(town: Town, log: SiteLog, name: str) -> None:
-    port = _free_port()
+    port = free_port()
     lines = [
         "[edge]",
         f'name = "{name}"',
@@ -161,8 +182,8 @@ def _start_edge(town: Town, log: SiteLog, name: str) -> None:
         "[site]",
         *_log_lines(log),
     ]
-    process = town.start(name, _milepost(town, "edge", name, lines))
-    _wait_listening(process, port)
+    process = town.start(name, milepost_command(town, "edge", name, lines))
+    wait_listening(process, port)
     town.ports.append(port)
 
 
@@ -170,10 +191,11 @@ def _start_centre(town: Town) -> None:
     lines = ["[centre]", 'name = "centre"']
     for log in town.logs:
         lines += ["[[centre.sites]]", *_log_lines(log)]
-    town.start("centre", _milepost(town, "centre", "centre", lines))
+    town.start("centre", milepost_command(town, "centre", "centre", lines))
 
 
-def _milepost(town: Town, role: str, name: str, lines: list[str]) -> list[str]:
+def milepost_command(town: Town, role: str, name: str, lines: list[str]) -> list[str]:
+    """How a role with these settings is started."""
     path = town.folder / f"{name}.toml"
     path.write_text("\n".join([*lines, "[http]", 'address = ""']) + "\n")
     return [sys.executable, "-m", "milepost", role, "run", "--config", str(path)]
@@ -185,27 +207,21 @@ def _log_lines(log: SiteLog) -> list[str]:
     return [f'name = "{log.name}"', f'backbone = "{log.backbone.value}"', *where]
 
 
-def _build_mosquitto(town: Town) -> None:
-    port = _free_port()
-    broker = next(one for one in all_brokers() if isinstance(one, Mosquitto) and not one.absence())
-    site = Site(town.folder, port, *(town.folder,) * 3)
-    _wait_listening(town.start("mosquitto", broker.command(site, Setting())), port)
-    town.ports.append(port)
-
-
 def process_cpu_s(pid: int) -> float:
     """Processor time of a process, by its clock of the system: finer than what /proc has."""
     return time.clock_gettime((~pid << 3) | 2)
 
 
-def _free_port() -> int:
-    with socket.socket() as free:
+def free_port(kind: socket.SocketKind = socket.SOCK_STREAM) -> int:
+    """A port of loopback that nobody uses."""
+    with socket.socket(socket.AF_INET, kind) as free:
         free.bind(("127.0.0.1", 0))
         port: int = free.getsockname()[1]
     return port
 
 
-def _wait_listening(process: Process, port: int) -> None:
+def wait_listening(process: Process, port: int) -> None:
+    """Return when somebody listens at the port."""
     deadline = time.monotonic() + START_S_MAX
     while True:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1.0):

@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.edge_load.generator import BROKER_CORE, CACHE, LoadFailed, pinned, put_ahead
-from bench.udp_load.endpoints import Realm
+from milepost.service.papers.load.endpoints import Realm
+from milepost.service.papers.load.programs import BROKER_CORE, LoadFailed, cache_folder, pinned, put_ahead
+from milepost.service.papers.load.towns import free_port
 from milepost.service.trust_files import read_authority_key, read_key
 from milepost.trust.noise import public_of
 
@@ -109,7 +110,7 @@ class Edge:
 @contextlib.contextmanager
 def serving(*, is_sealed: bool, interval_s: float = 300.0, heartbeat_intervals: int = 3) -> Iterator[Edge]:
     """An edge with a fresh folder, stopped after whatever happens; endpoints may be silent for three intervals."""
-    with tempfile.TemporaryDirectory(prefix="udp-", dir=CACHE, ignore_cleanup_errors=True) as name:
+    with tempfile.TemporaryDirectory(prefix="udp-", dir=cache_folder(), ignore_cleanup_errors=True) as name:
         folder = Path(name)
         realm = make_trust(folder) if is_sealed else None
         port, http_port, mqtt_port = free_port(socket.SOCK_DGRAM), free_port(), free_port()
@@ -137,14 +138,6 @@ def make_trust(folder: Path) -> Realm:
     subprocess.run(issue, check=True, capture_output=True)
     key = read_key(folder / f"{NAME}.key")
     return Realm(read_authority_key(authority / "authority.key"), public_of(key.static))
-
-
-def free_port(kind: socket.SocketKind = socket.SOCK_STREAM) -> int:
-    """A port that nobody uses."""
-    with socket.socket(socket.AF_INET, kind) as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-        return port
 
 
 def wait_until_ready(edge: Edge) -> None:

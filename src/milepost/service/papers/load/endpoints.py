@@ -1,7 +1,7 @@
-"""Endpoints of the UDP benchmark: each opens a session, sealed or plain, and says how the programs in C can speak in it.
+"""Endpoints over UDP, made for load: each opens a session, sealed or plain, and says how the programs in C can speak in it.
 
 INIT ─▶ ACK ─▶ first report       over sockets (`open_all`), or in process: whoever has the bytes hands them over
-record ─▶ a line of the file that udp-source and udp-sink read (bench/udp_load/c/seals.h)
+record ─▶ a line of the file that udp-source and udp-sink read (c/seals.h)
 """
 
 import os
@@ -57,7 +57,7 @@ class Realm:
 class Endpoint:
     """One vehicle that drives north."""
 
-    __slots__ = ("_certificate", "_initiator", "_static", "counter", "init", "keys", "name", "place", "realm", "token")
+    __slots__ = ("_initiator", "certificate", "counter", "init", "keys", "name", "place", "realm", "static", "token")
 
     def __init__(self, number: int, realm: Realm | None, place: Place | None = None) -> None:
         self.name = EndpointId(f"car-{number:06}")
@@ -68,10 +68,10 @@ class Endpoint:
         self.init = b""
         self.realm = realm
         self._initiator: Initiator | None = None
-        self._static = self._certificate = b""
+        self.static = self.certificate = b""
         if realm is not None:
-            self._static = os.urandom(32)
-            self._certificate = self._issued(realm, number + 1)
+            self.static = os.urandom(32)
+            self.certificate = self._issued(realm, number + 1)
 
     def _issued(self, realm: Realm, serial: int) -> bytes:
         now = time.time_ns()
@@ -79,7 +79,7 @@ class Endpoint:
             realm.authority_key,
             id=self.name,
             role="vehicle",
-            key=public_of(self._static),
+            key=public_of(self.static),
             not_before=Instant(now - DAY_NS),
             not_after=Instant(now + DAY_NS),
             serial=serial,
@@ -91,8 +91,8 @@ class Endpoint:
         if self.realm is None:
             self.init = plain
             return plain
-        self._initiator = Initiator(self._static, self.realm.edge_key, os.urandom(32))
-        data = bytes((Kind.INIT,)) + self._initiator.write(hello_to_bytes(Hello(now, self._certificate, plain)))
+        self._initiator = Initiator(self.static, self.realm.edge_key, os.urandom(32))
+        data = bytes((Kind.INIT,)) + self._initiator.write(hello_to_bytes(Hello(now, self.certificate, plain)))
         self.init = data + Macs(self.realm.edge_key).stamp(data)
         return self.init
 

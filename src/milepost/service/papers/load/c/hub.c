@@ -1,4 +1,3 @@
-#define _GNU_SOURCE
 #include "hub.h"
 
 #include <arpa/inet.h>

@@ -1,18 +1,14 @@
-"""Traffic of SUMO as places second by second: a town, and cars from everywhere to everywhere.
+"""Traffic of SUMO as rows: a made-up town, cars from everywhere to everywhere, what their receivers say, and true collisions."""
 
-SUMO runs as a program of its own: its library and pyarrow's cannot live in one process.
-"""
-
-import os
-import subprocess
-import sys
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+
+from milepost.simulator.installed import run_script
+from milepost.simulator.traces import run_program
 
 GRID = "--grid --grid.number 6 --grid.length 200 --default.lanenumber 2 --tls.guess true --default.speed 13.9"
 """A town of crossings with lights, two lanes each way."""
@@ -39,12 +35,12 @@ class Town:
 def drive(town: Town, folder: Path) -> pd.DataFrame:
     """Where each car truly is: second, car, east_m, north_m, heading_deg, speed_mps."""
     net, trips, places = folder / "net.xml", folder / "trips.xml", folder / "places.csv"
-    run_tool("bin/netgenerate", *town.streets.split(), "--seed", town.seed, "-o", net)
+    run_program("netgenerate", *town.streets.split(), "--seed", town.seed, "-o", net)
     when = ("--begin", 0, "--end", town.length_s, "--period", town.period_s, "--seed", town.seed, "--fringe-factor", 3)
-    run_tool("tools/randomTrips.py", "-n", net, "-o", trips, *when, cwd=folder)
+    run_script("randomTrips.py", "-n", net, "-o", trips, *when, folder=folder)
     fcd = ("--fcd-output", places, "--fcd-output.attributes", "id,x,y,angle,speed")
     quiet = ("--no-step-log", "--ignore-route-errors")
-    run_tool("bin/sumo", "-n", net, "-r", trips, *fcd, "--end", town.length_s, "--seed", town.seed, *quiet)
+    run_program("sumo", "-n", net, "-r", trips, *fcd, "--end", town.length_s, "--seed", town.seed, *quiet)
     found = pd.read_csv(places, sep=";").dropna()
     found.columns = pd.Index(["second", "car", "east_m", "north_m", "heading_deg", "speed_mps"])
     return found.astype({"second": int, "car": str})
@@ -89,15 +85,3 @@ def _wandering(cars: NDArray[np.str_], rng: np.random.Generator, *, spread_m: fl
         is_first = at == 0 or cars[at] != cars[at - 1]
         found[at] = push if is_first else keep * found[at - 1] + np.sqrt(1 - keep**2) * push
     return found
-
-
-def run_tool(tool: str, *arguments: object, cwd: Path | None = None) -> None:
-    """Run a program or script of SUMO's."""
-    spec = find_spec("sumo")
-    assert spec is not None
-    assert spec.origin is not None
-    home = Path(spec.origin).parent
-    program = [sys.executable, str(home / tool)] if tool.endswith(".py") else [str(home / tool)]
-    environment = {**os.environ, "SUMO_HOME": str(home)}
-    done = subprocess.run([*program, *map(str, arguments)], cwd=cwd, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr

@@ -1,0 +1,1 @@
+"""Mercury's evaluation, which the paper planned and never did (M34)."""
