@@ -111,7 +111,8 @@ class Follower:
         typed = f"exec stdbuf -oL {command}" if command.startswith("mosquitto_sub") else command
         with output.open("wb") as out:
             process = subprocess.Popen(
-                ["setpriv", "--pdeathsig", "TERM", "bash", "-c", typed], cwd=self.folder, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+                ["setpriv", "--pdeathsig", "TERM", "bash", "-c", typed],
+                cwd=self.folder, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
                 start_new_session=True,
             )  # fmt: skip
         self.terminals.append(Terminal(command, process, output))

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from milepost.model.addresses import ToArea, ToContent, ToEndpoint, ToEveryone
+from milepost.model.addresses import ToArea, ToContent, ToEndpoint, ToEveryone, ToTold
 from milepost.model.areas import Around, Box, Circle, Corridor, Polygon, Union
 from milepost.model.endpoints import EndpointId
 from milepost.model.frames import Frame
@@ -92,11 +92,22 @@ def test_a_report_without_an_instant_is_of_now_and_may_lack_its_motion() -> None
         ("everyone", ToEveryone()),
         ("endpoint:bus:9", ToEndpoint(EndpointId("bus:9"))),
         ("area:circle 40.7608,-111.891 500", ToArea(CIRCLE)),
+        ("told:jam-1 jam-2", ToTold(("jam-1", "jam-2"))),
         ("area:BOX (179.5 -17.5, -179.5 -16.5)", ToArea(Box(-17.5, 179.5, -16.5, -179.5))),
     ],
 )
 def test_a_message_goes_to_whom_it_says(text: str, address: object) -> None:
     assert words(("milepost-to", text)).address == address
+
+
+def test_a_message_to_an_area_may_say_what_it_is_about_and_others_may_not() -> None:
+    said = words(("milepost-to", "area:circle 40.7608,-111.891 500"), ("milepost-incident", "jam-1"))
+    assert said.address == ToArea(CIRCLE, "jam-1")
+    for pairs in ((("milepost-incident", "jam-1"),), (("milepost-to", "everyone"), ("milepost-incident", "jam-1"))):
+        assert fault_of(lambda: words(*pairs)).reason is Reason.FIELD_RANGE  # noqa: B023
+    for name in ("", "two words", "x" * 129):
+        pairs = (("milepost-to", "area:circle 40.7608,-111.891 500"), ("milepost-incident", name))
+        assert fault_of(lambda: words(*pairs)).reason is Reason.FIELD_RANGE  # noqa: B023
 
 
 @pytest.mark.parametrize(
@@ -144,7 +155,7 @@ def test_an_area_may_move_with_whom_asks() -> None:
         (("milepost-place", "1e999,0"), Reason.COORDINATE_RANGE, "milepost-place: latitude is inf"),
         (("milepost-place", "1," + "0" * 200), Reason.FIELD_TYPE, "milepost-place: "),
         (("milepost-priority", "emergncy"), Reason.FIELD_RANGE, "milepost-priority: it is 'emergncy', not emergency or"),
-        (("milepost-to", "somebody"), Reason.FIELD_RANGE, "milepost-to: 'somebody' is not everyone, endpoint:NAME, area:AREA or told:INCIDENTS"),
+        (("milepost-to", "somebody"), Reason.FIELD_RANGE, "milepost-to: 'somebody' is not everyone, endpoint:NAME, area:AREA or"),
         (("milepost-to", "endpoint:"), Reason.ENDPOINT_ID, "milepost-to: it is empty"),
         (("milepost-to", "area:around 5"), Reason.AREA_UNREADABLE, "milepost-to: "),
         (("milepost-within", "circle 40,-111"), Reason.FIELD_TYPE, "milepost-within: '' is not LATITUDE,LONGITUDE"),

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final, assert_never
 
-from milepost.model.addresses import Address, ToArea, ToContent, ToEndpoint, ToEveryone, ToTold
+from milepost.model.addresses import Address, ToArea, ToContent, ToEndpoint, ToEveryone, ToTold, check_incident_name
 from milepost.model.endpoints import EndpointId, endpoint_id
 from milepost.model.instants import FOREVER, Instant
 from milepost.model.messages import Message
@@ -105,7 +105,11 @@ def _priority_from_text(text: str) -> Priority:
 
 
 def _address(words: Words) -> Address:
-    to, within, incident = words.maybe(TO, _address_from_text), words.maybe(WITHIN, area_from_text), words.maybe(INCIDENT, str)
+    to, within, incident = (
+        words.maybe(TO, _address_from_text),
+        words.maybe(WITHIN, area_from_text),
+        words.maybe(INCIDENT, _incident_from_text),
+    )
     if incident is not None:
         if not isinstance(to, ToArea):
             raise Malformed(
@@ -115,6 +119,11 @@ def _address(words: Words) -> Address:
     if to is not None and within is not None:
         raise Malformed(Reason.FIELD_RANGE, f"{WITHIN} chooses among subscribers, {TO} needs none: say one of the two")
     return ToContent(within) if to is None else to
+
+
+def _incident_from_text(text: str) -> str:
+    check_incident_name(text)
+    return text
 
 
 def _address_from_text(text: str) -> Address:
