@@ -1,0 +1,149 @@
+"""The processes of the demo: started, waited for, watched, ended.
+
+What must hold:
+- none outlives this process, however that ends: each is a group of its own that dies with us;
+- one that ends by itself is a fault that shows the end of what it said.
+"""
+
+import ctypes
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from milepost.service.faults import StartFault
+
+STOP_S_MAX: Final = 15.0
+LOOK_S: Final = 0.05
+_LINES_SHOWN: Final = 12
+_TAIL_BYTES: Final = 20_000
+_PR_SET_PDEATHSIG: Final = 1
+_LIBC: Final = ctypes.CDLL(None)
+
+
+@dataclass(slots=True)
+class Child:
+    """One of them."""
+
+    name: str
+    process: "subprocess.Popen[bytes]"
+    log: Path
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it runs."""
+        return self.process.poll() is None
+
+    def has_said(self, words: str) -> bool:
+        """Whether it has written this into its log."""
+        try:
+            return words.encode() in self.log.read_bytes()
+        except FileNotFoundError:
+            return False
+
+    def cpu_s(self) -> float:
+        """Processor time of its whole group so far."""
+        return group_cpu_s(self.process.pid)
+
+
+@dataclass(slots=True)
+class Children:
+    """All of them; `folder` has what they say."""
+
+    folder: Path
+    all: dict[str, Child] = field(default_factory=dict)
+
+    def start(
+        self,
+        name: str,
+        command: Sequence[str],
+        *,
+        environment: Mapping[str, str] | None = None,
+        is_spoken_to: bool = False,
+    ) -> Child:
+        """Start one; who is spoken to has pipes for its input and output."""
+        log = self.folder / f"{name}.log"
+        pipe = subprocess.PIPE if is_spoken_to else None
+        parent = os.getpid()
+
+        def die_with_parent() -> None:
+            _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != parent:
+                os._exit(1)
+
+        with log.open("ab") as said:
+            process = subprocess.Popen(
+                command,
+                stdin=pipe or subprocess.DEVNULL,
+                stdout=pipe or said,
+                stderr=said,
+                env=None if environment is None else dict(environment),
+                start_new_session=True,
+                preexec_fn=die_with_parent,  # noqa: PLW1509  # all are started before there are threads
+            )
+        self.all[name] = Child(name, process, log)
+        return self.all[name]
+
+    def wait(self, is_so: Callable[[], bool], what: str, within_s: float) -> None:
+        """Wait for something, as long as all of them live."""
+        until = time.monotonic() + within_s
+        while not is_so():
+            self.check()
+            if time.monotonic() > until:
+                raise StartFault(f"{what}: not after {within_s:g} s; what the processes said is in {self.folder}")
+            time.sleep(LOOK_S)
+
+    def check(self) -> None:
+        """That all of them live."""
+        for child in self.all.values():
+            if not child.is_alive:
+                status = child.process.returncode
+                raise StartFault(f"{child.name} has ended with status {status}. The end of {child.log}:\n{last_words(child.log)}")
+
+    def stop(self) -> None:
+        """End all as their users would; after a while without asking. Nothing of them is left when it returns."""
+        for child in self.all.values():
+            _signal(child, signal.SIGTERM)
+        until = time.monotonic() + STOP_S_MAX
+        for child in self.all.values():
+            with suppress(subprocess.TimeoutExpired):
+                child.process.wait(max(0.0, until - time.monotonic()))
+        for child in self.all.values():
+            _signal(child, signal.SIGKILL)
+            child.process.wait()
+            for pipe in (child.process.stdin, child.process.stdout):
+                if pipe is not None:
+                    with suppress(OSError):
+                        pipe.close()
+        self.all.clear()
+
+
+def last_words(log: Path) -> str:
+    """The end of what a process said."""
+    try:
+        text = log.read_bytes()[-_TAIL_BYTES:].decode(errors="replace")
+    except FileNotFoundError:
+        text = ""
+    return "\n".join(text.splitlines()[-_LINES_SHOWN:]) or "(it said nothing)"
+
+
+def group_cpu_s(group: int) -> float:
+    """Processor time that the processes of a group have used."""
+    ticks = 0
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            fields = stat.read_text().rpartition(")")[2].split()
+            if int(fields[2]) == group:
+                ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _signal(child: Child, number: signal.Signals) -> None:
+    """To its whole group: a Java beside it belongs to it. Without the group, to nobody."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(child.process.pid, number)

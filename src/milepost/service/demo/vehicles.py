@@ -1,0 +1,241 @@
+"""Vehicles: each a client of the library, over UDP or MQTT, that says where it is and hears what it is told.
+
+Over MQTT an edge sends on who has left what it covers, and the client follows by itself. Over UDP a vehicle looks for its edge
+itself: it opens a session at the next one, under the same name, and the session of before follows it there.
+
+What must hold:
+- everything that the library shows is told to the books, also what it shows twice;
+- over UDP an endpoint has two sessions for a while when it comes to an edge, and something may come in both (roaming.md): only
+  then, and only over UDP, does a vehicle recognise a second copy itself. All others count as doubled.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from time import time_ns
+from typing import Any, Final, Protocol
+
+from milepost.client import ClientFault, Edge, Inbox, Received, State, connect
+from milepost.client.udp.trust import Trust
+from milepost.model.instants import SECOND_NS
+from milepost.model.places import Place
+from milepost.service.demo import words
+from milepost.service.demo.town import CONTROL, EVENT, Tile
+
+OLD_EDGE_S: Final = 3.0
+"""So long the session at the edge of before is listened to, after there is one at the next."""
+TWO_SESSIONS_NS: Final = 10 * SECOND_NS
+NAMES_MAX: Final = 2_000
+KEPT_S: Final = 12
+"""So long an edge keeps the session of who is gone: longer than a move takes, and no longer than it must, for who has arrived."""
+CONNECT_S: Final = 20.0
+
+Tell = Callable[..., None]
+
+
+@dataclass(frozen=True, slots=True)
+class Motion:
+    """Where a vehicle sees itself, and whether it sees a collision."""
+
+    latitude: float
+    longitude: float
+    heading_deg: float
+    speed_mps: float
+    sees: bool
+
+    @property
+    def place(self) -> Place:
+        """Where."""
+        return Place(self.latitude, self.longitude)
+
+
+class Setting(Protocol):
+    """What vehicles need of the fleet."""
+
+    @property
+    def tiles(self) -> Sequence[Tile]:
+        """Edges."""
+
+    @property
+    def tell(self) -> Tell:
+        """Has something told to the books."""
+
+    def trust_of(self, name: str) -> Trust:
+        """A certificate for a vehicle."""
+
+
+def tile_at(tiles: Sequence[Tile], motion: Motion) -> Tile:
+    """The edge that covers a place; of two the first, where nobody does too."""
+    return next((tile for tile in tiles if tile.has(motion.latitude, motion.longitude)), tiles[0])
+
+
+@dataclass(slots=True)
+class Vehicle:
+    """One of them, from its first place to its last."""
+
+    name: str
+    setting: Setting
+    motion: Motion
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+    is_over: bool = False
+    _came_at: int = 0
+    """When it came to its edge; 0: it has one session, whatever edge it is at."""
+    _listening: list["asyncio.Task[None]"] = field(default_factory=list)
+    _shown: set[Any] = field(default_factory=set)
+    _order: deque[Any] = field(default_factory=deque)
+
+    def go(self, motion: Motion) -> None:
+        """It is somewhere else."""
+        self.motion = motion
+        self.news.set()
+
+    def end(self) -> None:
+        """Its trip is over."""
+        self.is_over = True
+        self.news.set()
+
+    async def live(self) -> None:
+        """Connect, drive, leave; a fault is told and ends it."""
+        try:
+            await self._drive()
+        except ClientFault as fault:
+            self.setting.tell(words.FAULT, self.name, f"{type(fault).__name__}: {fault}")
+        finally:
+            for task in self._listening:
+                task.cancel()
+
+    async def _drive(self) -> None:
+        raise NotImplementedError
+
+    async def _enter(self, edge: Edge) -> None:
+        """Open a session and listen to all that comes."""
+        loop = asyncio.get_running_loop()
+        everything = await edge.messages().__aenter__()
+        await edge.open()
+        control = await edge.subscribe(CONTROL, qos=1).__aenter__()
+        self._listening += [loop.create_task(self._hear(everything)), loop.create_task(self._take(control))]
+
+    async def _hear(self, inbox: Inbox) -> None:
+        with suppress(ClientFault):
+            async for message in inbox:
+                self._on_message(message)
+
+    async def _take(self, inbox: Inbox) -> None:
+        """What was asked for is among everything: here it is only taken."""
+        with suppress(ClientFault):
+            async for _ in inbox:
+                pass
+
+    def _on_message(self, message: Received) -> None:
+        is_again = message.is_again or self._is_known(message)
+        if message.topic == CONTROL:
+            self.setting.tell(words.NUMBERED, self.name, message.received_at, int(message.body), is_again)
+            return
+        said = dict(message.properties)
+        self.setting.tell(
+            words.ALERTED,
+            self.name,
+            message.received_at,
+            said.get("incident", ""),
+            said.get("phase", ""),
+            message.seen_at,
+            is_again,
+        )
+
+    def _is_known(self, message: Received) -> bool:
+        """Whether it is a second copy of what came just before or after a move; over MQTT there are none to recognise."""
+        if not self._came_at:
+            return False
+        key = message.source, message.topic, message.seen_at
+        if key in self._shown:
+            return message.received_at - self._came_at < TWO_SESSIONS_NS
+        self._shown.add(key)
+        self._order.append(key)
+        if len(self._order) > NAMES_MAX:
+            self._shown.discard(self._order.popleft())
+        return False
+
+    async def _say(self, edge: Edge) -> None:
+        """Say where it is, and what it sees there."""
+        motion, at = self.motion, time_ns()
+        row = (motion.latitude, motion.longitude, motion.heading_deg, motion.speed_mps)
+        self.setting.tell(words.REPORTED, self.name, at, *row)
+        await edge.report(*row[:2], heading_deg=motion.heading_deg, speed_mps=motion.speed_mps)
+        if motion.sees:
+            await edge.publish(EVENT, place=motion.place, seen_at=None, qos=1)
+            self.setting.tell(words.SIGHTED, self.name, at)
+
+    async def _next(self) -> bool:
+        """Wait until it is somewhere else; whether it goes on."""
+        await self.news.wait()
+        self.news.clear()
+        return not self.is_over
+
+
+class MqttVehicle(Vehicle):
+    """Follows where edges send it."""
+
+    async def _drive(self) -> None:
+        tile = tile_at(self.setting.tiles, self.motion)
+        edge = connect(_mqtt_url(tile), client_id=self.name, session_expiry_s=KEPT_S, connect_within_s=CONNECT_S)
+        await self._enter(edge)
+        self.setting.tell(words.JOINED, self.name, time_ns(), "mqtt", tile.name)
+        following = asyncio.create_task(self._follow(edge))
+        self._listening.append(following)
+        await self._say(edge)
+        while await self._next():
+            await self._say(edge)
+        self.setting.tell(words.LEFT, self.name, time_ns())
+        await edge.close()
+
+    async def _follow(self, edge: Edge) -> None:
+        """Tell of moves."""
+        by_url, away_at, url = {_mqtt_url(tile): tile.name for tile in self.setting.tiles}, time_ns(), edge.url
+        async for change in edge.changes():
+            if change.state is State.AWAY:
+                away_at = time_ns()
+            elif change.state is State.CONNECTED:
+                if edge.url == url:
+                    self.setting.tell(words.FAULT, self.name, "came back to the same edge")
+                url = edge.url
+                self.setting.tell(words.MOVED, self.name, time_ns(), by_url.get(url, url), (time_ns() - away_at) / 1e9)
+
+
+class UdpVehicle(Vehicle):
+    """Looks for its edge itself, with a certificate."""
+
+    async def _drive(self) -> None:
+        tile = tile_at(self.setting.tiles, self.motion)
+        trust = self.setting.trust_of(self.name)
+        edge = self._edge_of(tile, trust)
+        self._came_at = time_ns()
+        await self._enter(edge)
+        self.setting.tell(words.JOINED, self.name, time_ns(), "udp", tile.name)
+        await self._say(edge)
+        while await self._next():
+            if not tile.has(self.motion.latitude, self.motion.longitude):
+                new = tile_at(self.setting.tiles, self.motion)
+                if new is not tile:
+                    began = self._came_at = time_ns()
+                    before, edge, tile = edge, self._edge_of(new, trust), new
+                    await self._enter(edge)
+                    self._listening.append(asyncio.create_task(self._close_later(before)))
+                    self.setting.tell(words.MOVED, self.name, time_ns(), tile.name, (time_ns() - began) / 1e9)
+            await self._say(edge)
+        self.setting.tell(words.LEFT, self.name, time_ns())
+        await edge.close()
+
+    def _edge_of(self, tile: Tile, trust: Trust) -> Edge:
+        """A session begins with a report of the place alone: for a moment the edge does not know which way it goes."""
+        self.setting.tell(words.REPORTED, self.name, time_ns(), self.motion.latitude, self.motion.longitude, None, None)
+        return connect(f"udp://127.0.0.1:{tile.udp}", place=self.motion.place, trust=trust, connect_within_s=CONNECT_S)
+
+    async def _close_later(self, edge: Edge) -> None:
+        await asyncio.sleep(OLD_EDGE_S)
+        await edge.close()
+
+
+def _mqtt_url(tile: Tile) -> str:
+    return f"mqtt://127.0.0.1:{tile.mqtt}"

@@ -1,0 +1,103 @@
+"""`milepost demo` from its first process to its last: it shows what it promises, and leaves nothing behind."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+from live.demo.conftest import Demo
+from milepost.service.faults import STATUS_USAGE
+from milepost.simulator.installed import environment, program
+
+STATUS_INTERRUPTED = 130
+PROJECTION = "+proj=tmerc +lat_0=52.4 +lon_0=13.5 +ellps=WGS84"
+
+
+def test_a_city_that_ends_by_itself_warned_all_it_had_to_and_nobody_else_and_leaves_nothing(
+    demos: list[Demo], tmp_path: Path
+) -> None:
+    demo = Demo(tmp_path, "--headless", "--seconds", "45", "--vehicles", "60")
+    demos.append(demo)
+    status = demo.wait()
+    assert status == 0, demo.said
+    assert demo.left() == []
+    report = json.loads((demo.out / "report.json").read_text())
+    assert (report["held"], report["faults"]) == (True, [])
+    assert any(one["inside_after_s"] for one in report["alerts"])
+    assert (report["control"]["lost"], report["control"]["doubled"]) == ({}, {})
+    assert report["control"]["due"] > 1_000
+    assert report["counts"]["moves"] > 0
+    page = (demo.out / "report.html").read_text()
+    assert "Every promise held" in page
+    assert page.count("<svg") >= 2
+    assert "http://127.0.0.1:" in demo.said
+
+
+def test_ctrl_c_and_a_kill_in_the_middle_of_the_start_leave_no_process(demos: list[Demo], tmp_path: Path) -> None:
+    for number, how in enumerate((signal.SIGINT, signal.SIGTERM, signal.SIGKILL)):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        demo = Demo(folder, "--vehicles", "20")
+        demos.append(demo)
+        demo.wait_said("edges, incidents, centre and map" if number else "Spark, a process for each site")
+        time.sleep(1.0)  # some of it is under way, and some is not
+        assert len(demo.running()) > 2
+        demo.process.send_signal(how)
+        status = demo.wait()
+        assert status == (-signal.SIGKILL if how is signal.SIGKILL else STATUS_INTERRUPTED), demo.said
+        assert demo.left() == []
+
+
+def test_a_process_that_dies_is_named_with_its_last_words_and_ends_the_demo(demos: list[Demo], tmp_path: Path) -> None:
+    demo = Demo(tmp_path, "--vehicles", "20")
+    demos.append(demo)
+    demo.wait_said("edges ready")
+    edge = next(pid for pid, typed in demo.running().items() if "north-west.toml" in typed)
+    os.kill(edge, signal.SIGKILL)
+    assert demo.wait() == 1
+    assert "north-west has ended with status -9. The end of " in demo.said
+    assert "edge ready" in demo.said
+    assert demo.left() == []
+
+
+def test_a_scenario_of_ones_own_runs_until_ctrl_c_and_is_judged_then(demos: list[Demo], tmp_path: Path) -> None:
+    config = make_scenario(tmp_path, PROJECTION)
+    demo = Demo(tmp_path, "--sumo", str(config), "--vehicles", "50")
+    demos.append(demo)
+    demo.wait_said("  1 alerts")
+    time.sleep(10.0)  # it is said, heard, and some drive in
+    status = demo.interrupt()
+    assert status == 0, demo.said
+    assert demo.left() == []
+    assert json.loads((demo.out / "report.json").read_text())["asked"]["scenario"] == config.name
+
+
+def test_a_scenario_that_says_not_where_it_is_and_a_folder_in_use_are_refused(demos: list[Demo], tmp_path: Path) -> None:
+    demo = Demo(tmp_path, "--sumo", str(make_scenario(tmp_path, "!")))
+    demos.append(demo)
+    assert demo.wait() == 1
+    assert "does not say where on Earth it is" in demo.said
+    assert demo.left() == []
+    again = Demo(tmp_path)
+    demos.append(again)
+    assert again.wait() == STATUS_USAGE
+    assert "is not empty" in again.said
+
+
+def make_scenario(folder: Path, projection: str) -> Path:
+    """A grid of streets and cars that go round in it, as SUMO's own tools make them."""
+    net, routes, config = folder / "grid.net.xml", folder / "cars.rou.xml", folder / "grid.sumocfg"
+    streets = ["--grid", "--grid.number", "5", "--grid.length", "250", "--default.lanenumber", "1", "--default.speed", "13.9"]
+    subprocess.run([program("netgenerate"), *streets, "-o", str(net)], env=environment(), check=True, capture_output=True)
+    net.write_text(net.read_text().replace('projParameter="!"', f'projParameter="{projection}"'))
+    flows = "".join(
+        f'<flow id="f{at}" begin="0" end="3600" period="4" from="{start}" to="{end}" departLane="best"/>'
+        for at, (start, end) in enumerate((("A0A1", "E3E4"), ("E4D4", "A1A0"), ("A4B4", "E1E0"), ("E0D0", "A3A4")))
+    )
+    routes.write_text(f"<routes>{flows}</routes>")
+    config.write_text(
+        f'<configuration><input><net-file value="{net.name}"/><route-files value="{routes.name}"/></input></configuration>'
+    )
+    return config
