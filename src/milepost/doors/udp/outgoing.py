@@ -1,5 +1,7 @@
 """Outgoing: deliveries as the content of datagrams, once for all takers."""
 
+from typing import Final
+
 from milepost.edge.parcels import Delivery, Parcel
 from milepost.model.messages import FIELD_NAME_CHARACTERS_MAX, FIELDS_MAX, MessageId, Scalar
 from milepost.model.sessions import MATCHES_MAX, Publish
@@ -7,6 +9,9 @@ from milepost.model.subscriptions import SubscriptionId
 from milepost.wire.asks import ordinary_properties
 from milepost.wire.datagrams import encode
 from milepost.wire.mqtt import parse_forwarded
+
+FORWARDED: Final = 1 << 63
+"""Sets the ids of what leaves its edge, which are its numbers there, apart from those of what does not."""
 
 
 def content_of(delivery: Delivery, number: int) -> bytes:
@@ -23,9 +28,9 @@ def content_of(delivery: Delivery, number: int) -> bytes:
 
 
 def name_parcel(parcel: Parcel, number: int) -> None:
-    """Give a message an id if it came in without one."""
+    """Give a message an id if it came in without one: at every edge the same to what is said at others too."""
     if not parcel.id:
-        parcel.id = MessageId(number)
+        parcel.id = MessageId(FORWARDED | parcel.said_number if parcel.said_number else number)
 
 
 def _fields_in(extras: bytes) -> dict[str, Scalar]:

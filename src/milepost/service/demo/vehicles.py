@@ -5,8 +5,8 @@ itself: it opens a session at the next one, under the same name, and the session
 
 What must hold:
 - everything that the library shows is told to the books, also what it shows twice;
-- over UDP an endpoint has two sessions for a while when it comes to an edge, and something may come in both (roaming.md): only
-  then, and only over UDP, does a vehicle recognise a second copy itself. All others count as doubled.
+- over UDP an endpoint has two sessions for a while when it comes to an edge, and something may come in both (roaming.md): there a
+  vehicle knows a second copy by its source and id, as the library does within one session. All others count as doubled.
 """
 
 import asyncio
@@ -19,14 +19,12 @@ from typing import Any, Final, Protocol
 
 from milepost.client import ClientFault, Edge, Inbox, Received, State, connect
 from milepost.client.udp.trust import Trust
-from milepost.model.instants import SECOND_NS
 from milepost.model.places import Place
 from milepost.service.demo import words
 from milepost.service.demo.town import CONTROL, EVENT, Tile
 
 OLD_EDGE_S: Final = 3.0
 """So long the session at the edge of before is listened to, after there is one at the next."""
-TWO_SESSIONS_NS: Final = 10 * SECOND_NS
 NAMES_MAX: Final = 2_000
 KEPT_S: Final = 12
 """So long an edge keeps the session of who is gone: longer than a move takes, and no longer than it must, for who has arrived."""
@@ -80,8 +78,8 @@ class Vehicle:
     motion: Motion
     news: asyncio.Event = field(default_factory=asyncio.Event)
     is_over: bool = False
-    _came_at: int = 0
-    """When it came to its edge; 0: it has one session, whatever edge it is at."""
+    _has_two: bool = False
+    """Whether it may have two sessions at a time."""
     _listening: list["asyncio.Task[None]"] = field(default_factory=list)
     _shown: set[Any] = field(default_factory=set)
     _order: deque[Any] = field(default_factory=deque)
@@ -145,12 +143,12 @@ class Vehicle:
         )
 
     def _is_known(self, message: Received) -> bool:
-        """Whether it is a second copy of what came just before or after a move; over MQTT there are none to recognise."""
-        if not self._came_at:
+        """Whether it is a second copy of what came in the other session."""
+        key = message.source, message.id
+        if not self._has_two:
             return False
-        key = message.source, message.topic, message.seen_at
         if key in self._shown:
-            return message.received_at - self._came_at < TWO_SESSIONS_NS
+            return True
         self._shown.add(key)
         self._order.append(key)
         if len(self._order) > NAMES_MAX:
@@ -210,7 +208,7 @@ class UdpVehicle(Vehicle):
         tile = tile_at(self.setting.tiles, self.motion)
         trust = self.setting.trust_of(self.name)
         edge = self._edge_of(tile, trust)
-        self._came_at = time_ns()
+        self._has_two = True
         await self._enter(edge)
         self.setting.tell(words.JOINED, self.name, time_ns(), "udp", tile.name)
         await self._say(edge)
@@ -218,7 +216,7 @@ class UdpVehicle(Vehicle):
             if not tile.has(self.motion.latitude, self.motion.longitude):
                 new = tile_at(self.setting.tiles, self.motion)
                 if new is not tile:
-                    began = self._came_at = time_ns()
+                    began = time_ns()
                     before, edge, tile = edge, self._edge_of(new, trust), new
                     await self._enter(edge)
                     self._listening.append(asyncio.create_task(self._close_later(before)))

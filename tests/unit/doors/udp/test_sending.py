@@ -5,11 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from milepost.doors.udp.outgoing import name_parcel
 from milepost.doors.udp.settings import UdpSettings
 from milepost.edge.alerts import AlertRule, Shape
+from milepost.edge.parcels import Parcel
 from milepost.model.addresses import ToArea, ToContent, ToEndpoint, ToEveryone
 from milepost.model.areas import Area, Box, Circle, Corridor
 from milepost.model.endpoints import EndpointId
+from milepost.model.instants import Instant
 from milepost.model.messages import Scalar
 from milepost.model.places import Place, moved
 from milepost.model.priorities import Priority
@@ -249,3 +252,12 @@ def test_a_reputation_that_falls_lowers_the_rate_of_who_is_here(edge: UdpEdge) -
     limited.pass_time(2)
     vehicle.say(*(Publish(vehicle.message("t")) for _ in range(8)))
     assert limited.corridor.counts.accepted == 1 + 2, "ten tokens, of which each message takes four"
+
+
+def test_d15_what_has_no_id_gets_the_same_at_every_edge_that_it_comes_to() -> None:
+    here, there, alone = (Parcel("t", b"x", Instant(1), source=EndpointId("mqtt")) for _ in range(3))
+    here.said_number = there.said_number = 77
+    for parcel, number in ((here, 1), (there, 2), (alone, 77)):
+        name_parcel(parcel, number)
+    assert here.id == there.id
+    assert alone.id not in (0, here.id), "of the same source, and not the same"
