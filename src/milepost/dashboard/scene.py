@@ -29,8 +29,10 @@ from milepost.wire.geojson import area_to_geojson
 EDGES_MAX: Final = 1_000
 INCIDENTS_MAX: Final = 2_000
 MOVES_MAX: Final = 200
-FORGET_S: Final = 60
+FORGET_S: Final = 30
 """Who has not reported for so long is not shown."""
+SILENT_S: Final = 10
+"""Who has not reported for so long is not taken to be inside: it may have left, and only its edge knows."""
 ROAMED_S: Final = 6
 RATES_S: Final = 1
 """Rates are counted over so many seconds."""
@@ -144,7 +146,7 @@ class Scene:
         self.vehicles.forget(now // MICROSECOND_NS - FORGET_S * 1_000_000)
         while self._doubts and self._doubts[0].since <= now - DOUBT_S * SECOND_NS:
             doubt = self._doubts.popleft()
-            self.alerts.note_inside(doubt.key, doubt.inside & self.vehicles.inside(doubt.area))
+            self.alerts.note_inside(doubt.key, doubt.inside & self._inside(doubt.area, now))
         self.alerts.tick(now)
         self._hazards.tick(now)
         for name in self.alerts.changed:
@@ -206,9 +208,12 @@ class Scene:
             self.alerts.take_message(message)
             if is_fresh and isinstance(message.address, ToArea):
                 area = message.address.area
-                self._doubts.append(Doubt(key_of(message.source, message.id), area, self.vehicles.inside(area), now))
+                self._doubts.append(Doubt(key_of(message.source, message.id), area, self._inside(area, now), now))
         else:
             self._hazards.take(said, self.vehicles.maybe_place(message.source))
+
+    def _inside(self, area: Area, now: Instant) -> set[str]:
+        return self.vehicles.inside(area, (now - SILENT_S * SECOND_NS) // MICROSECOND_NS)
 
     def _edge(self, name: str) -> EdgeSeen:
         if name not in self._edges:

@@ -130,11 +130,12 @@ class Vehicles:
         gone = set(self._gone)
         self._new = [number for number in self._new if number not in gone]
 
-    def inside(self, area: Area) -> set[str]:
-        """Who is inside an area; where it is on roads, of those who go its way."""
-        if not self._names:
+    def inside(self, area: Area, since_us: int = 0) -> set[str]:
+        """Who is inside an area, of those that were seen since; where it is on roads, of those who go its way."""
+        known = [number for number in self._names if self._seen_at_us[number] >= since_us]
+        if not known:
             return set()
-        rows, names = self._rows[list(self._names)], list(self._names.values())
+        rows, names = self._rows[known], [self._names[number] for number in known]
         points = vectors(rows["latitude_e7"] / 1e7, rows["longitude_e7"] / 1e7)
         going = Going(_known(rows["heading_cdeg"]), _known(rows["speed_cmps"]))
         return {names[row] for row in holds_going(area, points, going).nonzero()[0].tolist()}

@@ -54,3 +54,4 @@ def test_who_is_inside_an_area_is_found() -> None:
     vehicles.see(seen("in", 1))
     vehicles.see(seen("out", 1, latitude=5.0))
     assert vehicles.inside(Circle(Place(1.0, 2.0), 100)) == {"in"}
+    assert vehicles.inside(Circle(Place(1.0, 2.0), 100), 1 << 62) == set(), "nobody was seen since"
