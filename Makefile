@@ -27,6 +27,7 @@ page: $(PAGE)  ## Build the page of the live map (needs Node.js)
 
 .PHONY: test
 test: .venv/synced $(PAGE)  ## Run the checks and every test (CI=true: nothing may be skipped)
+	@scripts/get_debian_parts demo
 	@scripts/get_debian_parts tests
 	@$(PY) scripts/check.py
 
