@@ -198,7 +198,7 @@ class Deliveries:
         lanes = session.waiting
         if lanes is None:
             lanes = session.waiting = Lanes()
-        lanes.put(number, delivery, self.reaching.maybe_at(session, delivery.parcel) if self.reaching is not None else None)
+        lanes.put(number, delivery)
         if not number:
             session.is_clear = False
         self.waiting_bytes += delivery.parcel.size
@@ -230,7 +230,7 @@ class Deliveries:
         if lanes is None or session.link is NOWHERE:
             session.is_clear = session.link is not NOWHERE
             return 0
-        if lanes.has_areas:
+        if lanes.has_roads:
             self._sift(session, lanes)
         while size < size_max and (taken := lanes.take(has_window=session.has_window)) is not None:
             number, delivery = taken

@@ -12,8 +12,9 @@ What must hold:
 from heapq import heapify, heappop, heappush
 from typing import Final
 
-from milepost.edge.parcels import Delivery
+from milepost.edge.parcels import Delivery, Parcel
 from milepost.model.addresses import ToArea
+from milepost.model.areas import asks_which_way
 from milepost.model.priorities import Priority
 
 _FORGOTTEN_MAX: Final = 64
@@ -31,7 +32,7 @@ _PLAIN, _NUMBERED = 0, 1
 class Lanes:
     """A queue for each class, of what has a number and of what has none."""
 
-    __slots__ = ("_areas", "_count", "_heaps", "_latest", "_numbers", "_turn", "sifted_at", "size")
+    __slots__ = ("_count", "_heaps", "_latest", "_numbers", "_roads", "_turn", "sifted_at", "size")
 
     def __init__(self) -> None:
         self._heaps: tuple[list[list[Entry]], list[list[Entry]]] = ([[] for _ in Priority], [[] for _ in Priority])
@@ -39,11 +40,11 @@ class Lanes:
         self._numbers: set[int] = set()
         self._turn = 0
         self._count = 0
-        self._areas = 0
+        self._roads = 0
         self.size = 0
         """Bytes of all that waits."""
         self.sifted_at = -1
-        """How many reports the endpoint had made when what is to areas was put in order."""
+        """How many reports the endpoint had made when what is to areas on roads was put in order; -1: more has come since."""
 
     def __len__(self) -> int:
         return self._count
@@ -62,9 +63,9 @@ class Lanes:
         return bool(self._numbers)
 
     @property
-    def has_areas(self) -> bool:
-        """Whether something to an area waits."""
-        return self._areas > 0
+    def has_roads(self) -> bool:
+        """Whether something to an area on roads waits."""
+        return self._roads > 0
 
     def put(self, number: int, delivery: Delivery, at: int | None = None) -> None:
         """Let a delivery wait; `at`: when the endpoint reaches what it is about, if that is known."""
@@ -80,7 +81,9 @@ class Lanes:
                 deadline = before
             latest[key] = deadline
         self._turn += 1
-        self._areas += isinstance(parcel.address, ToArea)
+        if is_on_roads(parcel):
+            self._roads += 1
+            self.sifted_at = -1
         heappush(self._heaps[number > 0][priority], (priority, deadline, self._turn, number, delivery))
         if number:
             self._numbers.add(number)
@@ -104,19 +107,18 @@ class Lanes:
             return self._take_from(numbered)
         return self._take_from(plain)
 
-    def take_areas(self) -> list[Waiting]:
-        """All that is to areas, taken out."""
-        found: list[Waiting] = []
-        for kind in self._heaps:
-            for at, heap in enumerate(kind):
-                those = [entry[3:] for entry in heap if isinstance(entry[4].parcel.address, ToArea)]
-                if those:
-                    kind[at] = [entry for entry in heap if not isinstance(entry[4].parcel.address, ToArea)]
-                    heapify(kind[at])
-                    found += those
-        for number, delivery in found:
+    def take_roads(self, most: int) -> list[Waiting]:
+        """What is to areas on roads, taken out, in the order in which it would go; no more than so many."""
+        heaps = [heap for kind in self._heaps for heap in kind]
+        found = sorted(entry for heap in heaps for entry in heap if is_on_roads(entry[4].parcel))[:most]
+        turns = {entry[2] for entry in found}
+        for heap in heaps:
+            if any(entry[2] in turns for entry in heap):
+                heap[:] = [entry for entry in heap if entry[2] not in turns]
+                heapify(heap)
+        for _, _, _, number, delivery in found:
             self._taken(number, delivery)
-        return found
+        return [entry[3:] for entry in found]
 
     def all(self) -> list[Waiting]:
         """Everything, in the order in which it would go."""
@@ -130,7 +132,7 @@ class Lanes:
     def _taken(self, number: int, delivery: Delivery) -> None:
         self._numbers.discard(number)
         self._count -= 1
-        self._areas -= isinstance(delivery.parcel.address, ToArea)
+        self._roads -= is_on_roads(delivery.parcel)
         self.size -= delivery.parcel.size
 
     def _forget_deadlines(self) -> None:
@@ -141,3 +143,8 @@ class Lanes:
                 for priority, deadline, _, number, delivery in heap:
                     key = (number > 0, priority, delivery.parcel.topic)
                     self._latest[key] = max(deadline, self._latest.get(key, 0))
+
+
+def is_on_roads(parcel: Parcel) -> bool:
+    """Whether a message is to an area on roads: when an endpoint reaches what it is about can be told."""
+    return isinstance(parcel.address, ToArea) and asks_which_way(parcel.address.area)
