@@ -1,6 +1,7 @@
 """The demo as a process of its own, and what is left of it when it has ended."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -36,10 +37,10 @@ class Demo:
     def said(self) -> str:
         return self._said.read_text()
 
-    def wait_said(self, words: str) -> None:
-        """Until it has written this."""
+    def wait_said(self, form: str) -> None:
+        """Until it has written what a regular expression finds."""
         until = time.monotonic() + WAIT_S
-        while words not in self.said:
+        while not re.search(form, self.said):
             assert self.process.poll() is None, self.said
             assert time.monotonic() < until, self.said
             time.sleep(0.05)

@@ -14,6 +14,9 @@ from milepost.model import Around, Circle, EndpointId, Place, Priority, ToArea, 
 
 FAR = Place(49.5, 11.6)
 
+QUIET = Place(48.4, 11.6)
+"""Where no emergency is reported: alerts stand for a while, and who comes is told."""
+
 
 def test_reports_and_messages_go_both_ways_between_udp_and_udp_and_mqtt(edge: UdpEdge, name: str) -> None:
     before = edge.figures()
@@ -53,9 +56,10 @@ def test_who_moves_hears_what_is_around_it(edge: UdpEdge, name: str) -> None:
 
 def test_a_message_to_an_endpoint_or_an_area_needs_no_subscription(edge: UdpEdge, name: str) -> None:
     async def work() -> None:
-        near, far, sender = edge.client(f"{name}-near"), edge.client(f"{name}-far", place=FAR), edge.mqtt_client(f"{name}-m")
+        near, far = edge.client(f"{name}-near", place=QUIET), edge.client(f"{name}-far", place=FAR)
+        sender = edge.mqtt_client(f"{name}-m")
         async with near, far, sender, near.messages() as nears, far.messages() as fars:
-            await sender.publish(name, b"area", to=ToArea(Circle(HERE, 1_000)), qos=1)
+            await sender.publish(name, b"area", to=ToArea(Circle(QUIET, 1_000)), qos=1)
             await sender.publish(name, b"you", to=ToEndpoint(EndpointId(far.name)), qos=1)
             assert (await nears.receive()).body == b"area"
             assert (await fars.receive()).body == b"you"
@@ -129,7 +133,8 @@ def test_a_closed_session_is_forgotten_at_once(edge: UdpEdge, name: str) -> None
 
 def test_whoever_connects_again_takes_the_place_of_the_former(edge: UdpEdge, name: str) -> None:
     async def work() -> None:
-        async with edge.client(name) as first, first.messages() as inbox, edge.client(name) as second:
+        first, second = (edge.client(name, place=QUIET) for _ in range(2))
+        async with first, first.messages() as inbox, second:
             with pytest.raises(RefusedByEdge, match="SESSION_TAKEN_OVER"):
                 await inbox.receive()
             await second.publish(name, qos=1)
