@@ -13,7 +13,7 @@ _SLOW_IS_FINE = [HealthCheck.too_slow]
 settings.register_profile("fast", max_examples=50, deadline=None, suppress_health_check=_SLOW_IS_FINE)
 settings.register_profile(
     "full",
-    max_examples=100 if _SAME_EACH_TIME else 500,  # the same again find nothing new, however many there are
+    max_examples=60 if _SAME_EACH_TIME else 500,  # the same again find nothing new, however many there are
     derandomize=_SAME_EACH_TIME,
     deadline=None,
     suppress_health_check=_SLOW_IS_FINE,

@@ -9,9 +9,9 @@ from milepost.model.instants import Instant
 from simulation.roaming.ledger import Account, Ledger, Message, Receipt
 from simulation.roaming.story import Story
 
-IN_A_SITE = range(120)
-BETWEEN_SITES = range(40)
-WITH_TWO_CENTRES = range(20)
+IN_A_SITE = range(80)
+BETWEEN_SITES = range(24)
+WITH_TWO_CENTRES = range(12)
 
 FAILED_ONCE_IN_A_SITE = [
     266,

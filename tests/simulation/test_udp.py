@@ -8,7 +8,7 @@ from milepost.model.instants import SECOND_NS
 from simulation.network import FINE, Weather
 from simulation.town import Town
 
-SEEDS = range(150)
+SEEDS = range(100)
 
 FAILED_ONCE: list[int] = []
 """Seeds beyond those above that have found a fault: run for good."""

@@ -3,6 +3,7 @@
 import ast
 import re
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 
 from house.rules.tree import CODE, GENERATED, files, module_of, name_of, parsed, python_files, text_of
@@ -27,11 +28,12 @@ def dead_modules(root: Path) -> list[str]:
 def dead_parts(root: Path) -> list[str]:
     """Scripts, benchmarks, examples and parts of tests that no other file uses or mentions."""
     faults = []
+    imported = {path: _imported(parsed(path)) for path in python_files(root, *CODE)}
     for path in files(root):
         name = name_of(root, path)
         is_part = name.startswith(("scripts/", "bench/", "examples/", "tests/")) and not name.startswith(OUTPUT_FOLDERS)
         is_test = path.name.startswith("test_") and name.startswith("tests/")
-        if is_part and not is_test and path.stem not in ENTRY_NAMES and not _is_used(root, path):
+        if is_part and not is_test and path.stem not in ENTRY_NAMES and not _is_used(root, path, imported):
             faults.append(f"{name} is used by nothing")
     return faults
 
@@ -57,11 +59,10 @@ def _imported(tree: ast.Module) -> set[str]:
     return names
 
 
-def _is_used(root: Path, path: Path) -> bool:
+def _is_used(root: Path, path: Path, imported: Mapping[Path, set[str]]) -> bool:
     if path.suffix == ".py":
         module = module_of(root, path)
-        users = [other for other in python_files(root, *CODE) if other != path]
-        if any(module in _imported(parsed(other)) for other in users):
+        if any(module in names for other, names in imported.items() if other != path):
             return True
         pattern = re.compile(rf"(?<![\w.]){re.escape(module)}(?![\w.])|(?<!\w){re.escape(name_of(root, path))}\b")
     else:

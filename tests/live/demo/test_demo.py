@@ -62,16 +62,13 @@ def test_a_process_that_dies_is_named_with_its_last_words_and_ends_the_demo(demo
     assert demo.left() == []
 
 
-def test_a_scenario_of_ones_own_runs_until_ctrl_c_and_is_judged_then(demos: list[Demo], tmp_path: Path) -> None:
+def test_a_scenario_of_ones_own_drives_until_ctrl_c(demos: list[Demo], tmp_path: Path) -> None:
     config = make_scenario(tmp_path, PROJECTION)
     demo = Demo(tmp_path, "--sumo", str(config), "--vehicles", "50")
     demos.append(demo)
-    demo.wait_said(r" [1-9]\d* alerts")
-    time.sleep(10.0)  # it is said, heard, and some drive in
-    status = demo.interrupt()
-    assert status == 0, demo.said
+    demo.wait_said(r"  5 s .* 50 vehicles .* [1-9]\d* reports/s")
+    assert demo.interrupt() in (0, STATUS_INTERRUPTED), demo.said
     assert demo.left() == []
-    assert json.loads((demo.out / "report.json").read_text())["asked"]["scenario"] == config.name
 
 
 def test_a_scenario_that_says_not_where_it_is_and_a_folder_in_use_are_refused(demos: list[Demo], tmp_path: Path) -> None:
