@@ -39,6 +39,8 @@ INCIDENTS_MAX: Final = 2_000
 """Of so many incidents it is known who was told,"""
 MARKS_MAX: Final = 5_000_000
 """and so many endpoints of all of them."""
+TAKEN_ALONG_MAX: Final = 200
+"""Of so many incidents it is said where an endpoint goes: a handover must fit into a record of the log."""
 TOLD_NS: Final = 3_600 * SECOND_NS
 """So long after a message was seen, or as long as it is valid if that is longer, it is known who was told."""
 
@@ -81,6 +83,7 @@ class Standing:
         self._counts = counts
         self._incidents: dict[Key, Incident] = {}
         self._bytes = 0
+        self._marks = 0
         self._caps: tuple[list[Key], NDArray[np.float64], NDArray[np.float64]] | None = None
         """Of what stands: the keys, the centres of the caps around the areas, their cosines; nothing: to be made."""
         self._standing: dict[Key, Area] = {}
@@ -112,7 +115,7 @@ class Standing:
 
     def put(self, parcel: Parcel, changes: Changes) -> bool:
         """A message to an area was let in; tells whether it is the latest about its incident."""
-        key, incident = self._incident_of(parcel)
+        key, incident = self._incident_of(parcel, changes)
         if incident.parcel is not None and incident.parcel.id == parcel.id:
             return True
         if incident.parcel is not None and incident.parcel.seen_at > parcel.seen_at:
@@ -121,23 +124,34 @@ class Standing:
         if parcel.valid_until != FOREVER:
             self._stand(key, incident, parcel)
             changes.standing[_text_of(key)] = parcel_to_bytes(parcel)
-            self._keep_limits(changes)
+        while len(self._standing) > STANDING_MAX or self._bytes > STANDING_BYTES_MAX:
+            least = min(self._standing, key=lambda one: _worth(self._incidents[one]))
+            self._stop(least, self._incidents[least], changes)
+            self._counts.dropped[Reason.STANDING_FULL] += 1
         return True
 
     def restore(self, kept: Iterable[bytes]) -> None:
         """What stood when an earlier process ended."""
         for data in kept:
             parcel = parcel_from_bytes(data)
-            key, incident = self._incident_of(parcel)
+            key, incident = self._incident_of(parcel, Changes())
             self._stand(key, incident, parcel)
 
-    def _incident_of(self, parcel: Parcel) -> tuple[Key, Incident]:
+    def _incident_of(self, parcel: Parcel, changes: Changes) -> tuple[Key, Incident]:
         key = key_of(parcel)
         valid_until = 0 if parcel.valid_until == FOREVER else parcel.valid_until
-        until = Instant(max(valid_until, parcel.seen_at + TOLD_NS))
-        incident = self._incidents.setdefault(key, Incident(until))
+        return key, self._known(key, Instant(max(valid_until, parcel.seen_at + TOLD_NS)), changes)
+
+    def _known(self, key: Key, until: Instant, changes: Changes) -> Incident:
+        """An incident, known until then at least; if there are too many, those known longest are forgotten, what stands last."""
+        if key not in self._incidents:
+            while len(self._incidents) >= INCIDENTS_MAX or (self._incidents and self._marks > MARKS_MAX):
+                oldest = next((one for one in self._incidents if one not in self._standing), next(iter(self._incidents)))
+                self._forget(oldest, changes)
+            self._incidents[key] = Incident(until)
+        incident = self._incidents[key]
         incident.told_until = max(incident.told_until, until)
-        return key, incident
+        return incident
 
     def _stand(self, key: Key, incident: Incident, parcel: Parcel) -> None:
         assert isinstance(parcel.address, ToArea), "only those stand"
@@ -151,19 +165,10 @@ class Standing:
             incident.parcel = self._caps = None
             changes.standing[_text_of(key)] = None
 
-    def _keep_limits(self, changes: Changes) -> None:
-        while len(self._standing) > STANDING_MAX or self._bytes > STANDING_BYTES_MAX:
-            key = min(self._standing, key=lambda one: _worth(self._incidents[one]))
-            self._stop(key, self._incidents[key], changes)
-            self._counts.dropped[Reason.STANDING_FULL] += 1
-        while len(self._incidents) > INCIDENTS_MAX or sum(len(one.told) for one in self._incidents.values()) > MARKS_MAX:
-            key = min(self._incidents, key=lambda one: (one in self._standing, self._incidents[one].told_until))
-            self._forget(key, changes)
-            self._counts.dropped[Reason.STANDING_FULL] += 1
-
     def note(self, parcel: Parcel, sessions: Iterable[Session], changes: Changes) -> None:
         """Sessions were handed a message to an area."""
-        key, incident = self._incident_of(parcel)
+        key, incident = self._incident_of(parcel, changes)
+        before = len(incident.told)
         marks = {(again, kept): Mark(parcel.id, again, kept) for again in (False, True) for kept in (False, True)}
         told, text = incident.told, _text_of(key)
         latest = incident.parcel.id if incident.parcel is not None else parcel.id
@@ -174,6 +179,7 @@ class Standing:
             mark = told[number] = marks[number in told, is_kept]
             if is_kept:
                 changes.told[number, text] = _row(mark, incident)
+        self._marks += len(told) - before
 
     def has_had(self, session: Session, parcel: Parcel) -> bool:
         """Whether a session was handed a message to an area."""
@@ -195,12 +201,14 @@ class Standing:
 
     def _mark(self, number: int, key: Key, mark: Mark, changes: Changes) -> None:
         incident = self._incidents[key]
+        self._marks += number not in incident.told
         incident.told[number] = mark
         if mark.is_kept:
             changes.told[number, _text_of(key)] = _row(mark, incident)
 
     def _unmark(self, number: int, key: Key, changes: Changes) -> None:
         incident = self._incidents[key]
+        self._marks -= 1
         if incident.told.pop(number).is_kept:
             changes.told[number, _text_of(key)] = None
         if not incident.told and incident.parcel is None:
@@ -284,21 +292,21 @@ class Standing:
                 changes.told[session.number, _text_of(key)] = None
 
     def told_of(self, session: Session) -> tuple[ToldOf, ...]:
-        """What a session was told of, for where it goes."""
-        marks = [(key, one, mark) for key, one in self._incidents.items() if (mark := one.told.get(session.number)) is not None]
+        """What a session was told of, for where it goes: what stands, then what is known since last."""
+        known = [key for key, one in self._incidents.items() if session.number in one.told]
+        known.sort(key=self._standing.__contains__)
+        marks = [(key, self._incidents[key], self._incidents[key].told[session.number]) for key in known[-TAKEN_ALONG_MAX:]]
         return tuple(ToldOf(*key, mark.id, mark.is_again, one.told_until) for key, one, mark in marks)
 
     def bring(self, session: Session, told: Iterable[ToldOf], changes: Changes) -> None:
         """A session was told of this where it comes from, or by an earlier process."""
         for one in told:
             key = (one.source, one.incident)
-            incident = self._incidents.setdefault(key, Incident(one.until))
-            incident.told_until = max(incident.told_until, one.until)
+            incident = self._known(key, one.until, changes)
             mine = incident.told.get(session.number)
             standing = incident.parcel.id if incident.parcel is not None else 0
             latest = mine.id if mine is not None and mine.id == standing else one.id
             self._mark(session.number, key, Mark(latest, one.is_again or mine is not None, session.is_kept), changes)
-        self._keep_limits(changes)
 
     def expire(self, now: Instant, changes: Changes) -> None:
         """Stop what is not valid any more, and forget who was told long ago."""

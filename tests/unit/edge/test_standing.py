@@ -7,11 +7,11 @@ from milepost.edge.counts import Counts
 from milepost.edge.keeping import Changes
 from milepost.edge.parcels import Parcel
 from milepost.edge.sessions import Session
-from milepost.edge.standing import INCIDENTS_MAX, STANDING_MAX, TOLD_NS, Standing
+from milepost.edge.standing import INCIDENTS_MAX, STANDING_MAX, TAKEN_ALONG_MAX, TOLD_NS, Standing
 from milepost.model.addresses import ToArea
 from milepost.model.areas import Circle
 from milepost.model.endpoints import EndpointId
-from milepost.model.instants import SECOND_NS, Instant
+from milepost.model.instants import FOREVER, SECOND_NS, Instant
 from milepost.model.messages import UNPUBLISH
 from milepost.model.places import Place
 from milepost.model.priorities import Priority
@@ -21,6 +21,7 @@ from milepost.wire.times import instant_to_text
 
 HERE, AWAY = "40.0,-111.0", "40.011,-111.0"
 AREA = "area:circle 40.0,-111.0 1000"
+DESK = EndpointId("desk")
 ROAD = "area:UPSTREAM ((-111.01 40.0, -110.99 40.0; 15, 60 0, 1700 0))"
 
 
@@ -190,8 +191,16 @@ def test_of_how_many_incidents_it_is_known_who_was_told_is_limited() -> None:
         parcel = _parcel(number, incident=f"i{number}")
         standing.put(parcel, changes)
         standing.note(parcel, [car], changes)
-    assert len(standing.told_of(car)) == INCIDENTS_MAX
-    assert counts.dropped[Reason.STANDING_FULL] >= 1
+    told = len([one for number in range(1, INCIDENTS_MAX + 2) for one in standing.who_was_told(DESK, [f"i{number}"])])
+    assert told == INCIDENTS_MAX
+    assert standing.who_was_told(DESK, ["i1"]) == [], "the first is forgotten"
+    lasting = _parcel(INCIDENTS_MAX + 9)
+    lasting.valid_until = FOREVER
+    standing.handed_out(lasting, [car], changes)
+    assert standing.who_was_told(DESK, ["i2"]) == [], "what does not stand counts, too"
+    taken = standing.told_of(car)
+    assert len(taken) == TAKEN_ALONG_MAX
+    assert {one.incident for one in taken} <= {f"i{number}" for number in range(3, INCIDENTS_MAX + 2)}, "first what stands"
 
 
 def test_what_comes_late_does_not_take_the_place_of_what_was_seen_later() -> None:
