@@ -5,6 +5,7 @@ What must hold:
 - places are by the projection of the net, to the numbers that `milepost.roads` reads from the same file.
 """
 
+import struct
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -106,8 +107,8 @@ class Traffic:
         return self._try(lambda: self._connection.vehicle.setSpeed(name, -1.0))
 
     def close(self) -> None:
-        """Let SUMO end."""
-        with suppress(FatalTraCIError, TraCIException, OSError):
+        """Let SUMO end; whoever was interrupted in the middle of a word reads half an answer here."""
+        with suppress(FatalTraCIError, TraCIException, OSError, struct.error):
             self._connection.close(False)
 
     def _try(self, act: Callable[[], None]) -> bool:

@@ -117,7 +117,7 @@ def test_a_record_is_taken_in_another_process_at_once(tmp_path: Path) -> None:
                 assert monotonic() < began + 5
             taken_s.append(monotonic() - began)
     log.close()
-    assert sorted(taken_s)[25] < 0.02, "as slow as one who looks now and then"
+    assert sorted(taken_s)[5] < 0.02, "as slow as one who looks now and then"
 
 
 def test_the_bell_is_not_needed(tmp_path: Path) -> None:

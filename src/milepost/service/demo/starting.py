@@ -137,7 +137,10 @@ class Starter:
 
     def _sites(self) -> tuple[SiteLog, ...]:
         if self._options.backbone is Backbone.EMBEDDED:
-            return tuple(SiteLog(site, folder=str(self._folder / f"site-{site}")) for site in SITES)
+            logs = tuple(SiteLog(site, folder=str(self._folder / f"site-{site}")) for site in SITES)
+            for log in logs:  # edges would make it, but not before who only reads it looks for it
+                open_log(log, Survives.PROCESS_CRASH, "demo").close()
+            return logs
         from milepost.service.services.kafka import Kafka  # noqa: PLC0415  # only where it is wanted
         from milepost.service.services.service import running  # noqa: PLC0415
 
