@@ -40,7 +40,7 @@ from milepost.model.places import Place
 from milepost.model.reasons import Malformed, Reason, Refused
 from milepost.model.reports import Report
 from milepost.model.subscriptions import Subscription
-from milepost.vetting import Reputations, vet_message
+from milepost.vetting import Reputations, Stand, vet_message
 
 EDGE_NAME: Final = EndpointId("edge")
 
@@ -270,11 +270,12 @@ class Corridor:
         if self.elsewhere is not None:
             self.elsewhere.unsubscribed(session, name)
 
-    def vet(self, parcel: Parcel, sender: EndpointId, now: Instant) -> Refused | None:
-        """Whether an endpoint may say what is in a message beside topic and payload (M15, M27)."""
+    def vet(self, parcel: Parcel, sender: Session, within_m: float, now: Instant) -> Refused | None:
+        """Whether an endpoint may say what is in a message beside topic and payload (M15, M27); `within_m`: of how far away."""
         ground = self.watch.ground
         coverage = ground.coverage if self.elsewhere is None else None  # other edges may cover what this one does not
-        return vet_message(parcel.message, sender, ground.said, now, size=parcel.size, coverage=coverage)
+        stand = Stand(within_m, *self.watch.last_of(sender)) if within_m else None
+        return vet_message(parcel.message, sender.name, ground.said, now, size=parcel.size, coverage=coverage, stand=stand)
 
     def publish(self, parcel: Parcel, now: Instant, plan: Plan | None = None) -> int | Refused:
         """Let a message in and give it to whom it is for (`plan`: as was found out before); tells how many that are."""

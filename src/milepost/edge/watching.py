@@ -136,6 +136,10 @@ class Watch:
         numbers = self._matcher.who_is_in(area)
         return numbers[holds_going(area, *self.tracks.going(numbers))] if asks_which_way(area) else numbers
 
+    def last_of(self, session: Session) -> tuple[Place | None, Instant]:
+        """Where an endpoint is, if it is known, and since when."""
+        return self.tracks.maybe_place(session.number), Instant(self.tracks.seen_at(session.number))
+
     def whereabouts(self, session: Session) -> tuple[NDArray[np.int32], Vectors, Going]:
         """Where an endpoint is whose place is known, as a batch of one."""
         numbers = np.array([session.number], np.int32)

@@ -111,6 +111,7 @@ class Reason(IntEnum):
     STANDING_FULL = 246
     PASSED = 247
     REPLACED = 248
+    PLACE_NOT_SEEN = 249
     # Seals and certificates
     SEAL_BROKEN = 260
     REPLAYED = 261
@@ -258,6 +259,7 @@ _ADVICE: dict[Reason, str] = {
     Reason.STANDING_FULL: "Say for a shorter time what is to be told to who comes into an area; what is less urgent goes first.",
     Reason.PASSED: "Nothing: the endpoint has passed the place, or turned off, before it could be told.",
     Reason.REPLACED: "Nothing: something newer of the same incident waits for the endpoint.",
+    Reason.PLACE_NOT_SEEN: "Speak of what is near, and report where you are first; or be let by a rule without within_m.",
     Reason.UNANSWERED: "Let the receiver answer each reliable message with received, and stay within reach.",
     Reason.SEAL_BROKEN: "Seal with the keys of the current session; if they are lost, begin a new one with INIT.",
     Reason.REPLAYED: "Give every datagram a counter that was not used before in its session.",

@@ -106,7 +106,7 @@ class EdgeService:
     def _use_ground(self, settings: Settings) -> None:
         """What the edge covers and believes, and when it raises alerts."""
         believed = settings.vetting.reports
-        said = MessageLimits(bytes_max=BODY_BYTES_MAX, clock_ahead_s_max=believed.clock_ahead_s_max)
+        said = MessageLimits(BODY_BYTES_MAX, believed.clock_ahead_s_max, believed.move_mps_max)
         self.corridor.watch.ground = Ground(settings.edge.area, believed, said)
         self.corridor.alerts.rules = settings.rules.alert
 

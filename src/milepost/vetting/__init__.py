@@ -6,7 +6,7 @@ asked here. The order of what is done with a batch: rates first (`Buckets`), the
 """
 
 from milepost.vetting.access import Access, Rule, Verbs, Who
-from milepost.vetting.messages import MessageLimits, vet_message
+from milepost.vetting.messages import MessageLimits, Stand, vet_message
 from milepost.vetting.payloads import Check, PayloadRule, Payloads
 from milepost.vetting.rates import Bucket, Buckets, PrefixBuckets
 from milepost.vetting.repeats import in_rounds
@@ -29,6 +29,7 @@ __all__ = [
     "Reputations",
     "Rule",
     "Scores",
+    "Stand",
     "Verbs",
     "Who",
     "are_outside",

@@ -8,7 +8,9 @@ Rules of this file:
 - `%c` and `%u` in a rule stand for the client's id and user name. A name with / + or # in it, a name that would make the
   first level begin with $, and no name at all fit nothing: such a rule is not about that client;
 - a rule may be for the clients of one role, the one in their certificate. What such a rule denies is refused for the role
-  (`CERTIFICATE_ROLE`), what any other denies is not allowed (`NOT_ALLOWED`). There is no blank for roles.
+  (`CERTIFICATE_ROLE`), what any other denies is not allowed (`NOT_ALLOWED`). There is no blank for roles;
+- a rule that allows to publish may say how near: a place that a message names must then be so near to where its publisher is
+  (`messages`). It is the same rule that decides both.
 """
 
 import re
@@ -23,6 +25,8 @@ from milepost.model.topics import SHARE_PREFIX, check_filter, maybe_shared
 from milepost.vetting.filters import Levels, are_covering, covers, levels_of, maybe_overlap, text_of
 
 RULES_MAX: Final = 10_000
+WITHIN_M_MOST: Final = 20_100_000.0
+"""As far as places on Earth are apart."""
 
 _BLANK: Final = re.compile("(%[cu])")
 _UNFIT: Final = re.compile("[/+#]")
@@ -60,14 +64,21 @@ class Rule:
     client: str | None = None
     role: str | None = None
     """Nothing = to everybody, an empty text = to clients without a certificate."""
+    within_m: float = 0.0
+    """A place that a message names must be so near to where its publisher is; 0 = anywhere."""
 
     def __post_init__(self) -> None:
         check_filter(self.topics)
         if self.topics.startswith(SHARE_PREFIX):
             raise Malformed(Reason.FIELD_RANGE, f"{shown(self.topics)}: name the filter inside, shared or not it is the same")
+        if not 0 <= self.within_m <= WITHIN_M_MOST:
+            raise ValueError(f"within_m is {self.within_m}, not in 0..{WITHIN_M_MOST:,.0f}")
+        if self.within_m and not (self.allow and self.verbs is Verbs.PUBLISH):
+            raise ValueError(f"within_m is for rules that allow to publish, not for: {self}")
 
     def __str__(self) -> str:
-        return f"{'allow' if self.allow else 'deny'} {self.verbs.value} {self.topics}"
+        near = f" within {self.within_m:g} m" if self.within_m else ""
+        return f"{'allow' if self.allow else 'deny'} {self.verbs.value} {self.topics}{near}"
 
 
 BUILT_IN: Final = (
@@ -98,12 +109,24 @@ class Access:
 
     def may_publish(self, who: Who, topic: str) -> Refused | None:
         """The verdict on a message to a topic."""
+        line = self._maybe_line(who, topic)
+        if line is None:
+            return Refused(Reason.TOPIC_RESERVED, f"the topic {shown(topic)}") if topic.startswith("$") else None
+        return None if line.rule.allow else Refused(line.reason, f"{line} closes the topic {shown(topic)}")
+
+    def within_m(self, who: Who, topic: str) -> float:
+        """How near a place must be that a message to a topic names; 0: anywhere."""
+        line = self._maybe_line(who, topic)
+        return 0.0 if line is None else line.rule.within_m
+
+    def _maybe_line(self, who: Who, topic: str) -> "_Line | None":
+        """The rule that decides who publishes to a topic."""
         wanted = levels_of(topic)
         for line in self._publish:
             levels = line.maybe_levels(who, wanted)
             if levels is not None and covers(levels, wanted):
-                return None if line.rule.allow else Refused(line.reason, f"{line} closes the topic {shown(topic)}")
-        return Refused(Reason.TOPIC_RESERVED, f"the topic {shown(topic)}") if topic.startswith("$") else None
+                return line
+        return None
 
     def may_subscribe(self, who: Who, topic_filter: str) -> Refused | None:
         """The verdict on an MQTT subscription; a shared one is judged by the filter inside."""

@@ -13,6 +13,7 @@ from milepost.model.areas import Area, touches
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.messages import MESSAGE_BYTES_MAX, Message
+from milepost.model.places import Place, distance_m
 from milepost.model.reasons import Reason, Refused, shown
 from milepost.vetting.reports import LIMIT_MOST
 
@@ -25,12 +26,24 @@ class MessageLimits:
     """The size of a message as it came."""
     clock_ahead_s_max: float = 2.0
     """How far the time at which it was seen may lie in the future; 0: any."""
+    move_mps_max: float = 120.0
+    """How fast a sender may have moved between its last report and what it says; 0: at any speed."""
 
     def __post_init__(self) -> None:
         if self.bytes_max < 1:
             raise ValueError(f"bytes_max is {self.bytes_max}, which would let nothing through; at least 1")
-        if not 0 <= self.clock_ahead_s_max <= LIMIT_MOST:
-            raise ValueError(f"clock_ahead_s_max is {self.clock_ahead_s_max}, not in 0..{LIMIT_MOST:.0f}")
+        for name in ("clock_ahead_s_max", "move_mps_max"):
+            if not 0 <= getattr(self, name) <= LIMIT_MOST:
+                raise ValueError(f"{name} is {getattr(self, name)}, not in 0..{LIMIT_MOST:.0f}")
+
+
+class Stand(NamedTuple):
+    """Where a sender stands by its last report, if any, and how near a place must be that it speaks of."""
+
+    within_m: float
+    place: Place | None
+    seen_at: Instant
+    """Long ago: what is known is from before."""
 
 
 class Case(NamedTuple):
@@ -42,6 +55,7 @@ class Case(NamedTuple):
     limits: MessageLimits
     now: Instant
     coverage: Area | None
+    stand: Stand | None
 
 
 class Check(NamedTuple):
@@ -53,10 +67,17 @@ class Check(NamedTuple):
 
 
 def vet_message(
-    message: Message, sender: EndpointId, limits: MessageLimits, now: Instant, *, size: int, coverage: Area | None = None
+    message: Message,
+    sender: EndpointId,
+    limits: MessageLimits,
+    now: Instant,
+    *,
+    size: int,
+    coverage: Area | None = None,
+    stand: Stand | None = None,
 ) -> Refused | None:
-    """The verdict on a message of `size` bytes that came from `sender`."""
-    case = Case(message, sender, size, limits, now, coverage)
+    """The verdict on a message of `size` bytes that came from `sender`, who may speak of any place, or of those near it."""
+    case = Case(message, sender, size, limits, now, coverage, stand)
     for check in CHAIN:
         fault = check.maybe_fault(case)
         if fault is not None:
@@ -94,11 +115,26 @@ def maybe_not_covered(case: Case) -> str | None:
     return "nothing of the area is covered"
 
 
+def maybe_not_there(case: Case) -> str | None:
+    """Says how far away it was seen, if the sender cannot have been near; the way it may have gone meanwhile is let to it."""
+    stand, place = case.stand, case.message.place
+    if stand is None or place is None:
+        return None
+    if stand.place is None:
+        return f"it names a place, and nothing is known of where {shown(case.sender)} is: let it report first"
+    gap_s, speed = abs(case.message.seen_at - stand.seen_at) / SECOND_NS, case.limits.move_mps_max
+    apart_m = distance_m(place, stand.place)
+    if not speed or apart_m <= stand.within_m + speed * gap_s:
+        return None
+    return f"it is of a place {apart_m:.0f} m from where {shown(case.sender)} is, {stand.within_m:g} m are allowed"
+
+
 CHAIN: Final = (
     Check("not too large", Reason.MESSAGE_TOO_LARGE, maybe_too_large),
     Check("in the sender's name", Reason.SOURCE_FORGED, maybe_forged),
     Check("not from the future", Reason.CLOCK_AHEAD, maybe_ahead),
     Check("to an area within reach", Reason.AREA_NOT_COVERED, maybe_not_covered),
+    Check("of a place the sender sees", Reason.PLACE_NOT_SEEN, maybe_not_there),
 )
 
 

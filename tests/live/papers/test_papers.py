@@ -91,6 +91,10 @@ def test_mercury_is_evaluated_whole_and_quickly(mark: str, tmp_path: Path) -> No
     honest = found["gaming"]["nobody lies"]
     assert isinstance(honest, dict)
     assert honest["witnesses weighed"]["false"] == 0
+    assert honest["witnesses near, weighed"] == honest["witnesses weighed"]
+    agreed = found["gaming"]["ten at a time who agree"]
+    assert isinstance(agreed, dict)
+    assert agreed["witnesses near, weighed"]["false"] < agreed["witnesses weighed"]["false"]
 
 
 def test_dpsmd_is_evaluated_whole_and_quickly(mark: str, tmp_path: Path) -> None:

@@ -272,3 +272,21 @@ def test_the_access_list_has_a_limit() -> None:
     Access([allow("a")] * RULES_MAX)
     with pytest.raises(Malformed):
         Access([allow("a")] * (RULES_MAX + 1))
+
+
+def test_how_near_a_place_must_be_is_said_by_the_rule_that_decides() -> None:
+    near = Rule(True, Verbs.PUBLISH, "Collision/#", within_m=500.0)
+    access = Access([Rule(True, Verbs.PUBLISH, "Collision/#", user="ada"), near])
+    assert access.within_m(ANYBODY, "Collision/1") == 500.0
+    assert access.within_m(ADA, "Collision/1") == access.within_m(ANYBODY, "Ice") == 0.0
+    assert reason_to_publish(access, "Collision/1") is None
+    assert str(near) == "allow publish Collision/# within 500 m"
+
+
+@pytest.mark.parametrize(
+    ("allows", "verbs", "within_m"),
+    [(False, Verbs.PUBLISH, 1.0), (True, Verbs.BOTH, 1.0), (True, Verbs.PUBLISH, -1.0), (True, Verbs.PUBLISH, 1e9)],
+)
+def test_how_near_is_a_distance_and_for_those_who_publish(allows: bool, verbs: Verbs, within_m: float) -> None:
+    with pytest.raises(ValueError, match="within_m is"):
+        Rule(allows, verbs, "a", within_m=within_m)

@@ -10,9 +10,9 @@ from milepost.model.areas import Circle
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.messages import Message, MessageId
-from milepost.model.places import Place
+from milepost.model.places import Place, moved
 from milepost.model.reasons import Reason
-from milepost.vetting import MessageLimits, vet_message
+from milepost.vetting import MessageLimits, Stand, vet_message
 from milepost.vetting.messages import CHAIN
 
 NOON = Instant(1_893_499_200 * SECOND_NS)
@@ -29,10 +29,13 @@ def reason(
     sender: str = TRUCK,
     size: int = 100,
     limits: MessageLimits | None = None,
+    place: Place | None = None,
+    stand: Stand | None = None,
 ) -> Reason | None:
     seen_at = Instant(NOON + round(seen_s * SECOND_NS))
-    message = Message(MessageId(1), TRUCK, "a", seen_at, address=address or ToContent())
-    verdict = vet_message(message, EndpointId(sender), limits or MessageLimits(), NOON, size=size, coverage=COVERAGE)
+    message = Message(MessageId(1), TRUCK, "a", seen_at, place=place, address=address or ToContent())
+    limits = limits or MessageLimits()
+    verdict = vet_message(message, EndpointId(sender), limits, NOON, size=size, coverage=COVERAGE, stand=stand)
     return None if verdict is None else verdict.reason
 
 
@@ -77,6 +80,7 @@ def test_without_a_coverage_every_area_is_within_reach() -> None:
 def test_the_first_fault_of_the_chain_is_told_and_every_link_can_tell_one() -> None:
     reasons = []
     faults: list[dict[str, Any]] = [{"size": 10**6}, {"sender": "x"}, {"seen_s": 9.0}, {"address": ToArea(FAR)}]
+    faults.append({"place": Place(51.0, 8.0), "stand": Stand(500.0, Place(50.0, 8.0), NOON)})
     for first in range(len(faults)):
         given: dict[str, Any] = {}
         for fault in faults[first:]:
@@ -99,7 +103,39 @@ def test_a_refusal_says_what_exactly_is_wrong() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("north_m", "seen_s", "expected"),
+    [
+        (499, 0, None),
+        (501, 0, Reason.PLACE_NOT_SEEN),
+        (1_699, -10, None),  # 10 s at 120 m/s it may have gone since
+        (1_701, -10, Reason.PLACE_NOT_SEEN),
+        (739, 2, None),  # or in between
+        (741, 2, Reason.PLACE_NOT_SEEN),
+    ],
+)
+def test_who_must_be_near_cannot_speak_of_what_it_cannot_have_seen(
+    north_m: float, seen_s: float, expected: Reason | None
+) -> None:
+    here = Place(50.0, 8.0)
+    assert reason(place=moved(here, 0.0, north_m), seen_s=seen_s, stand=Stand(500.0, here, NOON)) is expected
+    assert reason(place=moved(here, 0.0, north_m), seen_s=seen_s) is None
+
+
+def test_who_must_be_near_says_first_where_it_is_unless_it_names_no_place() -> None:
+    nowhere = Stand(500.0, None, Instant(0))
+    assert reason(place=Place(50.0, 8.0), stand=nowhere) is Reason.PLACE_NOT_SEEN
+    assert reason(stand=nowhere) is None
+
+
+def test_where_any_speed_is_believed_everybody_may_have_been_anywhere() -> None:
+    limits, stand = MessageLimits(move_mps_max=0), Stand(500.0, Place(50.0, 8.0), NOON)
+    assert reason(place=Place(51.0, 8.0), stand=stand, limits=limits) is None
+
+
 @pytest.mark.parametrize(("bytes_max", "clock_ahead_s_max"), [(0, 2.0), (-1, 2.0), (100, -1.0), (100, nan), (100, inf)])
 def test_limits_that_are_none_are_refused(bytes_max: int, clock_ahead_s_max: float) -> None:
     with pytest.raises(ValueError, match=r"bytes_max|clock_ahead_s_max"):
         MessageLimits(bytes_max, clock_ahead_s_max)
+    with pytest.raises(ValueError, match="move_mps_max"):
+        MessageLimits(move_mps_max=-1.0)

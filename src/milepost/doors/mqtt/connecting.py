@@ -196,6 +196,8 @@ def _will(desk: Desk, link: MqttLink, packet: Connect, name: EndpointId, now: In
         return refused
     words = words_of_message(sent.properties.user, sender=name, now=now)
     parcel = parcel_from(sent.topic, sent.payload, sent.properties, words, name, route.priority, now)
+    if route.within_m and parcel.place is not None:  # where it will be by then nobody knows
+        return Refused(Reason.PLACE_NOT_SEEN, f"a will on {sent.topic} that names a place")
     parcel.qos, parcel.is_retained = sent.qos, sent.retain
     expiry_s = sent.properties.message_expiry_s
     return Will(parcel, (sent.properties.will_delay_s or 0) * SECOND_NS, None if expiry_s is None else expiry_s * SECOND_NS)

@@ -105,6 +105,7 @@ class Desk:
             raise Malformed(Reason.TOPIC_TOO_DEEP, f"{topic.count('/') + 1} levels, {levels_max} are allowed")
         route = Route(topic)
         route.refused = self.rules.access.may_publish(link.who, topic)
+        route.within_m = self.rules.access.within_m(link.who, topic)
         route.check = self.rules.payloads.check_for(topic)
         route.priority = self.rules.priority_of(topic)
         route.is_service = topic.startswith(SERVICE_PREFIX)

@@ -95,7 +95,7 @@ def _publish(desk: Desk, link: MqttLink, session: Session, topic: str, packet: P
     parcel.origin, parcel.qos, parcel.is_retained = session.number, packet.qos, packet.retain
     if parcel.place is None:
         parcel.place = desk.corridor.place_of(session)
-    if words is not None and (refused := desk.corridor.vet(parcel, session.name, now)) is not None:
+    if words is not None and (refused := desk.corridor.vet(parcel, session, route.within_m, now)) is not None:
         return desk.counted(refused)
     return _hand_in(desk, session, parcel, packet, route, now)
 

@@ -24,13 +24,15 @@ STALE: Final = -1
 class Route:
     """What is known of a topic."""
 
-    __slots__ = ("check", "epoch", "fan", "is_service", "plan", "priority", "refused", "topic")
+    __slots__ = ("check", "epoch", "fan", "is_service", "plan", "priority", "refused", "topic", "within_m")
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
         self.epoch = STALE
         self.refused: Refused | None = None
         """Why nobody of these clients may publish to it."""
+        self.within_m = 0.0
+        """How near a place must be that a message names; 0: anywhere."""
         self.check: Check | None = None
         self.priority = Priority.CONVENIENCE
         self.is_service = False

@@ -91,7 +91,7 @@ def _publish(desk: Desk, link: MqttLink, session: Session, packet: Publish, now:
         fields=message.fields,
     )
     parcel.id = message.id
-    refused = desk.corridor.vet(parcel, session.name, now)
+    refused = desk.corridor.vet(parcel, session, route.within_m, now)
     if refused is not None:
         return message.id, desk.counted(refused)
     outcome = desk.corridor.publish(parcel, now)

@@ -80,7 +80,7 @@ class Serving:
     def use(self, rules: Rules) -> None:
         """Go by other rules from now on."""
         self._rules = rules
-        self._routes: dict[tuple[str | None, str, str], tuple[Refused | None, Check | None]] = {}
+        self._routes: dict[tuple[str | None, str, str], tuple[Refused | None, float, Check | None]] = {}
 
     def serve(self, link: UdpLink, value: Datagram, size: int, now: Instant) -> None:
         """One datagram of an open session; reports do not come here."""
@@ -146,23 +146,24 @@ class Serving:
         return parcel
 
     def _why_not(self, link: UdpLink, parcel: Parcel, now: Instant) -> Refused | None:
-        denied, check = self._route(link, parcel.topic)
+        denied, within_m, check = self._route(link, parcel.topic)
         if denied is not None:
             return denied
-        refused = self._corridor.vet(parcel, link.session.name, now)
+        refused = self._corridor.vet(parcel, link.session, within_m, now)
         if refused is None and check is not None:
             return check(parcel.body)
         return refused
 
-    def _route(self, link: UdpLink, topic: str) -> tuple[Refused | None, Check | None]:
-        """Whether an endpoint may publish on a topic, and what is asked of its messages there."""
+    def _route(self, link: UdpLink, topic: str) -> tuple[Refused | None, float, Check | None]:
+        """Whether an endpoint may publish on a topic, of places how near, and what is asked of its messages there."""
         who, access = link.who, self._rules.access
         key = (who.role, who.client if access.is_personal else "", topic)
         found = self._routes.get(key)
         if found is None:
             if len(self._routes) >= ROUTES_MAX:
                 self._routes.clear()
-            found = self._routes[key] = access.may_publish(who, topic), self._rules.payloads.check_for(topic)
+            check = self._rules.payloads.check_for(topic)
+            found = self._routes[key] = access.may_publish(who, topic), access.within_m(who, topic), check
         return found
 
     def _subscribe(self, link: UdpLink, subscription: Subscription, now: Instant) -> None:

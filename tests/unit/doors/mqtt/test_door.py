@@ -156,8 +156,10 @@ def test_more_than_may_be_open_ends_the_connection() -> None:
 
 
 def test_a_will_that_would_be_refused_is_refused_at_once() -> None:
-    edge = EdgeInMemory(rules=Rules(Access([Rule(False, Verbs.PUBLISH, "t")]), Payloads([PayloadRule("json", json=True)])))
+    access = Access([Rule(False, Verbs.PUBLISH, "t"), Rule(True, Verbs.PUBLISH, "near", within_m=100.0)])
+    edge = EdgeInMemory(rules=Rules(access, Payloads([PayloadRule("json", json=True)])))
     for will in (
+        Will("near", b"", properties=words(place="50,8")),
         Will("t", b""),
         Will("$milepost/report", b"{}"),
         Will("json", b"no"),

@@ -6,7 +6,9 @@ from dataclasses import replace
 import pytest
 
 from door_in_memory import SMALL, Client, EdgeInMemory
+from milepost.doors.rules import Rules
 from milepost.model.reasons import Reason
+from milepost.vetting import Access, Rule, Verbs
 from milepost.wire.mqtt import Acknowledge, Code, Kind, Properties, Publish, Version
 
 HERE = {"latitude": 40.0, "longitude": -111.0}
@@ -130,3 +132,25 @@ def test_fields_of_the_payload_are_part_of_the_message() -> None:
     ask(edge.connect("s"), "publish", {"topic": "road", "fields": {"depth_cm": 12.5}})
     (delivery,) = edge.session("t").in_flight.values()
     assert dict(delivery.parcel.fields) == {"depth_cm": 12.5}
+
+
+def test_who_must_be_near_is_held_to_its_last_report_in_words_and_in_json() -> None:
+    edge = EdgeInMemory(rules=Rules(Access([Rule(True, Verbs.PUBLISH, "Collision", within_m=500.0)])))
+    car = edge.connect("car")
+
+    def said(place: str) -> list[Code]:
+        """What is answered to a collision there, and to the same in JSON."""
+        latitude, longitude = map(float, place.split(","))
+        body = json.dumps({"topic": "Collision", "place": {"latitude": latitude, "longitude": longitude}}).encode()
+        car.publish("Collision", b"", 1, properties=Properties(user=(("milepost-place", place),)))
+        car.publish("$milepost/publish", body, 1)
+        return [packet.code for packet in car.take() if isinstance(packet, Acknowledge)]
+
+    assert said("40,-111") == [Code.NOT_AUTHORIZED] * 2  # nothing is known of where it is
+    ask(car, "report", {"place": HERE})
+    car.take()
+    assert all(code < Code.UNSPECIFIED_ERROR for code in said("40.004,-111"))
+    assert said("40.006,-111") == [Code.NOT_AUTHORIZED] * 2
+    assert edge.corridor.counts.refused == {Reason.PLACE_NOT_SEEN: 4}
+    car.publish("Collision", b"", 1)  # where it is
+    assert [packet.code < Code.UNSPECIFIED_ERROR for packet in car.take() if isinstance(packet, Acknowledge)] == [True]

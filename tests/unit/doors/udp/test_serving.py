@@ -12,7 +12,7 @@ from milepost.model.addresses import ToArea
 from milepost.model.areas import Circle
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import SECOND_NS, Instant
-from milepost.model.places import Place
+from milepost.model.places import Place, moved
 from milepost.model.priorities import Priority
 from milepost.model.queries import parse_query
 from milepost.model.reasons import Reason, Refused
@@ -138,6 +138,19 @@ def test_rules_can_ask_for_a_role(edge: UdpEdge) -> None:
         assert [type(one) for one in vehicle.taken() if not isinstance(one, Publish)] == [Received if is_allowed else Refusal] * 2
         vehicle.publish(vehicle.message("other", reliable=True))
         assert [type(one) for one in vehicle.taken()] == [Received]
+
+
+def test_who_must_be_near_is_held_to_its_last_report(edge: UdpEdge) -> None:
+    near = Rule(True, Verbs.PUBLISH, "Collision", within_m=500.0)
+    ruled = UdpEdge(is_sealed=edge.identity is not None, rules=Rules(Access((near,))))
+    vehicle = ruled.vehicle("a")
+    here = vehicle.report_of(seen_at=ruled.now).place  # it said so when it came
+    for north_m in (400.0, 600.0):
+        vehicle.publish(replace(vehicle.message("Collision", reliable=True), place=moved(here, 0.0, north_m)))
+    confirmed, refused = vehicle.taken()
+    assert isinstance(confirmed, Received)
+    assert isinstance(refused, Refusal)
+    assert refused.name == "PLACE_NOT_SEEN"
 
 
 def test_rules_that_change_hold_for_open_sessions_and_what_they_asked_for(edge: UdpEdge) -> None:

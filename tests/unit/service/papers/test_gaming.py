@@ -5,7 +5,7 @@ import pandas as pd
 from milepost.model.endpoints import EndpointId
 from milepost.model.places import Place
 from milepost.service.papers.attacks.judged import HOME, START_US
-from milepost.service.papers.mercury.gaming import COLLISION, COUNTED, Outcome, Told, cells_of, judged, weights_at
+from milepost.service.papers.mercury.gaming import COLLISION, COUNTED, Outcome, Told, are_near, cells_of, judged, weights_at
 from milepost.service.papers.mercury.gaming import told as told_of
 from milepost.service.papers.mercury.lies import Crash
 
@@ -49,6 +49,16 @@ def test_ten_lies_at_one_spot_make_a_false_alert_of_every_bin_that_only_counts()
     assert judged(alerts, [CRASH], 600.0).false_raised == 1
     doubted = {f"car-{number}": [(START_US, 0.1)] for number in range(10)}
     assert told_of(events, COLLISION, doubted) == []
+
+
+def test_who_must_be_near_is_held_to_its_last_report_before() -> None:
+    columns = ["endpoint", "seen_at_us", "latitude", "longitude"]
+    here, far = (HOME.latitude, HOME.longitude), (HOME.latitude + 0.01, HOME.longitude)
+    reports = pd.DataFrame(
+        [("near", START_US, *here), ("far", START_US, *far), ("far", START_US + 9_000_000, *here)], columns=columns
+    )
+    events = pd.DataFrame([(name, START_US + 1_000_000, *here) for name in ("near", "far", "unheard")], columns=columns)
+    assert are_near(events, reports) == [True, False, False]
 
 
 def test_a_score_counts_from_when_it_is_there() -> None:

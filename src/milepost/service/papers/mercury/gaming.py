@@ -19,6 +19,7 @@ from milepost.hub.incidents import Incidents
 from milepost.model.endpoints import EndpointId
 from milepost.model.incidents import EVENT_KINDS, Cell, EventKind, Extent, Phase, Square
 from milepost.model.instants import Instant
+from milepost.model.messages import Message, MessageId
 from milepost.model.places import Place
 from milepost.pipelines.reputation.flat import DEGREE_M
 from milepost.pipelines.reputation.limits import Limits
@@ -27,6 +28,7 @@ from milepost.service.papers.attacks.traffic import Town, drive, seen
 from milepost.service.papers.mercury.lies import ALERT_S, EVENT, SCENARIOS, Crash, with_crashes
 from milepost.service.papers.progress import Progress
 from milepost.service.papers.show import Section, Table
+from milepost.vetting import MessageLimits, Stand, vet_message
 
 COLLISION: Final = next(kind for kind in EVENT_KINDS if kind.name == EVENT)
 COUNTED: Final = replace(COLLISION, predicate="reports >= 5")
@@ -110,7 +112,9 @@ def measure(progress: Progress, *, is_quick: bool) -> Section:
     return _section(list(played.values()), cars, is_quick=is_quick)
 
 
-DEFENCES: Final = ("reports counted", "witnesses counted", "witnesses weighed")
+DEFENCES: Final = ("reports counted", "witnesses counted", "witnesses weighed", "witnesses near, weighed")
+WITHIN_M: Final = 250.0
+"""Of an access rule: who speaks of an event is so near, which is about as far as one sees."""
 
 
 def play(name: str, rows: pd.DataFrame, liars: set[str], crashes: list[Crash]) -> Played:
@@ -120,10 +124,12 @@ def play(name: str, rows: pd.DataFrame, liars: set[str], crashes: list[Crash]) -
     for said in scores_of(sights, Limits()):
         believed[said.endpoint].append((said.at_us + LATE_S * 1_000_000, said.score))
     events, until_s = sights[sights["kind"].notna()], float(rows["second"].max())
+    near = events[are_near(events, sights[sights["kind"].isna() & (sights["verdict"] == 0)])]
     outcomes = {
         DEFENCES[0]: judged(told(events, COUNTED, {}), crashes, until_s),
         DEFENCES[1]: judged(told(events, COLLISION, {}), crashes, until_s),
         DEFENCES[2]: judged(told(events, COLLISION, believed), crashes, until_s),
+        DEFENCES[3]: judged(told(near, COLLISION, believed), crashes, until_s),
     }
     doubted = {endpoint for endpoint, scores in believed.items() if min(score for _, score in scores) < 0.5}
     return Played(name, len(liars), outcomes, len(doubted & liars), len(doubted - liars))
@@ -142,6 +148,25 @@ def told(events: pd.DataFrame, kind: EventKind, believed: Scores) -> list[Told]:
         said = {one.incident.id for one in changes if one.phase in _SAID}
         second = (end / 1000 - START_US) / 1e6
         found += [Told(second, *_metres(one.centre), one.id in said) for one in incidents.living]
+    return found
+
+
+def are_near(events: pd.DataFrame, reports: pd.DataFrame) -> list[bool]:
+    """Which events an edge lets in whose rule says how near, by the last report of each sender."""
+    columns = ["endpoint", "seen_at_us", "latitude", "longitude"]
+    last = reports[columns].assign(reported_at_us=reports["seen_at_us"])
+    said = pd.merge_asof(events[columns], last, on="seen_at_us", by="endpoint", suffixes=("", "_sender"))
+    said = said.fillna({"reported_at_us": 0})
+    names = (*columns, "latitude_sender", "longitude_sender", "reported_at_us")
+    found = []
+    for endpoint, seen_at_us, *there, latitude, longitude, reported_at_us in zip(
+        *(said[name].tolist() for name in names), strict=True
+    ):
+        who, seen_at = EndpointId(endpoint), Instant(seen_at_us * 1000)
+        message = Message(MessageId(1), who, EVENT, seen_at, place=Place(*there))
+        place = Place(latitude, longitude) if reported_at_us else None
+        stand = Stand(WITHIN_M, place, Instant(int(reported_at_us) * 1000))
+        found.append(vet_message(message, who, MessageLimits(), seen_at, size=100, stand=stand) is None)
     return found
 
 
@@ -217,6 +242,7 @@ def _section(played: list[Played], cars: int, *, is_quick: bool) -> Section:
             f"True: an incident within {NEAR_M:g} m of a collision within {ALERT_S} s. False: any other alert, moves too.",
             f"Reports counted: `{COUNTED.predicate}`, as a bin that only counts. Witnesses counted: `{COLLISION.predicate}`.",
             f"Witnesses weighed: the same with reputation, known {LATE_S} s after each minute. Late: in the second half.",
+            f"Near: the same, and an access rule lets nobody speak of what is over {WITHIN_M:g} m away (`within_m`).",
             "At a sealed edge ghosts need certificates: who issues those decides how many there are (section 4).",
         ),
     )
