@@ -73,8 +73,8 @@ class Grid:
         return Spot(square, up - self.south(square), over - self.west(square))
 
     def place(self, up: float, over: float) -> Place:
-        """The place so many units north of the south pole and east of the antimeridian."""
-        return Place(min(up / 1e7 - 90.0, 90.0), over % _TURN / 1e7 - 180.0)
+        """The place so many units north of the south pole and east of the antimeridian, to the unit: people read it."""
+        return Place(min(round(up / 1e7 - 90.0, 7), 90.0), round(over % _TURN / 1e7 - 180.0, 7))
 
     def columns(self, row: int) -> int:
         """How many squares a row has."""
