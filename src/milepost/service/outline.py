@@ -10,6 +10,7 @@ from milepost.model.survives import Survives
 from milepost.service.faults import UsageFault
 from milepost.service.passwords import Users
 from milepost.service.settings import Listener, Settings
+from milepost.service.site_settings import Backbone, Site
 from milepost.vetting.payloads import Payloads
 from milepost.wire.times import instant_to_text
 
@@ -27,6 +28,9 @@ def _lines(settings: Settings) -> Iterator[tuple[str, str]]:
     if settings.udp.address:
         yield "udp", _udp(settings)
     yield "covers", settings.edge.coverage or "everywhere"
+    if settings.site.log.name:
+        yield "site", _site(settings.site)
+        yield "kinds", ", ".join(f"{kind.name} ({kind.topic})" for kind in settings.incidents.kinds)
     yield "users", _users(settings)
     yield "access", f"{_count(len(settings.access.rules), 'rule')}; what no rule is about is allowed, topics with $ apart"
     _check_schemas(settings)
@@ -67,6 +71,13 @@ def _udp(settings: Settings) -> str:
         return f"{settings.udp.address}, sealing nothing: for experiments only"
     until = instant_to_text(certificate.not_after)[:10]
     return f"{settings.udp.address}, sealed, as {certificate.id} until {until}; authority {settings.trust.authority}"
+
+
+def _site(site: Site) -> str:
+    log = site.log
+    where = f"Kafka at {log.address}" if log.backbone is Backbone.KAFKA else f"the folder {log.folder}"
+    near = f"; neighbours {', '.join(one.log.name for one in site.neighbours)}" if site.neighbours else ""
+    return f"{log.name}, shared over {where}{near}"
 
 
 def _users(settings: Settings) -> str:

@@ -36,6 +36,16 @@ address = "127.0.0.1:4242"
 seal = "none"
 [vetting]
 move_mps_max = 60.0
+[site]
+name = "west"
+folder = "log"
+[[site.neighbours]]
+name = "east"
+folder = "other"
+[[incidents.kinds]]
+name = "Pothole"
+topic = "road/pothole"
+predicate = "witnesses >= 3"
 """
 
 
@@ -63,6 +73,8 @@ def test_what_is_not_the_default_is_said() -> None:
     assert "priority   b is safety" in lines
     assert "alert      Emergency raises Alert for a corridor around it, 60 s long" in lines
     assert "udp        127.0.0.1:4242, sealing nothing: for experiments only" in lines
+    assert "site       west, shared over the folder log; neighbours east" in lines
+    assert "kinds      Pothole (road/pothole)" in lines
     assert "limit      move_mps_max = 60.0 (default 120.0)" in lines
     assert "limit      sessions_max = 5 (default 1048576)" in lines
     assert "limit      when_slow = disconnect (default drop)" in lines
