@@ -115,6 +115,7 @@ class PipelineService:
         runner = Runner(session, self._source, self._plans, ours.pace, folder=ours.folder, tell=self._tell_of_query)
         try:
             runner.start(monotonic())
+            self._note(runner)  # who asks right after they are ready is answered
             self._turns.every(TICK_S, lambda _: self._tick(runner))
             queries = " ".join(plan.name for plan in self._plans)
             self._told.info("pipelines ready", site=self._settings.site.log.name, queries=queries, http=http)

@@ -63,6 +63,7 @@ def test_a_process_says_what_it_wants_how_it_is_and_what_it_could_not_read(tmp_p
     found = recent_sightings(60)
     with driver(site, tmp_path / "driver", "hazards", "letters", pipelines='topics = ["Collision", "Blocked"]') as process:
         process.start()
+        assert [one["name"] for one in process.status()] == ["hazards", "letters"], "asked right after they are ready"
         wanted = [record.key.rpartition("\n")[2] for record in site.records(SUBSCRIPTION_INFO)]
         assert wanted == ["Collision", "Blocked"]
         site.append([Entry(MESSAGES_TOPIC, "e", b"nonsense"), Entry("reports", "e", b'{"type": "reports"}')])
