@@ -2,7 +2,8 @@
 
 What must hold:
 - none outlives this process, however that ends: each is a group of its own that dies with us;
-- one that ends by itself is a fault that shows the end of what it said.
+- one that ends by itself is a fault that shows the end of what it said;
+- who interrupts is heard, also where Python drops what a handler raises: in the middle of a fork, in a destructor.
 """
 
 import ctypes
@@ -57,6 +58,13 @@ class Children:
 
     folder: Path
     all: dict[str, Child] = field(default_factory=dict)
+    is_interrupted: bool = False
+    """Whether somebody wants an end."""
+
+    def interrupt(self, *_: object) -> None:
+        """Handle a signal: end what is being done."""
+        self.is_interrupted = True
+        raise KeyboardInterrupt
 
     def start(
         self,
@@ -99,7 +107,9 @@ class Children:
             time.sleep(LOOK_S)
 
     def check(self) -> None:
-        """That all of them live."""
+        """That all of them live, and nobody wants an end."""
+        if self.is_interrupted:
+            raise KeyboardInterrupt
         for child in self.all.values():
             if not child.is_alive:
                 status = child.process.returncode

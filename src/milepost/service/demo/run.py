@@ -27,7 +27,7 @@ def run(options: Options) -> int:
     folder = _new_folder(options.out)
     children = Children(folder / "logs")
     try:
-        with _interruptible(), ExitStack() as stack:
+        with _interruptible(children), ExitStack() as stack:
             stack.callback(_stop, children)
             outcome = _outcome(options, folder, children, stack)
     except SumoFault as fault:
@@ -63,6 +63,7 @@ def _drive(options: Options, running: Running) -> Drive:
     except KeyboardInterrupt:
         if options.seconds is not None or not drive.keeper.books.alerts:
             raise
+        running.children.is_interrupted = False
         drive.ended_at = Instant(time_ns())
         drive.catch_up()
     line.end()
@@ -110,13 +111,9 @@ def _stop(children: Children) -> None:
 
 
 @contextmanager
-def _interruptible() -> Iterator[None]:
+def _interruptible(children: Children) -> Iterator[None]:
     """SIGTERM ends it as Ctrl-C does."""
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    before = [(number, signal.signal(number, interrupt)) for number in (signal.SIGTERM, signal.SIGINT)]
+    before = [(number, signal.signal(number, children.interrupt)) for number in (signal.SIGTERM, signal.SIGINT)]
     try:
         yield
     finally:
