@@ -46,6 +46,7 @@ the other from the back, so what waits for processes runs beside what computes."
 LIVE = "tests/live/"
 AGAIN_MAX = 5
 """More failures than that are no accident of a busy machine."""
+SLOW_SHOWN = 10
 NUMBERS = count(1)
 NO_TESTS_COLLECTED = 5
 FIX_MARK = "; fix: "
@@ -76,6 +77,8 @@ class Outcome:
     failures: list[str] = field(default_factory=list)
     late: list[str] = field(default_factory=list)
     """Tests that passed at the second try."""
+    slow: list[tuple[float, str]] = field(default_factory=list)
+    """The slowest tests, and how many seconds they took."""
     advice: list[str] = field(default_factory=list)
 
     def total(self) -> Row:
@@ -122,6 +125,7 @@ def run_tests(fast: bool, outcome: Outcome) -> None:
         outcome.rows += results.rows
         outcome.skips += results.skips
         outcome.failures += results.failures
+        outcome.slow += results.slow
 
 
 def run_again(outcome: Outcome) -> None:
@@ -177,7 +181,8 @@ def read_results(path: Path) -> Outcome:
         return Outcome()
     found = json.loads(path.read_text())
     rows = [Row(folder, **counts) for folder, counts in sorted(found["folders"].items())]
-    return Outcome(rows, [(skip["test"], skip["reason"]) for skip in found["skips"]], found["failures"])
+    skips = [(skip["test"], skip["reason"]) for skip in found["skips"]]
+    return Outcome(rows, skips, found["failures"], slow=[(seconds, test) for seconds, test in found["slow"]])
 
 
 def table(outcome: Outcome) -> str:
@@ -190,6 +195,7 @@ def table(outcome: Outcome) -> str:
         if row is total:
             lines.append(rule)
         lines.append(f"{row.name:<{width}} {row.passed:>9} {row.failed:>9} {row.skipped:>9} {row.seconds:>10.1f}")
+    lines += ["", *(f"{seconds:>6.1f} s {test}" for seconds, test in sorted(outcome.slow, reverse=True)[:SLOW_SHOWN])]
     lines += [""] if outcome.failures or outcome.late else []
     lines += [f"FAILED {test}" for test in outcome.failures]
     lines += [f"passed at the second try, alone: {test}" for test in outcome.late]

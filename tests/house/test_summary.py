@@ -19,10 +19,12 @@ def test_the_table_adds_up_and_ends_in_a_line_for_machines() -> None:
         ("tests/live/test_z.py", "no reason to speak of"),
     ]
     rows = [Row("mypy", passed=1, seconds=2.0), Row("tests/unit", passed=5, failed=1, skipped=2, seconds=0.5)]
-    lines = table(Outcome(rows, skips, failures=["tests/unit/test_a.py::test_b"])).splitlines()
+    slow = [(0.5, "tests/unit/test_a.py::test_b"), (12.0, "tests/live/test_x.py::test_y")]
+    lines = table(Outcome(rows, skips, failures=["tests/unit/test_a.py::test_b"], slow=slow)).splitlines()
     assert lines[-1] == "6 passed, 1 failed, 2 skipped"
     assert any(line.split() == ["all", "6", "1", "2", "2.5"] for line in lines)
     assert "FAILED tests/unit/test_a.py::test_b" in lines
+    assert lines.index("  12.0 s tests/live/test_x.py::test_y") < lines.index("   0.5 s tests/unit/test_a.py::test_b")
     assert "skipped tests/live/test_x.py::test_y: no Java" in lines
     assert "        to run it: apt-get install java" in lines
     assert "        to run it: the test names no command" in lines
@@ -71,6 +73,9 @@ def test_only_a_live_test_has_a_second_try_and_is_named(plant: Plant, monkeypatc
     outcome = Outcome()
     check.run_tests(False, outcome)
     assert [row.failed for row in outcome.rows] == [2]
+    assert {test for _, test in outcome.slow} == {
+        f"{folder}/test_x.py::{name}" for name in ("test_well", "test_fails_once", "test_fails")
+    }
     check.run_again(outcome)
     is_live = folder.startswith("tests/live")
     assert outcome.late == [f"{folder}/test_x.py::test_fails_once"] * is_live

@@ -1,4 +1,4 @@
-"""What ran, as a file: `--results FILE` writes for each folder of tests what passed, failed and was skipped, and why.
+"""What ran, as a file: `--results FILE` writes for each folder of tests what passed, failed and was skipped, and what was slow.
 
 `scripts/check.py` reads it for the table that ends `make test`.
 """
@@ -11,6 +11,9 @@ from typing import Any
 import pytest
 
 from plugins.no_skips import reason_of
+
+SLOW = 20
+"""So many of the slowest tests are named."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -31,9 +34,11 @@ class ResultsFile:
         self._outcome: dict[str, str] = {}
         self._seconds: defaultdict[str, float] = defaultdict(float)
         self._skips: dict[str, str] = {}
+        self._slow: defaultdict[str, float] = defaultdict(float)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self._seconds[folder_of(report.nodeid)] += report.duration
+        self._slow[report.nodeid] += report.duration
         self._note(report.nodeid, report, counts=report.when == "call")
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
@@ -60,7 +65,8 @@ class ResultsFile:
         skips = [{"test": node, "reason": reason} for node, reason in self._skips.items()]
         self._path.parent.mkdir(parents=True, exist_ok=True)
         failures = [node for node, outcome in self._outcome.items() if outcome == "failed"]
-        self._path.write_text(json.dumps({"folders": folders, "skips": skips, "failures": failures}, indent=1))
+        slow = sorted(((seconds, node) for node, seconds in self._slow.items()), reverse=True)[:SLOW]
+        self._path.write_text(json.dumps({"folders": folders, "skips": skips, "failures": failures, "slow": slow}, indent=1))
 
 
 def folder_of(node: str) -> str:
