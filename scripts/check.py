@@ -120,7 +120,11 @@ def run_tests(fast: bool, outcome: Outcome) -> None:
     RESULTS.mkdir(parents=True)
     takes = [groups.popleft] if fast else [groups.popleft, groups.pop]
     with ThreadPoolExecutor(len(takes)) as pool:
-        lists = list(pool.map(lambda take: list(run_groups(take, profile, is_shown=fast)), takes))
+        try:
+            lists = list(pool.map(lambda take: list(run_groups(take, profile, is_shown=fast)), takes))
+        except KeyboardInterrupt:  # those that run hear of it themselves; no other is begun
+            groups.clear()
+            raise
     for results in sorted(chain.from_iterable(lists), key=lambda one: one.rows[0].name if one.rows else ""):
         outcome.rows += results.rows
         outcome.skips += results.skips

@@ -89,7 +89,7 @@ def maybe_gather(session: SparkSession, shelf: Shelf, hour: Hour, *, now: Instan
 
 
 def _gather(session: SparkSession, shelf: Shelf, hour: Hour, batches: Sequence[Batch]) -> None:
-    staging = _staging(shelf)
+    staging = shelf.staging("gather")
     rows = read_files(session, shelf.table, [str(batch.path) for batch in batches])
     rows.repartition(1).sortWithinPartitions("offset").write.option("compression", "zstd").parquet(str(staging))
     (made,) = staging.glob("*.parquet")
@@ -111,7 +111,7 @@ def _sort(session: SparkSession, shelf: Shelf, hour: Hour, now: Instant) -> None
     for left_behind in hour.generation(number):
         left_behind.unlink()
     rows = read_files(session, shelf.table, [str(path) for path in hour.current(upto)])
-    staging = _staging(shelf)
+    staging = shelf.staging("sort")
     placed = (
         with_cell(visible(session, shelf.folder, shelf.table, rows), shelf.table)
         .repartition("cell")
@@ -121,13 +121,6 @@ def _sort(session: SparkSession, shelf: Shelf, hour: Hour, now: Instant) -> None
     for path in staging.glob("cell=*/*.parquet"):
         put(path, hour.path / path.parent.name / f"g{number}.parquet")
     hour.become(HourState(number, upto, now))
-
-
-def _staging(shelf: Shelf) -> Path:
-    """An empty place to make files in."""
-    staging = shelf.staging.with_name(f"{shelf.table.name}-sorting")
-    shutil.rmtree(staging, ignore_errors=True)
-    return staging
 
 
 def _let_go(hour: Hour, done: Compacted, now: Instant, grace_s: float) -> Compacted:

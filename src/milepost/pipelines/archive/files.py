@@ -15,11 +15,13 @@ What must hold:
 
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple
+from uuid import uuid4
 
 from milepost.model.areas import Area
 from milepost.model.frames import ALWAYS, Frame
@@ -139,10 +141,14 @@ class Shelf:
         """The table's own folder."""
         return self.folder / self.table.name
 
-    @property
-    def staging(self) -> Path:
-        """Where files are made before they are put in their place."""
-        return self.folder / "_staging" / self.table.name
+    def staging(self, purpose: str) -> Path:
+        """A place where files are made before they are put in theirs, which is not there yet; earlier ones are removed.
+
+        It is never the same: the Java of a process that was killed may go on writing for a moment.
+        """
+        places = self.folder / "_staging" / self.table.name / purpose
+        shutil.rmtree(places, ignore_errors=True)
+        return places / uuid4().hex
 
     def upto(self) -> int:
         """The last offset of the log whose rows count."""

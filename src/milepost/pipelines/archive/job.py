@@ -9,7 +9,6 @@ What must hold:
 """
 
 import fcntl
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -93,10 +92,10 @@ def _mended(shelf: Shelf) -> int:
 
 def _made(rows: DataFrame, shelf: Shelf) -> dict[Hour, Path]:
     """The rows as files, one for each hour."""
-    shutil.rmtree(shelf.staging, ignore_errors=True)
+    staging = shelf.staging("append")
     placed = with_hour(rows, shelf.table).repartition("date", "hour").sortWithinPartitions("date", "hour", "offset")
-    placed.write.partitionBy("date", "hour").option("compression", "zstd").parquet(str(shelf.staging))
-    paths = list(shelf.staging.glob("date=*/hour=*/*.parquet"))
+    placed.write.partitionBy("date", "hour").option("compression", "zstd").parquet(str(staging))
+    paths = list(staging.glob("date=*/hour=*/*.parquet"))
     found = {shelf.hour_of(path.parent): path for path in paths}
     assert len(found) == len(paths), "one file for each hour"
     return found
