@@ -52,7 +52,7 @@ def beside_the_paper(found: dict[str, Section]) -> Section:
     forged = found["forging"].found["attacks"]
     through = sum(one["got_through"] for one in forged)
     gamed = found["gaming"].found
-    together, weighed = gamed["ten at a time who agree"], "witnesses weighed"
+    counted, _, weighed, near = (gamed["ten at a time who agree"][defence]["false"] for defence in gaming.DEFENCES)
     rows = (
         (
             "10 ms inside the system (a budget, not measured)",
@@ -86,7 +86,7 @@ def beside_the_paper(found: dict[str, Section]) -> Section:
         ),
         (
             "gaming tried (intended)",
-            f"ten who agree: {together['reports counted']['false']} false if counted, {together[weighed]['false']} if weighed",
+            f"ten who agree: {counted} false if counted, {weighed} if weighed, {near} if witnesses must be near",
             "-",
             "the paper's bins count messages; ours count witnesses, by how far they are believed",
         ),

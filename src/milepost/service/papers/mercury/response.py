@@ -31,7 +31,8 @@ BUDGET_MS: Final = 10.0
 _AWAY: Final = Place(45.0, -100.0)
 _SETTLE_S: Final = 0.5
 _REPORT_S: Final = 0.5
-_COUNTERS_A_ROUND: Final = 10**6
+_COUNTER: Final = 10**6
+"""The first of the load's datagrams: far from those that opened the sessions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,7 @@ class Answered:
     endpoints: int
     offered_per_s: int
     taken_per_s: float
+    refused: int
     busy: float
     """The edge's share of its core."""
     times_ms: tuple[float, ...]
@@ -71,8 +73,8 @@ class Answered:
 def measure(progress: Progress, *, is_quick: bool) -> Section:
     """All loads, the way over the log, and the stages."""
     sizes = QUICK if is_quick else FULL
-    by_endpoints = [_answered(count, [count], sizes.probes, progress)[0] for count in sizes.endpoints]
-    by_rate = _answered(sizes.rate_endpoints, list(sizes.rates), sizes.probes, progress)
+    by_endpoints = [_answered(count, count, sizes.probes, progress) for count in sizes.endpoints]
+    by_rate = [_answered(sizes.rate_endpoints, rate, sizes.probes, progress) for rate in sizes.rates]
     progress("response: over the log, to the next edge")
     next_edge = over_the_log(sizes.probes)
     progress("response: stages")
@@ -80,33 +82,29 @@ def measure(progress: Progress, *, is_quick: bool) -> Section:
     return _section(by_endpoints, by_rate, next_edge, stages)
 
 
-def _answered(count: int, rates: list[int], probes: int, progress: Progress) -> list[Answered]:
-    """One edge, its sessions, and each rate."""
+def _answered(count: int, rate: int, probes: int, progress: Progress) -> Answered:
+    """One edge and its sessions; a new one for each rate, since a walk that begins anew is not believed for a while."""
     with serving(is_sealed=True) as edge:
         progress(f"response: {count:,} sessions are opened")
         endpoints = [Endpoint(number, edge.realm) for number in range(count)]
         prober = Endpoint(count, edge.realm, _AWAY)
         open_all([*endpoints, prober], edge.port)
         write_sessions(edge.folder / "sessions", endpoints)
-        found = []
-        for number, rate in enumerate(rates, 1):
-            progress(f"response: {count:,} endpoints, {rate:,} reports a second")
-            found.append(_under_load(edge, prober, (count, rate, probes), number * _COUNTERS_A_ROUND))
-    return found
+        progress(f"response: {count:,} endpoints, {rate:,} reports a second")
+        return _under_load(edge, prober, count, rate, probes)
 
 
-def _under_load(edge: Edge, prober: Endpoint, size: tuple[int, int, int], counter: int) -> Answered:
-    count, rate, probes = size
+def _under_load(edge: Edge, prober: Endpoint, count: int, rate: int, probes: int) -> Answered:
     seconds = 2.0 + 2 * _SETTLE_S + probes * (PAUSE_S_MAX + 0.002)
-    words = ("--rate", rate, "--sealed", 1, "--counter", counter, "--walk-mps", SPEED_MPS)
+    words = ("--rate", rate, "--sealed", 1, "--counter", _COUNTER, "--walk-mps", SPEED_MPS)
     with source(edge.port, seconds, edge.folder / "sessions", *words):
         time.sleep(_SETTLE_S)
         before = edge.look()
         times_ms = probe(prober, edge.port, probes)
         after = edge.look()
     took_s = after.at_s - before.at_s
-    taken = after.of("reports_total") - before.of("reports_total")
-    return Answered(count, rate, taken / took_s, (after.cpu_s - before.cpu_s) / took_s, tuple(times_ms))
+    taken, refused = (after.of(name) - before.of(name) for name in ("reports_total", "refused_total"))
+    return Answered(count, rate, taken / took_s, int(refused), (after.cpu_s - before.cpu_s) / took_s, tuple(times_ms))
 
 
 def over_the_log(probes: int) -> tuple[float, ...]:
@@ -226,6 +224,7 @@ def _loads(title: str, found: list[Answered]) -> Table:
             f"{one.endpoints:,}",
             f"{one.offered_per_s:,}",
             f"{one.taken_per_s:,.0f}",
+            f"{one.refused:,}",
             f"{one.busy:.0%}",
             f"{one.spread.p50:.2f}",
             f"{one.spread.p99:.2f}",
@@ -234,7 +233,8 @@ def _loads(title: str, found: list[Answered]) -> Table:
         )
         for one in found
     )
-    return Table(title, ("endpoints", "offered/s", "taken/s", "edge's core", "p50", "p99", "max", "within 10 ms"), rows)
+    heads = ("endpoints", "offered/s", "taken/s", "refused", "edge's core", "p50", "p99", "max", "within 10 ms")
+    return Table(title, heads, rows)
 
 
 def _path_row(name: str, times_ms: tuple[float, ...] | list[float]) -> tuple[str, ...]:
