@@ -162,7 +162,7 @@ def as_markdown(report: Report) -> str:
         for table in section.tables:
             lines += ["", f"**{table.title}**", "", f"| {' | '.join(table.head)} |", f"|{'---|' * len(table.head)}"]
             lines += [f"| {' | '.join(row)} |" for row in table.rows]
-            lines += [f"\n{note}" for note in table.notes]
+            lines += ["", *table.notes]
     return "\n".join([*lines, ""])
 
 
@@ -192,7 +192,7 @@ def _page(report: Report, pictures: dict[str, bytes]) -> str:
 def _table(table: Table) -> str:
     head = "".join(f"<th>{escape(word)}</th>" for word in table.head)
     rows = "".join(f"<tr>{''.join(f'<td>{escape(word)}</td>' for word in row)}</tr>\n" for row in table.rows)
-    notes = "".join(f'<p class="note">{escape(note)}</p>' for note in table.notes)
+    notes = f'<p class="note">{escape(" ".join(table.notes))}</p>' if table.notes else ""
     kind = ' class="words"' if table.is_words else ""
     return f"<table{kind}><caption>{escape(table.title)}</caption><tr>{head}</tr>\n{rows}</table>{notes}"
 
