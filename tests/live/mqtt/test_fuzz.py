@@ -15,7 +15,7 @@ from live.mqtt.packets import V5, Kind
 from live.mqtt.visitors import MakeBroker, Visit
 
 IS_FULL: Final = os.environ.get("MILEPOST_TEST_PROFILE") == "full"
-PACKETS: Final = int(os.environ.get("FUZZ_PACKETS", "1000000" if IS_FULL else "20000"))
+PACKETS: Final = int(os.environ.get("FUZZ_PACKETS", "500000" if IS_FULL else "20000"))
 SEED: Final = int(os.environ.get("FUZZ_SEED", "1"))
 MEMORY_BYTES_MAX: Final = 600_000_000
 

@@ -42,6 +42,7 @@ _UNAVAILABLE: Final = {
     KafkaError.UNKNOWN_TOPIC_OR_PART: _DELETED,
     KafkaError._UNKNOWN_TOPIC: _DELETED,
     KafkaError._UNKNOWN_PARTITION: _DELETED,
+    KafkaError._DESTROY: _DELETED,  # the library has let go of a topic that is gone, with what was on its way to it
 }
 
 
