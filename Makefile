@@ -6,6 +6,7 @@ SHELL := bash
 PYTHON ?= python3
 UV_VERSION := 0.13.7
 PY := .venv/bin/python
+EDGE := .venv-edge
 PAGE := src/milepost/dashboard/_built/index.html
 
 .PHONY: help
@@ -22,18 +23,37 @@ demo: .venv/synced $(PAGE)  ## A city on a live map, with an accident in it (ARG
 	@scripts/get_debian_parts demo
 	@.venv/bin/milepost demo $(ARGS)
 
+.PHONY: edge
+edge: $(EDGE)/synced  ## A broker at 127.0.0.1:1883, in a small environment of its own (ARGS="--config milepost.toml")
+	@$(EDGE)/bin/milepost edge run $(ARGS)
+
 .PHONY: page
 page: $(PAGE)  ## Build the page of the live map (needs Node.js)
 
 .PHONY: test
-test: .venv/synced $(PAGE)  ## Run the checks and every test (CI=true: nothing may be skipped)
+test: .venv/synced $(PAGE)  ## Run the checks and the tests, within ten minutes: one live test of every kind (CI=true: nothing may be skipped)
 	@scripts/get_debian_parts demo
 	@scripts/get_debian_parts tests
-	@$(PY) scripts/check.py
+	@$(PY) scripts/check.py full
 
 .PHONY: test-fast
 test-fast: .venv/synced  ## The inner loop, under a minute: checks, unit, house and property tests with few examples
-	@$(PY) scripts/check.py --fast
+	@$(PY) scripts/check.py fast
+
+.PHONY: test-long
+test-long: .venv/synced $(PAGE)  ## Run the tests that make test leaves out: long live tests, simulations, fuzzing
+	@scripts/get_debian_parts demo
+	@scripts/get_debian_parts tests
+	@$(PY) scripts/check.py long
+
+.PHONY: search
+search: .venv/synced  ## Look for new examples and seeds that fail (MINUTES=60: for an hour)
+	@$(PY) scripts/search.py $(or $(MINUTES),10)
+
+.PHONY: soak
+soak: .venv/synced  ## Kill, fuzz and cut off for hours (HOURS=8); writes bench/results/soak.md
+	@scripts/get_debian_parts tests
+	@$(PY) scripts/soak.py $(or $(HOURS),1)
 
 .PHONY: bench-matching
 bench-matching: .venv/synced  ## Measure matching beside Redis GEO, Tile38 and others (QUICK=1: within 60 s)
@@ -92,15 +112,28 @@ environment: .venv/synced  ## Only make .venv
 .PHONY: clean
 clean:  ## Remove .venv, caches and built files
 	rm -rf web/node_modules src/milepost/dashboard/_built
-	rm -rf .venv .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist site
+	rm -rf .venv $(EDGE) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist site
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.venv/bin/uv:
+define need_python
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	    { echo "Milepost needs Python 3.11 or newer; say which: make PYTHON=python3.12 ..."; exit 1; }
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || scripts/get_debian_parts environment
+endef
+
+.venv/bin/uv:
+	$(need_python)
 	$(PYTHON) -m venv .venv
 	.venv/bin/pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+
+# What an edge needs at run time and nothing else. uv itself, half as large as all of that, is removed again.
+$(EDGE)/synced: pyproject.toml uv.lock
+	$(need_python)
+	$(PYTHON) -m venv $(EDGE)
+	$(EDGE)/bin/pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+	UV_PROJECT_ENVIRONMENT=$(abspath $(EDGE)) $(EDGE)/bin/uv sync --frozen --quiet
+	$(EDGE)/bin/pip uninstall --quiet --yes uv
+	@touch $@
 
 .venv/synced: .venv/bin/uv pyproject.toml uv.lock
 	.venv/bin/uv sync --frozen --all-groups --quiet

@@ -11,19 +11,19 @@ from unittest.mock import patch
 from rich.console import Console
 from rich.table import Table
 
-from milepost.doors.keeper import Keeper
-from milepost.doors.mqtt import door as door_module
-from milepost.doors.mqtt.desk import Desk, DoorSettings
-from milepost.doors.mqtt.door import MqttDoor
-from milepost.doors.mqtt.link import MqttLink
-from milepost.doors.rules import Rules
-from milepost.doors.settling import Settling
-from milepost.edge.corridor import Corridor
-from milepost.edge.limits import Limits
-from milepost.edge.plans import Planner
+from milepost.broker.broker import Broker
+from milepost.broker.limits import Limits
+from milepost.broker.routing import RouteCache
+from milepost.config.log_settings import Level
+from milepost.listeners.event_loop import ChangeWriter, TickLoop
+from milepost.listeners.mqtt import listener as door_module
+from milepost.listeners.mqtt.connection import MqttConnection
+from milepost.listeners.mqtt.context import MqttContext, MqttSettings
+from milepost.listeners.mqtt.listener import MqttListener
+from milepost.model.durability import Durability
 from milepost.model.instants import Instant
-from milepost.service.logs import Level, Log
-from milepost.storage import Survives, open_storage
+from milepost.runtime.logs import Log
+from milepost.storage import open_storage
 from milepost.wire.mqtt import Connect, Publish, Request, Subscribe, Version, encode
 
 PUBLISHERS, TAKERS, MESSAGES, REPEATS = 100, 20, 4_000, 5
@@ -56,14 +56,14 @@ class Nowhere:
 class Edge:
     """A door with publishers at it, and takers of what they say."""
 
-    def __init__(self, qos: int, survives: Survives, folder: Path, *, is_kept: bool = False) -> None:
-        corridor = Corridor(Limits(queue_messages_max=50_000))
+    def __init__(self, qos: int, survives: Durability, folder: Path, *, is_kept: bool = False) -> None:
+        broker = Broker(Limits(queue_messages_max=50_000))
         log = Log(Level.ERROR)
         self._storage = open_storage(folder, survives)
         self._storage.load()
-        desk = Desk(corridor, DoorSettings(), Rules(), log)
-        self._door = MqttDoor(desk)
-        self._settling = Settling(corridor, Keeper(corridor, self._storage, log), self._door)
+        context = MqttContext(broker, MqttSettings(), log)
+        self._door = MqttListener(context)
+        self._settling = TickLoop(broker, ChangeWriter(broker, self._storage, log), self._door)
         self._qos = qos
         self._takers = [self._connect(f"taker-{number}", is_fresh=not is_kept) for number in range(1 if is_kept else TAKERS)]
         for taker in self._takers:
@@ -81,7 +81,7 @@ class Edge:
         self._storage.close()
 
     def forget_plans(self) -> None:
-        self._door.desk.corridor.planner.change()
+        self._door.context.broker.route_cache.change()
 
     def publish(self, count: int, a_turn: int) -> None:
         """So many messages, so many of them in one turn; everybody acknowledges at once."""
@@ -97,12 +97,12 @@ class Edge:
                     self._door.on_bytes(taker, b"".join(b"\x40\x02" + one.to_bytes(2, "big") for one in numbers), now)
                 self._settling.settle(now)
 
-    def _connect(self, name: str, *, is_fresh: bool = True) -> MqttLink:
+    def _connect(self, name: str, *, is_fresh: bool = True) -> MqttConnection:
         link = self._door.enter(Nowhere(), "bench")
         self._send(link, encode(Connect(name, Version.V3, clean_start=is_fresh), Version.V3))
         return link
 
-    def _send(self, link: MqttLink, data: bytes) -> None:
+    def _send(self, link: MqttConnection, data: bytes) -> None:
         now = Instant(time.time_ns())
         self._door.on_bytes(link, data, now)
         self._settling.settle(now)
@@ -131,7 +131,7 @@ def without_short_way(edge: Edge) -> float:
 
 def without_plans(edge: Edge) -> float:
     """The same with takers looked for anew for each message."""
-    with patch.object(Planner, "maybe_lasting", lambda *_: None), patch("milepost.edge.plans.PLANS_MAX", 0):
+    with patch.object(RouteCache, "maybe_lasting", lambda *_: None), patch("milepost.broker.routing.PLANS_MAX", 0):
         edge.forget_plans()
         found = without_short_way(edge)
     edge.forget_plans()
@@ -143,9 +143,9 @@ def main() -> None:
     for heading in ("work", "as it is", "every packet taken apart", "and no plans kept", "one message a turn"):
         table.add_column(heading, justify="left" if heading == "work" else "right")
     works = (
-        (f"QoS 0 to {TAKERS}", 0, Survives.NOTHING, False),
-        (f"QoS 1 to {TAKERS}", 1, Survives.NOTHING, False),
-        ("QoS 1, kept for one who is away", 1, Survives.PROCESS_CRASH, True),
+        (f"QoS 0 to {TAKERS}", 0, Durability.NOTHING, False),
+        (f"QoS 1 to {TAKERS}", 1, Durability.NOTHING, False),
+        ("QoS 1, kept for one who is away", 1, Durability.PROCESS_CRASH, True),
     )
     for title, qos, survives, is_kept in works:
         with tempfile.TemporaryDirectory() as folder:

@@ -23,7 +23,7 @@ from bench.edge_load.report import Figures, conclude
 from bench.edge_load.servers import SCHEMA, allow_many_files, make_certificate
 from bench.edge_load.works import JUDGED, Figure, Work, all_works
 from bench.harness import QUICK
-from milepost.service.papers.load.programs import BROKER_CORE, LOAD_CORE, LoadFailed
+from milepost_experiments.papers.load.programs import BROKER_CORE, LOAD_CORE, LoadFailed
 
 WAIT_S_MAX = 1_800.0
 QUICK_BROKERS = ("milepost", "mosquitto20", "relay")

@@ -18,11 +18,11 @@ from bench.edge import alone
 from bench.edge_load.servers import allow_many_files
 from bench.hub_load import roam, spread, stages
 from bench.hub_load.report import Found, conclude
-from milepost.model.survives import Survives
-from milepost.service.faults import StartFault
-from milepost.service.papers.load.programs import LoadFailed, hub_load
-from milepost.service.papers.load.towns import Kafka, Plan, running_for_towns
-from milepost.service.site_settings import Backbone
+from milepost.config.errors import StartFault
+from milepost.config.site_settings import Backbone
+from milepost.model.durability import Durability
+from milepost_experiments.papers.load.programs import LoadFailed, hub_load
+from milepost_experiments.papers.load.towns import Kafka, Plan, running_for_towns
 
 WORKS = ("logs", "spread", "roam", "stages")
 BUSY_BEFORE = 0.5
@@ -123,7 +123,7 @@ def appends_of(measured: Mapping[str, object]) -> dict[str, float]:
         assert isinstance(group, dict)
         return float(group[key])
 
-    level = Survives.PROCESS_CRASH.value
+    level = Durability.PROCESS_CRASH.value
     rates = {"ours_per_s": figure("appends", level), "bare_per_s": figure("bare sqlite3", level)}
     return rates | {"p50_ms": figure("latency, two processes", "p50") / 1e3}
 

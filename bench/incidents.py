@@ -12,8 +12,8 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
-from milepost.hub.incidents import Incidents
-from milepost.hub.incidents.early import Early
+from milepost.incidents import Incidents
+from milepost.incidents.early_warning import EarlyWarnings
 from milepost.model.areas import Circle
 from milepost.model.endpoints import EndpointId
 from milepost.model.incidents import Cell, EventKind, Extent, Square
@@ -86,7 +86,7 @@ def run(kind: EventKind, *, witnesses: int) -> list[str]:
     """
     town = Town(kind, witnesses=witnesses)
     incidents = Incidents([kind])
-    early = Early(incidents, late_ns=0, since=Instant(0))
+    early = EarlyWarnings(incidents, late_ns=0, since=Instant(0))
     told = [cell_to_json(cell) for cell in town.slot(START)]
     read_s = best_s(lambda: [cell_from_json(text) for text in told]) / len(told)
     takes_s, looks_s = [], []

@@ -17,11 +17,11 @@ from contextlib import closing
 from pathlib import Path
 
 from bench.harness import QUICK
-from milepost.backbone.embedded import EmbeddedLog
-from milepost.backbone.embedded.database import SETTINGS, SYNCHRONOUS
-from milepost.backbone.embedded.writer import WAL_PAGES
-from milepost.backbone.log import Edge, Entry, LogLost, LogUnavailable, Record
-from milepost.model.survives import Survives
+from milepost.eventlog.embedded import EmbeddedLog
+from milepost.eventlog.embedded.database import SETTINGS, SYNCHRONOUS
+from milepost.eventlog.embedded.writer import WAL_PAGES
+from milepost.eventlog.log import Edge, Entry, LogLost, LogUnavailable, Record
+from milepost.model.durability import Durability
 
 RECORDS = 60_000 if QUICK else 300_000
 ROUNDS = 1 if QUICK else 3
@@ -37,7 +37,7 @@ def measure() -> dict[str, object]:
     lists = [[Entry(TOPIC, f"{number:010}", VALUE) for number in range(at, at + LIST)] for at in range(0, RECORDS, LIST)]
     rates, bare = dict[str, float](), dict[str, float]()
     for _ in range(ROUNDS):  # the best of them, taking turns, since others share the machine
-        for level in Survives:
+        for level in Durability:
             rates[level.value] = max(rates.get(level.value, 0.0), _appends(level, lists))
             bare[level.value] = max(bare.get(level.value, 0.0), _bare(level, lists))
     return {
@@ -61,7 +61,7 @@ def main() -> None:
         print(f"{name:26}", "  ".join(f"{word} {figure:,.5g}".strip() for word, figure in figures.items()))
 
 
-def _appends(level: Survives, lists: list[list[Entry]]) -> float:
+def _appends(level: Durability, lists: list[list[Entry]]) -> float:
     with tempfile.TemporaryDirectory() as folder, closing(EmbeddedLog(Path(folder), level)) as log:
         began = time.perf_counter()
         _append_all(log, lists)
@@ -86,7 +86,7 @@ def _append(log: EmbeddedLog, entries: list[Entry], done: Callable[[Exception | 
             time.sleep(0.001)
 
 
-def _bare(level: Survives, lists: list[list[Entry]]) -> float:
+def _bare(level: Durability, lists: list[list[Entry]]) -> float:
     with tempfile.TemporaryDirectory() as folder, closing(sqlite3.connect(Path(folder) / "bare.db", isolation_level=None)) as db:
         for setting in (
             "journal_mode = WAL",
@@ -120,7 +120,7 @@ class _Counter:
 
 def _with_follower(lists: list[list[Entry]]) -> float:
     """Until the follower has all of it too."""
-    with tempfile.TemporaryDirectory() as folder, closing(EmbeddedLog(Path(folder), Survives.PROCESS_CRASH)) as log:
+    with tempfile.TemporaryDirectory() as folder, closing(EmbeddedLog(Path(folder), Durability.PROCESS_CRASH)) as log:
         counter = _Counter()
         log.follow({TOPIC: Edge.BEGINNING}, counter, _lost)
         began = time.perf_counter()
@@ -130,7 +130,7 @@ def _with_follower(lists: list[list[Entry]]) -> float:
 
 
 def _follow(lists: list[list[Entry]]) -> float:
-    with tempfile.TemporaryDirectory() as folder, closing(EmbeddedLog(Path(folder), Survives.PROCESS_CRASH)) as log:
+    with tempfile.TemporaryDirectory() as folder, closing(EmbeddedLog(Path(folder), Durability.PROCESS_CRASH)) as log:
         _append_all(log, lists)
         counter = _Counter()
         began = time.perf_counter()
@@ -154,7 +154,7 @@ class _Stopwatch:
 
 
 def _latencies() -> list[float]:
-    with tempfile.TemporaryDirectory() as folder, closing(EmbeddedLog(Path(folder), Survives.PROCESS_CRASH)) as log:
+    with tempfile.TemporaryDirectory() as folder, closing(EmbeddedLog(Path(folder), Durability.PROCESS_CRASH)) as log:
         watch = _Stopwatch()
         log.follow({TOPIC: Edge.BEGINNING}, watch, _lost)
         _append_slowly(log)
@@ -163,7 +163,7 @@ def _latencies() -> list[float]:
 
 
 def _latencies_across() -> list[float]:
-    with tempfile.TemporaryDirectory() as folder, closing(EmbeddedLog(Path(folder), Survives.PROCESS_CRASH)) as log:
+    with tempfile.TemporaryDirectory() as folder, closing(EmbeddedLog(Path(folder), Durability.PROCESS_CRASH)) as log:
         command = [sys.executable, "-m", "bench.log_appends", "follow", folder]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as other:
             assert other.stdout is not None
@@ -175,7 +175,7 @@ def _latencies_across() -> list[float]:
 
 def _follow_as_child(folder: Path) -> None:
     watch = _Stopwatch()
-    with closing(EmbeddedLog(folder, Survives.PROCESS_CRASH)) as log:
+    with closing(EmbeddedLog(folder, Durability.PROCESS_CRASH)) as log:
         log.follow({TOPIC: Edge.BEGINNING}, watch, _lost)
         print("ready", flush=True)
         watch.is_over.wait()

@@ -16,11 +16,11 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from rich.console import Console
 
 from bench.harness import QUICK
-from milepost.backbone.kafka import KafkaLog
-from milepost.backbone.kafka.settings import Client
-from milepost.backbone.log import BATCH_RECORDS_MAX, Edge, Entry, Record
-from milepost.model.survives import Survives
-from milepost.service.services.kafka import running_kafka
+from milepost.eventlog.kafka import KafkaLog
+from milepost.eventlog.kafka.settings import Client
+from milepost.eventlog.log import BATCH_RECORDS_MAX, Edge, Entry, Record
+from milepost.model.durability import Durability
+from milepost.runtime.services.kafka import running_kafka
 
 RATE = 2_000
 LATENCY_S = 1 if QUICK else 4
@@ -49,7 +49,7 @@ class Ours:
     """Through `KafkaLog`."""
 
     def __init__(self, address: str, topic: str, came: Came, confirmed: Confirmed) -> None:
-        self._log = KafkaLog(address, Survives.PROCESS_CRASH, client_id="bench")
+        self._log = KafkaLog(address, Durability.PROCESS_CRASH, client_id="bench")
         self._topic = topic
         self._confirmed = confirmed
 
@@ -181,7 +181,7 @@ def _throughput(address: str, way: Callable[[str, str, Came, Confirmed], Way]) -
 
 def _new_topic(address: str) -> str:
     topic = f"bench-{uuid4().hex}"
-    log = KafkaLog(address, Survives.PROCESS_CRASH, client_id="bench")
+    log = KafkaLog(address, Durability.PROCESS_CRASH, client_id="bench")
     log.make(topic)
     log.close()
     return topic

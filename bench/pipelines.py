@@ -21,20 +21,17 @@ from bench.harness import QUICK, Row, publish, row
 from bench.pipelines_latency import measure_latency, said_at
 from bench.pipelines_past import measure_past
 from bench.pipelines_positions import measure_positions
-from milepost.backbone.kafka import KafkaLog
-from milepost.backbone.log import Entry, LogUnavailable
+from milepost.eventlog.kafka import KafkaLog
+from milepost.eventlog.log import Entry, LogUnavailable
+from milepost.model.durability import Durability
 from milepost.model.incidents import EVENT_KINDS
-from milepost.model.survives import Survives
-from milepost.pipelines.grid import with_square
-from milepost.pipelines.hazards.job import plans
-from milepost.pipelines.hazards.schema import KEY
-from milepost.pipelines.hazards.transform import cells, with_slot
-from milepost.pipelines.records.transform import MESSAGES_TOPIC
+from milepost.pipelines.hazards import KEY, cells, plans, with_slot, with_square
+from milepost.pipelines.records import MESSAGES_TOPIC
 from milepost.pipelines.session import open_session
 from milepost.pipelines.settings import PipelineSettings
 from milepost.pipelines.sources.kafka import KafkaSource
-from milepost.service.services.kafka import Kafka, running_kafka
-from milepost.service.services.spark_jars import kafka_jars
+from milepost.runtime.services.jars import kafka_jars
+from milepost.runtime.services.kafka import Kafka, running_kafka
 
 EVENTS = 2_000_000 if QUICK else 10_000_000
 WAITING = 100_000 if QUICK else 2_000_000
@@ -113,7 +110,7 @@ def made(spark: SparkSession) -> DataFrame:
 def measure_catching_up(folder: Path, kafka: Kafka) -> list[Row]:
     """A stream that finds reports waiting, beside one batch over the same."""
     prefix = "catching."
-    log = KafkaLog(kafka.address, Survives.PROCESS_CRASH, client_id="bench", prefix=prefix)
+    log = KafkaLog(kafka.address, Durability.PROCESS_CRASH, client_id="bench", prefix=prefix)
     now = time.time_ns()
     for first in range(0, WAITING, 1_000):
         some = [Entry(MESSAGES_TOPIC, "e", said_at("Collision", one, now)) for one in range(first, first + 1_000)]

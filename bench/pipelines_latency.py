@@ -17,19 +17,19 @@ import numpy as np
 import orjson
 
 from bench.harness import QUICK, Goal, Row, row
-from milepost.backbone.embedded import EmbeddedLog
-from milepost.backbone.kafka import KafkaLog
-from milepost.backbone.log import Edge, Entry, Log, Record
-from milepost.hub.incidents.desk import CELLS
+from milepost.eventlog.embedded import EmbeddedLog
+from milepost.eventlog.kafka import KafkaLog
+from milepost.eventlog.log import Edge, Entry, Log, Record
+from milepost.incidents.engine import CELLS
+from milepost.model.durability import Durability
 from milepost.model.endpoints import EndpointId
 from milepost.model.incidents import EventKind
 from milepost.model.instants import Instant
 from milepost.model.messages import Message, MessageId
 from milepost.model.places import Place
-from milepost.model.sites import CROSS_HUB, EdgeRef, Said
-from milepost.model.survives import Survives
-from milepost.pipelines.records.transform import MESSAGES_TOPIC
-from milepost.service.services.kafka import Kafka
+from milepost.model.sites import CROSS_HUB, EdgeRef, ForwardedMessage
+from milepost.pipelines.records import MESSAGES_TOPIC
+from milepost.runtime.services.kafka import Kafka
 from milepost.wire.records import to_record
 
 SECONDS = 12 if QUICK else 60
@@ -107,10 +107,10 @@ def measure_latency(folder: Path, kafka: Kafka, notes: list[str]) -> list[Row]:
         place = folder / name.replace(", ", "-")
         log: Log
         if is_kafka:
-            log = KafkaLog(kafka.address, Survives.PROCESS_CRASH, client_id="bench", prefix=f"{mode}.")
+            log = KafkaLog(kafka.address, Durability.PROCESS_CRASH, client_id="bench", prefix=f"{mode}.")
             site = f'name = "bench"\nbackbone = "kafka"\naddress = "{kafka.address}"\nprefix = "{mode}."\n'
         else:
-            log = EmbeddedLog(place / "log", Survives.PROCESS_CRASH)
+            log = EmbeddedLog(place / "log", Durability.PROCESS_CRASH)
             site = f'name = "bench"\nfolder = "{place / "log"}"\n'
         place.mkdir(parents=True, exist_ok=True)
         (place / "m.toml").write_text(SETTINGS.format(site=site, folder=place / "pipelines", mode=mode))
@@ -210,4 +210,4 @@ def said_at(topic: str, number: int, now: int) -> bytes:
 
 def said(topic: str, number: int, now: int, place: Place) -> bytes:
     message = Message(MessageId(number % 2**63), EndpointId(f"car-{number % 5_000}"), topic, Instant(now), place=place)
-    return to_record(Said(EDGE, number, message))
+    return to_record(ForwardedMessage(EDGE, number, message))

@@ -13,18 +13,16 @@ from pyspark.sql.types import StructType
 
 from bench.harness import QUICK, Row, row
 from milepost.model.areas import Circle
-from milepost.model.frames import Frame
 from milepost.model.incidents import EVENT_KINDS
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.places import Place
 from milepost.model.queries import parse_query
-from milepost.pipelines.archive.files import HOUR_NS, Shelf
-from milepost.pipelines.archive.job import append
+from milepost.model.time_windows import TimeWindow
+from milepost.pipelines.archive.files import HOUR_NS, TableFolder
+from milepost.pipelines.archive.query import append
 from milepost.pipelines.archive.schema import MESSAGES, REPORTS, Table
-from milepost.pipelines.backtest.job import alerts
-from milepost.pipelines.backtest.replay import Replay
-from milepost.pipelines.lookback.asks import Past
-from milepost.pipelines.lookback.job import look_back
+from milepost.pipelines.backtest import Replay, alerts
+from milepost.pipelines.lookback import Question, look_back
 
 HOURS, HOURS_BEFORE = (3, 1) if QUICK else (24, 2)
 REPORTS_AN_HOUR = 200_000 if QUICK else 4_166_667
@@ -43,8 +41,8 @@ def measure_past(spark: SparkSession, folder: Path, notes: list[str]) -> list[Ro
     archive = folder / "archive"
     began = time.perf_counter()
     for hour in range(HOURS):
-        append(reports_in(spark, hour), Shelf(archive, REPORTS))
-        append(messages_in(spark, hour), Shelf(archive, MESSAGES))
+        append(reports_in(spark, hour), TableFolder(archive, REPORTS))
+        append(messages_in(spark, hour), TableFolder(archive, MESSAGES))
     notes.append(f"{HOURS} hours were generated and archived in {time.perf_counter() - began:.0f} s")
     rows = measure_backtest(spark, archive, notes)
     return rows + measure_lookback(spark, archive, notes)
@@ -66,32 +64,34 @@ def measure_backtest(spark: SparkSession, archive: Path, notes: list[str]) -> li
 
 def measure_lookback(spark: SparkSession, archive: Path, notes: list[str]) -> list[Row]:
     """A thousand questions about an hour and a kilometre each, beside one about all hours and the whole city."""
-    everything = Past(parse_query("collision"), Circle(Place(52.5, 13.4), 50_000), Frame(DAY, Instant(DAY + HOURS * HOUR_NS)))
+    everything = Question(
+        parse_query("collision"), Circle(Place(52.5, 13.4), 50_000), TimeWindow(DAY, Instant(DAY + HOURS * HOUR_NS))
+    )
     one_s = answered_s(spark, archive, [everything])
     many_s = answered_s(spark, archive, [asked(number) for number in range(QUESTIONS)])
     notes.append(
         f"one question takes {one_s:.1f} s, {QUESTIONS:,} take {many_s:.1f} s, over {HOURS * MESSAGES_AN_HOUR:,} messages"
     )
-    what = f"{QUESTIONS:,} past frames in one pass"
-    return [row(what, "s", many_s, "one frame over all of it", one_s, less_is_better=True, ratio_min=1 / 3)]
+    what = f"{QUESTIONS:,} past time windows in one pass"
+    return [row(what, "s", many_s, "one time window over all of it", one_s, less_is_better=True, ratio_min=1 / 3)]
 
 
-def answered_s(spark: SparkSession, archive: Path, pasts: list[Past]) -> float:
+def answered_s(spark: SparkSession, archive: Path, questions: list[Question]) -> float:
     """The better of two."""
     found = []
     for _ in range(2):
         began = time.perf_counter()
-        assert sum(answer["found"] for answer in look_back(spark, archive, pasts)), "nobody said anything"
+        assert sum(answer["found"] for answer in look_back(spark, archive, questions)), "nobody said anything"
         found.append(time.perf_counter() - began)
     return min(found)
 
 
-def asked(number: int) -> Past:
+def asked(number: int) -> Question:
     """Some kilometre, some hour."""
     centre = Place(52.4 + number * 7_919 % 1_000 / 5_000, 13.3 + number * 104_729 % 1_000 / 5_000)
     start = Instant(DAY + number % (2 * HOURS - 1) * HOUR_NS // 2)
-    return Past(
-        parse_query("collision" if number % 2 else "obstacle"), Circle(centre, 1_000), Frame(start, Instant(start + HOUR_NS))
+    return Question(
+        parse_query("collision" if number % 2 else "obstacle"), Circle(centre, 1_000), TimeWindow(start, Instant(start + HOUR_NS))
     )
 
 

@@ -14,14 +14,14 @@ import numpy as np
 
 from bench.harness import QUICK, Row, row
 from bench.pipelines_latency import processes
-from milepost.backbone.kafka import KafkaLog
-from milepost.backbone.log import Entry
+from milepost.eventlog.kafka import KafkaLog
+from milepost.eventlog.log import Entry
+from milepost.model.durability import Durability
 from milepost.model.sites import EdgeRef
-from milepost.model.survives import Survives
-from milepost.pipelines.records.transform import REPORTS_TOPIC
-from milepost.service.pipeline_status import STATUS_FILE
-from milepost.service.services.kafka import Kafka
-from milepost.wire.records.telling import Reports, reports_to_record
+from milepost.pipelines.records import REPORTS_TOPIC
+from milepost.runtime.pipeline_status import STATUS_FILE
+from milepost.runtime.services.kafka import Kafka
+from milepost.wire.records.pipelines import Reports, reports_to_record
 
 RATE = 20_000
 SECONDS = 40 if QUICK else 600
@@ -62,7 +62,7 @@ def measure_positions(folder: Path, kafka: Kafka, notes: list[str]) -> list[Row]
     place = folder / "positions"
     place.mkdir()
     (place / "m.toml").write_text(SETTINGS.format(address=kafka.address, folder=place / "pipelines"))
-    log = KafkaLog(kafka.address, Survives.PROCESS_CRASH, client_id="bench", prefix="positions.")
+    log = KafkaLog(kafka.address, Durability.PROCESS_CRASH, client_id="bench", prefix="positions.")
     with processes(place, {"pipelines": ("pipeline", "run", "positions")}) as (number,):
         looks = fed(log, number, place / "pipelines" / STATUS_FILE, notes)
     log.close()

@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 
 from bench.harness import QUICK, Row, publish, row
 from bench.road_load.warned import Traffic, drive
-from milepost.edge.actions import Deliver
-from milepost.edge.corridor import Corridor, Opened
-from milepost.edge.limits import Limits
-from milepost.edge.parcels import EDGE_ITSELF, Parcel
-from milepost.edge.sessions import Link, Session
+from milepost.broker.broker import Broker, Opened
+from milepost.broker.effects import Deliver
+from milepost.broker.limits import Limits
+from milepost.broker.publication import EDGE_ITSELF, Publication
+from milepost.broker.session import Link, Session
 from milepost.model.addresses import ToArea
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import SECOND_NS, Instant
@@ -30,6 +30,8 @@ from milepost.model.priorities import Priority
 from milepost.roads import Network, Placing, Reach, Spot, maybe_upstream
 from milepost.roads.sumo import read_sumo
 from milepost.vetting import Batch
+from milepost.vetting.access import Who
+from milepost.vetting.rates import UNLIMITED
 
 NET = "tools/game/DRT/osm.net.xml"
 LENGTH_S, PERIOD_S = (500, 1.5) if QUICK else (900, 1.0)
@@ -49,7 +51,7 @@ class Hazard:
     """One, and when each car gets there."""
 
     at_s: int
-    parcel: Parcel
+    publication: Publication
     reached_s: dict[int, int]
 
 
@@ -100,9 +102,9 @@ def _hazards(traffic: Traffic, network: Network) -> Iterator[Hazard]:
             continue
         at = Instant(START + at_s * SECOND_NS)
         until = Instant(at + WITHIN_S * SECOND_NS)
-        parcel = Parcel("Alert", b"", at, source=EndpointId("desk"), origin=EDGE_ITSELF, qos=1, valid_until=until)
-        parcel.address, parcel.priority, parcel.id = ToArea(area), Priority.SAFETY, number
-        yield Hazard(at_s, parcel, _reached(traffic, one, at_s))
+        publication = Publication("Alert", b"", at, source=EndpointId("desk"), origin=EDGE_ITSELF, qos=1, valid_until=until)
+        publication.address, publication.priority, publication.id = ToArea(area), Priority.SAFETY, number
+        yield Hazard(at_s, publication, _reached(traffic, one, at_s))
 
 
 def _reached(traffic: Traffic, one: int, at_s: int) -> dict[int, int]:
@@ -118,48 +120,58 @@ def _reached(traffic: Traffic, one: int, at_s: int) -> dict[int, int]:
 
 
 def _run(traffic: Traffic, found: list[Hazard], pace_s: int, *, is_reaching: bool) -> Told:
-    corridor, told, sessions = Corridor(Limits(sessions_max=20_000)), Told(), dict[int, Session]()
+    broker, told, sessions = Broker(Limits(sessions_max=20_000)), Told(), dict[int, Session]()
     if not is_reaching:
-        corridor.deliveries.reaching = None
+        broker.deliveries.reaching = None
     by_second = {hazard.at_s: hazard for hazard in found}
     order = np.argsort(traffic.seconds, kind="stable")
     ends = np.searchsorted(traffic.seconds[order], np.arange(LENGTH_S + 1))
     for second in range(LENGTH_S):
         now = Instant(START + second * SECOND_NS)
         rows = order[ends[second] : ends[second + 1]]
-        _follow(corridor, sessions, set(traffic.cars[rows].tolist()), now)
-        corridor.watch.take(_batch(traffic, rows, sessions, now), now)
+        _follow(broker, sessions, set(traffic.cars[rows].tolist()), now)
+        broker.watch.take(_batch(traffic, rows, sessions, now), now)
         if second in by_second:
-            corridor.publish(by_second[second].parcel, now)
-        _acknowledge(corridor, told, second, now)
-        corridor.tick(now)
-        for action in corridor.take_actions():
+            broker.accept(by_second[second].publication, None, now)
+        _acknowledge(broker, told, second, now)
+        broker.tick(now)
+        for action in broker.take_actions():
             if isinstance(action, Deliver):
                 for session in action.sessions:
-                    told.at_s[int(session.name), action.delivery.parcel.id] = second
+                    told.at_s[int(session.name), action.delivery.publication.id] = second
                     told.in_flight.append((second + pace_s, session, action.number))
-        corridor.take_changes()
+        broker.take_changes()
     return told
 
 
-def _follow(corridor: Corridor, sessions: dict[int, Session], here: set[int], now: Instant) -> None:
+def _follow(broker: Broker, sessions: dict[int, Session], here: set[int], now: Instant) -> None:
     for car in sessions.keys() - here:
-        corridor.close(sessions.pop(car), now, is_willed=False)
+        broker.disconnect(sessions.pop(car), now, is_willed=False)
     for car in sorted(here - sessions.keys()):
-        opened = corridor.open(
-            EndpointId(str(car)), link=Link(), is_fresh=True, expiry_ns=0, window=1, dialect=1, will=None, now=now
+        who = Who(EndpointId(str(car)))
+        opened = broker.connect(
+            EndpointId(str(car)),
+            link=Link(),
+            who=who,
+            rates=UNLIMITED,
+            is_fresh=True,
+            expiry_ns=0,
+            window=1,
+            encoding=1,
+            will=None,
+            now=now,
         )
         assert isinstance(opened, Opened), "there is room"
         sessions[car] = opened.session
 
 
-def _acknowledge(corridor: Corridor, told: Told, second: int, now: Instant) -> None:
+def _acknowledge(broker: Broker, told: Told, second: int, now: Instant) -> None:
     due = [one for one in told.in_flight if one[0] <= second]
     told.in_flight = [one for one in told.in_flight if one[0] > second]
     for _, session, number in due:
-        if corridor.sessions.maybe(session.name) is session:
-            corridor.deliveries.acknowledge(session, number)
-            corridor.deliveries.resume(session, now, 1)
+        if broker.sessions.maybe(session.name) is session:
+            broker.deliveries.acknowledge(session, number)
+            broker.deliveries.resume(session, now, 1)
 
 
 def _batch(traffic: Traffic, rows: NDArray[np.intp], sessions: dict[int, Session], now: Instant) -> Batch:
@@ -181,7 +193,7 @@ def _shares(found: list[Hazard], told: Told) -> tuple[float, float]:
             if reached_s - hazard.at_s <= IN_TIME_S:
                 continue
             could += 1
-            at_s = told.at_s.get((car, hazard.parcel.id))
+            at_s = told.at_s.get((car, hazard.publication.id))
             in_time += at_s is not None and at_s <= reached_s - IN_TIME_S
             late += at_s is not None and at_s > reached_s
     return in_time / could, late / could

@@ -1,8 +1,8 @@
 """How well reputation tells who attacks: precision and recall for each kind of attack, on traffic it has not seen.
 
 `python -m bench.reputation` drives a town of SUMO's, lets a tenth of the cars attack, and judges what all of them report. The
-thresholds (`milepost.pipelines.reputation.limits`) were set by looking at the training seeds; the table is of held-out ones, and
-of another town that nothing was set on.
+thresholds (`milepost.pipelines.reputation.evidence`) were set by looking at the training seeds; the table is of held-out ones,
+and of another town that nothing was set on.
 QUICK=1: one short drive.
 """
 
@@ -21,9 +21,8 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.attacks.kinds import ATTACKS, is_attacker
-from milepost.pipelines.reputation.limits import Limits
-from milepost.service.papers.attacks.judged import scores_of, sights_of
-from milepost.service.papers.attacks.traffic import CROOKED, Town, drive, seen, with_collisions
+from milepost.pipelines.reputation.evidence import Limits
+from milepost_experiments.papers.mercury.attack_traffic import CROOKED, Town, drive, scores_of, seen, sights_of, with_collisions
 
 RESULTS = Path(__file__).parent / "results"
 QUICK = os.environ.get("QUICK", "") not in ("", "0")

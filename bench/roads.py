@@ -28,9 +28,9 @@ from milepost.model.places import Place
 from milepost.model.sessions import Publish, SessionToken
 from milepost.roads import Network, Placing, Reach, Spot, maybe_upstream
 from milepost.roads.sumo import read_sumo
-from milepost.service.papers.attacks.traffic import CROOKED
-from milepost.simulator.traces import run_program
 from milepost.wire.datagrams import encode
+from milepost_experiments.papers.mercury.attack_traffic import CROOKED
+from milepost_experiments.simulator.traces import run_program
 
 ORIGIN = Place(52.4, 13.5)
 BIG = "--grid --grid.number 51 --grid.length 150 --default.lanenumber 1 --default.speed 13.9"

@@ -12,16 +12,16 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
-from milepost.edge.site.limits import SiteLimits
-from milepost.edge.site.member import SiteMember
-from milepost.edge.watching import Ground
+from milepost.broker.presence import Ground
+from milepost.federation.limits import SiteLimits
+from milepost.federation.member import SiteMember
 from milepost.model.areas import Circle
 from milepost.model.instants import Instant
 from milepost.model.places import Place
 from milepost.model.sites import EdgeInfo, EdgeRef
-from milepost.service.papers.load.endpoints import Endpoint
-from milepost.service.papers.load.indoors import Indoors, spread_addresses
 from milepost.vetting import ReportLimits
+from milepost_experiments.papers.load.endpoints import Endpoint
+from milepost_experiments.papers.load.indoors import Indoors, spread_addresses
 
 SESSIONS: Final = 1_000
 SIZES: Final = (1, 16, 64, 256, 1_000)
@@ -36,28 +36,28 @@ class Bench:
 
     def __init__(self, indoors: Indoors) -> None:
         self._indoors = indoors
-        corridor = indoors.corridor
+        broker = indoors.broker
         self._endpoints = [Endpoint(number, indoors.realm) for number in range(SESSIONS)]
         self._addresses = spread_addresses(SESSIONS)
         indoors.open_all(self._endpoints, self._addresses)
-        self._member = SiteMember(corridor, EdgeRef("north", "edge-1"), SiteLimits(places_s=0))
-        self._heed, corridor.elsewhere = corridor.watch.heed, None
-        corridor.watch.ground = Ground(Circle(HERE, 5_000), ReportLimits(move_mps_max=0))
+        self._member = SiteMember(broker, EdgeRef("north", "edge-1"), SiteLimits(places_s=0))
+        self._heed, broker.federation = broker.watch.heed, None
+        broker.watch.ground = Ground(Circle(HERE, 5_000), ReportLimits(move_mps_max=0))
         for name, longitude in (("edge-2", -111.8), ("edge-3", -111.7)):
             ref = EdgeRef("north", name)
             self._member.state.edges[ref] = EdgeInfo(ref, Circle(Place(40.7608, longitude), 5_000))
 
     def turn_s(self, start: int, size: int, *, is_told: bool) -> float:
         """How long one turn takes, and what it leaves to the log."""
-        corridor, outbox = self._indoors.corridor, self._member.state.outbox
-        corridor.watch.heed = self._heed if is_told else None
+        broker, outbox = self._indoors.broker, self._member.state.outbox
+        broker.watch.heed = self._heed if is_told else None
         rows = [at % SESSIONS for at in range(start, start + size)]
         datagrams = [self._endpoints[row].report(Instant(time.time_ns())) for row in rows]
         spent_s = self._indoors.hear(datagrams, self._addresses[rows])
         began = time.process_time()
         if is_told:
             self._member.reporting.tick(Instant(time.time_ns()))
-            outbox.taken(outbox.take(), corridor.changes)
+            outbox.taken(outbox.take())
         return spent_s + time.process_time() - began
 
     def told(self) -> int:
@@ -90,7 +90,7 @@ def main() -> None:
             held = "-" if size < FROM else "yes" if more_us <= RATIO_MAX * without_us else "NO"
             table.add_row(str(size), f"{without_us:.2f}", f"{with_us:.2f}", f"{more_us:.2f}", f"{more_us / without_us:.2f}", held)
         assert bench.told()
-        assert not indoors.corridor.counts.refused, indoors.corridor.counts.refused
+        assert not indoors.broker.counts.refused, indoors.broker.counts.refused
     Console(width=120).print(table)
 
 

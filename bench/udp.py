@@ -14,8 +14,8 @@ from bench.edge import alone
 from bench.edge_load.servers import allow_many_files
 from bench.harness import Row, publish
 from bench.udp_load.works import ALL
-from milepost.service.papers.load.endpoints import OpeningFailed
-from milepost.service.papers.load.programs import BROKER_CORE, LOAD_CORE, LoadFailed, udp_source
+from milepost_experiments.papers.load.endpoints import OpeningFailed
+from milepost_experiments.papers.load.programs import BROKER_CORE, LOAD_CORE, LoadFailed, udp_source
 
 BUSY_BEFORE = 0.5
 """A load average above this, before anything is begun, is told: others work on the machine."""

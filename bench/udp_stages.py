@@ -22,20 +22,19 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.udp_load.reports import COUNTERS_A_ROUND, source_to
-from milepost.doors.udp import hearing as hearing_module
-from milepost.doors.udp.batches import Inbound
-from milepost.doors.udp.entrance import BATCH, bind_at
-from milepost.doors.udp.hearing import Hearing
-from milepost.doors.udp.reading import PlainReader, SealedReader
-from milepost.edge import watching as watching_module
-from milepost.edge.tracks import Tracks
-from milepost.edge.watching import Watch
+from milepost.broker import presence as watching_module
+from milepost.broker.presence import Presence, Tracks
+from milepost.listeners.udp import inbound as hearing_module
+from milepost.listeners.udp.batch_io import Inbound
+from milepost.listeners.udp.inbound import InboundQueue
+from milepost.listeners.udp.receiver import PlainReader, SealedReader
+from milepost.listeners.udp.socket import BATCH, bind_at
 from milepost.matching.matcher import Matcher
 from milepost.model import Instant
-from milepost.service.papers.load.endpoints import Endpoint, write_sessions
-from milepost.service.papers.load.indoors import Indoors, spread_addresses
-from milepost.service.papers.load.programs import BROKER_CORE, udp_source
 from milepost.vetting import Buckets
+from milepost_experiments.papers.load.endpoints import Endpoint, write_sessions
+from milepost_experiments.papers.load.indoors import Indoors, spread_addresses
+from milepost_experiments.papers.load.programs import BROKER_CORE, udp_source
 
 WARM_S, MEASURE_S, ROUNDS = 0.3, 1.0, 3
 SIZES, TURNS, SESSIONS = (1, 4, 16, 64, 256), 100, 1_000
@@ -45,10 +44,10 @@ STAGES: tuple[tuple[str, object, str], ...] = (
     ("receive: bytes of each", Inbound, "all_data"),
     ("open", SealedReader, "read"),
     ("open", PlainReader, "read"),
-    ("hear", Hearing, "hear"),
-    ("rates of networks", Hearing, "_over_rate"),
+    ("hear", InboundQueue, "hear"),
+    ("rates of networks", InboundQueue, "_over_rate"),
     ("decode", hearing_module, "columns_of"),
-    ("take", Watch, "take"),
+    ("take", Presence, "take"),
     ("rates of endpoints", Buckets, "take"),
     ("rounds", watching_module, "in_rounds"),
     ("last reports", Tracks, "before"),
@@ -99,7 +98,7 @@ def measure(work: Work, *, is_profiled: bool) -> Spent:
         found = [flood(indoors, path, number * COUNTERS_A_ROUND) for number in range(1, ROUNDS + 1)]
         if is_profiled:
             profile(indoors, path, work)
-        assert not indoors.corridor.counts.refused, indoors.corridor.counts.refused
+        assert not indoors.broker.counts.refused, indoors.broker.counts.refused
     return {name: min(one[name] for one in found) for name in found[0]}
 
 
@@ -113,10 +112,10 @@ def flood(indoors: Indoors, path: Path, counter: int) -> Spent:
         serve(indoors, inbound, WARM_S)
         for name, where, what in STAGES:
             stack.enter_context(patch.object(where, what, timed(getattr(where, what), name, spent)))
-        before, began = indoors.corridor.counts.reports, time.process_time()
+        before, began = indoors.broker.counts.reports, time.process_time()
         serve(indoors, inbound, MEASURE_S)
         spent["all"] = time.process_time() - began
-        reports = indoors.corridor.counts.reports - before
+        reports = indoors.broker.counts.reports - before
     return {name: value / reports * 1e6 for name, value in spent.items()}
 
 
@@ -151,11 +150,11 @@ def profile(indoors: Indoors, path: Path, work: Work) -> None:
         inbound, port = Inbound(bound, batch=BATCH), bound.getsockname()[1]
         with source_to(port, path, counter, WARM_S + MEASURE_S, is_sealed=work.is_sealed):
             serve(indoors, inbound, WARM_S)
-            before = indoors.corridor.counts.reports
+            before = indoors.broker.counts.reports
             profiler.enable()
             serve(indoors, inbound, MEASURE_S)
             profiler.disable()
-    print(f"{work}: {indoors.corridor.counts.reports - before:,} reports")
+    print(f"{work}: {indoors.broker.counts.reports - before:,} reports")
     pstats.Stats(profiler).sort_stats("tottime").print_stats(25)
 
 
@@ -183,7 +182,7 @@ def turns_us() -> dict[int, float]:
                 datagrams = [endpoints[row].report(Instant(time.time_ns())) for row in rows]
                 spent.append(indoors.hear(datagrams, addresses[rows]) * 1e6)
             found[size] = median(spent)
-        assert not indoors.corridor.counts.refused, indoors.corridor.counts.refused
+        assert not indoors.broker.counts.refused, indoors.broker.counts.refused
     return found
 
 

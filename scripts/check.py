@@ -1,7 +1,11 @@
-"""Run the checks and the tests, then say in one table what ran: `python scripts/check.py [--fast]`.
+"""Run the checks and the tests of a tier, then print one table of what ran: `python scripts/check.py [fast | full | long]`.
 
-Everything runs, also after a failure; the exit status is 1 if anything failed. A live test that failed beside others is
-tried once more, alone, and named (docs/decisions/0003). The last line is for machines.
+    fast   the checks, then unit, house and property tests with few examples
+    full   the checks, then every test without the marker `long`
+    long   every test with the marker `long`
+
+Everything runs, also after a failure; the exit status is 1 if anything failed. A live test that failed beside others runs
+once more, alone, and is named (docs/decisions/0003). The last line is for machines.
 """
 
 import argparse
@@ -28,13 +32,13 @@ CHECKS = {
     "mypy": [BIN / "mypy", "--no-error-summary"],
     "import layers": [BIN / "lint-imports", "--no-logo"],
 }
-FAST = ("tests/unit", "tests/house", "tests/property")
+FAST = (("tests/unit",), ("tests/house", "tests/property"))
 GROUPS = (
-    ("tests/live/hub", "tests/live/handlers"),
+    ("tests/live/federation", "tests/live/handlers"),
     ("tests/live/pipelines",),
-    ("tests/live/client", "tests/live/service", "tests/docs"),
+    ("tests/live/client", "tests/live/runtime", "tests/docs"),
     ("tests/live/mqtt",),
-    ("tests/live/backbone", "tests/live/storage", "tests/live/papers"),
+    ("tests/live/eventlog", "tests/live/storage", "tests/live/papers"),
     ("tests/live/udp",),
     ("tests/live/dashboard", "tests/live/demo"),
     ("tests/simulation",),
@@ -43,6 +47,8 @@ GROUPS = (
 )
 """All folders that have tests (tests/house looks), each group for one pytest. Two run at a time: one takes groups from the front,
 the other from the back, so what waits for processes runs beside what computes."""
+MARKS = {"fast": "not long", "full": "not long", "long": "long"}
+"""Which tests of its groups a tier runs (tests/plugins/tiers.py)."""
 LIVE = "tests/live/"
 AGAIN_MAX = 5
 """More failures than that are no accident of a busy machine."""
@@ -88,13 +94,13 @@ class Outcome:
 
 def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    arguments.add_argument("--fast", action="store_true", help="unit, house and property tests only, few examples each")
-    fast: bool = arguments.parse_args().fast
+    arguments.add_argument("tier", nargs="?", choices=MARKS, default="full")
+    tier: str = arguments.parse_args().tier
     outcome = Outcome()
-    for name, command in CHECKS.items():
+    for name, command in CHECKS.items() if tier != "long" else ():
         outcome.rows.append(run_check(name, [str(part) for part in command], outcome.advice))
-    run_tests(fast, outcome)
-    run_again(outcome)
+    run_tests(tier, outcome)
+    run_again(outcome, tier)
     print(table(outcome))
     return 1 if outcome.total().failed else 0
 
@@ -112,16 +118,15 @@ def run_check(name: str, command: list[str], advice: list[str]) -> Row:
     return Row(name, passed=int(is_good), failed=int(not is_good), seconds=time.monotonic() - started)
 
 
-def run_tests(fast: bool, outcome: Outcome) -> None:
+def run_tests(tier: str, outcome: Outcome) -> None:
     """Run pytest over all groups, two at a time, and add a row for each folder of tests."""
-    profile = "fast" if fast else "full"
-    groups = deque([FAST] if fast else GROUPS)
+    groups = deque(FAST if tier == "fast" else GROUPS)
     shutil.rmtree(RESULTS, ignore_errors=True)
     RESULTS.mkdir(parents=True)
-    takes = [groups.popleft] if fast else [groups.popleft, groups.pop]
+    takes = [groups.popleft, groups.pop]
     with ThreadPoolExecutor(len(takes)) as pool:
         try:
-            lists = list(pool.map(lambda take: list(run_groups(take, profile, is_shown=fast)), takes))
+            lists = list(pool.map(lambda take: list(run_groups(take, tier)), takes))
         except KeyboardInterrupt:  # those that run hear of it themselves; no other is begun
             groups.clear()
             raise
@@ -132,12 +137,12 @@ def run_tests(fast: bool, outcome: Outcome) -> None:
         outcome.slow += results.slow
 
 
-def run_again(outcome: Outcome) -> None:
-    """Live tests that failed, once more with nothing beside them: what fails again is a fault, what passes is told."""
+def run_again(outcome: Outcome, tier: str) -> None:
+    """Run live tests that failed once more with nothing beside them: a second failure is a fault, a pass is reported."""
     again = [test for test in outcome.failures if test.startswith(LIVE)]
     if not 0 < len(again) <= AGAIN_MAX:
         return
-    results = run_pytest(again, "full", is_shown=False)
+    results = run_pytest(again, tier)
     for row in outcome.rows:
         passed = sum(one.passed for one in results.rows if one.name == row.name)
         row.passed, row.failed = row.passed + passed, row.failed - passed
@@ -147,26 +152,34 @@ def run_again(outcome: Outcome) -> None:
         outcome.failures = [test for test in outcome.failures if test not in outcome.late]
 
 
-def run_groups(take: Callable[[], tuple[str, ...]], profile: str, *, is_shown: bool) -> Iterator[Outcome]:
+def run_groups(take: Callable[[], tuple[str, ...]], tier: str) -> Iterator[Outcome]:
     """Run one group after the other, until none is left."""
     while True:
         try:
             group = take()
         except IndexError:
             return
-        yield run_pytest([folder for folder in group if (ROOT / folder).is_dir()], profile, is_shown=is_shown)
+        folders = [folder for folder in group if (ROOT / folder).is_dir()]
+        if folders:
+            yield run_pytest(folders, tier)
 
 
-def run_pytest(what: list[str], profile: str, *, is_shown: bool) -> Outcome:
-    """One pytest over folders or tests; what is not shown as it comes is shown if it failed."""
+def run_pytest(what: list[str], tier: str) -> Outcome:
+    """Run one pytest over folders or tests; its output is printed if it failed."""
     name = " ".join(what)
     path = RESULTS / f"{next(NUMBERS)}.json"
-    command = [sys.executable, "-m", "pytest", "-q", f"--results={path}", *what]
-    print(f"pytest {name}, profile {profile} ...", flush=True)
+    command = [sys.executable, "-m", "pytest", "-q", "-m", MARKS[tier], f"--results={path}", *what]
+    print(f"pytest {name}, {tier} ...", flush=True)
     started = time.monotonic()
-    out = None if is_shown else subprocess.PIPE
-    environment = {**os.environ, "MILEPOST_TEST_PROFILE": profile}
-    done = subprocess.run(command, cwd=ROOT, env=environment, stdout=out, stderr=subprocess.STDOUT, text=True, check=False)
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        env={**os.environ, "MILEPOST_TEST_PROFILE": tier},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
     results = read_results(path)
     rows = results.rows
     is_good = done.returncode in (0, NO_TESTS_COLLECTED)

@@ -27,10 +27,9 @@ from milepost.model.priorities import Priority
 from milepost.model.reasons import Reason
 from milepost.model.reports import Report
 from milepost.model.sessions import Acknowledge, Heartbeat, Init, Publish, ReportSent, SessionToken
-from milepost.trust.certificates import EDGE, Certificate, body_and_signature, issue
-from milepost.trust.macs import Macs, cookie_of, reset_key, reset_of, seal_cookie
+from milepost.trust.certificates import EDGE, Certificate, body_and_signature, issue, revoke
+from milepost.trust.cookies import Macs, cookie_of, reset_key, reset_of, seal_cookie
 from milepost.trust.noise import PROLOGUE, PROTOCOL, Initiator, Responder, public_of
-from milepost.trust.revocations import revoke
 from milepost.trust.signing import Signer, signing_public_of
 from milepost.wire.datagrams import encode, signed_bytes
 from milepost.wire.sealed import (

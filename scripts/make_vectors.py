@@ -13,11 +13,10 @@ import orjson
 
 from milepost.model.addresses import Address, ToArea, ToContent, ToEndpoint, ToEveryone
 from milepost.model.areas import Area, Around, Box, Circle, Corridor, Polygon, Stretch, Union, Upstream
-from milepost.model.cells import Cells
 from milepost.model.endpoints import EndpointId
-from milepost.model.frames import Frame
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.messages import MESSAGE_BYTES_MAX, Message, MessageId
+from milepost.model.multicast_cells import Cells
 from milepost.model.places import Place
 from milepost.model.priorities import Priority
 from milepost.model.queries import parse_query
@@ -44,6 +43,7 @@ from milepost.model.sessions import (
 )
 from milepost.model.subscriptions import Notice, Subscription, SubscriptionId
 from milepost.model.tags import tags
+from milepost.model.time_windows import TimeWindow
 from milepost.wire._generated import datagram_pb2 as pb
 from milepost.wire.datagrams import decode, encode
 from milepost.wire.json_form import from_json, to_json
@@ -153,7 +153,7 @@ def publications() -> dict[str, Datagram]:
         "received, a subscription": Received(SubscriptionName(TRUCK, SubscriptionId(4)), TOKEN),
         "notice": Notify(notice, TOKEN),
         "notice, nowhere and without tags": Notify(
-            Notice(SubscriptionId(0), MessageId(0), TRUCK, "Blocked", frozenset(), None, NOON), TOKEN
+            Notice(SubscriptionId(0), MessageId(1), TRUCK, "Blocked", frozenset(), None, NOON), TOKEN
         ),
     }
 
@@ -164,13 +164,17 @@ def subscriptions() -> dict[str, Datagram]:
     return {
         "subscribe, all defaults": Subscribe(Subscription(TRUCK, parse_query("collision")), TOKEN),
         "subscribe, nothing left at its default": Subscribe(
-            Subscription(TRUCK, query, CIRCLE, Frame(NOON, Instant(NOON + SECOND_NS)), SubscriptionId(2**32 - 1), 2, "group"),
+            Subscription(
+                TRUCK, query, CIRCLE, TimeWindow(NOON, Instant(NOON + SECOND_NS)), SubscriptionId(2**32 - 1), 2, "group"
+            ),
             TOKEN,
         ),
         "subscribe around the owner, open into the past": Subscribe(
-            Subscription(TRUCK, parse_query("collision"), Around(250.0), Frame(end=NOON), qos=0), TOKEN
+            Subscription(TRUCK, parse_query("collision"), Around(250.0), TimeWindow(end=NOON), qos=0), TOKEN
         ),
-        "subscribe, open into the future": Subscribe(Subscription(TRUCK, parse_query("a"), frame=Frame(start=NOON)), TOKEN),
+        "subscribe, open into the future": Subscribe(
+            Subscription(TRUCK, parse_query("a"), time_window=TimeWindow(start=NOON)), TOKEN
+        ),
         "unsubscribe": Unsubscribe(SubscriptionName(TRUCK, SubscriptionId(4)), TOKEN),
     }
 

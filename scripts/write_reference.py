@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from milepost.service.command import _parser
+from milepost.cli.main import make_parser
 
 ROOT = Path(__file__).parent.parent
 REFERENCE = ROOT / "docs" / "reference"
@@ -113,7 +113,7 @@ def _unit(name: str) -> str:
 
 def commands() -> str:
     """The page of commands."""
-    return "\n".join([COMMANDS_OPENING, *_sections(_parser())])
+    return "\n".join([COMMANDS_OPENING, *_sections(make_parser())])
 
 
 def _sections(parser: argparse.ArgumentParser) -> Iterator[str]:

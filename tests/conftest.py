@@ -1,22 +1,19 @@
-"""What every test shares: how hard Hypothesis tries, and what a skip means."""
+"""What every test shares: how many examples Hypothesis tries (`effort` has the profiles), and the plugins."""
 
-import os
+from pathlib import Path
 
 from hypothesis import HealthCheck, settings
+from hypothesis.database import DirectoryBasedExampleDatabase
 
-pytest_plugins = ["pytester", "plugins.kafka", "plugins.no_skips", "plugins.results", "plugins.spark"]
+from effort import PROFILE, SEARCHED
 
-# MILEPOST_TEST_PROFILE: `fast` for the inner loop, `full` for `make test`. With CI=true every run tries the same examples, so
-# that a change is judged by what it changes; everyone else's runs go on looking elsewhere.
-_SAME_EACH_TIME = os.environ.get("CI") == "true"
-_SLOW_IS_FINE = [HealthCheck.too_slow]
-settings.register_profile("fast", max_examples=50, deadline=None, suppress_health_check=_SLOW_IS_FINE)
-settings.register_profile(
-    "full",
-    max_examples=60 if _SAME_EACH_TIME else 500,  # the same again find nothing new, however many there are
-    derandomize=_SAME_EACH_TIME,
-    deadline=None,
-    suppress_health_check=_SLOW_IS_FINE,
-    print_blob=True,
-)
-settings.load_profile(os.environ.get("MILEPOST_TEST_PROFILE", "fast"))
+pytest_plugins = ["pytester", "plugins.kafka", "plugins.no_skips", "plugins.results", "plugins.spark", "plugins.tiers"]
+
+# Only a search draws new examples, so that a change is judged by what it changes. What a search finds becomes an `@example`.
+_FIXED = settings(derandomize=True, database=None, deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+settings.register_profile("fast", _FIXED, max_examples=10)
+for name in ("full", "long", "soak"):
+    settings.register_profile(name, _FIXED, max_examples=60)
+_FOUND = DirectoryBasedExampleDatabase(Path(__file__).parent.parent / ".hypothesis" / "examples")
+settings.register_profile("search", _FIXED, derandomize=False, database=_FOUND, max_examples=SEARCHED * 60)
+settings.load_profile(PROFILE)

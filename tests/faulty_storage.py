@@ -1,6 +1,6 @@
 """Storage that fails when a test says so."""
 
-from milepost.edge.keeping import Changes, Kept, Storage, StorageUnavailable
+from milepost.broker.effects import Changes, Kept, Storage, StorageUnavailable
 
 
 class FaultyStorage:

@@ -66,7 +66,7 @@ class Oracle:
         return sum(len(members) > 1 for members in groups.values())
 
     def _matches(self, owner: int, asked: Subscription, message: Message, now: Instant) -> bool:
-        if not asked.frame.holds(message.seen_at) or asked.frame.is_over(now):
+        if not asked.time_window.holds(message.seen_at) or asked.time_window.is_over(now):
             return False
         if not holds(asked.query, message.topic, message.tags):
             return False

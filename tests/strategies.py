@@ -4,13 +4,12 @@ from math import cos, pi, radians, sin
 
 from hypothesis import strategies as st
 
-from milepost.model.addresses import Address, ToArea, ToContent, ToEndpoint, ToEveryone, ToTold
+from milepost.model.addresses import Address, ToArea, ToContent, ToEndpoint, ToEveryone, ToNotified
 from milepost.model.areas import Area, Around, Box, Circle, Corridor, Polygon, Stretch, Union, Upstream
-from milepost.model.cells import Cells
 from milepost.model.endpoints import EndpointId
-from milepost.model.frames import Frame
 from milepost.model.instants import BEGINNING, FOREVER, Instant
 from milepost.model.messages import Message, MessageId, Scalar
+from milepost.model.multicast_cells import Cells
 from milepost.model.places import Place
 from milepost.model.priorities import Priority
 from milepost.model.queries import And, HasTag, Not, OnTopic, Or, Query
@@ -37,6 +36,7 @@ from milepost.model.sessions import (
 )
 from milepost.model.subscriptions import Notice, Subscription, SubscriptionId
 from milepost.model.tags import Tag
+from milepost.model.time_windows import TimeWindow
 
 LAST = FOREVER - 1
 
@@ -53,7 +53,7 @@ topics = st.lists(levels, min_size=1, max_size=6).map("/".join).filter(bool) | s
 )
 tags = st.text(st.sampled_from("aé7_-.:/@Ω語"), min_size=1, max_size=12).map(Tag)
 tag_sets = st.frozensets(tags, max_size=6)
-message_ids = (st.integers(0, 2**64 - 1) | st.sampled_from([0, 2**53, 2**64 - 1])).map(MessageId)
+message_ids = (st.integers(1, 2**64 - 1) | st.sampled_from([1, 2**53, 2**64 - 1])).map(MessageId)
 subscription_ids = (st.integers(0, 2**32 - 1) | st.just(0)).map(SubscriptionId)
 tokens = (st.integers(1, 2**64 - 1) | st.just(2**64 - 1)).map(SessionToken)
 maybe_tokens = st.none() | tokens
@@ -134,7 +134,7 @@ addresses: st.SearchStrategy[Address] = (
     st.builds(ToContent, st.none() | areas)
     | st.builds(ToEndpoint, endpoint_ids)
     | st.builds(ToArea, areas, st.just("") | incident_names)
-    | st.builds(ToTold, st.lists(incident_names, min_size=1, max_size=3).map(tuple))
+    | st.builds(ToNotified, st.lists(incident_names, min_size=1, max_size=3).map(tuple))
     | st.just(ToEveryone())
 )
 
@@ -151,9 +151,9 @@ queries: st.SearchStrategy[Query] = st.recursive(atoms, _larger, max_leaves=8)
 
 
 @st.composite
-def frames(draw: st.DrawFn) -> Frame:
+def time_windows(draw: st.DrawFn) -> TimeWindow:
     start, end = sorted(draw(st.tuples(instants, instants)))
-    return Frame(draw(st.sampled_from([start, BEGINNING])), draw(st.sampled_from([end, FOREVER])))
+    return TimeWindow(draw(st.sampled_from([start, BEGINNING])), draw(st.sampled_from([end, FOREVER])))
 
 
 signatures: st.SearchStrategy[dict[str, bytes]] = st.just({}) | st.fixed_dictionaries(
@@ -195,7 +195,7 @@ subscriptions = st.builds(
     endpoint_ids,
     queries,
     st.none() | arounds | areas,
-    frames(),
+    time_windows(),
     subscription_ids,
     st.integers(0, 2),
     shares,

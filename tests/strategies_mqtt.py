@@ -29,9 +29,9 @@ from milepost.wire.mqtt import (
     Version,
     Will,
 )
-from milepost.wire.mqtt.codes import LEGAL_CODES
-from milepost.wire.mqtt.kinds import ACKNOWLEDGES
+from milepost.wire.mqtt.fields import ACKNOWLEDGES
 from milepost.wire.mqtt.properties import FORWARDED, TABLE, WILL
+from milepost.wire.mqtt.reason_codes import LEGAL_CODES
 
 characters = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
 texts = st.text(characters, max_size=12) | st.sampled_from(["", "\ufeffmark", "\x01\x7f", "ü" * 40, "語/🚗"])

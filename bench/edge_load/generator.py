@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from milepost.service.papers.load.programs import LOAD_CORE, Program, built, pinned
-from milepost.service.papers.load.programs import SOURCES as LINK_SOURCES
+from milepost_experiments.papers.load.programs import LOAD_CORE, Program, built, pinned
+from milepost_experiments.papers.load.programs import SOURCES as LINK_SOURCES
 
 ROOT = Path(__file__).parents[2]
 CACHE = ROOT / ".cache"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from bench.edge_load.brokers import Broker, Setting, Site
 from bench.edge_load.generator import CACHE
-from milepost.service.papers.load.programs import BROKER_CORE, LoadFailed, pinned, put_ahead
+from milepost_experiments.papers.load.programs import BROKER_CORE, LoadFailed, pinned, put_ahead
 
 START_S_MAX = 20.0
 STOP_S_MAX = 10.0

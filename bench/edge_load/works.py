@@ -11,7 +11,7 @@ from bench.edge_load.generator import Step, loading
 from bench.edge_load.search import Held, highest, is_disturbed
 from bench.edge_load.servers import Server, serving
 from bench.harness import QUICK
-from milepost.service.papers.load.programs import LoadFailed
+from milepost_experiments.papers.load.programs import LoadFailed
 
 STEP_S, WARM_S = (0.8, 0.2) if QUICK else (1.0, 0.25)
 NARROWINGS, NARROWINGS_OF_OTHERS = (2, 1) if QUICK else (4, 1)

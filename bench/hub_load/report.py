@@ -12,8 +12,7 @@ from bench.harness import QUICK, RESULTS, Row, publish, row
 from bench.hub_load.roam import TRIPS
 from bench.hub_load.spread import COLUMNS
 from bench.hub_load.stages import NAMES, Stages
-from milepost.service.papers.load.roam import Roamed
-from milepost.service.papers.load.spread import MOST, PAPER_MS, Cell
+from milepost_experiments.papers.dpsmd.measurements import MOST, PAPER_MS, Cell, Roamed
 
 MOSQUITTO_TIMES_MAX = 1.2
 ACROSS_SITES_MS_MAX = 10.0

@@ -1,11 +1,11 @@
-"""Moves under load, one trip after the other: `milepost.service.papers.load.roam` measures each."""
+"""Moves under load, one trip after the other: `milepost_experiments.papers.dpsmd.measurements` measures each."""
 
 import time
 
 from bench.harness import QUICK
-from milepost.service.papers.load.programs import LoadFailed
-from milepost.service.papers.load.roam import Roamed, Trip, measure_trip, trips
-from milepost.service.papers.load.towns import Kafka
+from milepost_experiments.papers.dpsmd.measurements import Roamed, Trip, measure_trip, trips
+from milepost_experiments.papers.load.programs import LoadFailed
+from milepost_experiments.papers.load.towns import Kafka
 
 TRIPS = trips(is_quick=QUICK)
 

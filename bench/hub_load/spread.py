@@ -1,4 +1,4 @@
-"""DPSMD's table (D13, D14), with Mosquitto beside it: the test itself is `milepost.service.papers.load.spread`."""
+"""DPSMD's table (D13, D14), with Mosquitto beside it: the test itself is `milepost_experiments.papers.dpsmd.measurements`."""
 
 import time
 from collections.abc import Iterator
@@ -6,17 +6,17 @@ from contextlib import contextmanager
 
 from bench.edge_load.brokers import Mosquitto, Setting, Site, all_brokers
 from bench.harness import QUICK
-from milepost.service.papers.load import spread
-from milepost.service.papers.load.programs import LoadFailed
-from milepost.service.papers.load.spread import Cell, Column, measure_sizes
-from milepost.service.papers.load.towns import Kafka, Plan, Town, empty_town, free_port, standing, wait_listening
+from milepost_experiments.papers.dpsmd import measurements
+from milepost_experiments.papers.dpsmd.measurements import Cell, Column, measure_sizes
+from milepost_experiments.papers.load.programs import LoadFailed
+from milepost_experiments.papers.load.towns import Kafka, Plan, Town, empty_town, free_port, standing, wait_listening
 
 PACKETS = 30 if QUICK else 100
 SUBSCRIBERS = (20,) if QUICK else (5, 10, 20)
 PUBLISHERS = {0: (10, 50, 100) if QUICK else tuple(range(10, 101, 10)), 1: (100,) if QUICK else (10, 50, 100)}
 """By QoS."""
 MOSQUITTO = Column("mosquitto", "Mosquitto alone", Plan())
-COLUMNS = (MOSQUITTO, *spread.COLUMNS)
+COLUMNS = (MOSQUITTO, *measurements.COLUMNS)
 
 
 @contextmanager

@@ -12,19 +12,19 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from statistics import median
 
 from bench.harness import QUICK
-from milepost.backbone.log import BATCH_RECORDS_MAX, Log
-from milepost.model.sites import CROSS_HUB, Said
-from milepost.model.survives import Survives
-from milepost.service.papers.load.programs import LoadFailed, loading
-from milepost.service.papers.load.spread import GAP_MS, MOST, WARM_PACKETS
-from milepost.service.papers.load.towns import Kafka, Plan, standing
-from milepost.service.site_logs import open_log
-from milepost.service.site_settings import Backbone, SiteLog
+from milepost.config.site_settings import Backbone, SiteLog
+from milepost.eventlog.log import Log, read_to_end
+from milepost.model.durability import Durability
+from milepost.model.sites import CROSS_HUB, ForwardedMessage
+from milepost.runtime.site_logs import open_log
 from milepost.wire.records import from_record
+from milepost_experiments.papers.dpsmd.measurements import GAP_MS, MOST, WARM_PACKETS
+from milepost_experiments.papers.load.programs import LoadFailed, loading
+from milepost_experiments.papers.load.towns import Kafka, Plan, standing
 
 SAMPLES = 60 if QUICK else 300
 EACH_S = 0.02
@@ -123,11 +123,9 @@ def _send_all(giver: socket.socket, sent: Times, received: Times) -> None:
 def _appended(log: Log, first: int, late_ns: int) -> Times:
     """When our messages stood in a log."""
     found: Times = {}
-    while records := log.read(CROSS_HUB, first, BATCH_RECORDS_MAX):
-        for record in records:
-            for number in _numbers_of(record.value):
-                found.setdefault(number, record.appended_at + late_ns)
-        first = records[-1].offset + 1
+    for record in chain.from_iterable(read_to_end(log, CROSS_HUB, first)):
+        for number in _numbers_of(record.value):
+            found.setdefault(number, record.appended_at + late_ns)
     return found
 
 
@@ -135,12 +133,12 @@ def _numbers_of(value: bytes | None) -> Iterable[int]:
     if value is None or TOPIC.encode() not in value:  # the load's
         return ()
     said = from_record(value)
-    return numbers_in(said.message.body) if isinstance(said, Said) else ()
+    return numbers_in(said.message.body) if isinstance(said, ForwardedMessage) else ()
 
 
 @contextlib.contextmanager
 def _opened(site: SiteLog) -> Iterator[Log]:
-    log = open_log(site, Survives.PROCESS_CRASH, "bench")
+    log = open_log(site, Durability.PROCESS_CRASH, "bench")
     try:
         yield log
     finally:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from milepost.model.areas import Area, Circle, Going, holds_going
 from milepost.model.places import EARTH_RADIUS_M, Place, vectors
 from milepost.roads import NOT_ON_A_ROAD, Network, Placing, Reach, Spot, maybe_upstream
-from milepost.simulator.traces import drive as drive_trace
+from milepost_experiments.simulator.traces import drive as drive_trace
 
 WITHIN_S = 180
 TOO_LATE_S = 3

@@ -9,17 +9,16 @@ from statistics import median
 import numpy as np
 
 from bench.udp_load.programs import program_fan
-from milepost.doors.udp.addresses import ADDRESS_BYTES, sockaddr_of
-from milepost.doors.udp.batches import Outbound
-from milepost.doors.udp.entrance import bind_at
-from milepost.doors.udp.sending import Octets
-from milepost.edge.alerts import AlertRule
+from milepost.broker.emergency import AlertRule
+from milepost.listeners.udp.batch_io import ADDRESS_BYTES, Outbound, sockaddr_of
+from milepost.listeners.udp.sender import Octets
+from milepost.listeners.udp.socket import bind_at
 from milepost.model import Place
-from milepost.service.papers.load.edges import serving
-from milepost.service.papers.load.endpoints import SPEED_MPS, Endpoint, open_all, write_sessions
-from milepost.service.papers.load.indoors import Indoors
-from milepost.service.papers.load.programs import LoadFailed, source
-from milepost.service.papers.mercury.probing import PAUSE_S_MAX, emergency, probe
+from milepost_experiments.papers.load.edges import serving
+from milepost_experiments.papers.load.endpoints import SPEED_MPS, Endpoint, open_all, write_sessions
+from milepost_experiments.papers.load.indoors import Indoors
+from milepost_experiments.papers.load.programs import LoadFailed, source
+from milepost_experiments.papers.mercury.probing import PAUSE_S_MAX, emergency, probe
 
 FAR_M = 100_000.0
 AWAY = Place(45.0, -100.0)
@@ -81,7 +80,7 @@ def fan_out(receivers: int, *, is_sealed: bool, rounds: int) -> Fanned:
     """One emergency, and an alert to everybody; we and the loop in C take turns."""
     with ExitStack() as stack:
         indoors = stack.enter_context(Indoors(is_sealed=is_sealed))
-        indoors.corridor.alerts.rules = (AlertRule("Emergency", radius_m=FAR_M),)
+        indoors.broker.alerts.rules = (AlertRule("Emergency", radius_m=FAR_M),)
         sinks = [stack.enter_context(bind_at("127.0.0.1", 0)) for _ in range(sink_count(receivers, SIZES[is_sealed]))]
         addresses = addresses_of(sinks, receivers)
         endpoints = [Endpoint(number, indoors.realm) for number in range(receivers)]
@@ -100,7 +99,7 @@ def alert_round(
     indoors: Indoors, watched: Watched, endpoint: Endpoint, address: Octets, sinks: list[socket.socket]
 ) -> tuple[float, float]:
     """Milliseconds of the sends, and from the emergency to the last of them."""
-    data, receivers = emergency(endpoint), len(indoors.door.tenants)
+    data, receivers = emergency(endpoint), len(indoors.door.session_table)
     watched.clear()
     began = time.perf_counter()
     indoors.hear([data], address)

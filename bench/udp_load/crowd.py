@@ -5,9 +5,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from milepost.service.papers.load.edges import Edge, serving
-from milepost.service.papers.load.endpoints import SPEED_MPS, Endpoint, open_all
-from milepost.service.papers.load.programs import LoadFailed, Program, source
+from milepost_experiments.papers.load.edges import Edge, serving
+from milepost_experiments.papers.load.endpoints import SPEED_MPS, Endpoint, open_all
+from milepost_experiments.papers.load.programs import LoadFailed, Program, source
 
 INTERVAL_S, HEARTBEAT_INTERVALS = 3.0, 1
 """A heartbeat every 3 s, as by default; but nine seconds of silence instead of three, since all cannot come at once."""

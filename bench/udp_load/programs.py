@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from milepost.service.papers.load.programs import BROKER_CORE, Program, built, pinned
-from milepost.service.papers.load.programs import SOURCES as SHARED
+from milepost_experiments.papers.load.programs import BROKER_CORE, Program, built, pinned
+from milepost_experiments.papers.load.programs import SOURCES as SHARED
 
 SOURCES = Path(__file__).parent / "c"
 

@@ -7,9 +7,9 @@ from statistics import median
 from typing import Any
 
 from bench.udp_load.programs import program_sink
-from milepost.service.papers.load.edges import Edge, serving
-from milepost.service.papers.load.endpoints import SPEED_MPS, Endpoint, open_all, write_sessions
-from milepost.service.papers.load.programs import LoadFailed, Program, source
+from milepost_experiments.papers.load.edges import Edge, serving
+from milepost_experiments.papers.load.endpoints import SPEED_MPS, Endpoint, open_all, write_sessions
+from milepost_experiments.papers.load.programs import LoadFailed, Program, source
 
 WARM_S = 0.5
 COUNTERS_A_ROUND = 10**9

@@ -9,8 +9,8 @@ from bench.harness import QUICK, Row
 from bench.udp_load.alerts import answer_under_load, fan_out
 from bench.udp_load.crowd import report_once_a_second
 from bench.udp_load.reports import compare
-from milepost.service.papers.load.indoors import handshakes_per_s
-from milepost.service.papers.load.programs import BROKER_CORE, LOAD_CORE
+from milepost_experiments.papers.load.indoors import handshakes_per_s
+from milepost_experiments.papers.load.programs import BROKER_CORE, LOAD_CORE
 
 ROUNDS = 1 if QUICK else 5
 FLOOD_S = 1.5 if QUICK else 3.0

@@ -43,7 +43,7 @@ class Commit(TypedDict):
     information: Information
 
 
-app = Handler("difference", parts=4)
+app = Handler("difference", partitions=4)
 
 
 @app.on("service/vehicle-info", accepts=INFORMATION, answers=DIFFERENCE)

@@ -2,7 +2,7 @@
 
 import sys
 
-from milepost.service.command import main
+from milepost.cli.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

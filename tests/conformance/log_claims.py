@@ -8,7 +8,7 @@ A topic is one order, and a reader goes back to an offset it remembers (M8); wha
 import pytest
 
 from conformance.logs import Heard, Logs, Told
-from milepost.backbone.log import (
+from milepost.eventlog.log import (
     BATCH_RECORDS_MAX,
     RECORD_BYTES_MAX,
     TOPIC_CHARACTERS_MAX,
@@ -21,6 +21,7 @@ from milepost.backbone.log import (
     Since,
     Start,
     TopicSettings,
+    read_to_end,
 )
 from milepost.model.instants import Instant
 
@@ -46,6 +47,7 @@ class LogClaims:
     """Appending, following, reading."""
 
     def test_records_come_in_the_order_of_the_appends_and_once(self, logs: Logs) -> None:
+        # M8, M9
         log, topic, heard = logs.open(), logs.topic(), Heard()
         log.follow({topic: Edge.BEGINNING}, heard, heard.lost)
         for start in range(0, 3_000, 7):
@@ -88,6 +90,7 @@ class LogClaims:
 
     @pytest.mark.parametrize("start", [0, 7, 19, 20, 25, Edge.BEGINNING, Edge.END])
     def test_following_begins_where_it_was_asked_to(self, logs: Logs, start: Start) -> None:
+        # M8
         log, topic, heard = logs.open(), logs.topic(), Heard()
         append(logs, log, numbered(topic, 0, 20))
         if start == 25:
@@ -222,6 +225,17 @@ class LogClaims:
         assert log.read(topic, 2_500, 10) == []
         assert log.read(topic, 0, 0) == []
         assert log.read(logs.topic(), 0, 10) == []
+
+    def test_a_topic_is_read_to_the_end_that_it_had_at_the_beginning(self, logs: Logs) -> None:
+        log, topic = logs.open(), logs.topic()
+        append(logs, log, numbered(topic, 0, 2_500))
+        batches = read_to_end(log, topic, 10)
+        first = next(batches)
+        append(logs, log, numbered(topic, 2_500, 2_600))
+        rest = [record for records in batches for record in records]
+        assert [record.value for record in (*first, *rest)] == bodies(10, 2_500)
+        assert list(read_to_end(log, topic, 2_600)) == []
+        assert list(read_to_end(log, logs.topic())) == []
 
     def test_the_ends_are_the_oldest_and_the_next_offset(self, logs: Logs) -> None:
         log, topic = logs.open(), logs.topic()

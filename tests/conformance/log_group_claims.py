@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from conformance.log_claims import append, bodies, numbered
 from conformance.logs import Heard, Logs
-from milepost.backbone.log import Log, Member, Record
+from milepost.eventlog.log import Log, Member, Record
 
 
 class Worker:
@@ -44,6 +44,7 @@ class GroupClaims:
     """Joining, dividing, committing, leaving."""
 
     def test_members_divide_the_topics_evenly_and_each_record_goes_to_one_of_them(self, logs: Logs) -> None:
+        # M30
         writing, topics = logs.open(), [logs.topic() for _ in range(6)]
         workers = [Worker(logs.open(), f"g-{topics[0]}", topics) for _ in range(3)]
         logs.wait_until(lambda: all(len(worker.has) == 2 for worker in workers))

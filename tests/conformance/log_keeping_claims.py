@@ -8,7 +8,7 @@ import pytest
 from conformance.log_claims import append, bodies, numbered
 from conformance.log_group_claims import Worker
 from conformance.logs import Heard, TimedLogs, Told
-from milepost.backbone.log import Edge, Entry, Log, LogLost, LogUnavailable, Since, TopicSettings
+from milepost.eventlog.log import Edge, Entry, Log, LogLost, LogUnavailable, Since, TopicSettings
 
 MINUTE = 60.0
 HOUR = 60 * MINUTE
@@ -89,6 +89,7 @@ class KeepingClaims:
         assert len(keys(log, topic)) == 10
 
     def test_records_that_are_too_old_go_and_whoever_asks_for_them_is_told(self, logs: TimedLogs) -> None:
+        # M9
         log, topic, heard = logs.open(), logs.topic(), Heard()
         log.make(topic, TopicSettings(retention_s=60))
         append(logs, log, numbered(topic, 0, 10))

@@ -8,12 +8,12 @@ from contextlib import AbstractContextManager, contextmanager
 from itertools import count
 from pathlib import Path
 
-from milepost.backbone.embedded import EmbeddedLog
-from milepost.backbone.embedded.database import open_database
-from milepost.backbone.log import Log, LogLost, Record
-from milepost.backbone.memory import MemoryStore
+from milepost.eventlog.embedded import EmbeddedLog
+from milepost.eventlog.embedded.database import open_database
+from milepost.eventlog.log import Log, LogLost, Record
+from milepost.eventlog.memory import MemoryStore
+from milepost.model.durability import Durability
 from milepost.model.instants import SECOND_NS, Instant
-from milepost.model.survives import Survives
 
 PATIENCE_S = 20.0
 QUIET_S = 0.3
@@ -71,7 +71,7 @@ class TimedLogs(Logs):
 class EmbeddedLogs(TimedLogs):
     """Several log objects over one folder."""
 
-    def __init__(self, folder: Path, survives: Survives = Survives.PROCESS_CRASH) -> None:
+    def __init__(self, folder: Path, survives: Durability = Durability.PROCESS_CRASH) -> None:
         super().__init__()
         self._folder = folder
         self._survives = survives

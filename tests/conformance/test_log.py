@@ -9,11 +9,11 @@ from conformance.log_claims import LogClaims
 from conformance.log_group_claims import GroupClaims
 from conformance.log_keeping_claims import BoundClaims, KeepingClaims
 from conformance.logs import EmbeddedLogs, MemoryLogs
-from milepost.model.survives import Survives
+from milepost.model.durability import Durability
 
 
 class TestEmbedded(LogClaims, GroupClaims, KeepingClaims, BoundClaims):
-    @pytest.fixture(params=[Survives.PROCESS_CRASH], ids=str)
+    @pytest.fixture(params=[Durability.PROCESS_CRASH], ids=str)
     def logs(self, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[EmbeddedLogs]:
         logs = EmbeddedLogs(tmp_path / "log", request.param)
         yield logs

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from faulty_storage import FaultyStorage
-from kept_in_memory import KeptInMemory
-from milepost.edge.keeping import Changes, Kept, Queued, Storage, StorageUnavailable
-from milepost.storage import MemoryStorage, SqliteStorage, Survives, open_storage
+from milepost.broker.effects import Changes, Kept, Queued, Storage, StorageUnavailable
+from milepost.model.durability import Durability
+from milepost.storage import MemoryStorage, SqliteStorage, open_storage
+from storage_in_memory import KeptInMemory
 
 LARGEST = 2**63 - 1
 FULL = Changes(
@@ -24,7 +25,7 @@ FULL = Changes(
 Open = Callable[[], Storage]
 
 
-@pytest.fixture(params=["in memory", Survives.PROCESS_CRASH, Survives.POWER_LOSS], ids=str)
+@pytest.fixture(params=["in memory", Durability.PROCESS_CRASH, Durability.POWER_LOSS], ids=str)
 def reopen(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
     """Opens the storage; again, when it is open already, after closing it."""
     memory, opened = KeptInMemory(), list[Storage]()
@@ -187,7 +188,7 @@ def test_a_faulty_storage_keeps_nothing_until_it_is_healed(reopen: Open) -> None
 
 
 def test_storage_that_survives_nothing_keeps_nothing_and_touches_nothing(tmp_path: Path) -> None:
-    storage = open_storage(tmp_path / "kept", Survives.NOTHING)
+    storage = open_storage(tmp_path / "kept", Durability.NOTHING)
     assert isinstance(storage, MemoryStorage)
     storage.write(FULL)
     assert equal(storage.load(), Changes())
@@ -196,16 +197,16 @@ def test_storage_that_survives_nothing_keeps_nothing_and_touches_nothing(tmp_pat
 
 
 def test_the_directory_is_made_for_its_owner_alone(tmp_path: Path) -> None:
-    open_storage(tmp_path / "deep" / "kept", Survives.PROCESS_CRASH).close()
+    open_storage(tmp_path / "deep" / "kept", Durability.PROCESS_CRASH).close()
     assert stat.S_IMODE((tmp_path / "deep" / "kept").stat().st_mode) == 0o700
 
 
 def test_the_levels_are_written_as_the_configuration_has_them() -> None:
-    assert [level.value for level in Survives] == ["nothing", "process crash", "power loss"]
+    assert [level.value for level in Durability] == ["nothing", "process crash", "power loss"]
 
 
 def test_a_turn_with_a_value_that_cannot_be_stored_leaves_nothing_behind(tmp_path: Path) -> None:
-    storage = SqliteStorage(tmp_path / "kept", Survives.PROCESS_CRASH)
+    storage = SqliteStorage(tmp_path / "kept", Durability.PROCESS_CRASH)
     with pytest.raises(OverflowError):
         storage.write(Changes({1: b""}, messages={2**63: b""}, queued={(1, 1): Queued(1, 1, False, b"")}))
     assert equal(storage.load(), Changes())

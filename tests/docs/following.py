@@ -24,6 +24,7 @@ from docs.pages import Block, commands_of
 WAIT_S: Final = 120.0
 SPARK_S: Final = 200.0
 READY: Final = {
+    "make edge": "edge ready",
     "milepost edge run": "edge ready",
     "milepost centre run": "acts for",
     "milepost agent run": "agent ready",
@@ -56,6 +57,7 @@ class Follower:
     """Somebody who follows a page in a folder."""
 
     folder: Path
+    path: str = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     terminals: list[Terminal] = field(default_factory=list)
     _seen: set[tuple[int, int]] = field(default_factory=set)
 
@@ -71,9 +73,20 @@ class Follower:
             elif block.language in FILES and (name := _NAMED.match(block.text)):
                 (self.folder / name[1]).write_text(block.text)
 
-    def type(self, command: str) -> None:
-        """Run a command to its good end, or until it is ready."""
-        is_ready = self._maybe_goes_on(command)
+    def paste(self, blocks: list[Block]) -> None:
+        """Paste each block as it is into a new terminal; only its last command may go on."""
+        for block in blocks:
+            if block.language != "sh":
+                self.follow([block])
+                continue
+            *before, last = commands_of(block.text)
+            lasting = [one for one in before if self._maybe_goes_on(one) is not None]
+            assert not lasting, f"{block}: {lasting[0]} does not end, so what follows it is never run"
+            self.type(block.text, last)
+
+    def type(self, command: str, last: str = "") -> None:
+        """Run a command to its good end, or until it is ready; of several commands *last* is the one that may go on."""
+        is_ready = self._maybe_goes_on(last or command)
         terminal = self._start(command.removesuffix("&").strip())
         if is_ready is None:
             terminal.process.wait(timeout=SPARK_S)
@@ -105,8 +118,7 @@ class Follower:
 
     def _start(self, command: str) -> Terminal:
         output = self.folder / f".terminal-{len(self.terminals)}"
-        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-        environment = {**os.environ, "PATH": path, "PYTHONUNBUFFERED": "1", "SPARK_LOCAL_IP": "127.0.0.1"}
+        environment = {**os.environ, "PATH": self.path, "PYTHONUNBUFFERED": "1", "SPARK_LOCAL_IP": "127.0.0.1"}
         environment = {name: value for name, value in environment.items() if not name.lower().endswith("_proxy")}
         typed = f"exec stdbuf -oL {command}" if command.startswith("mosquitto_sub") else command
         with output.open("wb") as out:
@@ -179,9 +191,9 @@ def _figure(address: str, name: str) -> float:
 
 
 @contextmanager
-def following(folder: Path) -> Iterator[Follower]:
-    """Somebody who leaves nothing running."""
-    follower = Follower(folder)
+def following(folder: Path, path: str = "") -> Iterator[Follower]:
+    """Somebody who leaves nothing running; *path* is the PATH instead of one with `milepost`."""
+    follower = Follower(folder, path) if path else Follower(folder)
     try:
         yield follower
     finally:

@@ -12,8 +12,8 @@ import pytest
 from docs.pages import ROOT, Block, blocks_in, commands_of, every_block
 from docs.test_examples import READERS
 from docs.test_follow import FOLLOWED
-from milepost.service.command import _parser
-from milepost.service.settings import settings_from
+from milepost.cli.main import make_parser
+from milepost.config.settings import settings_from
 
 DRAWING: Final = ""
 FOLLOWED_LANGUAGES: Final = {"sh", "printed"}
@@ -90,7 +90,7 @@ def can_be_typed(block: Block) -> None:
     for command in commands_of(block.text):
         if command.startswith("milepost "):
             words = shlex.split(command, comments=True)
-            assert callable(_parser().parse_args(words[1:]).run)
+            assert callable(make_parser().parse_args(words[1:]).run)
 
 
 @pytest.mark.parametrize("block", [block for block in BLOCKS if block.page in WHOLE_PROGRAMS], ids=str)
@@ -124,4 +124,4 @@ def test_the_service_of_the_operators_page_runs_an_edge() -> None:
     unit.optionxform = str  # type: ignore[assignment, method-assign]
     unit.read_string(text)
     _, *words = shlex.split(unit["Service"]["ExecStart"])
-    assert _parser().parse_args(words).config == Path("/etc/milepost/milepost.toml")
+    assert make_parser().parse_args(words).config == Path("/etc/milepost/milepost.toml")

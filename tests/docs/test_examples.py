@@ -11,29 +11,27 @@ from pathlib import Path
 import pytest
 
 from docs.pages import ROOT, blocks_of, every_block
-from milepost.hub.incidents import Incidents
+from milepost.config.settings import Settings, settings_from
+from milepost.incidents import Incidents
 from milepost.model import Circle, EndpointId, Instant, MessageId, Place, Reason, SubscriptionId, parse_query
 from milepost.model.incidents import EVENT_KINDS
-from milepost.pipelines.records.schema import DELIVERIES, REPORTS
-from milepost.service.settings import Settings, settings_from
-from milepost.simulator import installed
-from milepost.wire.asks import (
-    Service,
-    message_from_json,
-    report_from,
-    report_from_json,
-    service_at,
-    subscription_from,
-    subscription_from_json,
-    unsubscription_from_json,
-    words_of_message,
-)
+from milepost.pipelines.records import DELIVERIES, REPORTS
 from milepost.wire.geojson import area_from_geojson
 from milepost.wire.incidents import cell_from_json, conditions_to_json
 from milepost.wire.json_form import from_json
-from milepost.wire.records.telling import reputation_from_record
-from milepost.wire.times import frame_from_text, instant_from_text
+from milepost.wire.records.pipelines import reputation_from_record
+from milepost.wire.requests import (
+    Service,
+    message_from_json,
+    report_from_json,
+    service_at,
+    subscription_from_json,
+    unsubscription_from_json,
+)
+from milepost.wire.times import instant_from_text, time_window_from_text
+from milepost.wire.user_properties import report_from_properties, subscription_from_properties, words_from_properties
 from milepost.wire.wkt import area_from_wkt
+from milepost_experiments.simulator import sumo
 
 NOON = Instant(1_900_000_000_000_000_000 // 86_400_000_000_000 * 86_400_000_000_000 + 43_200_000_000_000)
 
@@ -68,9 +66,7 @@ def record(text: str) -> object:
                 wanted = {"reports": REPORTS, "deliveries": DELIVERIES}[found["type"]]
                 assert set(found) == {column.split()[0] for column in wanted.split(",")} - {"_corrupt"}
             case kind:
-                written = "".join(
-                    path.read_text() for path in (ROOT / "src" / "milepost" / "pipelines" / "positions").glob("*.py")
-                )
+                written = (ROOT / "src" / "milepost" / "pipelines" / "positions.py").read_text()
                 assert [name for name in (kind, *found) if name != "type" and not re.search(rf"\b{name}\b", written)] == []
     return text
 
@@ -103,13 +99,13 @@ READERS: dict[str, Callable[[str], object]] = {
     "query": parse_query,
     "geojson": lambda text: area_from_geojson(json.loads(text)),
     "wkt": area_from_wkt,
-    "frame": lambda text: frame_from_text(text, NOON),
+    "time_window": lambda text: time_window_from_text(text, NOON),
     "json": lambda text: from_json(text.encode()),
-    "publishing": lambda text: words_of_message(properties(text), sender=TRUCK, now=NOON),
-    "subscribing": lambda text: subscription_from(
+    "publishing": lambda text: words_from_properties(properties(text), sender=TRUCK, now=NOON),
+    "subscribing": lambda text: subscription_from_properties(
         "road/#", properties(text), owner=TRUCK, qos=1, number=SubscriptionId(1), now=NOON
     ),
-    "connecting": lambda text: report_from(properties(text), sender=TRUCK, now=NOON),
+    "connecting": lambda text: report_from_properties(properties(text), sender=TRUCK, now=NOON),
     "service": request,
     "toml": lambda text: settings_from(text, source="page", folder=Path()) != Settings() or None,
     "record": record,
@@ -143,7 +139,7 @@ def test_every_language_has_an_example() -> None:
 @pytest.mark.parametrize("page", ["docs/what-works.md", "docs/reference/roads.md"])
 def test_python_on_the_page_runs(page: str, tmp_path: Path) -> None:
     """Beside a file with the roads of a town."""
-    shutil.copy(installed.home() / "tools" / "game" / "DRT" / "osm.net.xml", tmp_path / "town.net.xml")
+    shutil.copy(sumo.home() / "tools" / "game" / "DRT" / "osm.net.xml", tmp_path / "town.net.xml")
     codes = [block.text for block in blocks_of(page, "python")]
     assert codes
     for code in codes:

@@ -1,13 +1,16 @@
 """Pages that are followed from their first block to their last (`following.py` says how)."""
 
+from pathlib import Path
 from typing import Final
 
 import pytest
 
 from docs.following import Follower
-from docs.pages import ROOT, blocks_of
+from docs.pages import ROOT, Block, blocks_of
 
-PLAIN: Final = ("README.md", "docs/how-to/sites.md", "docs/how-to/map.md", "docs/reference/client.md")
+PASTED: Final = ("README.md",)
+"""Pages for new users: each block is pasted as a whole, in a fresh clone, by a user without `milepost` on the PATH."""
+PLAIN: Final = ("docs/how-to/sites.md", "docs/how-to/map.md", "docs/reference/client.md")
 WITH_JAVA: Final = (
     "docs/tutorial.md",
     "docs/how-to/event-kinds.md",
@@ -16,7 +19,7 @@ WITH_JAVA: Final = (
     "docs/how-to/spark-cluster.md",
 )
 
-FOLLOWED: Final = (*PLAIN, *WITH_JAVA)
+FOLLOWED: Final = (*PASTED, *PLAIN, *WITH_JAVA)
 BEFORE: Final = {
     "docs/reference/client.md": ("milepost edge run",),
     "docs/how-to/map.md": (
@@ -34,6 +37,12 @@ def follow(reader: Follower, page: str) -> None:
     assert reader.terminals
 
 
+@pytest.mark.parametrize("page", PASTED)
+def test_every_block_of_the_page_can_be_pasted(newcomer: Follower, page: str) -> None:
+    newcomer.paste(blocks_of(page))
+    assert newcomer.terminals
+
+
 @pytest.mark.parametrize("page", PLAIN)
 def test_the_page_can_be_followed(reader: Follower, page: str) -> None:
     if page.endswith("map.md") and not (ROOT / "src" / "milepost" / "dashboard" / "_built").exists():
@@ -44,3 +53,9 @@ def test_the_page_can_be_followed(reader: Follower, page: str) -> None:
 @pytest.mark.parametrize("page", WITH_JAVA)
 def test_the_page_with_java_can_be_followed(fetched: None, reader: Follower, page: str) -> None:
     follow(reader, page)
+
+
+def test_a_block_with_a_command_after_one_that_does_not_end_cannot_be_pasted(tmp_path: Path) -> None:
+    block = Block("new.md", 1, "sh", "milepost edge run  # until Ctrl-C\nmosquitto_pub -t a -m x\n")
+    with pytest.raises(AssertionError, match="milepost edge run does not end"):
+        Follower(tmp_path).paste([block])

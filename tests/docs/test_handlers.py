@@ -13,10 +13,12 @@ import pytest
 
 from live.mqtt.brokers import free_port
 from live.mqtt.commands import Listening
-from milepost.handlers import handler, part, store, validators
-from milepost.handlers.calls import HUNG_MAX
-from milepost.hub.handling import PARTS_MAX, WAITS_S
-from milepost.service import handler as service
+from milepost.handlers import handler, partition, store
+from milepost.handlers import handler as validators
+from milepost.handlers.calls import CALL_RETRY, HUNG_MAX
+from milepost.handlers.names import PARTITIONS_MAX
+from milepost.runtime import handler as service
+from milepost.runtime import monitoring
 
 PAGE: Final = (Path(__file__).parents[2] / "docs" / "how-to" / "handlers.md").read_text()
 PORTS: Final = ("1883", "9464")
@@ -74,45 +76,46 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
+def context(tmp_path: Path) -> Iterator[Desk]:
     made = Desk(tmp_path)
     yield made
     made.leave()
 
 
-def test_the_commands_of_the_page_print_what_it_says(desk: Desk) -> None:
+def test_the_commands_of_the_page_print_what_it_says(context: Desk) -> None:
     edge, run, sub, *pubs, listing, retry, forget = COMMANDS
-    served = desk.begin(edge, "edge ready")
-    desk.begin(run, "part served")
-    answers = desk.begin(sub, "")
+    served = context.begin(edge, "edge ready")
+    context.begin(run, "partition served")
+    answers = context.begin(sub, "")
     served.wait_line(lambda line: "client=car-1" in line)
     printed = fences("printed")[0].splitlines()
     assert len(pubs) == len(printed) == 4
     for pub, line in zip(pubs, printed, strict=True):
-        desk.run(pub)
+        context.run(pub)
         answers.wait_line(lambda said, line=line: said == line)  # type: ignore[misc]
-    assert desk.run(listing) == "nothing is parked\n"
-    assert desk.run(retry) == "nothing is parked\n"
-    assert desk.run(forget) == "toll is forgotten: 1 topic filters, 1 values of its store, 0 parked requests\n"
+    assert context.run(listing) == "there are no dead letters\n"
+    assert context.run(retry) == "there are no dead letters\n"
+    assert context.run(forget) == "toll is forgotten: 1 topic filters, 1 values of its store, 0 dead letters\n"
 
 
 def test_the_page_has_the_limits_as_they_are() -> None:
     rows = dict(re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", PAGE.partition("## Limits")[2], re.MULTILINE))
     assert rows == {
-        "what": "at most",
-        "a request, as a record of the log": f"{part.REQUEST_BYTES_MAX:,} bytes",
+        "item": "maximum",
+        "a request, as a record of the log": f"{partition.REQUEST_BYTES_MAX:,} bytes",
         "an answer": f"{validators.ANSWER_BYTES_MAX:,} bytes",
         "a value of the store, a key": f"{store.VALUE_BYTES_MAX:,} bytes, {store.KEY_BYTES_MAX} bytes",
-        "what one call changes": f"{store.CHANGES_BYTES_MAX:,} bytes",
-        "the store of a part": f"{store.KEYS_MAX:,} keys, {store.BYTES_MAX:,} bytes",
-        "parts": str(PARTS_MAX),
-        "`timeout_s`": f"{handler.TIMEOUT_S:g} s unless the handler says otherwise",
+        "changes of the store by one call": f"{store.CHANGES_BYTES_MAX:,} bytes",
+        "the store of a partition": f"{store.KEYS_MAX:,} keys, {store.BYTES_MAX:,} bytes",
+        "partitions": str(PARTITIONS_MAX),
+        "`timeout_s`": f"{handler.TIMEOUT_S:g} s by default",
     }
-    assert f"{part.PARKED_MAX:,} of each part" in PAGE
-    assert WAITS_S == (0.1, 1.0)
+    assert f"{partition.DEAD_LETTERS_MAX:,} per partition" in PAGE
+    assert (CALL_RETRY.first_s, CALL_RETRY.limit_s, CALL_RETRY.retries_max) == (0.1, 1.0, 2)
     assert HUNG_MAX == 8
 
 
 def test_every_figure_is_explained() -> None:
-    figures = set(re.findall(r'"(milepost_\w+)"', Path(service.__file__).read_text()))
+    sources = Path(service.__file__).read_text() + Path(monitoring.__file__).read_text()
+    figures = set(re.findall(r'"(milepost_\w+)"', sources))
     assert figures == set(re.findall(r"^\| `(milepost_\w+)` \|", PAGE, re.MULTILINE))

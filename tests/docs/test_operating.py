@@ -9,19 +9,21 @@ import pytest
 
 from docs.following import Follower, following
 from docs.pages import ROOT, blocks_of, commands_of
-from milepost.doors.limits import DoorLimits
-from milepost.doors.udp.settings import UdpLimits
-from milepost.edge.limits import Limits
-from milepost.edge.site.limits import SiteLimits
-from milepost.service.settings import Mqtt, Settings, settings_from
-from milepost.service.udp_settings import Udp
+from milepost.broker.limits import Limits
+from milepost.config.settings import Mqtt, Settings, settings_from
+from milepost.config.udp_settings import Udp
+from milepost.federation.limits import SiteLimits
+from milepost.listeners.limits import MqttLimits
+from milepost.listeners.udp.settings import UdpLimits
 from milepost.vetting.access import BUILT_IN
 from milepost.vetting.reports import ReportLimits
 
 PAGE = "docs/how-to/run-an-edge.md"
 LIMITS = (ROOT / "docs" / "reference" / "limits.md").read_text()
 OPERATING = (ROOT / PAGE).read_text()
-FIGURES = "".join((ROOT / "src" / "milepost" / "service" / name).read_text() for name in ("figures.py", "membership.py"))
+FIGURES = "".join(
+    (ROOT / "src" / "milepost" / "runtime" / name).read_text() for name in ("edge_metrics.py", "membership.py", "monitoring.py")
+)
 
 NO_LIMITS = {"listen", "address", "seal", "cells", "finding", "limits"}
 """Keys of the same tables that say where, and how."""
@@ -40,7 +42,7 @@ def read(text: str) -> Settings:
 
 
 def test_the_page_has_every_limit_once_with_its_default() -> None:
-    parts = (Limits(), DoorLimits(), Mqtt(), Udp(), UdpLimits(), ReportLimits(), SiteLimits())
+    parts = (Limits(), MqttLimits(), Mqtt(), Udp(), UdpLimits(), ReportLimits(), SiteLimits())
     limits = [(one.name, getattr(part, one.name)) for part in parts for one in fields(part) if one.name not in NO_LIMITS]
     defaults = [(name, written(value)) for name, value in limits]
     assert len(defaults) > 50

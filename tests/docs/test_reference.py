@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from milepost.service.command import _parser
+from milepost.cli.main import make_parser
 from scripts.write_reference import PAGES, _unit, commands, configuration
 
 
@@ -27,7 +27,7 @@ def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser
 
 def typed() -> list[tuple[str, ...]]:
     """The words of the examples in all helps but the first, whose lines are among the others, without what is said about them."""
-    _, *below = parsers(_parser())
+    _, *below = parsers(make_parser())
     lines = "\n".join(parser.epilog or "" for parser in below).replace("\\\n", " ").splitlines()
     found = [shlex.split(re.split(r"\s{2,}(?=\w)", line.strip())[0]) for line in lines if re.match(r"\s+milepost ", line)]
     cut = [tuple(words[: words.index("|")] if "|" in words else words) for words in found]
@@ -36,7 +36,7 @@ def typed() -> list[tuple[str, ...]]:
 
 @pytest.mark.parametrize("words", typed(), ids=" ".join)
 def test_an_example_in_a_help_can_be_typed(words: tuple[str, ...]) -> None:
-    assert callable(_parser().parse_args(words[1:]).run)
+    assert callable(make_parser().parse_args(words[1:]).run)
 
 
 def test_there_are_examples_in_helps() -> None:
@@ -45,7 +45,7 @@ def test_there_are_examples_in_helps() -> None:
 
 def test_the_page_of_commands_has_every_command_and_option() -> None:
     page = commands()
-    for parser in parsers(_parser()):
+    for parser in parsers(make_parser()):
         options = [option for action in parser._actions for option in action.option_strings]
         if parser.get_default("run"):
             assert f"\n## {parser.prog}\n" in page

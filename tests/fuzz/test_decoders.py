@@ -1,6 +1,6 @@
 """Every decoder against a million inputs that are almost right: it accepts or it raises `Malformed`, nothing else.
 
-FUZZ_INPUTS says how many in all (by default 20,000, and 400,000 in `make test`), FUZZ_SEED from which seed.
+FUZZ_INPUTS says how many in all (by default 20,000, and 400,000 in `make test-long`), FUZZ_SEED from which seed.
 """
 
 import os
@@ -11,6 +11,7 @@ from typing import Final
 import orjson
 import pytest
 
+from effort import amount
 from fuzz.mutations import mutated_bytes, mutated_text, tokens
 from milepost.model.areas import Area, Box, Circle, Corridor, Polygon, Union
 from milepost.model.instants import Instant
@@ -20,12 +21,11 @@ from milepost.model.reasons import Malformed
 from milepost.wire.datagrams import decode
 from milepost.wire.geojson import area_from_geojson, area_to_geojson
 from milepost.wire.json_form import from_json
-from milepost.wire.times import duration_from_text, frame_from_text, instant_from_text
+from milepost.wire.times import duration_from_text, instant_from_text, time_window_from_text
 from milepost.wire.wkt import area_from_wkt, area_to_wkt
 from scripts.make_vectors import VECTORS
 
-IS_FULL: Final = os.environ.get("MILEPOST_TEST_PROFILE") == "full"
-INPUTS: Final = int(os.environ.get("FUZZ_INPUTS", "400000" if IS_FULL else "20000"))
+INPUTS: Final = amount("FUZZ_INPUTS", fast=20_000, long=400_000, soak=5_000_000)
 SEED: Final = int(os.environ.get("FUZZ_SEED", "1"))
 
 NOW: Final = Instant(1_893_499_200_000_000_000)
@@ -48,7 +48,14 @@ QUERIES: Final = [
 ]
 INSTANTS: Final = ["2030-05-01T18:00:00Z", "2030-05-01 20:00:00.123456789+02:00", "18:00Z", "10 minutes ago", "in 2 hours", "now"]
 DURATIONS: Final = ["10 minutes", "1h30m", "90s", "1.5 hours", "PT10M", "P1DT12H"]
-FRAMES: Final = ["last 10 minutes", "until 18:00Z", "from last 10 minutes on", "2030-05-01T18:00:00Z/PT2H", "../now", "always"]
+TIME_WINDOWS: Final = [
+    "last 10 minutes",
+    "until 18:00Z",
+    "from last 10 minutes on",
+    "2030-05-01T18:00:00Z/PT2H",
+    "../now",
+    "always",
+]
 
 Make = Callable[[Random], bytes | str]
 
@@ -82,7 +89,7 @@ DECODERS: Final[dict[str, tuple[Callable[..., object], Make, float]]] = {
     "queries": (parse_query, _texts(*QUERIES), 0.1),
     "instants": (lambda text: instant_from_text(text, NOW), _texts(*INSTANTS), 0.04),
     "durations": (duration_from_text, _texts(*DURATIONS), 0.02),
-    "frames": (lambda text: frame_from_text(text, NOW), _texts(*FRAMES), 0.04),
+    "time windows": (lambda text: time_window_from_text(text, NOW), _texts(*TIME_WINDOWS), 0.04),
 }
 
 

@@ -1,7 +1,7 @@
 from house.rules.dead import dead_modules, dead_parts
 from house.rules.tree import ROOT, Plant
 
-PROJECT = '[project.scripts]\nmilepost = "milepost.service:main"\n[tool.milepost.house]\npublic = ["milepost.model"]\n'
+PROJECT = '[project.scripts]\nmilepost = "milepost.runtime:main"\n[tool.milepost.house]\npublic = ["milepost.model"]\n'
 
 
 def test_every_module_is_imported_or_declared() -> None:
@@ -17,7 +17,7 @@ def test_a_module_that_nothing_imports_is_found(plant: Plant) -> None:
         {
             "pyproject.toml": PROJECT,
             "src/milepost/__init__.py": "",
-            "src/milepost/service.py": "from milepost import model",
+            "src/milepost/runtime.py": "from milepost import model",
             "src/milepost/model.py": "import milepost.places",
             "src/milepost/places.py": "",
             "src/milepost/lonely.py": "import milepost.lonely",
@@ -27,7 +27,7 @@ def test_a_module_that_nothing_imports_is_found(plant: Plant) -> None:
 
 
 def test_a_public_module_that_is_gone_is_found(plant: Plant) -> None:
-    root = plant({"pyproject.toml": PROJECT, "src/milepost/service.py": ""})
+    root = plant({"pyproject.toml": PROJECT, "src/milepost/runtime.py": ""})
     assert dead_modules(root) == ["pyproject.toml declares milepost.model as public, there is no such module"]
 
 

@@ -7,6 +7,8 @@ def test_the_glossary_has_the_whole_vocabulary() -> None:
 
 
 def test_a_word_that_the_glossary_lacks_is_found(plant: Plant) -> None:
-    glossary = "| frame | when | `milepost.model.frames.Frame` |"
-    root = plant({"docs/glossary.md": glossary, "src/milepost/model/frames.py": "", "src/milepost/model/cells.py": ""})
-    assert glossary_faults(root) == ["milepost.model.cells is not in docs/glossary.md"]
+    glossary = "| time window | when | `milepost.model.time_windows.TimeWindow` |"
+    root = plant(
+        {"docs/glossary.md": glossary, "src/milepost/model/time_windows.py": "", "src/milepost/model/multicast_cells.py": ""}
+    )
+    assert glossary_faults(root) == ["milepost.model.multicast_cells is not in docs/glossary.md"]

@@ -34,7 +34,7 @@ def test_the_import_contract_covers_every_inner_room() -> None:
     ],
 )
 def test_reaching_outside_is_found(plant: Plant, line: str) -> None:
-    root = plant({"src/milepost/vetting/limits.py": line, "src/milepost/doors/udp.py": line})
+    root = plant({"src/milepost/vetting/limits.py": line, "src/milepost/listeners/udp.py": line})
     assert [fault.partition(":")[0] for fault in purity_faults(root)] == ["src/milepost/vetting/limits.py"]
 
 
@@ -43,9 +43,14 @@ def test_a_room_missing_from_the_contract_is_found(plant: Plant) -> None:
         '[[tool.importlinter.contracts]]\ntype = "forbidden"\nsource_modules = ["milepost.model"]\nforbidden_modules = ["time"]\n'
     )
     root = plant(
-        {"pyproject.toml": contract, "src/milepost/model/x.py": "", "src/milepost/edge/x.py": "", "src/milepost/doors/x.py": ""}
+        {
+            "pyproject.toml": contract,
+            "src/milepost/model/x.py": "",
+            "src/milepost/broker/x.py": "",
+            "src/milepost/listeners/x.py": "",
+        }
     )
     faults = contract_faults(root)
-    assert "pyproject.toml: the forbidden contract does not name milepost.edge" in faults
+    assert "pyproject.toml: the forbidden contract does not name milepost.broker" in faults
     assert "pyproject.toml: the forbidden contract does not name asyncio" in faults
-    assert not any("doors" in fault or "milepost.model" in fault for fault in faults)
+    assert not any("listeners" in fault or "milepost.model" in fault for fault in faults)

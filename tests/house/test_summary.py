@@ -43,14 +43,15 @@ def test_pytest_failing_without_a_failed_test_counts_as_failed(plant: Plant, mon
     monkeypatch.setattr(check, "ROOT", root)
     monkeypatch.setattr(check, "RESULTS", root / "results")
     outcome = Outcome()
-    check.run_tests(True, outcome)
+    check.run_tests("fast", outcome)
     assert outcome.total().failed == 1
 
 
 FAILS_ONCE = """
 from pathlib import Path
+from time import sleep
 
-def test_well(): pass
+def test_slow(): sleep(1.1)
 
 def test_fails_once():
     here = Path(__file__).parent / "was-here"
@@ -62,7 +63,7 @@ def test_fails(): assert False
 """
 
 
-@pytest.mark.parametrize("folder", ["tests/live/hub", "tests/unit"])
+@pytest.mark.parametrize("folder", ["tests/live/federation", "tests/unit"])
 def test_only_a_live_test_has_a_second_try_and_is_named(plant: Plant, monkeypatch: pytest.MonkeyPatch, folder: str) -> None:
     plugins = {f"plugins/{name}.py": (ROOT / "tests" / "plugins" / f"{name}.py").read_text() for name in ("results", "no_skips")}
     settings = "[tool.pytest.ini_options]\naddopts = '-p plugins.results'\npythonpath = ['.']\n"
@@ -71,12 +72,10 @@ def test_only_a_live_test_has_a_second_try_and_is_named(plant: Plant, monkeypatc
     monkeypatch.setattr(check, "RESULTS", root / "results")
     monkeypatch.setattr(check, "GROUPS", [(folder,)])
     outcome = Outcome()
-    check.run_tests(False, outcome)
+    check.run_tests("full", outcome)
     assert [row.failed for row in outcome.rows] == [2]
-    assert {test for _, test in outcome.slow} == {
-        f"{folder}/test_x.py::{name}" for name in ("test_well", "test_fails_once", "test_fails")
-    }
-    check.run_again(outcome)
+    assert [test for _, test in outcome.slow] == [f"{folder}/test_x.py::test_slow"]
+    check.run_again(outcome, "full")
     is_live = folder.startswith("tests/live")
     assert outcome.late == [f"{folder}/test_x.py::test_fails_once"] * is_live
     assert outcome.failures == [f"{folder}/test_x.py::{name}" for name in ("test_fails_once", "test_fails")][is_live:]

@@ -9,8 +9,10 @@ import pytest
 from house.rules.tree import ROOT, Plant
 
 BIN = Path(sys.executable).parent
-ROOMS = ("", "model/", "wire/", "matching/", "roads/", "trust/", "vetting/", "edge/", "hub/")
-PACKAGES = {f"src/milepost/{room}__init__.py": '"""A room."""\n' for room in ROOMS}
+ROOMS = ("", "model/", "wire/", "matching/", "roads/", "trust/", "vetting/", "broker/", "federation/", "incidents/")
+PACKAGES = {f"src/milepost/{room}__init__.py": '"""A package."""\n' for room in ROOMS} | {
+    "src/milepost_experiments/__init__.py": '"""A package."""\n'
+}
 GOOD = {"pyproject.toml": (ROOT / "pyproject.toml").read_text(), **PACKAGES}
 
 

@@ -10,8 +10,8 @@ from importlib.util import find_spec
 import pytest
 
 import parts
-from milepost.service.services.kafka import Kafka, running_kafka
-from milepost.service.services.zookeeper import ZooKeeper, running_zookeeper
+from milepost.runtime.services.kafka import Kafka, running_kafka
+from milepost.runtime.services.zookeeper import ZooKeeper, running_zookeeper
 
 
 @pytest.fixture(scope="session")

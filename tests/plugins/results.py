@@ -1,6 +1,6 @@
 """What ran, as a file: `--results FILE` writes for each folder of tests what passed, failed and was skipped, and what was slow.
 
-`scripts/check.py` reads it for the table that ends `make test`.
+`scripts/check.py` reads it for the table that ends `make test`; the seconds help to choose what is quick (`plugins.tiers`).
 """
 
 import json
@@ -12,8 +12,8 @@ import pytest
 
 from plugins.no_skips import reason_of
 
-SLOW = 20
-"""So many of the slowest tests are named."""
+SLOW_S = 1.0
+"""A test that takes longer is named with its seconds."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -65,7 +65,7 @@ class ResultsFile:
         skips = [{"test": node, "reason": reason} for node, reason in self._skips.items()]
         self._path.parent.mkdir(parents=True, exist_ok=True)
         failures = [node for node, outcome in self._outcome.items() if outcome == "failed"]
-        slow = sorted(((seconds, node) for node, seconds in self._slow.items()), reverse=True)[:SLOW]
+        slow = sorted(((seconds, node) for node, seconds in self._slow.items() if seconds > SLOW_S), reverse=True)
         self._path.write_text(json.dumps({"folders": folders, "skips": skips, "failures": failures, "slow": slow}, indent=1))
 
 

@@ -20,7 +20,7 @@ CORES: Final = 4
 @pytest.fixture(scope="session")
 def spark_jars(need_java: str) -> list[Path]:
     """Spark's Kafka connector, fetched once."""
-    from milepost.service.services.spark_jars import kafka_jars  # noqa: PLC0415  # what tests without Spark need not load
+    from milepost.runtime.services.jars import kafka_jars  # noqa: PLC0415  # what tests without Spark need not load
 
     return kafka_jars(told=print)
 

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from milepost.model.queries import And, HasTag, Not, OnTopic, Or, Query, holds
 from milepost.model.reasons import Reason
 from milepost.model.tags import Tag
-from milepost.model.topics import filter_matches
+from milepost.model.topics import are_covering, covers, filter_matches, levels_of, maybe_overlap, text_of
 from milepost.vetting import Access, Rule, Verbs, Who
-from milepost.vetting.filters import are_covering, covers, levels_of, maybe_overlap, text_of
 
 NAMES = ["a", "$s", ""]
 DEPTH = 3

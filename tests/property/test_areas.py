@@ -168,13 +168,13 @@ def test_polygon_holds_what_it_winds_around(polygon: Polygon, seed: int) -> None
 
 
 @given(corridors(), seeds)
-def test_corridor_holds_what_is_near_its_path(corridor: Corridor, seed: int) -> None:
-    points = some_points(corridor, seed, 25)
-    found = corridor.contains(points)
+def test_corridor_holds_what_is_near_its_path(broker: Corridor, seed: int) -> None:
+    points = some_points(broker, seed, 25)
+    found = broker.contains(points)
     for point, is_inside in zip(points, found, strict=True):
         place = place_of(point)
-        angle = min(to_arc(place, start, end) for start, end in pairwise(corridor.path))
-        half_width_rad = corridor.half_width_m / EARTH_RADIUS_M
+        angle = min(to_arc(place, start, end) for start, end in pairwise(broker.path))
+        half_width_rad = broker.half_width_m / EARTH_RADIUS_M
         # Textbook formulas lose digits towards the antipodes and along the poles.
         if abs(angle - half_width_rad) > max(1e-7, 1e-6 * half_width_rad) and angle < 3:
             assert is_inside == (angle < half_width_rad), (place, angle)

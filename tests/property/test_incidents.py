@@ -5,11 +5,11 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import event, given
+from hypothesis import event, example, given
 from hypothesis import strategies as st
 
-from milepost.hub.incidents import Incidents, maybe_alert
-from milepost.model.addresses import ToArea, ToTold
+from milepost.incidents import Incidents, maybe_alert
+from milepost.model.addresses import ToArea, ToNotified
 from milepost.model.areas import Circle
 from milepost.model.endpoints import EndpointId
 from milepost.model.incidents import Bin, Cell, Change, EventKind, Grid, Phase, Square
@@ -18,8 +18,8 @@ from milepost.model.instants import Instant
 from milepost.model.places import Place, distance_m
 from milepost.wire.incidents import state_from_json, state_to_json
 from strategies import places
-from unit.hub.incidents.events import HOME, NOON, Event, after, away, cell_of, cells_of
-from unit.hub.incidents.plain import PlainBin, PlainIncidents, bins_at
+from unit.incidents.events import HOME, NOON, Event, after, away, cell_of, cells_of
+from unit.incidents.incident_oracle import PlainBin, PlainIncidents, bins_at
 
 
 def is_small_or_seven(of: list[float]) -> bool:
@@ -84,10 +84,15 @@ def taken(kind: EventKind, cells: list[Cell], weights: dict[EndpointId, float]) 
     return incidents
 
 
+HOT_ONCE_THE_OLDER_SLOT_HAS_LEFT = [Event("car-0", HOME, after(10), {"v": 0.0}), Event("car-0", HOME, after(0), {"v": 4.0})]
+
+
 @given(st.sampled_from(KINDS), many_events(), weightings)
+@example(KINDS[13], HOT_ONCE_THE_OLDER_SLOT_HAS_LEFT, {})
 def test_incidents_equal_those_that_plain_loops_find(
     rules: tuple[EventKind, Callable[[PlainBin], bool]], found: list[Event], weights: dict[EndpointId, float]
 ) -> None:
+    # M24
     kind, is_hot = rules
     changes = lived(taken(kind, cells_of(kind, found), weights))
     assert said(kind, changes) == PlainIncidents(kind, is_hot, weights).run(found)
@@ -99,6 +104,7 @@ def test_incidents_equal_those_that_plain_loops_find(
 def test_bins_equal_those_that_plain_loops_find(
     rules: tuple[EventKind, Callable[[PlainBin], bool]], found: list[Event], weights: dict[EndpointId, float]
 ) -> None:
+    # M23
     kind, is_hot = rules
     incidents = taken(kind, cells_of(kind, found), weights)
     now = after(100)
@@ -198,7 +204,7 @@ def test_an_incident_keeps_its_id_from_raised_to_cleared_and_all_who_were_warned
         *told, last = [maybe_alert(change, kind, EndpointId("hub")) for change in life]
         assert all(alert is not None and isinstance(alert.address, ToArea) and alert.address.incident == name for alert in told)
         assert last is not None
-        assert last.address == ToTold((name,))
+        assert last.address == ToNotified((name,))
     alerts = [maybe_alert(change, kind, EndpointId("hub")) for change in changes]
     assert len({alert.id for alert in alerts if alert}) == len(changes)
 

@@ -1,6 +1,5 @@
 """Logs against plain lists: whatever is appended, read and followed in between, and in whatever order a log in memory does it."""
 
-import os
 import shutil
 import tempfile
 from functools import partial
@@ -13,11 +12,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from conformance.logs import EmbeddedLogs, Heard, Logs, MemoryLogs, Told
-from milepost.backbone.log import Edge, Entry, Following, Log, Record
-from milepost.backbone.memory import MemoryLog, MemoryStore
+from effort import examples
+from milepost.eventlog.log import Edge, Entry, Following, Log, Record
+from milepost.eventlog.memory import MemoryLog, MemoryStore
 from milepost.model.instants import Instant
 
-IS_FULL = os.environ.get("MILEPOST_TEST_PROFILE") == "full"
 TOPICS = ("a", "b", "c")
 
 topics = st.sampled_from(TOPICS)
@@ -206,8 +205,9 @@ class AnyOrder(RuleBasedStateMachine):
         self.promises_hold()
 
 
-@pytest.mark.parametrize(("machine", "examples"), [(AgainstEmbedded, 10), (AgainstMemory, 50), (AnyOrder, 50)])
-def test_a_log_is_what_plain_lists_would_be(machine: type[RuleBasedStateMachine], examples: int) -> None:
+@pytest.mark.parametrize(("machine", "count"), [(AgainstEmbedded, 10), (AgainstMemory, 50), (AnyOrder, 50)])
+def test_a_log_is_what_plain_lists_would_be(machine: type[RuleBasedStateMachine], count: int) -> None:
     run_state_machine_as_test(
-        machine, settings=settings(max_examples=examples * (5 if IS_FULL else 1), stateful_step_count=30, deadline=None)
+        machine,
+        settings=settings(max_examples=examples(fast=count, full=5 * count), stateful_step_count=30, deadline=None),
     )

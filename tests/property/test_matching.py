@@ -1,6 +1,5 @@
 """The engine against the definition: whatever is added, moved, expired and removed in between, both find the same (T4, T13)."""
 
-import os
 from dataclasses import replace
 from random import Random
 
@@ -9,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import examples
 from milepost.matching import Limits, Matcher
 from milepost.model import (
     ALWAYS,
@@ -20,7 +20,6 @@ from milepost.model import (
     Circle,
     Corridor,
     EndpointId,
-    Frame,
     Instant,
     Malformed,
     Message,
@@ -31,6 +30,7 @@ from milepost.model import (
     Subscription,
     SubscriptionId,
     Tag,
+    TimeWindow,
     ToContent,
     Union,
 )
@@ -42,8 +42,7 @@ TAGS = [Tag(text) for text in "abcdefgh"]
 LEVELS = ["city", "7", "parking", "", "$sys"]
 ENDPOINTS = 60
 REFUSED = {Reason.QUERY_TOO_COMPLEX, Reason.QUERY_NEVER_TRUE, Reason.NEGATED_ONLY_FULL}
-IS_FULL = os.environ.get("MILEPOST_TEST_PROFILE") == "full"
-TURNS = 1_500 if IS_FULL else 400
+TURNS = examples(fast=400, full=1_500)
 """Of a long life."""
 
 
@@ -103,17 +102,17 @@ class Chance:
         parts = tuple(self.query(depth - 1) for _ in range(self.random.randint(2, 3)))
         return And(parts) if choice < 0.8 else Or(parts)
 
-    def frame(self, now: int) -> Frame:
+    def time_window(self, now: int) -> TimeWindow:
         start = self.random.choice((BEGINNING, max(0, now - self.random.randrange(10**11))))
         end = self.random.choice((FOREVER, now + self.random.randrange(10**11)))
-        return ALWAYS if self.random.random() < 0.6 else Frame(Instant(start), Instant(end))
+        return ALWAYS if self.random.random() < 0.6 else TimeWindow(Instant(start), Instant(end))
 
     def subscription(self, now: int) -> Subscription:
         area = self.random.choice((None, None, self.area(), Around(self.distance_m())))
         share = self.random.choice((None, None, None, "g", "h"))
         query = self.shared_query() if share else self.query()
         label, qos = SubscriptionId(self.random.randrange(9)), self.random.randrange(3)
-        return Subscription(EndpointId("x"), query, area, self.frame(now), label, qos, share)
+        return Subscription(EndpointId("x"), query, area, self.time_window(now), label, qos, share)
 
     def shared_query(self) -> Query:
         """One of a few, so that shares have members; written in either order."""
@@ -187,7 +186,7 @@ class Pair:
         self.oracle.rows[row] = (owner, replace(asked, area=area))
 
     def expire(self) -> None:
-        over = {row for row, (_, asked) in self.oracle.rows.items() if asked.frame.is_over(Instant(self.now))}
+        over = {row for row, (_, asked) in self.oracle.rows.items() if asked.time_window.is_over(Instant(self.now))}
         assert set(self.engine.expire(Instant(self.now))) <= over
         while self.engine.expire(Instant(self.now)):
             pass
@@ -221,7 +220,7 @@ class Pair:
         return len(wanted)
 
 
-@settings(max_examples=60 if IS_FULL else 10)
+@settings(max_examples=examples(fast=10, full=60))
 @given(seed=st.integers(0, 2**32))
 def test_engine_finds_what_the_definition_finds_after_any_changes(seed: int) -> None:
     pair = Pair(seed)
@@ -232,6 +231,7 @@ def test_engine_finds_what_the_definition_finds_after_any_changes(seed: int) -> 
 
 @pytest.mark.parametrize("direct_max", [0, 2_000])
 def test_engine_and_definition_agree_over_a_long_life(direct_max: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    # T4
     monkeypatch.setattr("milepost.matching.reaches.DIRECT_MAX", direct_max)  # 0: always by place, else mostly by query
     monkeypatch.setattr("milepost.matching.points.MANY_LEAVES", direct_max)  # 0: see of each leaf whether it lies in the cap
     monkeypatch.setattr("milepost.matching.formulas.SINGLE_MAX", 3)  # so that pairs of tags are filed too
@@ -261,7 +261,7 @@ def test_removing_everything_leaves_nothing_behind() -> None:
 
 
 @given(seed=st.integers(0, 2**32), count=st.integers(1, 3000))
-@settings(max_examples=30 if IS_FULL else 8)
+@settings(max_examples=examples(fast=8, full=30))
 def test_points_are_found_wherever_they_moved(seed: int, count: int) -> None:
     chance = Chance(seed)
     engine = Matcher(Limits(subscriptions_max=1, endpoints_max=3000, atoms_max=1))

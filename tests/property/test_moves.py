@@ -6,9 +6,9 @@ from random import Random
 from hypothesis import given, note
 from hypothesis import strategies as st
 
-from hub_in_memory import Sites, ref
-from milepost.backbone.memory import StepKind
-from milepost.model.sites import CROSS_HUB, Extra, Handover, Said
+from central_hub_in_memory import Sites, ref
+from milepost.eventlog.memory import StepKind
+from milepost.model.sites import CROSS_HUB, ForwardedMessage, Handover, MissedMessages
 
 SITES = ("a", "b", "c")
 EDGES = ("a/1", "a/2", "b/1", "c/1")
@@ -22,7 +22,7 @@ class World:
     def __init__(self, random: Random) -> None:
         self.random = random
         self.sites = Sites(*SITES)
-        self.said: list[Said] = []
+        self.said: list[ForwardedMessage] = []
         self.handover: Handover | None = None
         self.read_up_to = 0
         self.sites.claims("a/1", "car", 5)
@@ -69,41 +69,41 @@ class World:
         """The edge a/1 has read some of its site's order, and hands the car over."""
         records = self.sites.records("a")
         self.read_up_to = self.random.randint(0, len(records))
-        marks: dict[str, int] = {}
+        cursors: dict[str, int] = {}
         for value in self.sites.values("a")[: self.read_up_to]:
-            if isinstance(value, Said):
-                marks[str(value.sender)] = max(value.number, marks.get(str(value.sender), 0))
+            if isinstance(value, ForwardedMessage):
+                cursors[str(value.sender)] = max(value.number, cursors.get(str(value.sender), 0))
         own = [one.number for one in self.said if one.sender == ref("a/1")]
-        marks["a/1"] = max(own, default=0)
+        cursors["a/1"] = max(own, default=0)
         offset = records[self.read_up_to - 1].offset + 1 if self.read_up_to else 0
-        self.handover = self.sites.hands_over("a/1", "b/1", "car", WISHES, marks=marks, offset=offset)
+        self.handover = self.sites.hands_over("a/1", "b/1", "car", WISHES, cursors=cursors, offset=offset)
 
-    def got(self) -> list[Said]:
+    def got(self) -> list[ForwardedMessage]:
         """All that the car got, at a/1 and at b/1."""
         assert self.handover is not None
-        found = [one for one in self.said if one.sender == ref("a/1") and one.number <= self.handover.marks["a/1"]]
+        found = [one for one in self.said if one.sender == ref("a/1") and one.number <= self.handover.cursors["a/1"]]
         found += [one for one in heard(self.sites, "a", self.read_up_to) if one.sender != ref("a/1")]
-        marks: dict[str, int] = {}
+        cursors: dict[str, int] = {}
         for value in self.sites.values("b"):
             number = value.number  # type: ignore[union-attr]
             sender = str(value.sender)  # type: ignore[union-attr]
-            if number <= marks.get(sender, 0):
+            if number <= cursors.get(sender, 0):
                 continue
-            marks[sender] = number
-            if isinstance(value, Extra):
-                found += value.said
-            elif isinstance(value, Said) and number > self.handover.marks.get(sender, 0):
+            cursors[sender] = number
+            if isinstance(value, MissedMessages):
+                found += value.messages
+            elif isinstance(value, ForwardedMessage) and number > self.handover.cursors.get(sender, 0):
                 found.append(value)
         return [one for one in found if one.message.topic in ("t", "u")]
 
 
-def heard(sites: Sites, site: str, count: int) -> list[Said]:
+def heard(sites: Sites, site: str, count: int) -> list[ForwardedMessage]:
     """What an edge takes from the first records of its site's order."""
-    marks: dict[str, int] = {}
-    found: list[Said] = []
+    cursors: dict[str, int] = {}
+    found: list[ForwardedMessage] = []
     for value in sites.values(site)[:count]:
-        if isinstance(value, Said) and value.number > marks.get(str(value.sender), 0):
-            marks[str(value.sender)] = value.number
+        if isinstance(value, ForwardedMessage) and value.number > cursors.get(str(value.sender), 0):
+            cursors[str(value.sender)] = value.number
             found.append(value)
     return found
 

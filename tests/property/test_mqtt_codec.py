@@ -17,7 +17,7 @@ from milepost.wire.mqtt import (
     parse_forwarded,
     publish_head,
 )
-from milepost.wire.mqtt.framing import LEGAL_FIRST, PACKET_BYTES_MAX
+from milepost.wire.mqtt.fields import LEGAL_FIRST, PACKET_BYTES_MAX
 from milepost.wire.mqtt.properties import properties_block
 from strategies_mqtt import forwarded_properties, publishes, said, versions
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from milepost.model.reasons import Malformed, Reason
 from milepost.trust.noise import Initiator, Keys, Responder, public_of
-from milepost.trust.windows import WIDTH, Window
+from milepost.trust.replay_window import WIDTH, Window
 from unit.trust.foreign import foreign, keys_of
 
 keys = st.binary(min_size=32, max_size=32)

@@ -8,8 +8,7 @@ import pandas as pd
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milepost.pipelines.positions.places import FORGET_S, Places, take
-from milepost.pipelines.positions.schema import HANDOVERS_TOPIC, LAST_TOPIC, REPORT_COLUMNS
+from milepost.pipelines.positions import FORGET_S, HANDOVERS_TOPIC, LAST_TOPIC, REPORT_COLUMNS, Places, take
 from unit.pipelines.positions_oracle import Sight, handovers, last_places
 
 START_US = 1_900_000_800_000_000

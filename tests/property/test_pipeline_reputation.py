@@ -5,9 +5,8 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
+from milepost.pipelines.reputation.evidence import GROUNDS, MINUTES, WEIGHTS, What
 from milepost.pipelines.reputation.ledger import Ledger, judged
-from milepost.pipelines.reputation.limits import MINUTES, WEIGHTS
-from milepost.pipelines.reputation.schema import GROUNDS, What
 
 COUNTS = st.dictionaries(st.sampled_from(What), st.integers(1, 500).map(float), max_size=8)
 EVIDENCE = st.tuples(st.integers(1, 30), st.sampled_from(["a", "b", "c"]), st.sampled_from(What), st.integers(1, 200).map(float))

@@ -11,27 +11,27 @@ from milepost.model.instants import Instant
 from milepost.model.messages import Message, MessageId
 from milepost.model.places import Place
 from milepost.model.queries import OnTopic
-from milepost.model.reasons import Malformed
+from milepost.model.reasons import Malformed, Reason
 from milepost.model.sites import (
-    CentreInfo,
     Claim,
-    Claimed,
+    ClaimNotice,
     EdgeInfo,
     EdgeRef,
+    EndpointPosition,
+    EndpointPositions,
     Epoch,
-    Extra,
+    ForwardedMessage,
     Handover,
-    Held,
-    Places,
-    Prepare,
-    Prior,
-    Rest,
-    Said,
+    HandoverPart,
+    HandoverTaken,
+    HeldSubscription,
+    HubInfo,
+    Interest,
+    MissedMessages,
+    PrepareHandover,
+    PriorEdge,
+    QueuedMessage,
     SiteRecord,
-    Taken,
-    Waiting,
-    Wanted,
-    Whereabouts,
 )
 from milepost.model.subscriptions import Subscription
 from milepost.wire.records import from_record, to_record
@@ -45,10 +45,10 @@ epochs = st.builds(Epoch, numbers)
 places = st.builds(Place, st.floats(-90, 90), st.floats(-180, 180))
 subscriptions = st.builds(Subscription, endpoints, st.builds(OnTopic, st.sampled_from(["a/b", "#", "+/c"])))
 marks = st.dictionaries(st.one_of(st.just("*"), refs.map(str)), numbers, max_size=3)
-held = st.builds(Held, st.text(min_size=1, max_size=10), subscriptions, st.booleans(), st.booleans(), marks)
+held = st.builds(HeldSubscription, st.text(min_size=1, max_size=10), subscriptions, st.booleans(), st.booleans(), marks)
 helds = st.lists(held, max_size=3).map(tuple)
 waiting = st.builds(
-    Waiting,
+    QueuedMessage,
     st.integers(1, 65_535),
     st.integers(0, 2),
     st.booleans(),
@@ -62,7 +62,7 @@ waiting = st.builds(
 waitings = st.lists(waiting, max_size=3).map(tuple)
 messages = st.builds(
     Message,
-    st.builds(MessageId, numbers),
+    st.builds(MessageId, numbers.map(lambda number: number or 1)),
     endpoints,
     st.sampled_from(["a/b", "c"]),
     instants,
@@ -70,7 +70,7 @@ messages = st.builds(
     body=st.binary(max_size=30),
 )
 said = st.builds(
-    Said,
+    ForwardedMessage,
     refs,
     numbers,
     messages,
@@ -93,10 +93,10 @@ handovers = st.builds(
     subscriptions=helds,
     waiting=waitings,
     received=st.lists(st.integers(1, 65_535), max_size=3).map(tuple),
-    marks=marks,
+    cursors=marks,
     offset=numbers,
     as_of=instants,
-    rests=st.integers(0, 9),
+    parts=st.integers(0, 9),
     began=epochs,
     anew=epochs,
     awaits=st.dictionaries(names, numbers, max_size=2),
@@ -104,30 +104,39 @@ handovers = st.builds(
 )
 saids = st.lists(said, max_size=3).map(tuple)
 speeds = st.one_of(st.none(), st.floats(0, 90))
-seen = st.builds(Whereabouts, endpoints, places, speeds, speeds, instants)
+seen = st.builds(EndpointPosition, endpoints, places, speeds, speeds, instants)
 claims = st.builds(Claim, endpoints, refs, epochs, epochs, st.booleans(), st.one_of(st.none(), places))
 records = st.one_of(
     claims,
     said,
     handovers,
-    st.builds(Rest, endpoints, epochs, refs, refs, numbers, waitings, helds),
-    st.builds(Extra, endpoints, epochs, refs, refs, numbers, saids, st.booleans()),
-    st.builds(Claimed, claims),
-    st.builds(Prior, endpoints, epochs, st.one_of(st.none(), refs)),
-    st.builds(Places, refs, st.lists(seen, max_size=3).map(tuple)),
-    st.builds(Taken, endpoints, epochs, refs, refs, numbers, helds),
-    st.builds(Prepare, endpoints, refs, epochs, helds),
-    st.builds(Wanted, refs, subscriptions),
+    st.builds(HandoverPart, endpoints, epochs, refs, refs, numbers, waitings, helds),
+    st.builds(MissedMessages, endpoints, epochs, refs, refs, numbers, saids, st.booleans()),
+    st.builds(ClaimNotice, claims),
+    st.builds(PriorEdge, endpoints, epochs, st.one_of(st.none(), refs)),
+    st.builds(EndpointPositions, refs, st.lists(seen, max_size=3).map(tuple)),
+    st.builds(HandoverTaken, endpoints, epochs, refs, refs, numbers, helds),
+    st.builds(PrepareHandover, endpoints, refs, epochs, helds),
+    st.builds(Interest, refs, subscriptions),
     st.builds(
         EdgeInfo, refs, st.none(), st.lists(st.tuples(st.integers(-900, 900), st.integers(-900, 900)), max_size=3).map(tuple)
     ),
-    st.builds(CentreInfo, names, st.lists(names, max_size=3).map(tuple), instants),
+    st.builds(HubInfo, names, st.lists(names, max_size=3).map(tuple), instants),
 )
 
 
 @given(records)
 def test_a_record_comes_back_as_it_was(record: SiteRecord) -> None:
     assert from_record(to_record(record)) == record
+
+
+@given(records, st.integers(2, 99))
+def test_a_record_carries_its_version_and_a_newer_one_is_refused_as_such(record: SiteRecord, version: int) -> None:
+    data = to_record(record)
+    assert data.startswith(b'{"v":1,"type":"')
+    with pytest.raises(Malformed) as caught:
+        from_record(data.replace(b'{"v":1,', b'{"v":%d,' % version, 1))
+    assert caught.value.reason is Reason.VERSION_UNKNOWN
 
 
 @given(st.one_of(st.binary(max_size=200), st.text(max_size=200).map(str.encode)))

@@ -1,6 +1,5 @@
 """Storage on disk against plain dicts: whatever is written, dropped and reopened in between, both give back the same."""
 
-import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -9,11 +8,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from kept_in_memory import KeptInMemory
-from milepost.edge.keeping import Changes, Queued
-from milepost.storage import SqliteStorage, Survives
-
-IS_FULL = os.environ.get("MILEPOST_TEST_PROFILE") == "full"
+from effort import examples
+from milepost.broker.effects import Changes, Queued
+from milepost.model.durability import Durability
+from milepost.storage import SqliteStorage
+from storage_in_memory import KeptInMemory
 
 numbers = st.integers(0, 3) | st.integers(-(2**63), 2**63 - 1)
 sessions = st.integers(1, 3)
@@ -38,7 +37,7 @@ class Lives(RuleBasedStateMachine):
         super().__init__()
         self.folder = Path(tempfile.mkdtemp())
         self.model = KeptInMemory()
-        self.storage = SqliteStorage(self.folder, Survives.PROCESS_CRASH)
+        self.storage = SqliteStorage(self.folder, Durability.PROCESS_CRASH)
 
     @rule(changes=changes)
     def write(self, changes: Changes) -> None:
@@ -48,7 +47,7 @@ class Lives(RuleBasedStateMachine):
     @rule()
     def restart(self) -> None:
         self.storage.close()
-        self.storage = SqliteStorage(self.folder, Survives.PROCESS_CRASH)
+        self.storage = SqliteStorage(self.folder, Durability.PROCESS_CRASH)
 
     @rule(changes=changes)
     def fail(self, changes: Changes) -> None:
@@ -73,4 +72,4 @@ class Lives(RuleBasedStateMachine):
 
 
 TestLives = Lives.TestCase
-TestLives.settings = settings(max_examples=100 if IS_FULL else 20, stateful_step_count=20)
+TestLives.settings = settings(max_examples=examples(fast=20, full=100), stateful_step_count=20)

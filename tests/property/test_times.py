@@ -7,14 +7,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from milepost.model.frames import Frame
 from milepost.model.instants import BEGINNING, FOREVER, Instant
 from milepost.model.reasons import Malformed, Reason
-from milepost.wire.times import duration_from_text, frame_from_text, frame_to_text, instant_from_text, instant_to_text
+from milepost.model.time_windows import TimeWindow
+from milepost.wire.times import duration_from_text, instant_from_text, instant_to_text, time_window_from_text, time_window_to_text
 
 NOW = Instant(1_903_887_000_000_000_000)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-REASONS = {Reason.TIME_UNREADABLE, Reason.TIME_RANGE, Reason.FRAME_BACKWARDS}
+REASONS = {Reason.TIME_UNREADABLE, Reason.TIME_RANGE, Reason.TIME_WINDOW_BACKWARDS}
 
 instants = st.integers(0, FOREVER - 1).map(Instant)
 ends = instants | st.just(FOREVER)
@@ -43,7 +43,7 @@ texts = st.text() | phrases.map(" ".join) | phrases.map("".join) | clocks
 readers: list[Callable[[str], object]] = [
     lambda text: instant_from_text(text, NOW),
     duration_from_text,
-    lambda text: frame_from_text(text, NOW),
+    lambda text: time_window_from_text(text, NOW),
 ]
 
 
@@ -55,9 +55,9 @@ def test_every_instant_reads_back_to_the_nanosecond_whatever_time_it_is_now(inst
 
 
 @given(starts, ends, instants)
-def test_every_frame_reads_back_the_same_whatever_time_it_is_now(one: Instant, other: Instant, now: Instant) -> None:
-    frame = Frame(min(one, other), max(one, other))
-    assert frame_from_text(frame_to_text(frame), now) == frame
+def test_every_time_window_reads_back_the_same_whatever_time_it_is_now(one: Instant, other: Instant, now: Instant) -> None:
+    time_window = TimeWindow(min(one, other), max(one, other))
+    assert time_window_from_text(time_window_to_text(time_window), now) == time_window
 
 
 @given(

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from door_in_memory import SMALL, START
-from milepost.doors.udp.link import report_head
-from milepost.doors.udp.reading import columns_of
-from milepost.edge.counts import Counts
-from milepost.edge.limits import Limits
-from milepost.edge.sessions import Session
-from milepost.edge.watching import Ground, Watch
+from edge_in_memory import SMALL, START
+from milepost.broker.counts import Counts
+from milepost.broker.limits import Limits
+from milepost.broker.presence import Ground, Presence
+from milepost.broker.session import Session
+from milepost.listeners.udp.connection import report_head
+from milepost.listeners.udp.receiver import columns_of
 from milepost.matching.matcher import Matcher
 from milepost.model.areas import Circle
 from milepost.model.endpoints import EndpointId
@@ -25,7 +25,7 @@ from milepost.model.sessions import ReportSent
 from milepost.vetting import Batch, Before, Outside, ReportLimits, vet_reports
 from milepost.wire.datagrams import decode
 from simulation.invariants import EVERYWHERE
-from udp_in_memory import HOME, UdpEdge
+from udp_edge_in_memory import HOME, UdpEdge
 
 ANYTHING_GOES = ReportLimits(clock_ahead_s_max=0, clock_behind_s_max=0, speed_mps_max=0, move_mps_max=0, heading_off_deg_max=0)
 USUAL_TAGS = b"\x19\x21\x29\x31"
@@ -80,12 +80,12 @@ def test_a_report_of_the_usual_length_put_otherwise_is_read_as_the_wire_says(tag
     plain = report_head(vehicle.token.to_bytes(8, "little"), "a") + tail_of((first, second), edge.now + 1, second, second, tags)
     value = read(plain)
     if isinstance(value, Reason):
-        twin.corridor.counts.refused[value] += 1
+        twin.broker.counts.refused[value] += 1
     else:
-        twin.corridor.report(twin.session("a"), value, twin.now)
+        twin.broker.report(twin.session("a"), value, twin.now)
     edge.hear((plain, vehicle.address))
-    assert edge.corridor.counts == twin.corridor.counts
-    assert edge.corridor.place_of(edge.session("a")) == twin.corridor.place_of(twin.session("a"))
+    assert edge.broker.counts == twin.broker.counts
+    assert edge.broker.place_of(edge.session("a")) == twin.broker.place_of(twin.session("a"))
 
 
 class Watched:
@@ -94,7 +94,7 @@ class Watched:
     def __init__(self, limits: Limits, ground: Ground) -> None:
         self.counts = Counts()
         self.matcher = Matcher()
-        self.watch = Watch(limits, self.matcher, self.counts)
+        self.watch = Presence(limits, self.matcher, self.counts)
         self.watch.ground = ground
         self.sessions = [Session(EndpointId(f"e{number}"), number) for number in range(4)]
         self.watch.trust_less({3: 0.25})

@@ -5,6 +5,7 @@
 
 import pytest
 
+from effort import seeds
 from milepost.model.instants import Instant
 from simulation.roaming.ledger import Account, Ledger, Message, Receipt
 from simulation.roaming.story import Story
@@ -63,17 +64,17 @@ FAILED_ONCE_BETWEEN_THREE_SITES = [754]
 """Seeds that have found a fault: run for good."""
 
 
-@pytest.mark.parametrize("seed", [*IN_A_SITE, *FAILED_ONCE_IN_A_SITE])
+@pytest.mark.parametrize("seed", seeds(IN_A_SITE, FAILED_ONCE_IN_A_SITE, block=80))
 def test_what_is_promised_is_kept_while_endpoints_move_in_a_site(seed: int) -> None:
     assert Story(seed).play() == []
 
 
-@pytest.mark.parametrize("seed", [*BETWEEN_SITES, *FAILED_ONCE_BETWEEN_SITES])
+@pytest.mark.parametrize("seed", seeds(BETWEEN_SITES, FAILED_ONCE_BETWEEN_SITES, block=24))
 def test_what_is_promised_is_kept_while_endpoints_move_between_sites(seed: int) -> None:
     assert Story(seed, sites=2, centres=1).play() == []
 
 
-@pytest.mark.parametrize("seed", [*WITH_TWO_CENTRES, *FAILED_ONCE_WITH_TWO_CENTRES])
+@pytest.mark.parametrize("seed", seeds(WITH_TWO_CENTRES, FAILED_ONCE_WITH_TWO_CENTRES, block=12))
 def test_what_is_promised_is_kept_while_two_processes_of_the_centre_take_turns(seed: int) -> None:
     assert Story(seed, sites=2, centres=2).play() == []
 

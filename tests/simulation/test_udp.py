@@ -4,6 +4,7 @@ from random import Random
 
 import pytest
 
+from effort import seeds
 from milepost.model.instants import SECOND_NS
 from simulation.network import FINE, Weather
 from simulation.town import Town
@@ -47,7 +48,7 @@ def disturb(town: Town, random: Random, *, may_restart: bool) -> None:
             town.server.clock_off_ns = random.choice([0, -5 * HOUR_NS, HOUR_NS])
 
 
-@pytest.mark.parametrize("seed", [*SEEDS, *FAILED_ONCE])
+@pytest.mark.parametrize("seed", seeds(SEEDS, FAILED_ONCE, block=100))
 def test_what_is_promised_is_kept_over_a_bad_network(seed: int) -> None:
     random = Random(seed)
     town = Town(seed, is_sealed=seed % 2 == 0)

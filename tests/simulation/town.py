@@ -12,15 +12,15 @@ from collections.abc import Callable
 from functools import partial
 from itertools import count
 
-from door_in_memory import START, Client
-from milepost.client.udp.events import Arrived, Done, Ended, Event
+from edge_in_memory import START, Client
+from milepost.broker.session import Session as EdgeSession
+from milepost.client.events import Arrival, Done, Ended, Event
+from milepost.client.udp.handshake import UdpSetup
 from milepost.client.udp.seals import Credentials
-from milepost.client.udp.session import Phase, Session
-from milepost.client.udp.setup import Setup
-from milepost.doors.udp.addresses import sockaddr_of
-from milepost.doors.udp.link import UdpLink
-from milepost.doors.udp.settings import UdpSettings
-from milepost.edge.sessions import Session as EdgeSession
+from milepost.client.udp.session import Phase, UdpSession
+from milepost.listeners.udp.batch_io import sockaddr_of
+from milepost.listeners.udp.connection import UdpConnection
+from milepost.listeners.udp.settings import UdpSettings
 from milepost.model.addresses import ToContent, ToEveryone
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import SECOND_NS, Instant
@@ -32,7 +32,7 @@ from milepost.model.subscriptions import Subscription, SubscriptionId
 from milepost.trust.noise import public_of
 from simulation.invariants import check_door
 from simulation.network import Network
-from udp_in_memory import EDGE_STATIC, HOME, UdpEdge, certificate_of, identity
+from udp_edge_in_memory import EDGE_STATIC, HOME, UdpEdge, certificate_of, identity
 
 TICK_S = 0.25
 TURN_S = 0.004
@@ -119,13 +119,13 @@ class SimulatedEdge:
     def _take_note(self) -> None:
         for message in self._listener.messages():
             self.accepted[dict(message.properties.user)["milepost-source"], int(message.payload)] += 1
-        here = [session for session in self.edge.corridor.sessions if isinstance(session.link, UdpLink)]
+        here = [session for session in self.edge.broker.sessions if isinstance(session.link, UdpConnection)]
         for session in here:
             self.sessions_of.setdefault(session.name, set()).add(session)
             waiting = session.waiting.all() if session.waiting is not None else []
             held = [*session.in_flight.values(), *(delivery for _, delivery in waiting)]
             if held:
-                self.promised.setdefault(session, set()).update((one.parcel.source, one.parcel.id) for one in held)
+                self.promised.setdefault(session, set()).update((one.publication.source, one.publication.id) for one in held)
         for session in set(self.promised) - set(here):
             del self.promised[session]
 
@@ -147,7 +147,7 @@ class Car:
         self._wanted_at: int | None = None
         static = bytes((number + 1,)) * 32
         trust = Credentials(certificate_of(name, static), static, public_of(EDGE_STATIC)) if is_sealed else None
-        self.session = Session(Setup(self.name, trust, identity().authority), network.random.randbytes)
+        self.session = UdpSession(UdpSetup(self.name, trust, identity().authority), network.random.randbytes)
         self.address = b""
         self.rebind()
 
@@ -189,14 +189,14 @@ class Car:
         self._plan()
 
     def _on_event(self, event: Event) -> None:
-        if isinstance(event, Arrived):
-            self.shown[event.message.source, event.message.id] += 1
+        if isinstance(event, Arrival):
+            self.shown[event.received.message.source, event.received.message.id] += 1
             if event.receipt is not None:
-                self.session.took(event.receipt)
-        elif isinstance(event, Done) and isinstance(event.name, MessageName):
-            self.answered[event.name.id] += 1
+                self.session.acknowledge(event.receipt)
+        elif isinstance(event, Done) and isinstance(event.key, MessageName):
+            self.answered[event.key.id] += 1
             if event.refused is not None:
-                self.refused.append((event.name.id, event.refused.name))
+                self.refused.append((event.key.id, event.refused.name))
         elif isinstance(event, Ended):
             self.ended.append(event)
 
@@ -238,7 +238,7 @@ class Town:
         return None
 
     def all_have_sessions(self) -> bool:
-        names = {link.session.name for link in self.server.edge.udp.tenants}
+        names = {link.session.name for link in self.server.edge.udp.session_table}
         are_open = all(car.session.phase in (Phase.OPEN, Phase.RENEWING) for car in self.cars)
         return are_open and names == {car.name for car in self.cars}
 
@@ -266,7 +266,7 @@ class Town:
             missed = self.server.promised.get(session, set()) - set(car.shown)
             assert not missed, f"{car.name} never saw {missed}"
             assert (session.in_flight, session.waiting) == ({}, None)
-            assert len(car.session._outbox) == 0
-        assert (len(edge.udp._repeats), edge.udp.sender.has_unsent) == (0, False)
+            assert len(car.session._outbound) == 0
+        assert (len(edge.udp._retransmission), edge.udp.sender.has_unsent) == (0, False)
         assert edge.udp.pending <= len(self.cars), "some may change their keys just now"
-        assert len(edge.udp.tenants._former) <= 2 * len(self.cars), "keys change every 8 s, former ones are known for 10 s"
+        assert len(edge.udp.session_table._former) <= 2 * len(self.cars), "keys change every 8 s, former ones are known for 10 s"

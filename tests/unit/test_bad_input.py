@@ -19,7 +19,6 @@ from milepost.model.areas import (
     Union,
 )
 from milepost.model.endpoints import EndpointId, endpoint_id
-from milepost.model.frames import Frame
 from milepost.model.instants import BEGINNING, FOREVER, Instant
 from milepost.model.messages import BODY_BYTES_MAX, MESSAGE_BYTES_MAX, Message, MessageId, Scalar
 from milepost.model.places import Place
@@ -29,11 +28,12 @@ from milepost.model.reports import Report
 from milepost.model.sessions import Notify, Publish
 from milepost.model.subscriptions import Notice, Subscription, SubscriptionId
 from milepost.model.tags import Tag, tag, tags
+from milepost.model.time_windows import TimeWindow
 from milepost.model.topics import check_filter, check_topic, maybe_shared
 from milepost.wire.datagrams import decode, encode
 from milepost.wire.geojson import area_from_geojson
 from milepost.wire.json_form import from_json
-from milepost.wire.times import frame_from_text, instant_from_text
+from milepost.wire.times import instant_from_text, time_window_from_text
 from milepost.wire.wkt import area_from_wkt
 
 BUS: Final = EndpointId("bus-3")
@@ -140,12 +140,16 @@ AREAS: Final[list[Bad]] = [
     ("WKT of nothing", lambda: area_from_wkt("POLYGON EMPTY"), Reason.AREA_EMPTY),
 ]
 TIMES: Final[list[Bad]] = [
-    ("a frame that ends before it starts", lambda: Frame(Instant(2), Instant(1)), Reason.FRAME_BACKWARDS),
-    ("a frame that starts at the end of time", lambda: Frame(FOREVER, FOREVER), Reason.TIME_RANGE),
-    ("a frame that ends at the beginning", lambda: Frame(BEGINNING, BEGINNING), Reason.TIME_RANGE),
-    ("a frame before 1970", lambda: Frame(Instant(-5), Instant(5)), Reason.TIME_RANGE),
-    ("a frame text backwards", lambda: frame_from_text("2030-05-02T00:00:00Z/2030-05-01T00:00:00Z", NOW), Reason.FRAME_BACKWARDS),
-    ("a frame text that is none", lambda: frame_from_text("sometime", NOW), Reason.TIME_UNREADABLE),
+    ("a time window that ends before it starts", lambda: TimeWindow(Instant(2), Instant(1)), Reason.TIME_WINDOW_BACKWARDS),
+    ("a time window that starts at the end of time", lambda: TimeWindow(FOREVER, FOREVER), Reason.TIME_RANGE),
+    ("a time window that ends at the beginning", lambda: TimeWindow(BEGINNING, BEGINNING), Reason.TIME_RANGE),
+    ("a time window before 1970", lambda: TimeWindow(Instant(-5), Instant(5)), Reason.TIME_RANGE),
+    (
+        "a time window text backwards",
+        lambda: time_window_from_text("2030-05-02T00:00:00Z/2030-05-01T00:00:00Z", NOW),
+        Reason.TIME_WINDOW_BACKWARDS,
+    ),
+    ("a time window text that is none", lambda: time_window_from_text("sometime", NOW), Reason.TIME_UNREADABLE),
     ("a day that is not", lambda: instant_from_text("2030-02-30T00:00:00Z", NOW), Reason.TIME_UNREADABLE),
     ("a message valid until before it was seen", lambda: message(valid_until=NOW - 1), Reason.VALIDITY_BACKWARDS),
     ("a message seen for ever", lambda: message(seen_at=FOREVER), Reason.TIME_RANGE),

@@ -6,12 +6,12 @@ async with milepost.client.connect("mqtt://127.0.0.1:1883") as edge:
         async for message in hazards: ...
 """
 
-from milepost.client.connecting import connect
 from milepost.client.edge import Counts, Edge
-from milepost.client.faults import ClientFault, EdgeClosed, EdgeUnreachable, RefusedByEdge
+from milepost.client.errors import ClientFault, EdgeClosed, EdgeUnreachable, RefusedByEdge
+from milepost.client.events import Change, Changes, State
 from milepost.client.inbox import Inbox
-from milepost.client.states import Change, Changes, State
 from milepost.client.udp.trust import Trust
+from milepost.client.urls import connect
 from milepost.client.values import Publication, Received
 
 __all__ = [

@@ -1,58 +1,84 @@
-"""An edge as an application sees it: publish, report, subscribe, receive, close; whatever protocol carries it.
+"""An edge as the application sees it, over any protocol: publish, report, subscribe, receive, close.
 
-What must hold:
-- every message that arrives goes into the inboxes of the wishes it came for and into those that take everything; its receipt goes
-  back when the last of them has handed it out;
-- what nobody asked for yet (addressed to this endpoint, or left from an earlier life of it) waits for whoever asks, to a limit;
-  then the oldest is given up and counted.
+Invariants:
+- every message goes into the inboxes of the subscriptions it matches and into those that receive everything; its receipt is
+  returned when the last of them has handed it out;
+- messages without an inbox (addressed to this endpoint, or queued before a restart) wait for a subscriber, up to a limit; then
+  the oldest is dropped and counted.
 """
 
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
+from time import time_ns
 from types import TracebackType
 from typing import Final
 from weakref import WeakSet
 
-from milepost.client.asking import wish_of
-from milepost.client.carriers import Arrival, Carrier, Motion, Unshown
-from milepost.client.faults import ClientFault, EdgeClosed
+from milepost.client.carrier import Carrier, Motion
+from milepost.client.errors import ClientFault, EdgeClosed
+from milepost.client.events import Arrival, Change, Changes, State, Suppression
 from milepost.client.inbox import Inbox
-from milepost.client.states import Change, Changes, State
-from milepost.client.values import Publication, Wish
+from milepost.client.values import Publication, SubscriptionRequest
 from milepost.model.addresses import Address, ToContent
 from milepost.model.areas import Area, Around
-from milepost.model.frames import Frame
 from milepost.model.instants import Instant
 from milepost.model.places import Place
 from milepost.model.priorities import Priority
-from milepost.model.queries import Query
+from milepost.model.queries import Query, parse_query
 from milepost.model.reasons import Malformed, Reason
 from milepost.model.tags import tags as tag_set
+from milepost.model.time_windows import ALWAYS, TimeWindow
+from milepost.wire.area_text import where_from_text
+from milepost.wire.times import time_window_from_text
+
+
+def subscription_request(
+    topic_filter: str,
+    *,
+    query: Query | str | None,
+    area: Area | Around | str | None,
+    time_window: TimeWindow | str | None,
+    qos: int,
+    share: str | None,
+) -> SubscriptionRequest:
+    """Return the checked request; raise `Malformed` for texts that `docs/reference/asking.md` does not allow."""
+    return SubscriptionRequest(
+        filter=topic_filter,
+        query=parse_query(query) if isinstance(query, str) else query,
+        area=where_from_text(area) if isinstance(area, str) else area,
+        time_window=time_window_from_text(time_window, Instant(time_ns()))
+        if isinstance(time_window, str)
+        else time_window or ALWAYS,
+        phrase=time_window if isinstance(time_window, str) else "",
+        qos=qos,
+        share=share,
+    )
+
 
 INBOX_MAX: Final = 1_000
 
 
 @dataclass(slots=True)
 class Counts:
-    """What became of messages, since the client was made."""
+    """Message counters since the client was created."""
 
     published: int = 0
-    """Answered by the edge as the quality asks for."""
+    """Publications acknowledged as their QoS requires."""
     received: int = 0
     dropped: int = 0
-    """Of quality 0, because the application was too slow."""
+    """Messages of QoS 0 dropped because the application was too slow."""
     unclaimed: int = 0
-    """Given up because no inbox took them."""
+    """Messages dropped because no inbox took them."""
     outside: int = 0
-    """Not shown, because they are addressed to an area in which this endpoint is not."""
+    """Messages suppressed because they are addressed to an area that does not contain this endpoint."""
     forged: int = 0
-    """Not shown, because their signature is wrong."""
+    """Messages suppressed because of an invalid signature."""
     connections: int = 0
 
 
 class Edge:
-    """A connection to an edge that comes back by itself; made by `connect`, used with `async with`."""
+    """A connection to an edge that reconnects on its own; created by `connect`, used with `async with`."""
 
     def __init__(self, carrier: Carrier, *, unclaimed_max: int) -> None:
         self.counts = Counts()
@@ -67,17 +93,17 @@ class Edge:
 
     @property
     def name(self) -> str:
-        """What the edge calls this endpoint: how others address it."""
+        """The endpoint's name at the edge, by which others address it."""
         return self._carrier.name
 
     @property
     def url(self) -> str:
-        """Where it is connected, or tries to be; empty while it looks for an edge. An edge may have sent it on to another one."""
+        """The URL of the edge in use or being tried, possibly after a redirect; empty during discovery."""
         return self._carrier.url
 
     @property
     def state(self) -> State:
-        """Whether it is connected."""
+        """The state of the connection."""
         return self._state
 
     async def __aenter__(self) -> "Edge":
@@ -88,11 +114,11 @@ class Edge:
         await self.close()
 
     async def open(self) -> None:
-        """Connect, once; `async with` does."""
+        """Connect, once; `async with` calls this."""
         await self._carrier.open(self)
 
     async def close(self) -> None:
-        """Say goodbye. What waits in inboxes may still be taken; what was sent and not answered is given up."""
+        """Disconnect. Messages in inboxes may still be taken; unanswered publications are given up."""
         await self._carrier.close()
 
     async def publish(
@@ -112,9 +138,9 @@ class Edge:
         retain: bool = False,
         properties: Iterable[tuple[str, str]] = (),
     ) -> None:
-        """Say something. Comes back when the edge has answered (`qos` 1, 2) or when it was sent (0).
+        """Publish a message; return once the edge has acknowledged it (`qos` 1, 2) or it was sent (0).
 
-        While the edge is away this waits, and is sent when it is back.
+        While the edge is unreachable the call blocks; the message is sent after reconnection.
         """
         if to is not None and within is not None:
             raise Malformed(Reason.FIELD_RANGE, "within chooses among subscribers, to needs none: say one of the two")
@@ -144,34 +170,34 @@ class Edge:
         speed_mps: float | None = None,
         seen_at: Instant | None = None,
     ) -> None:
-        """Say where this endpoint is: what `Around` and messages to an area go by. Said again after each reconnection."""
+        """Report the endpoint's position, used for `Around` and geocasts; resent after each reconnection."""
         await self._carrier.report(Motion(Place(latitude, longitude), heading_deg, speed_mps, seen_at))
 
     def subscribe(
         self,
-        filter: str = "#",  # noqa: A002  # the right word
+        filter: str = "#",  # noqa: A002  # MQTT's term
         *,
         query: Query | str | None = None,
         area: Area | Around | str | None = None,
-        frame: Frame | str | None = None,
+        time_window: TimeWindow | str | None = None,
         qos: int = 1,
         share: str | None = None,
         limit: int = INBOX_MAX,
     ) -> Inbox:
-        """Ask for messages: `async with` asks and stops asking, `async for` and `receive` give them."""
-        wish = wish_of(filter, query=query, area=area, frame=frame, qos=qos, share=share)
+        """Return a subscription's inbox: `async with` subscribes and unsubscribes, `async for` and `receive` return messages."""
+        request = subscription_request(filter, query=query, area=area, time_window=time_window, qos=qos, share=share)
         asked: list[int] = []
 
         async def enter(inbox: Inbox) -> None:
-            asked.append(await self._ask(wish, inbox))
+            asked.append(await self._ask(request, inbox))
 
         async def leave(inbox: Inbox) -> None:
             await self._stop_asking(asked.pop(), inbox)
 
-        return Inbox(limit, self._took, enter, leave)
+        return Inbox(limit, self._on_taken, enter, leave)
 
     def messages(self, *, limit: int = INBOX_MAX) -> Inbox:
-        """Everything that arrives, asked for or not: `async with` as for a subscription."""
+        """Return an inbox of all arriving messages, with or without a subscription; use it with `async with`."""
 
         async def enter(inbox: Inbox) -> None:
             self._check_open()
@@ -182,34 +208,34 @@ class Edge:
             self._takers_of_all.remove(inbox)
             inbox.clear()
 
-        return Inbox(limit, self._took, enter, leave)
+        return Inbox(limit, self._on_taken, enter, leave)
 
     def changes(self) -> Changes:
-        """The changes of `state` from now on, as an async iterator that ends when it is closed."""
+        """Return an async iterator over the changes of `state` from now on; it ends when the connection is closed."""
         follower = Changes()
         self._followers.add(follower)
         if self._state is State.CLOSED:
             follower.put(Change(State.CLOSED))
         return follower
 
-    async def _ask(self, wish: Wish, inbox: Inbox) -> int:
+    async def _ask(self, request: SubscriptionRequest, inbox: Inbox) -> int:
         self._check_open()
-        label = self._carrier.label_for(wish)
-        self._inboxes[label] = inbox  # from now on: messages may come before the answer does
-        self._claim(inbox, label)
+        subscription_id = self._carrier.subscription_id_for(request)
+        self._inboxes[subscription_id] = inbox  # before the request: messages may arrive before its answer
+        self._claim(inbox, subscription_id)
         try:
-            await self._carrier.subscribe(label, wish)
+            await self._carrier.subscribe(subscription_id, request)
         except BaseException:
-            del self._inboxes[label]
+            del self._inboxes[subscription_id]
             inbox.clear()
             raise
-        return label
+        return subscription_id
 
-    async def _stop_asking(self, label: int, inbox: Inbox) -> None:
+    async def _stop_asking(self, subscription_id: int, inbox: Inbox) -> None:
         try:
-            await self._carrier.unsubscribe(label)
+            await self._carrier.unsubscribe(subscription_id)
         finally:
-            self._inboxes.pop(label, None)
+            self._inboxes.pop(subscription_id, None)
             inbox.end()
             inbox.clear()
 
@@ -218,9 +244,11 @@ class Edge:
             raise self._fault or EdgeClosed
 
     def on_arrival(self, arrival: Arrival) -> None:
-        """A message came: called by the carrier."""
+        """Accept a message from the carrier."""
         self.counts.received += 1
-        inboxes = [self._inboxes[label] for label in arrival.labels if label in self._inboxes]
+        inboxes = [
+            self._inboxes[subscription_id] for subscription_id in arrival.subscription_ids if subscription_id in self._inboxes
+        ]
         inboxes += self._takers_of_all
         if inboxes:
             self._hand_to(inboxes, arrival)
@@ -236,11 +264,11 @@ class Edge:
             inbox.put(arrival)
             self.counts.dropped += inbox.dropped - dropped
 
-    def _claim(self, inbox: Inbox, label: int | None) -> None:
-        """Hand over what came before there was an inbox for it."""
+    def _claim(self, inbox: Inbox, subscription_id: int | None) -> None:
+        """Hand over messages that arrived before their inbox existed."""
         waiting, self._unclaimed = self._unclaimed, deque()
         for arrival in waiting:
-            if label is None or label in arrival.labels:
+            if subscription_id is None or subscription_id in arrival.subscription_ids:
                 self._hand_to([inbox], arrival)
             else:
                 self._unclaimed.append(arrival)
@@ -248,32 +276,32 @@ class Edge:
     def _give_up(self, arrival: Arrival) -> None:
         self.counts.unclaimed += 1
         if arrival.receipt is not None:
-            self._carrier.took(arrival.receipt)
+            self._carrier.acknowledge(arrival.receipt)
 
-    def _took(self, arrival: Arrival) -> None:
+    def _on_taken(self, arrival: Arrival) -> None:
         arrival.holders -= 1
         if not arrival.holders and arrival.receipt is not None:
-            self._carrier.took(arrival.receipt)
+            self._carrier.acknowledge(arrival.receipt)
 
     def on_change(self, change: Change) -> None:
-        """The connection came or went: called by the carrier."""
+        """Accept a state change from the carrier."""
         self._state = change.state
         self.counts.connections += change.state is State.CONNECTED
         for follower in self._followers:
             follower.put(change)
 
-    def on_unshown(self, why: Unshown) -> None:
-        """A message came that is not to be shown: called by the carrier."""
-        self.counts.outside += why is Unshown.OUTSIDE
-        self.counts.forged += why is Unshown.FORGED
+    def on_suppressed(self, why: Suppression) -> None:
+        """Count a message that the carrier suppressed."""
+        self.counts.outside += why is Suppression.OUTSIDE
+        self.counts.forged += why is Suppression.FORGED
 
-    def on_refused(self, label: int, fault: ClientFault) -> None:
-        """After a reconnection a wish is not granted again: called by the carrier."""
-        if label in self._inboxes:
-            self._inboxes[label].end(fault)
+    def on_refused(self, subscription_id: int, fault: ClientFault) -> None:
+        """End the inbox of a subscription that was refused after a reconnection."""
+        if subscription_id in self._inboxes:
+            self._inboxes[subscription_id].end(fault)
 
     def on_end(self, fault: ClientFault | None) -> None:
-        """It is over: called by the carrier."""
+        """End all inboxes; called by the carrier when it stops."""
         self._fault = fault
         self.on_change(Change(State.CLOSED, str(fault or "")))
         for inbox in [*self._inboxes.values(), *self._takers_of_all]:

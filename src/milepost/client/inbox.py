@@ -1,10 +1,10 @@
-"""Inboxes: where messages wait for the application.
+"""Inboxes: queues of messages for the application.
 
-What must hold:
-- a message is the application's when it was handed out, and only then the carrier hears of it: so a slow application slows down
-  the edge, which sends no more than it was told to without an answer;
-- nobody waits for an answer to quality 0: of those an inbox keeps the newest `limit`, and counts what it dropped;
-- whoever is cancelled while it waits loses nothing.
+Invariants:
+- a message is acknowledged when it was handed out to the application: a slow application thus slows down the edge, which sends
+  no more than the receive maximum without an acknowledgement;
+- QoS 0 has no acknowledgement: an inbox holds the newest `limit` of those messages, and counts the dropped ones;
+- a caller that is cancelled while it waits loses no message.
 """
 
 import asyncio
@@ -12,28 +12,28 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from types import TracebackType
 
-from milepost.client.carriers import Arrival
-from milepost.client.faults import ClientFault, EdgeClosed
+from milepost.client.errors import ClientFault, EdgeClosed
+from milepost.client.events import Arrival
 from milepost.client.values import Received
 
 
 class Inbox:
-    """Messages of one subscription, or of all: an async context manager and an async iterator.
+    """Messages of one subscription, or all messages: an async context manager and an async iterator.
 
-    Iterating ends when the edge is closed, and raises the fault when the connection ends with one.
+    Iteration ends when the edge is closed, and raises the fault if the connection ended with one.
     """
 
     def __init__(
         self,
         limit: int,
-        took: Callable[[Arrival], None],
+        on_taken: Callable[[Arrival], None],
         enter: Callable[["Inbox"], Awaitable[None]],
         leave: Callable[["Inbox"], Awaitable[None]],
     ) -> None:
         self.dropped = 0
-        """How many messages of quality 0 were dropped because the application was too slow."""
+        """Messages of QoS 0 that were dropped because the application was too slow."""
         self._limit = limit
-        self._took, self._enter, self._leave = took, enter, leave
+        self._on_taken, self._enter, self._leave = on_taken, enter, leave
         self._waiting: deque[Arrival] = deque()
         self._unanswered = 0
         self._news = asyncio.Event()
@@ -60,7 +60,7 @@ class Inbox:
             raise StopAsyncIteration from None
 
     async def receive(self) -> Received:
-        """The next message, as soon as there is one."""
+        """Return the next message; wait if there is none."""
         while not self._waiting:
             if self._is_over:
                 raise self._fault or EdgeClosed
@@ -68,13 +68,13 @@ class Inbox:
             await self._news.wait()
         arrival = self._waiting.popleft()
         self._unanswered -= arrival.receipt is None
-        self._took(arrival)
+        self._on_taken(arrival)
         return arrival.received
 
     def put(self, arrival: Arrival) -> None:
-        """A message came."""
+        """Queue a message."""
         if self._is_over:
-            self._took(arrival)
+            self._on_taken(arrival)
             return
         self._waiting.append(arrival)
         self._unanswered += arrival.receipt is None
@@ -89,14 +89,14 @@ class Inbox:
         self.dropped += 1
 
     def end(self, fault: ClientFault | None = None) -> None:
-        """No more messages will come; what is here may still be taken."""
+        """Mark the inbox as ended; queued messages may still be taken."""
         self._is_over = True
         self._fault = fault
         self._news.set()
 
     def clear(self) -> None:
-        """Give up what was not handed out."""
+        """Discard the messages that were not handed out."""
         waiting, self._waiting = self._waiting, deque()
         self._unanswered = 0
         for arrival in waiting:
-            self._took(arrival)
+            self._on_taken(arrival)

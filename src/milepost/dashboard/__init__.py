@@ -1,20 +1,20 @@
-"""The dashboard: a site, or several, on a live map; a reader of their logs, and of nothing else.
+"""The dashboard: one site or several on a live map, from their logs only.
 
-    log of a site                          what the map shows of it            file
+    log of a site                          shown on the map                    file
     ──────────────────────────────────────────────────────────────────────────────────────────────
-    reserved.subscription-info             edges, their coverage, the centre   `reading`, `scene`
-    reports                                vehicles, rates, roaming            `reading`, `vehicles`
-    reserved.publish-pipelines             hazards, alerts and their areas     `reading`, `hazards`, `alerts`
-    deliveries                             who was warned, and when            `reading`, `alerts`
-    incidents.state                        incidents                           `reading`, `scene`
-    (the file that pipelines write)        rates of Spark                      `scene`
+    reserved.subscription-info             edges, coverage, the central hub    `records`, `scene`
+    reports                                vehicles, rates, roaming            `records`, `vehicles`
+    reserved.publish-pipelines             hazards, alerts and their areas     `records`, `tables`, `alerts`
+    deliveries                             warned endpoints, and when          `records`, `alerts`
+    incidents.state                        incidents                           `records`, `scene`
+    (the status file of the pipelines)     rates of Spark                      `scene`
 
-    log ─▶ `feed` ─▶ `reading`: record to fact ─▶ `scene`: all that is known now ─▶ every 0.2 s a diff ─▶ `frames`: bytes
-                                                       │                                                      │
-                                                       └─▶ `past`: whole scenes of the last minutes           ▼
-    browser ◀── WebSocket ◀── `viewers`: diffs, or a whole scene for who is new or slow ◀─────────────────────┘
-       └──── hazard to publish, with the token ─▶ `publishing` ─▶ log
+    log ─▶ `feed` ─▶ `records`: record to fact ─▶ `scene`: the current state ─▶ every 0.2 s a diff ─▶ `server`: frames
+                                                       │                                                  │
+                                                       └─▶ `past`: whole scenes of the last minutes       ▼
+    browser ◀── WebSocket ◀── `server`: diffs, or a whole scene for a new or slow viewer ◀────────────────┘
+       └──── hazard to publish, with the token ─▶ `publisher` ─▶ log
 
-What must hold: a scene and all diffs since make the scene of now; every buffer has a limit; whoever reads too slowly loses diffs
-and gets a whole scene, and nobody waits for anybody.
+Invariants: a scene and all later diffs produce the current scene; every buffer has a limit; a slow viewer loses diffs and gets a
+whole scene, and delays no other.
 """

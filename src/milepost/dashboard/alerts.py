@@ -1,16 +1,16 @@
-"""Alerts: messages to areas, whom they concerned, and who has them: the proof of coverage, as far as it is known by now.
+"""Alerts: messages to areas, the endpoints they concern, and those that received them: the proof of coverage so far.
 
-What is told of an alert comes in any order: the message, and what became of it at each edge.
+The records about an alert arrive in any order: the message, and its deliveries by each edge.
 
-| an alert is  | since                                                          | the map draws its area |
+| state        | since                                                          | the map draws its area |
 |--------------|----------------------------------------------------------------|------------------------|
-| live         | its message is here                                            | yes                    |
-| replaced     | a later alert of the same incident is                          | no                     |
-| cleared      | an all-clear of the incident is; the all-clear itself is, too  | no                     |
-| over         | it is no longer valid                                          | no                     |
+| live         | its message arrived                                            | yes                    |
+| replaced     | a later alert of the same incident arrived                     | no                     |
+| cleared      | an all-clear of the incident arrived; also the all-clear       | no                     |
+| over         | its validity ended                                             | no                     |
 
-What must hold: who has an alert of an incident stays warned until the incident is cleared or the last alert of it is no longer
-valid, also while the next one is on its way to it. The number of alerts, and of endpoints in all of them, have limits.
+Invariants: an endpoint that received an alert of an incident stays warned until the incident is cleared or the validity of its
+last alert ends, also while the next alert is in transit. The number of alerts, and of endpoints in all of them, is limited.
 """
 
 from collections import Counter
@@ -18,21 +18,21 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from milepost.dashboard.reading import DeliveriesHeard
+from milepost.dashboard.records import DeliveriesHeard
 from milepost.dashboard.tables import Row, Table
-from milepost.model.addresses import ToArea, ToTold
+from milepost.model.addresses import ToArea, ToNotified
 from milepost.model.areas import Area
 from milepost.model.instants import FOREVER, Instant
 from milepost.model.messages import Message
+from milepost.model.pipeline_records import MICROSECOND_NS, Fate
 from milepost.model.reasons import Reason
-from milepost.model.telling import MICROSECOND_NS, Fate
 from milepost.wire.geojson import area_to_geojson
 
 ALERTS_MAX: Final = 300
 FATES_MAX: Final = 300_000
-"""So many endpoints of all alerts together are remembered, with what became of the alert for them."""
+"""Maximum endpoints, over all alerts, whose delivery state is remembered."""
 PROOF_ROWS_MAX: Final = 1_000
-"""So many endpoints of one alert are shown; all of them are counted."""
+"""Maximum endpoints of one alert that are listed; all of them are counted."""
 CLEARED: Final = "cleared"
 
 _MILLISECOND_US: Final = 1_000
@@ -40,18 +40,18 @@ _MILLISECOND_US: Final = 1_000
 
 @dataclass(slots=True)
 class FateOf:
-    """What became of an alert for one endpoint."""
+    """The delivery of an alert to one endpoint."""
 
     edge: str = ""
     matched_us: int = 0
     got_us: int = 0
     acknowledged_us: int = 0
     reason: int = 0
-    """For which it was dropped."""
+    """The reason code if it was dropped."""
 
     @property
     def state(self) -> str:
-        """The word for it."""
+        """The name of the delivery state."""
         if self.acknowledged_us:
             return Fate.ACKNOWLEDGED.value
         if self.got_us:
@@ -59,7 +59,7 @@ class FateOf:
         return Fate.DROPPED.value if self.reason else Fate.MATCHED.value if self.matched_us else "missed"
 
     def maybe_after_ms(self, message: Message) -> float | None:
-        """How long after the message was said the endpoint is known to have it."""
+        """Return the delay from the message's `seen_at` to its delivery, or None if it is not known to be delivered."""
         if not self.got_us:
             return None
         return ((self.acknowledged_us or self.got_us) - message.seen_at // MICROSECOND_NS) / _MILLISECOND_US
@@ -67,21 +67,21 @@ class FateOf:
 
 @dataclass(slots=True)
 class Alert:
-    """One alert."""
+    """One alert and its deliveries."""
 
     message: Message | None = None
-    """Nothing while only its deliveries are known."""
+    """None while only its deliveries are known."""
     area: Area | None = None
-    """Where it goes; of a last word, where what it is about went."""
+    """The area it is addressed to; for an all-clear, the area of the alert it clears."""
     inside: frozenset[str] = frozenset()
-    """Who was inside when it was said, by what they reported."""
+    """The endpoints inside the area when it was published, by their reports."""
     fates: dict[str, FateOf] = field(default_factory=dict)
     state: str = "live"
     counts: Counter[str] = field(default_factory=Counter)
 
     @property
     def group(self) -> str:
-        """Alerts of one incident belong together."""
+        """The incident, which groups its alerts."""
         message = self.message
         assert message is not None, "who asks has the message"
         named = message.address.incident if isinstance(message.address, ToArea) else message.fields.get("incident")
@@ -89,8 +89,8 @@ class Alert:
 
     @property
     def ends(self) -> set[str]:
-        """The incidents of which this is the last that was said."""
-        if self.message is None or not isinstance(self.message.address, ToTold):
+        """The incidents that this message ends."""
+        if self.message is None or not isinstance(self.message.address, ToNotified):
             return {self.group}
         names = self.message.address.incidents
         return {*names, *(f"{self.message.source}:{name}" for name in names)}
@@ -98,7 +98,7 @@ class Alert:
 
 @dataclass(slots=True)
 class Group:
-    """Who has alerts of one incident."""
+    """The endpoints warned of one incident, and those still to be warned."""
 
     until: Instant
     warned: set[str] = field(default_factory=set)
@@ -106,37 +106,37 @@ class Group:
 
 
 def key_of(source: str, number: int) -> str:
-    """The name of a message."""
+    """Return the key of a message."""
     return f"{source}:{number}"
 
 
 class Alerts:
-    """All alerts that are remembered; `table` has a row for each whose message is known."""
+    """All remembered alerts; `table` has a row for each whose message is known."""
 
     def __init__(self) -> None:
         self.table = Table(ALERTS_MAX)
         self.warned: Counter[str] = Counter()
-        """By endpoint: of how many incidents it has alerts."""
+        """Number of incidents of which an endpoint has alerts, by endpoint."""
         self.concerned: Counter[str] = Counter()
-        """By endpoint: of how many incidents it should have alerts, and none is known to be there."""
+        """Number of incidents that concern an endpoint without a known delivery, by endpoint."""
         self.changed: set[str] = set()
-        """Endpoints for which one of the two changed."""
+        """Endpoints for which one of the two counts changed."""
         self.dropped = 0
-        """Rows of deliveries for which there was no room."""
+        """Rows of deliveries beyond the limit."""
         self._alerts: dict[str, Alert] = {}
         self._groups: dict[str, Group] = {}
         self._fates = 0
         self._dirty: set[str] = set()
 
     def take_message(self, message: Message) -> None:
-        """A message to an area, or the last word to all who were told of one."""
+        """Add an alert to an area, or an all-clear to its receivers."""
         key = key_of(message.source, message.id)
         alert = self._alert(key)
         if alert.message is not None:
             return
         alert.message = message
         alert.area = message.address.area if isinstance(message.address, ToArea) else self._maybe_area(alert)
-        is_clear, groups = isinstance(message.address, ToTold), alert.ends
+        is_clear, groups = isinstance(message.address, ToNotified), alert.ends
         for other_key, other in self._alerts.items():
             if other is not alert and other.message is not None and other.state == "live" and other.group in groups:
                 other.state = CLEARED if is_clear else "replaced"
@@ -152,7 +152,7 @@ class Alerts:
         self._dirty.add(key)
 
     def note_inside(self, key: str, names: Iterable[str]) -> None:
-        """Who was inside the area of an alert when it was said, as far as reports tell."""
+        """Set the endpoints that were inside an alert's area when it was published, by their reports."""
         alert = self._alerts.get(key)
         if alert is not None and alert.message is not None:
             alert.inside = frozenset(names)
@@ -160,7 +160,7 @@ class Alerts:
             self._dirty.add(key)
 
     def take_deliveries(self, heard: DeliveriesHeard) -> None:
-        """What became of a message at an edge."""
+        """Add deliveries of a message by an edge."""
         key = key_of(heard.source, heard.id)
         alert = self._alert(key)
         for name, state, at_us, reason in zip(heard.endpoints, heard.states, heard.at_us, heard.reasons, strict=True):
@@ -180,7 +180,7 @@ class Alerts:
         self._dirty.add(key)
 
     def tick(self, now: Instant) -> None:
-        """End what is no longer valid, and write rows again for what changed."""
+        """End alerts whose validity ended, and update the rows of changed ones."""
         for name in [name for name, group in self._groups.items() if group.until < now]:
             self._end(name)
         for key, alert in self._alerts.items():
@@ -193,7 +193,7 @@ class Alerts:
         self._dirty.clear()
 
     def maybe_proof(self, key: str) -> dict[str, Any] | None:
-        """Who was inside an alert's area: first who did not get it, then who did, and when; nothing if it is not known."""
+        """Return the endpoints inside an alert's area, undelivered first, then by delay; None if the alert is unknown."""
         alert = self._alerts.get(key)
         if alert is None or alert.message is None or alert.area is None:
             return None
@@ -202,13 +202,13 @@ class Alerts:
         return {"key": key, "alert": _row(alert), "endpoints": shown, "left_out": len(rows) - len(shown)}
 
     def delays_ms(self, alerts: int) -> list[float]:
-        """Of the last alerts that anybody got: how long each endpoint waited for it."""
+        """Return the sorted delivery delays of the last *alerts* alerts that have deliveries."""
         recent = [alert for alert in reversed(self._alerts.values()) if alert.message is not None and alert.fates][:alerts]
         delays = (fate.maybe_after_ms(alert.message) for alert in recent if alert.message for fate in alert.fates.values())
         return sorted(delay for delay in delays if delay is not None)
 
     def _maybe_area(self, alert: Alert) -> Area | None:
-        """Where the last alert of the same incident went."""
+        """Return the area of the last alert of the same incident."""
         same = (one for one in reversed(self._alerts.values()) if one.area is not None and one.group in alert.ends)
         return next((one.area for one in same), None)
 
@@ -227,7 +227,7 @@ class Alerts:
             self._end(alert.group)
 
     def _settle(self, alert: Alert, names: Iterable[str]) -> None:
-        """Count endpoints as warned, or as those who should be."""
+        """Count endpoints as warned, or as concerned without a delivery."""
         group = self._groups.get(alert.group)
         if group is None:
             return

@@ -1,6 +1,6 @@
-"""Feed: from the logs of sites into the scene.
+"""The feed of the map: tails the logs of sites into the scene.
 
-Log threads wait until what they brought is in the scene: nothing piles up between them and it, however fast a log is read.
+Invariant: a log's thread waits until its records are in the scene, so that no queue grows between them.
 """
 
 import asyncio
@@ -10,21 +10,21 @@ from functools import partial
 from time import time_ns
 from typing import Final
 
-from milepost.backbone.log import Edge, Following, Log, LogLost, Record, Since, Start
-from milepost.dashboard.reading import SAID, TOPICS, maybe_fact
+from milepost.dashboard.records import SAID, TOPICS, maybe_fact
 from milepost.dashboard.scene import Scene
+from milepost.eventlog.log import Edge, Following, Log, LogLost, Record, Since, Start
 from milepost.model.instants import SECOND_NS, Instant
+from milepost.model.pipeline_records import DELIVERIES, REPORTS
 from milepost.model.reasons import Malformed
-from milepost.model.telling import DELIVERIES, REPORTS
 
 REPORTS_S: Final = 10
-"""Reports of the last seconds are read at the start: where everybody is."""
+"""Age in seconds of the oldest reports read at the start, for the current positions."""
 SAID_S: Final = 600
-"""So far back alerts are read at the start, and who got them."""
+"""Age in seconds of the oldest alerts and deliveries read at the start."""
 
 
 class Feed:
-    """Follows logs until closed."""
+    """Tails logs until closed."""
 
     def __init__(self, scene: Scene, logs: Mapping[str, Log], lost: Callable[[LogLost], None]) -> None:
         self._scene = scene
@@ -38,22 +38,22 @@ class Feed:
             self._followings.append(log.follow(starts, partial(self._take, site), partial(self._lost, lost)))
 
     async def close(self) -> None:
-        """Read no further."""
+        """Stop reading."""
         for following in self._followings:
-            await asyncio.to_thread(following.close)  # it waits for a thread that may be waiting for us
+            await asyncio.to_thread(following.close)  # in a thread: it joins one that may be waiting for this loop
 
-    # In the log's threads
+    # In the log's threads.
 
     def _take(self, site: str, records: Sequence[Record]) -> None:
         try:
             asyncio.run_coroutine_threadsafe(self._apply(site, records), self._loop).result()
-        except (CancelledError, RuntimeError):  # the loop is over, and so are we
+        except (CancelledError, RuntimeError):  # the event loop has ended
             return
 
     def _lost(self, lost: Callable[[LogLost], None], fault: LogLost) -> None:
         self._loop.call_soon_threadsafe(lost, fault)
 
-    # In the loop
+    # In the event loop.
 
     async def _apply(self, site: str, records: Sequence[Record]) -> None:
         now = Instant(time_ns())

@@ -1,10 +1,10 @@
-"""Pages: what is answered to a GET, and to whom anything is answered at all; no I/O.
+"""Pages: the answers to GET requests, and access control; no I/O.
 
-What must hold:
-- a request whose Host is none of ours is refused, and so is a WebSocket that a page of another origin opens: a name that was
-  made to point here (DNS rebinding) and a page elsewhere get nothing;
-- from another machine nothing is read without the token; the page itself, which says nothing, may be;
-- no answer lets a browser load anything from anywhere else.
+Invariants:
+- a request with a foreign Host is refused, and so is a WebSocket opened by a page of another origin: neither DNS rebinding nor a
+  foreign page gets any data;
+- other machines read nothing without the token, except the page itself, which contains no data;
+- no answer lets a browser load anything from another origin.
 """
 
 import gzip
@@ -48,21 +48,21 @@ _SAFE: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A GET."""
+    """A GET request."""
 
     target: str
     host: str
     origin: str | None
     peer: str
-    """The address from which it comes."""
+    """The address of the client."""
     authorization: str = ""
     etag: str = ""
-    """What the browser has already."""
+    """The ETag of the browser's cached copy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What is sent back."""
+    """A response."""
 
     status: HTTPStatus
     headers: dict[str, str]
@@ -71,30 +71,30 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """Whom to let in: the hosts that are ours, and the token."""
+    """Access control: the accepted Host values, and the token."""
 
     hosts: frozenset[str]
     token: str
 
     def is_ours(self, host: str) -> bool:
-        """Whether a Host header names us."""
+        """Return whether a Host header names this server."""
         return host.lower() in self.hosts
 
     def is_same_origin(self, origin: str | None) -> bool:
-        """Whether it is a page of ours that asks; who is no browser says no origin."""
+        """Return whether the request comes from a page of this server; clients that are not browsers send no Origin."""
         return origin is None or (origin.startswith(("http://", "https://")) and self.is_ours(urlsplit(origin).netloc))
 
     def is_token(self, text: str) -> bool:
-        """Whether it is the token; takes equally long for every text of a length."""
+        """Return whether *text* is the token, in constant time for texts of equal length."""
         return compare_digest(text.encode(), self.token.encode())
 
     def may_read(self, peer: str, token: str) -> bool:
-        """Whether somebody may see what is going on."""
+        """Return whether a client may read data."""
         return is_loopback(peer) or self.is_token(token)
 
 
 def is_loopback(address: str) -> bool:
-    """Whether an address is of this machine itself."""
+    """Return whether an address is a loopback address."""
     try:
         return ip_address(address.partition("%")[0]).is_loopback
     except ValueError:
@@ -102,7 +102,7 @@ def is_loopback(address: str) -> bool:
 
 
 class Pages:
-    """Answers."""
+    """Answers to GET requests."""
 
     def __init__(self, guard: Guard, scene: Scene, past: Past, *, roads: bytes | None) -> None:
         self._guard = guard
@@ -118,11 +118,11 @@ class Pages:
 
     @property
     def is_built(self) -> bool:
-        """Whether there is a page."""
+        """Whether the files of the page exist."""
         return len(self._files) == len(_FILES)
 
     def maybe_refusal(self, asked: Asked) -> Answer | None:
-        """Why nothing is answered to somebody, if so."""
+        """Return the refusal of a request, or None if it is allowed."""
         if not self._guard.is_ours(asked.host):
             return _said(HTTPStatus.MISDIRECTED_REQUEST, "This host is not in `hosts` of [dashboard].")
         if not self._guard.is_same_origin(asked.origin):
@@ -130,7 +130,7 @@ class Pages:
         return None
 
     def answer(self, asked: Asked) -> Answer:
-        """What is asked for."""
+        """Return the answer to a request."""
         refusal = self.maybe_refusal(asked)
         if refusal is not None:
             return refusal
@@ -170,7 +170,7 @@ class Pages:
 
 
 def _policy(host: str) -> str:
-    """What the page may load: its own files, and what it asks us."""
+    """Return the Content-Security-Policy: the page loads only its own files and connects only to this server."""
     return (
         "default-src 'none'; script-src 'self'; worker-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
         f"connect-src 'self' ws://{host} wss://{host}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"

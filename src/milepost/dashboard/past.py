@@ -1,6 +1,7 @@
-"""The past: whole scenes of the last minutes, packed, a few seconds apart; for who looks back.
+"""The history of the map: compressed whole scenes of the last minutes, one per second, for viewers that look back.
 
-What must hold: there are never more of them than fit into the minutes, nor more bytes than the limit; the oldest go first.
+Invariants: scenes are never older than the configured minutes, nor larger in total than the byte limit; the oldest are dropped
+first.
 """
 
 import gzip
@@ -14,14 +15,14 @@ _LEVEL: Final = 1
 
 
 class Kept(NamedTuple):
-    """A scene that was."""
+    """A compressed scene."""
 
     at_ms: int
     packed: bytes
 
 
 class Past:
-    """Scenes that were."""
+    """The scenes of the last minutes."""
 
     def __init__(self, *, minutes: float, bytes_max: int = BYTES_MAX) -> None:
         self._length_ms = round(minutes * 60_000)
@@ -30,11 +31,11 @@ class Past:
         self._bytes = 0
 
     def is_due(self, at_ms: int) -> bool:
-        """Whether a scene is to be kept."""
+        """Return whether the next scene is due."""
         return bool(self._length_ms) and (not self._kept or not 0 <= at_ms - self._kept[-1].at_ms < STEP_MS)
 
     def keep(self, at_ms: int, frame: bytes) -> None:
-        """Keep a scene; one of a clock that was set back takes the place of what was after it."""
+        """Add a scene; if the clock was set back, it replaces the later ones."""
         while self._kept and self._kept[-1].at_ms >= at_ms:
             self._bytes -= len(self._kept.pop().packed)
         packed = gzip.compress(frame, _LEVEL)
@@ -46,11 +47,11 @@ class Past:
                 return
 
     def span_ms(self) -> tuple[int, int] | None:
-        """From when to when there are scenes."""
+        """Return the times of the first and the last scene."""
         return (self._kept[0].at_ms, self._kept[-1].at_ms) if self._kept else None
 
     def maybe_at(self, at_ms: int) -> bytes | None:
-        """The scene of a moment, packed by gzip: the last one not after it, or the first there is."""
+        """Return the gzipped scene at an instant: the last one not after it, or else the first."""
         if not self._kept:
             return None
         found = bisect_right(self._kept, at_ms, key=lambda one: one.at_ms)

@@ -1,9 +1,9 @@
-"""The scene: all that the map shows now, made from facts alone; and what changed in it since it was last asked.
+"""The scene: the current state of the map, derived from facts only, and its changes since the last diff.
 
-What must hold:
-- a scene is the scene of before with the diff put over it, whatever happened in between;
-- time comes in: the same facts at the same times make the same scene;
-- what is shown has limits, and what is old goes by itself.
+Invariants:
+- applying the diff to the previous scene produces the current scene;
+- time is an argument: the same facts at the same times produce the same scene;
+- the number of shown objects is limited, and old ones expire.
 """
 
 from collections import Counter, deque
@@ -13,41 +13,40 @@ from statistics import median
 from typing import Any, Final, assert_never
 
 from milepost.dashboard.alerts import ALERTS_MAX, Alerts, key_of
-from milepost.dashboard.hazards import Hazards
-from milepost.dashboard.reading import DeliveriesHeard, EdgeGone, Fact, IncidentsKnown, ReportsHeard
-from milepost.dashboard.tables import Changes, Row, Table
+from milepost.dashboard.records import DeliveriesHeard, EdgeGone, Fact, IncidentsKnown, ReportsHeard
+from milepost.dashboard.tables import Changes, Hazards, Row, Table
 from milepost.dashboard.vehicles import Mark, Sighting, VehicleChanges, Vehicles
-from milepost.model.addresses import ToArea, ToTold
+from milepost.model.addresses import ToArea, ToNotified
 from milepost.model.areas import Area
 from milepost.model.incidents import EventKind, Incident
 from milepost.model.instants import SECOND_NS, Instant
+from milepost.model.pipeline_records import MICROSECOND_NS
 from milepost.model.places import Place
-from milepost.model.sites import NEVER, CentreInfo, EdgeInfo, Said, edge_key
-from milepost.model.telling import MICROSECOND_NS
+from milepost.model.sites import NEVER, EdgeInfo, ForwardedMessage, HubInfo, edge_key
 from milepost.wire.geojson import area_to_geojson
 
 EDGES_MAX: Final = 1_000
 INCIDENTS_MAX: Final = 2_000
 MOVES_MAX: Final = 200
 FORGET_S: Final = 30
-"""Who has not reported for so long is not shown."""
+"""Time without a report after which a vehicle is no longer shown."""
 SILENT_S: Final = 10
-"""Who has not reported for so long is not taken to be inside: it may have left, and only its edge knows."""
+"""Time without a report after which a vehicle no longer counts as inside an area: it may have left, and only its edge knows."""
 ROAMED_S: Final = 6
 RATES_S: Final = 1
-"""Rates are counted over so many seconds."""
+"""Interval over which rates are counted."""
 FRESH_S: Final = 5
-"""Of a message that is read later than this it is not known where everybody was: only edges know whom it concerned."""
+"""Maximum age of a message for which the dashboard determines the endpoints inside; for older ones only the edges know."""
 DOUBT_S: Final = 1
 DELAYS_OF: Final = 5
-"""Delays are those of so many alerts, the last ones."""
+"""Number of recent alerts in the delay figures."""
 AWAY_S: Final = 15
-"""A site's centre that gave no sign of life for so long is away; so is an edge that has endpoints and tells of none of them."""
+"""Time without a sign of life after which a central hub counts as away, or an edge with endpoints as silent."""
 
 
 @dataclass(slots=True)
 class Diff:
-    """What changed; or, if it is whole, all there is."""
+    """The changes since the last diff; with `is_whole`, the whole scene."""
 
     at_ms: int
     is_whole: bool
@@ -57,7 +56,7 @@ class Diff:
 
 @dataclass(slots=True)
 class EdgeSeen:
-    """What is known of one edge."""
+    """The known state of one edge."""
 
     number: int
     info: EdgeInfo | None = None
@@ -67,9 +66,9 @@ class EdgeSeen:
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """Who was inside an alert's area, by reports that are older than those its edges went by.
+    """The endpoints inside an alert's area, by reports older than those that the edges used.
 
-    Who is still inside after a while was inside then; who is not may have left before the edge had the alert.
+    Endpoints still inside a little later were inside then; the others may have left before the edge received the alert.
     """
 
     key: str
@@ -79,7 +78,7 @@ class Doubt:
 
 
 class Scene:
-    """All that the map shows."""
+    """The current state of the map."""
 
     def __init__(self, kinds: Sequence[EventKind], *, vehicles_max: int) -> None:
         self.vehicles = Vehicles(vehicles_max)
@@ -106,7 +105,7 @@ class Scene:
         self.unreadable = 0
 
     def take(self, site: str, fact: Fact, appended_at: Instant, now: Instant) -> None:
-        """Something that the log of a site says."""
+        """Apply a fact from the log of a site."""
         self._lags_ms[site] = max(0.0, (now - appended_at) / 1e6)
         match fact:
             case ReportsHeard():
@@ -114,7 +113,7 @@ class Scene:
             case DeliveriesHeard():
                 self.alerts.take_deliveries(fact)
                 self._edge(fact.edge).heard_at = appended_at
-            case Said():
+            case ForwardedMessage():
                 self._take_said(fact, now, is_fresh=now - appended_at < FRESH_S * SECOND_NS)
             case IncidentsKnown():
                 self._incidents[site] = fact.incidents
@@ -125,24 +124,24 @@ class Scene:
             case EdgeGone():
                 for name in [name for name, edge in self._edges.items() if edge.info and edge_key(edge.info.edge) == fact.key]:
                     self._edges[name].info = None
-            case CentreInfo():
+            case HubInfo():
                 self._centres[site] = (fact.name, fact.at)
             case _:
                 assert_never(fact)
 
     def site_at(self, place: Place) -> str | None:
-        """The site of an edge that covers a place, if any does."""
+        """Return the site of an edge that covers a place, or None."""
         for edge in self._edges.values():
             if edge.info is not None and (edge.info.coverage is None or edge.info.coverage.contains(place.vector[None, :])[0]):
                 return edge.info.edge.site
         return None
 
     def take_figures(self, queries: Mapping[str, Row]) -> None:
-        """What pipelines say of themselves."""
+        """Replace the metrics of the pipelines."""
         self._tables["queries"].replace(queries)
 
     def tick(self, now: Instant) -> None:
-        """Let go what is old, and bring rows up to date."""
+        """Expire old objects and update the rows."""
         self.vehicles.forget(now // MICROSECOND_NS - FORGET_S * 1_000_000)
         while self._doubts and self._doubts[0].since <= now - DOUBT_S * SECOND_NS:
             doubt = self._doubts.popleft()
@@ -160,12 +159,12 @@ class Scene:
             self._rate(now)
 
     def whole(self, now: Instant) -> Diff:
-        """All of it."""
+        """Return the whole scene."""
         tables = {name: table.whole() for name, table in self._tables.items()}
         return Diff(now // 1_000_000, True, tables, self.vehicles.whole())
 
     def take_diff(self, now: Instant) -> Diff:
-        """What changed since this was last called."""
+        """Return the changes since the last call."""
         changes = {name: table.take_changes() for name, table in self._tables.items()}
         tables = {name: changed for name, changed in changes.items() if changed}
         return Diff(now // 1_000_000, False, tables, self.vehicles.take_changes())
@@ -192,7 +191,7 @@ class Scene:
             if before is not None:
                 self._note_move(name, before, heard.edge, appended_at)
             if name in self.alerts.warned or name in self.alerts.concerned:
-                self.alerts.changed.add(name)  # it may have been away when it was marked
+                self.alerts.changed.add(name)  # the vehicle may not have been shown when its mark was set
 
     def _note_move(self, name: str, before: int, edge: str, at: Instant) -> None:
         self._moves += 1
@@ -202,9 +201,9 @@ class Scene:
         row = {"endpoint": name, "from": came_from, "to": edge, "at_ms": at // 1_000_000}
         self._tables["moves"].put(str(self._moves), row)
 
-    def _take_said(self, said: Said, now: Instant, *, is_fresh: bool) -> None:
+    def _take_said(self, said: ForwardedMessage, now: Instant, *, is_fresh: bool) -> None:
         message = said.message
-        if isinstance(message.address, ToArea | ToTold):
+        if isinstance(message.address, ToArea | ToNotified):
             self.alerts.take_message(message)
             if is_fresh and isinstance(message.address, ToArea):
                 area = message.address.area
@@ -224,7 +223,7 @@ class Scene:
         return self._edges[name]
 
     def _rate(self, now: Instant) -> None:
-        """Rows that say how much, and how well."""
+        """Update the rows of rates and delays."""
         seconds = (now - self._rated_at) / SECOND_NS if self._rated_at else RATES_S
         self._rated_at = now
         counts, totals = self.vehicles.count_by_edge(), Counter[str]()

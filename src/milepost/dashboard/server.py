@@ -1,11 +1,16 @@
 """The server of the map: pages and one WebSocket, on one port.
 
-A browser says hello first, with the token if it comes from another machine; then it gets a whole scene and diffs, as binary
-frames, and answers to what it wants to publish, as text.
+    browser ── hello (with the token if it comes from another machine) ─▶ server
+    browser ◀─ welcome (text), a whole scene, then a diff at each tick (binary frames) ── server
+    browser ── hazard to publish, with the token (text) ─▶ server ─▶ log; published or refused (text) ─▶ browser
+
+Invariants: at most `WAITING_MAX` diffs wait for one browser. A slower browser receives a whole scene instead of them, built when
+the browser is ready for it; a browser without a scene receives no diffs.
 """
 
 import asyncio
 import contextlib
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -19,35 +24,94 @@ from websockets.datastructures import Headers
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
-from milepost.dashboard.frames import frame_of
 from milepost.dashboard.pages import LIVE, Answer, Asked, Guard, Pages
 from milepost.dashboard.past import STEP_MS, Past
-from milepost.dashboard.publishing import ASK_BYTES_MAX, Publisher, ask_from_json, entries_of
-from milepost.dashboard.scene import Scene
-from milepost.dashboard.viewers import Viewer
+from milepost.dashboard.publisher import ASK_BYTES_MAX, Publisher, ask_from_json, entries_of
+from milepost.dashboard.scene import Diff, Scene
 from milepost.model.incidents import EventKind
 from milepost.model.instants import Instant
 from milepost.model.reasons import Malformed, Reason
 
 TICK_S: Final = 0.2
+WAITING_MAX: Final = 10
+"""Two seconds of diffs."""
 VIEWERS_MAX: Final = 100
 HELLO_S: Final = 10.0
 UNSENT_BYTES_MAX: Final = 1_000_000
 WRONG_TOKENS_MAX: Final = 5
-"""After so many wrong tokens a connection is closed; each costs a second."""
+"""Maximum wrong tokens per connection; each delays the answer by a second."""
 _POLICY_VIOLATION: Final = 1008
 _TRY_LATER: Final = 1013
 
-_SILENT: Final = Logger("dashboard")  # what is worth a line is logged by whoever runs us
+_SILENT: Final = Logger("dashboard")  # logging is up to the process that runs the server
 _SILENT.disabled = True
 
 Append = Callable[[str, Sequence[Any]], Awaitable[None]]
 """Takes a site and records for its log; raises `LogUnavailable` or `LogRefused`."""
 
 
+class Viewer:
+    """The frames queued for one browser."""
+
+    __slots__ = ("_is_woken", "_needs_whole", "_waiting", "skipped")
+
+    def __init__(self) -> None:
+        self._waiting: deque[bytes] = deque()
+        self._needs_whole = True
+        self._is_woken = asyncio.Event()
+        self._is_woken.set()
+        self.skipped = 0
+        """Diffs that were skipped."""
+
+    def offer(self, frame: bytes) -> None:
+        """Add a diff."""
+        if self._needs_whole:
+            self.skipped += 1
+            return
+        self._waiting.append(frame)
+        if len(self._waiting) > WAITING_MAX:
+            self.skipped += len(self._waiting)
+            self._waiting.clear()
+            self._needs_whole = True
+        self._is_woken.set()
+
+    async def next_frame(self, whole: Callable[[], bytes]) -> bytes:
+        """Wait for the next frame to send and return it; *whole* builds a whole scene."""
+        await self._is_woken.wait()
+        if self._needs_whole:
+            self._needs_whole = False
+            frame = whole()
+        else:
+            frame = self._waiting.popleft()
+        if not self._waiting:
+            self._is_woken.clear()
+        return frame
+
+
+def frame_of(diff: Diff) -> bytes:
+    """Encode a diff.
+
+    4 bytes   n, the length of the JSON, little-endian; a multiple of 4, which aligns the rows of vehicles
+    n bytes   JSON: {"at", "whole", "tables", "gone", "names"}, padded with spaces
+    the rest  vehicles, 20 bytes each, as in `ROW`
+    """
+    vehicles = diff.vehicles
+    head = orjson.dumps(
+        {
+            "at": diff.at_ms,
+            "whole": diff.is_whole,
+            "tables": diff.tables,
+            "gone": vehicles.gone,
+            "names": {str(number): name for number, name in vehicles.names.items()},
+        }
+    )
+    head += b" " * (-len(head) % 4)
+    return len(head).to_bytes(4, "little") + head + vehicles.rows.tobytes()
+
+
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What the map is of."""
+    """The sites, event kinds and roads that the map shows."""
 
     sites: tuple[str, ...]
     kinds: tuple[EventKind, ...]
@@ -56,7 +120,7 @@ class Setup:
 
 
 class MapServer:
-    """Serves one scene to all who look."""
+    """Serves one scene to all viewers."""
 
     def __init__(self, scene: Scene, guard: Guard, setup: Setup, append: Append) -> None:
         self._scene = scene
@@ -69,7 +133,7 @@ class MapServer:
         self._viewers: set[Viewer] = set()
 
     async def listen(self, host: str, port: int) -> Server:
-        """Begin to serve; raises OSError."""
+        """Start to serve; raise OSError if the port is unavailable."""
         return await serve(
             self._serve,
             host,
@@ -83,7 +147,7 @@ class MapServer:
         )
 
     def tick(self, now: Instant) -> None:
-        """Bring the scene up to date and tell all who look."""
+        """Update the scene and offer the diff to all viewers."""
         self._scene.tick(now)
         frame = frame_of(self._scene.take_diff(now))
         for viewer in self._viewers:
@@ -96,7 +160,7 @@ class MapServer:
         return frame_of(self._scene.whole(Instant(time_ns())))
 
     def _answer(self, connection: ServerConnection, request: Request) -> Response | None:
-        """The answer to a request; nothing if it is for a WebSocket, which goes on."""
+        """Return the response to a request; None lets a WebSocket handshake continue."""
         headers = request.headers
         asked = Asked(
             request.path,
@@ -123,7 +187,7 @@ class MapServer:
             await connection.close(_POLICY_VIOLATION, "the token is needed from another machine")
             return
         if len(self._viewers) >= VIEWERS_MAX:
-            await connection.close(_TRY_LATER, "too many look at the map already")
+            await connection.close(_TRY_LATER, "the map has too many viewers")
             return
         await self._show(connection)
 
@@ -155,7 +219,7 @@ class MapServer:
                 await connection.close(_POLICY_VIOLATION, "too many wrong tokens")
 
     async def _publish(self, text: str | bytes) -> dict[str, Any]:
-        """Do what was asked, and say how it went."""
+        """Publish a hazard; return the answer for the browser."""
         number = 0
         try:
             ask = ask_from_json(text)
@@ -168,12 +232,12 @@ class MapServer:
             await self._append(site, entries_of(message, site))
         except Malformed as fault:
             return {"type": "refused", "number": number, "reason": fault.reason.name, "detail": fault.detail}
-        except Exception as fault:  # noqa: BLE001  # of the log: whoever asked hears of it
+        except Exception as fault:  # noqa: BLE001  # a log failure: the browser receives it as the answer
             return {"type": "refused", "number": number, "reason": "LOG", "detail": str(fault)}
         return {"type": "published", "number": number, "topic": message.topic, "key": f"{message.source}:{message.id}"}
 
     def _welcome(self) -> dict[str, Any]:
-        """What a browser needs to know once."""
+        """Return the data that a browser needs once, at the start."""
         return {
             "type": "welcome",
             "sites": self._setup.sites,
@@ -187,7 +251,7 @@ class MapServer:
 
 
 def _only(headers: Headers, name: str) -> str:
-    """The one value of a header; who says it twice has not said it."""
+    """Return the value of a header; a repeated one counts as missing."""
     found = headers.get_all(name)
     return found[0] if len(found) == 1 else ""
 
@@ -197,7 +261,7 @@ def _response(answer: Answer) -> Response:
 
 
 def _token_in(text: str | bytes) -> str:
-    """The token in a hello; empty if it has none."""
+    """Return the token in a hello; empty if it has none."""
     try:
         hello = orjson.loads(text)
     except orjson.JSONDecodeError as fault:

@@ -1,19 +1,28 @@
-"""A table of what the map shows of one sort: rows of plain JSON by key, and what changed since it was last asked.
+"""Tables of the map: rows of plain JSON by key with their changes, and the table of reported hazards.
 
-What must hold: there are never more rows than the limit, the oldest go first; what `take_changes` gave, put one after the other
-over an empty table, is the table.
+Invariants: a table never has more rows than its limit, and drops the oldest first; the results of `take_changes`, applied in
+order to an empty table, produce the table.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from milepost.model.incidents import EventKind
+from milepost.model.instants import Instant
+from milepost.model.sites import ForwardedMessage
 
 Row = Mapping[str, Any]
 Changes = dict[str, Row | None]
-"""Rows by key; nothing in place of one: it is gone."""
+"""Rows by key; None for a removed row."""
+
+
+HAZARDS_MAX: Final = 500
+SHOWN_MS: Final = 60_000
+"""How long a report is shown, unless its validity ends before."""
 
 
 class Table:
-    """Rows, and which of them changed."""
+    """Rows, and the keys of the changed ones."""
 
     __slots__ = ("_changed", "_limit", "_rows")
 
@@ -23,7 +32,7 @@ class Table:
         self._changed: set[str] = set()
 
     def put(self, key: str, row: Row) -> None:
-        """A row that is new, or other than before."""
+        """Add or replace a row."""
         if self._rows.get(key) == row:
             return
         self._rows[key] = row
@@ -32,33 +41,60 @@ class Table:
             self.drop(next(iter(self._rows)))
 
     def drop(self, key: str) -> None:
-        """A row that is there no more, if it was."""
+        """Remove a row if it exists."""
         if self._rows.pop(key, None) is not None:
             self._changed.add(key)
 
     def replace(self, rows: Mapping[str, Row]) -> None:
-        """These rows, and no others."""
+        """Make these the only rows."""
         for key in [key for key in self._rows if key not in rows]:
             self.drop(key)
         for key, row in rows.items():
             self.put(key, row)
 
     def maybe(self, key: str) -> Row | None:
-        """The row of a key."""
+        """Return the row of a key."""
         return self._rows.get(key)
 
     def items(self) -> Iterator[tuple[str, Row]]:
-        """All rows, the oldest first; the table may be changed meanwhile."""
+        """Return all rows, oldest first; the table may be changed during the iteration."""
         return iter(list(self._rows.items()))
 
     def __len__(self) -> int:
         return len(self._rows)
 
     def whole(self) -> Changes:
-        """All of it, as a change from nothing."""
+        """Return all rows, as changes to an empty table."""
         return dict(self._rows)
 
     def take_changes(self) -> Changes:
-        """What changed since this was last called."""
+        """Return the changes since the last call."""
         changed, self._changed = self._changed, set()
         return {key: self._rows.get(key) for key in changed}
+
+
+class Hazards:
+    """Recent reports of events of known kinds, with their places."""
+
+    def __init__(self, kinds: Sequence[EventKind]) -> None:
+        self.table = Table(HAZARDS_MAX)
+        self._kinds = {kind.topic: kind.name for kind in kinds}
+
+    def take(self, said: ForwardedMessage, source_place: tuple[float, float] | None) -> None:
+        """Add a message if its topic is that of an event kind and it, or its source, has a place."""
+        message = said.message
+        kind = self._kinds.get(message.topic)
+        place = (message.place.latitude, message.place.longitude) if message.place else source_place
+        if kind is None or place is None:
+            return
+        seen_ms = message.seen_at // 1_000_000
+        until_ms = min(seen_ms + SHOWN_MS, message.valid_until // 1_000_000)
+        row = {"kind": kind, "place": [place[1], place[0]], "source": message.source, "seen_ms": seen_ms, "until_ms": until_ms}
+        self.table.put(f"{said.sender}:{said.number}", row)  # not every MQTT message has an id
+
+    def tick(self, now: Instant) -> None:
+        """Remove expired reports."""
+        now_ms = now // 1_000_000
+        for key, row in self.table.items():
+            if row["until_ms"] < now_ms:
+                self.table.drop(key)

@@ -1,9 +1,9 @@
-"""Vehicles: where every endpoint that reports was last seen, as columns under small numbers.
+"""Vehicles: the last position of every reporting endpoint, as columns indexed by small numbers.
 
-What must hold:
-- an older report never takes the place of a newer one;
-- the number of one that is gone is given to another only after a diff has told that it is gone;
-- there are at most `limit` of them: others are counted and not shown.
+Invariants:
+- an older report never replaces a newer one;
+- the number of a removed vehicle is reused only after a diff has reported the removal;
+- there are at most `limit` vehicles: others are counted and not shown.
 """
 
 from dataclasses import dataclass, field
@@ -27,27 +27,27 @@ ROW: Final = np.dtype(
         ("marks", "<u2"),
     ]
 )
-"""A vehicle as browsers get it: five words of 32 bits."""
+"""A vehicle in the binary frame: five 32-bit words."""
 UNKNOWN: Final = 0xFFFF
-"""In place of a heading or a speed that was not said."""
+"""Placeholder for an unreported heading or speed."""
 
 Rows = NDArray[Any]
 
 
 class Mark(IntFlag):
-    """What is so about a vehicle now."""
+    """Flags of a vehicle."""
 
     WARNED = 1
-    """It has an alert that is valid."""
+    """It has a valid alert."""
     CONCERNED = 2
-    """It was inside an area when an alert came, and it is not known that it has it."""
+    """It was inside an alert's area, and the delivery is not confirmed."""
     ROAMED = 4
-    """It has come from another edge just now."""
+    """It recently came from another edge."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """Where a vehicle was."""
+    """A reported position of a vehicle."""
 
     name: str
     latitude: float
@@ -60,7 +60,7 @@ class Sighting:
 
 @dataclass(slots=True)
 class VehicleChanges:
-    """What became of vehicles: first those in `gone` are, then `names` are given, then `rows` hold."""
+    """Changes of vehicles, to be applied in this order: remove `gone`, add `names`, update `rows`."""
 
     gone: list[int] = field(default_factory=list)
     names: dict[int, str] = field(default_factory=dict)
@@ -68,7 +68,7 @@ class VehicleChanges:
 
 
 class Vehicles:
-    """All vehicles that are shown."""
+    """All shown vehicles."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -82,13 +82,13 @@ class Vehicles:
         self._new: list[int] = []
         self._next = 0
         self.hidden = 0
-        """Reports of vehicles for which there was no room."""
+        """Reports of vehicles beyond the limit."""
 
     def __len__(self) -> int:
         return len(self._numbers)
 
     def see(self, sighting: Sighting) -> int | None:
-        """Note where a vehicle is; gives the edge at which it was before, if that was another."""
+        """Update a vehicle's position; return its previous edge if it differs."""
         number = self._numbers.get(sighting.name)
         if number is None:
             number = self._maybe_number(sighting.name)
@@ -109,7 +109,7 @@ class Vehicles:
         return before if before != sighting.edge else None
 
     def mark(self, name: str, mark: Mark, *, is_so: bool) -> None:
-        """Set a mark or take it away, if the vehicle is shown."""
+        """Set or clear a flag if the vehicle is shown."""
         number = self._numbers.get(name)
         if number is None:
             return
@@ -120,7 +120,7 @@ class Vehicles:
             self._changed[number] = True
 
     def forget(self, before_us: int) -> None:
-        """Those that were not seen since are gone."""
+        """Remove the vehicles not seen since *before_us*."""
         used = np.fromiter(self._numbers.values(), np.int64, len(self._numbers))
         for number in used[self._seen_at_us[used] < before_us].tolist():
             del self._numbers[self._names.pop(number)]
@@ -131,7 +131,7 @@ class Vehicles:
         self._new = [number for number in self._new if number not in gone]
 
     def inside(self, area: Area, since_us: int = 0) -> set[str]:
-        """Who is inside an area, of those that were seen since; where it is on roads, of those who go its way."""
+        """Return the vehicles inside an area, seen since *since_us*; for an area on roads, only those in its direction."""
         known = [number for number in self._names if self._seen_at_us[number] >= since_us]
         if not known:
             return set()
@@ -141,27 +141,27 @@ class Vehicles:
         return {names[row] for row in holds_going(area, points, going).nonzero()[0].tolist()}
 
     def maybe_place(self, name: str) -> tuple[float, float] | None:
-        """Where a vehicle is, latitude first."""
+        """Return the position of a vehicle, latitude first, or None."""
         number = self._numbers.get(name)
         if number is None:
             return None
         return float(self._rows["latitude_e7"][number]) / 1e7, float(self._rows["longitude_e7"][number]) / 1e7
 
     def count_by_edge(self) -> dict[int, int]:
-        """How many are at each edge."""
+        """Return the number of vehicles at each edge."""
         edges, counts = np.unique(self._rows["edge"][list(self._names)], return_counts=True)
         return dict(zip(edges.tolist(), counts.tolist(), strict=True))
 
     def count_marked(self, mark: Mark) -> int:
-        """How many have a mark."""
+        """Return the number of vehicles with a flag."""
         return int(np.count_nonzero(self._rows["marks"][list(self._names)] & mark))
 
     def whole(self) -> VehicleChanges:
-        """All of them, as a change from nothing."""
+        """Return all vehicles, as changes to an empty state."""
         return VehicleChanges([], dict(self._names), self._rows[sorted(self._names)].copy())
 
     def take_changes(self) -> VehicleChanges:
-        """What changed since this was last called."""
+        """Return the changes since the last call."""
         numbers = self._changed.nonzero()[0]
         found = VehicleChanges(self._gone, {number: self._names[number] for number in self._new}, self._rows[numbers])
         self._changed[numbers] = False
@@ -192,5 +192,5 @@ class Vehicles:
 
 
 def _known(hundredths: Rows) -> NDArray[np.float64]:
-    """What was said, NaN where nothing was."""
+    """Return the reported values, NaN where none was reported."""
     return np.where(hundredths == UNKNOWN, np.nan, hundredths / 100)

@@ -1,25 +1,113 @@
-"""A handler as its author writes it: a name, and functions for topics, each behind its two validators."""
+"""A handler as its author writes it: a name, and functions for topics, each between two validators (D11).
+
+A validator is a JSON Schema: it checks type, integrity and validity of fields, and limits on values. A handler may also accept or
+return bytes. The file of a handler defines one `Handler`; `load` imports it.
+"""
 
 import inspect
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import Enum
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Final, TypeVar
 
-from milepost.handlers.validators import NOTHING, Schema, Validator
-from milepost.hub.handling import PARTS_MAX
+import orjson
+
+from milepost.handlers.names import PARTITIONS_MAX
+from milepost.model.reasons import Malformed, Reason, Refused
 from milepost.model.sites import check_site_name
 from milepost.model.topics import check_filter, filter_matches
+from milepost.vetting.payloads import Check, PayloadRule, Payloads
+
+ANSWER_BYTES_MAX: Final = 150_000
+_EVERY_TOPIC: Final = "#"
+
+
+class Unchecked(Enum):
+    """Alternatives to a schema."""
+
+    ANYTHING = "anything"
+    """Arbitrary bytes."""
+    NOTHING = "nothing"
+    """No answer."""
+
+
+ANYTHING: Final = Unchecked.ANYTHING
+NOTHING: Final = Unchecked.NOTHING
+
+Schema = Mapping[str, object] | str | Path | Unchecked
+"""A JSON Schema, the path of one, or a marker for none."""
+
+
+class Validator:
+    """One compiled schema; paths are relative to `folder`. Raises ValueError for an invalid schema."""
+
+    def __init__(self, schema: Schema, folder: Path) -> None:
+        self.is_json = not isinstance(schema, Unchecked)
+        self._is_silent = schema is NOTHING
+        self._check: Check | None = None if isinstance(schema, Unchecked) else _check_of(schema, folder)
+
+    def read(self, body: bytes) -> object:
+        """Return the function's argument, a JSON value or bytes; raise `Malformed` if the body is invalid."""
+        if self._check is None:
+            return body
+        if (refused := self._check(body)) is not None:
+            raise Malformed(refused.reason, refused.detail)
+        return orjson.loads(body)
+
+    def write(self, answer: object) -> bytes:
+        """Return the body of an answer; raise `Malformed` if the answer is invalid."""
+        body = self._written(answer)
+        if len(body) > ANSWER_BYTES_MAX:
+            raise Malformed(Reason.MESSAGE_TOO_LARGE, f"an answer of {len(body)} bytes, {ANSWER_BYTES_MAX} are allowed")
+        return body
+
+    def _written(self, answer: object) -> bytes:
+        if self._is_silent:
+            raise Malformed(Reason.FIELD_TYPE, f"it answered with a {type(answer).__name__}, and said answers=NOTHING")
+        if self._check is None:
+            if not isinstance(answer, bytes):
+                raise Malformed(Reason.FIELD_TYPE, f"it answered with a {type(answer).__name__}; answers=ANYTHING is bytes")
+            return answer
+        try:
+            body = orjson.dumps(answer)
+        except orjson.JSONEncodeError as fault:
+            raise Malformed(Reason.FIELD_TYPE, f"no JSON can be made of the answer: {fault}") from None
+        if (refused := self._check(body)) is not None:
+            raise Malformed(refused.reason, f"the answer: {refused.detail}")
+        return body
+
+
+def told(fault: Malformed) -> str:
+    """Return the reason sent to the requester: number, name and detail."""
+    return str(Refused(fault.reason, fault.detail))
+
+
+def _check_of(schema: Mapping[str, object] | str | Path, folder: Path) -> Check:
+    if isinstance(schema, Mapping):
+        name, content = "given here", orjson.dumps(dict(schema))
+    else:
+        name = str(schema)
+        try:
+            content = (folder / schema).read_bytes()
+        except OSError as error:
+            raise ValueError(f"the schema {name} cannot be read: {error.strerror or error}") from None
+    check = Payloads((PayloadRule(_EVERY_TOPIC, schema=name),), {name: content}).check_for("any")
+    assert check is not None
+    return check
+
 
 TIMEOUT_S: Final = 30.0
 REASON_CHARACTERS_MAX: Final = 500
 
 Function = TypeVar("Function", bound=Callable[..., object])
-"""Takes the request, the whole message and the store; gives the answer, or nothing if there is none."""
+"""Receives the request, the whole message and the store; returns the answer or None."""
 
 
 class Reject(Exception):
-    """Raised by a function: the request is in order, but cannot be granted. The reason is told to the requester."""
+    """Raised by a function for a valid request that cannot be granted. The requester receives the reason."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -28,7 +116,7 @@ class Reject(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A function, the topics it is for, and its validators."""
+    """A function, its topic filter, and its validators."""
 
     filter: str
     accepts: Validator
@@ -37,21 +125,21 @@ class Route:
 
 
 class Handler:
-    """A third party's service. `parts`: several processes share its work, each part of the sources with a store of its own."""
+    """A third-party service. With `partitions`, several processes share its work: each has its own sources and store."""
 
-    def __init__(self, name: str, *, parts: int = 1, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(self, name: str, *, partitions: int = 1, timeout_s: float = TIMEOUT_S) -> None:
         check_site_name(name)
-        if not 1 <= parts <= PARTS_MAX:
-            raise ValueError(f"parts is {parts}, not in 1..{PARTS_MAX}")
+        if not 1 <= partitions <= PARTITIONS_MAX:
+            raise ValueError(f"partitions is {partitions}, not in 1..{PARTITIONS_MAX}")
         if not timeout_s > 0:
             raise ValueError(f"timeout_s is {timeout_s}: a call needs some time")
         self.name = name
-        self.parts = parts
+        self.partitions = partitions
         self.timeout_s = timeout_s
         self.routes: list[Route] = []
 
     def on(self, topics: str, *, accepts: Schema, answers: Schema) -> Callable[[Function], Function]:
-        """Have a function called with what is published on the topics of a filter; of several that fit, the first."""
+        """Register a function for the messages that match a topic filter; of several matching functions the first is called."""
         check_filter(topics)
         if topics.startswith("$"):
             raise ValueError(f"{topics}: what begins with $ belongs to the system")
@@ -69,5 +157,41 @@ class Handler:
         return add
 
     def maybe_route(self, topic: str) -> Route | None:
-        """The first route whose filter a topic passes."""
+        """Return the first route whose filter matches a topic."""
         return next((route for route in self.routes if filter_matches(route.filter, topic)), None)
+
+
+class Unusable(Exception):
+    """A file cannot be run as a handler; the text is for its author."""
+
+
+def load(path: Path) -> Handler:
+    """Return the handler defined in a Python file; raise `Unusable` if there is none."""
+    if not path.is_file():
+        raise Unusable(f"{path} is not there: correct the name, or make the file")
+    spec = spec_from_file_location(f"handler_{path.stem}", path)
+    if spec is None or spec.loader is None:
+        raise Unusable(f"{path} is no Python file: its name ends in .py")
+    module = module_from_spec(spec)
+    sys.modules[spec.name] = module
+    sys.path.insert(0, str(path.resolve().parent))  # for imports of modules beside the file
+    try:
+        spec.loader.exec_module(module)
+    except Exception as fault:
+        raise Unusable(f"{path} cannot be loaded: {described(fault)}") from fault
+    found = {id(one): one for one in vars(module).values() if isinstance(one, Handler)}
+    if len(found) != 1:
+        raise Unusable(f'{path} has {len(found)} handlers: make one, such as app = Handler("parking")')
+    handler = next(iter(found.values()))
+    if not handler.routes:
+        raise Unusable(f"{path}: the handler {handler.name} has no function; put @app.on(...) before one")
+    return handler
+
+
+def described(fault: BaseException) -> str:
+    """Return the text of an exception, and the line that raised it."""
+    trace = fault.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    where = f" (line {trace.tb_lineno} of {trace.tb_frame.f_code.co_name})" if trace is not None else ""
+    return f"{type(fault).__name__}: {fault}{where}"[:REASON_CHARACTERS_MAX]

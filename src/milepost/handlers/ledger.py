@@ -1,115 +1,136 @@
-"""The ledger of a part: its book in the log, and what is to be written there next.
+"""The ledger of a partition: its compacted topic in the log, and the writes that are pending.
 
-    claim ─▶ book, as it was ─▶ say again what is unsaid ─▶ … add, add ─▶ commit: note ─▶ say: values, answers ─▶ …
+    claim ─▶ last state ─▶ append pending entries ─▶ … add, add ─▶ commit: note ─▶ append: values, answers ─▶ …
 
-What must hold:
-- nothing is said before the note that holds it stands in the log, in the claimant's era: whoever takes over says the same once
-  more, under the same numbers, and goes on behind it. So each request has one effect and one answer, though it may be dealt
-  with several times;
-- a note is written only when all that the note before it held was said;
-- a note fits into a record: limits on what one call changes and says see to that.
+Invariants:
+- nothing is appended elsewhere before the note that contains it is in the log, under the claimant's fence: the next claimant
+  appends the same entries again, under the same numbers, and continues after them. So each request has one effect and one answer,
+  although it may be served several times;
+- a note is written only when all entries of the previous note were appended;
+- a note fits into a record: the limits on the changes and the answer of one call ensure that.
 """
 
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from secrets import token_bytes
-from typing import Final
+from typing import Final, NamedTuple
 
-from milepost.backbone.log import Edge, Entry, Following, Log, LogLost, Record
-from milepost.handlers.appending import LOOK_S, Appender, CalledOff
-from milepost.handlers.book import Book
-from milepost.handlers.names import COMPACTED, book_topic
-from milepost.handlers.notes import CLAIM, NOTE, VALUE_MARK, Kept, Note, kept_to_bytes, note_to_bytes
-from milepost.handlers.store import ROW_BYTES, Shelf, change_bytes
+from milepost.eventlog.log import Edge, Entry, Following, Log, LogLost, LogUnavailable, Record
+from milepost.handlers.names import COMPACTED, ledger_topic
+from milepost.handlers.records import (
+    CLAIM,
+    NOTE,
+    VALUE_MARK,
+    Note,
+    StoredValue,
+    note_from_bytes,
+    note_to_bytes,
+    stored_value_from_bytes,
+    stored_value_to_bytes,
+)
+from milepost.handlers.store import ROW_BYTES, StoreValues, change_bytes
+from milepost.model.retry import Retry, RetryPolicy
 from milepost.model.sites import EdgeRef
 
 BATCH_REQUESTS_MAX: Final = 64
 BATCH_BYTES_MAX: Final = 200_000
-"""Then a note is written: a process that dies deals again with no more than this."""
+"""Size at which a note is written: the maximum that is served again after a crash."""
 
 SKIPPED_MAX: Final = 1_000
-"""So many requests for other parts pass without a note."""
+"""Maximum skipped requests of other partitions without a note."""
 
-MARKS_MAX: Final = 1_000
-"""Edges whose numbers are remembered; the one that was silent for longest is forgotten."""
+SENDERS_MAX: Final = 1_000
+"""Maximum edges whose last number is remembered; the least recently active one is dropped."""
 
 TOKEN_BYTES: Final = 16
 
+APPEND_RETRY: Final = RetryPolicy(first_s=0.1, limit_s=3.0, factor=3.0)
+"""Retries without limit: an unavailable log is expected to come back."""
+
+POLL_S: Final = 0.2
+"""Interval at which a waiting thread checks for cancellation."""
+
+
+class Cancelled(Exception):
+    """The partition has another owner, or the process stops."""
+
 
 class Ledger:
-    """Claims a part and keeps its book; `over` ends all waiting."""
+    """Claims a partition and writes its ledger; setting `over` cancels all waiting."""
 
-    def __init__(self, log: Log, handler: str, part: int, parts: int, over: threading.Event) -> None:
+    def __init__(self, log: Log, handler: str, partition: int, partitions: int, over: threading.Event) -> None:
         self._log = log
-        self._topic = book_topic(handler, part)
-        self._parts = parts
+        self._topic = ledger_topic(handler, partition)
+        self._partitions = partitions
         self._over = over
         self._token = token_bytes(TOKEN_BYTES)
-        self._book = Book(self._token)
+        self._state = LedgerState(self._token)
         self._grown = threading.Condition()
         self._following: Following | None = None
-        self._writing = Appender(log, over)
-        self._saying = Appender(log, over)
-        self.shelf = Shelf({})
+        self._notes = Appender(log, over)
+        self._effects = Appender(log, over)
+        self.store = StoreValues({})
         self.positions: dict[str, int] = {}
-        """By topic: the offset of what comes next."""
-        self._marks: dict[str, int] = {}
+        """Offset of the next record, by topic."""
+        self._last_numbers: dict[str, int] = {}
         self.number = 0
-        self.parked = 0
-        self._unsaid: list[Entry] = []
+        """The number of the last answer."""
+        self.dead_letters = 0
+        """Number of dead letters so far."""
+        self._pending: list[Entry] = []
         self._changes: dict[str, bytes | None] = {}
-        self._gone: list[str] = []
+        self._tombstones: list[str] = []
         self._requests = self._skipped = self._bytes = 0
 
     @property
     def trouble(self) -> str | None:
-        """Why nothing can be written at the moment."""
-        return self._writing.trouble or self._saying.trouble
+        """Why the log is currently not writable; None if it is."""
+        return self._notes.trouble or self._effects.trouble
 
     @property
-    def parts_before(self) -> int:
-        """Into how many parts the handler was divided when it was last run; 0: it never was."""
-        return self._book.note.parts
+    def partitions_before(self) -> int:
+        """The number of partitions of the handler's last run; 0: it never ran."""
+        return self._state.note.partitions
 
     def claim(self) -> None:
-        """Take the part; comes back when the book is read, or raises `CalledOff`."""
+        """Claim the partition; return when its ledger is read, or raise `Cancelled`."""
         self._log.make(self._topic, COMPACTED)
         self._following = self._log.follow({self._topic: Edge.BEGINNING}, self._take, _ignore_gap)
-        self._writing.begin([Entry(self._topic, CLAIM, self._token)])
-        self._writing.finish()
-        self._wait(lambda: self._book.is_mine)
-        note = self._book.note
-        self.shelf, self._gone = Shelf(self._book.values), self._book.gone
-        self.positions, self._marks = dict(note.positions), dict(note.marks)
-        self.number, self.parked = note.number, note.parked
-        self._saying.begin(note.unsaid)
-        self._saying.finish()
+        self._notes.begin([Entry(self._topic, CLAIM, self._token)])
+        self._notes.finish()
+        self._wait(lambda: self._state.is_mine)
+        note = self._state.note
+        self.store, self._tombstones = StoreValues(self._state.values), self._state.tombstones
+        self.positions, self._last_numbers = dict(note.positions), dict(note.last_numbers)
+        self.number, self.dead_letters = note.number, note.dead_letters
+        self._effects.begin(note.pending)
+        self._effects.finish()
 
     def is_new(self, sender: EdgeRef, number: int) -> bool:
-        """Whether it was not dealt with before: edges append again what they do not know to be there."""
-        return number > self._marks.get(str(sender), 0)
+        """Return whether a request was not served before: edges repeat records whose append they could not confirm."""
+        return number > self._last_numbers.get(str(sender), 0)
 
     def mark(self, sender: EdgeRef, number: int) -> None:
-        """It is being dealt with."""
-        self._marks.pop(str(sender), None)
-        if len(self._marks) >= MARKS_MAX:
-            del self._marks[next(iter(self._marks))]
-        self._marks[str(sender)] = number
+        """Record that a request is being served."""
+        self._last_numbers.pop(str(sender), None)
+        if len(self._last_numbers) >= SENDERS_MAX:
+            del self._last_numbers[next(iter(self._last_numbers))]
+        self._last_numbers[str(sender)] = number
 
-    def pass_by(self, topic: str, position: int) -> None:
-        """A record is somebody else's, or nobody's."""
+    def skip(self, topic: str, position: int) -> None:
+        """Pass over a record of another partition, or of none."""
         self.positions[topic] = position
         self._skipped += 1
 
-    def add(self, topic: str, position: int, changes: dict[str, bytes | None], unsaid: Sequence[Entry]) -> None:
-        """A request is dealt with: what it changed, what is to be said."""
+    def add(self, topic: str, position: int, changes: dict[str, bytes | None], pending: Sequence[Entry]) -> None:
+        """Add a served request: its changes to the store, and the entries to append."""
         self.positions[topic] = position
-        self.shelf.apply(changes)
+        self.store.apply(changes)
         self._changes.update(changes)
-        self._unsaid += unsaid
+        self._pending += pending
         self._requests += 1
-        self._bytes += sum(len(entry.value or b"") + ROW_BYTES for entry in unsaid)
+        self._bytes += sum(len(entry.value or b"") + ROW_BYTES for entry in pending)
         self._bytes += sum(change_bytes(key, value) for key, value in changes.items())
 
     @property
@@ -119,73 +140,230 @@ class Ledger:
 
     @property
     def has_news(self) -> bool:
-        """Whether something was dealt with that is not in the book yet, or the book was spoiled."""
-        return bool(self._requests or self._book.spoiled or self._book.is_note_spoiled)
+        """Whether served requests are not in the log yet, or a former owner overwrote a record there."""
+        return bool(self._requests or self._state.stale or self._state.is_note_stale)
 
     @property
     def has_moved(self) -> bool:
-        """Whether the book is behind in any way."""
-        return self.has_news or self.positions != self._book.note.positions
+        """Whether the log lacks anything of the current state."""
+        return self.has_news or self.positions != self._state.note.positions
 
     def commit(self) -> None:
-        """Write what was dealt with into the book, then begin to say it; raises `CalledOff` if another has the part."""
-        self._saying.finish()
-        changes = self._mending() | self._changes
-        turn = self._book.note.turn + 1
-        unsaid = (*self._values(changes, turn), *self._unsaid)
-        positions, marks = dict(self.positions), dict(self._marks)
-        note = Note(self._book.era, turn, positions, marks, self.number, self.parked, self._parts, unsaid)
-        self._writing.begin([Entry(self._topic, NOTE, note_to_bytes(note))])
-        self._writing.finish()
-        self._wait(lambda: self._book.note == note)
-        taken_out = [Entry(self._topic, VALUE_MARK + key, None) for key in self._gone if key not in self.shelf.values]
-        self._unsaid, self._changes, self._gone = [], {}, [key for key, value in changes.items() if value is None]
+        """Write a note, then begin to append its entries; raise `Cancelled` if another process owns the partition."""
+        self._effects.finish()
+        changes = self._repairs() | self._changes
+        revision = self._state.note.revision + 1
+        pending = (*self._values(changes, revision), *self._pending)
+        note = Note(
+            self._state.fence,
+            revision,
+            dict(self.positions),
+            dict(self._last_numbers),
+            self.number,
+            self.dead_letters,
+            self._partitions,
+            pending,
+        )
+        self._notes.begin([Entry(self._topic, NOTE, note_to_bytes(note))])
+        self._notes.finish()
+        self._wait(lambda: self._state.note == note)
+        removed = [Entry(self._topic, VALUE_MARK + key, None) for key in self._tombstones if key not in self.store.values]
+        self._pending, self._changes, self._tombstones = [], {}, [key for key, value in changes.items() if value is None]
         self._requests = self._skipped = self._bytes = 0
-        self._saying.begin([*taken_out, *unsaid])
+        self._effects.begin([*removed, *pending])
 
     def settle(self) -> None:
-        """Come back when all that is in the book was said."""
-        self._saying.finish()
+        """Return when all entries of the last note were appended."""
+        self._effects.finish()
 
     def close(self) -> None:
-        """Read the book no further."""
+        """Stop reading."""
         if self._following is not None:
             self._following.close()
 
-    def _mending(self) -> dict[str, bytes | None]:
-        """What counts of keys that others have spoiled, as much as fits."""
+    def _repairs(self) -> dict[str, bytes | None]:
+        """Return the current values of keys that a former owner overwrote, up to the size limit."""
         found: dict[str, bytes | None] = {}
         size = self._bytes
         with self._grown:
-            spoiled = sorted(self._book.spoiled)
-        for key in spoiled:
-            size += change_bytes(key, self.shelf.values.get(key))
-            if size > BATCH_BYTES_MAX and (found or self._bytes):  # a large one has to wait until nothing else is to be written
+            stale = sorted(self._state.stale)
+        for key in stale:
+            size += change_bytes(key, self.store.values.get(key))
+            if size > BATCH_BYTES_MAX and (found or self._bytes):  # a large value waits for a note of its own
                 break
-            found[key] = self.shelf.values.get(key)
+            found[key] = self.store.values.get(key)
         return found
 
-    def _values(self, changes: dict[str, bytes | None], turn: int) -> list[Entry]:
-        kept = ((key, kept_to_bytes(Kept(turn, value))) for key, value in changes.items())
-        return [Entry(self._topic, VALUE_MARK + key, value) for key, value in kept]
+    def _values(self, changes: dict[str, bytes | None], revision: int) -> list[Entry]:
+        stored = ((key, stored_value_to_bytes(StoredValue(revision, value))) for key, value in changes.items())
+        return [Entry(self._topic, VALUE_MARK + key, value) for key, value in stored]
 
     def _take(self, records: Sequence[Record]) -> None:
         with self._grown:
             for record in records:
                 with suppress(ValueError):  # not written by a handler
-                    self._book.fold(record)
+                    self._state.fold(record)
             self._grown.notify_all()
-        if self._book.is_over:
+        if self._state.is_over:
             self._over.set()
 
     def _wait(self, condition: Callable[[], bool]) -> None:
         with self._grown:
             while not condition():
                 if self._over.is_set():
-                    raise CalledOff
-                self._grown.wait(LOOK_S)
+                    raise Cancelled
+                self._grown.wait(POLL_S)
 
 
 def _ignore_gap(gap: LogLost) -> None:
-    """A compacted topic loses nothing that counts."""
+    """Do nothing: compaction removes only superseded records."""
     del gap
+
+
+class _StoredKey(NamedTuple):
+    """The valid state of a key, without the value."""
+
+    revision: int
+    is_removed: bool
+
+
+class LedgerState:
+    """The owner of a partition, its progress and its store, folded from the records of its topic in log order.
+
+    Invariants:
+    - the last claim in the log determines the owner: notes that other processes write after it are ignored (fence);
+    - a note contains all entries that follow from it, store values and answers. Its writer or the next claimant appends them
+      after it. So the changes of one call are atomic, whenever the writer crashes;
+    - of the values of a key the one with the highest revision is valid. A late record of a paused writer makes the key or the
+      note stale: the claimant rewrites it.
+
+    The consumer group only proposes which process serves a partition. The claim decides, even against a process that was paused
+    for a minute and then resumes.
+    """
+
+    def __init__(self, token: bytes) -> None:
+        self._token = token
+        self.fence = -1
+        """The offset of the current claim; notes with a lower fence are ignored."""
+        self.is_mine = False
+        """Whether the reader owns the partition."""
+        self.is_over = False
+        """Whether the reader owned the partition, and another process owns it now."""
+        self.note = Note()
+        """The last valid note."""
+        self.values: dict[str, bytes] = {}
+        """The store, up to the claim."""
+        self.stale: set[str] = set()
+        """Keys whose last record in the log is not the valid one."""
+        self.is_note_stale = False
+        self._stored: dict[str, _StoredKey] = {}
+
+    @property
+    def tombstones(self) -> list[str]:
+        """Keys whose removal is recorded in the log, and that can be deleted from it."""
+        return [key for key, stored in self._stored.items() if stored.is_removed]
+
+    def fold(self, record: Record) -> None:
+        """Apply the next record; raise ValueError if no handler wrote it."""
+        key, value = record.key, record.value
+        if key == CLAIM:
+            self._on_claim(record)
+        elif key == NOTE and value is not None:
+            self._on_note(note_from_bytes(value), record.topic)
+        elif key.startswith(VALUE_MARK):
+            name = key.removeprefix(VALUE_MARK)
+            if value is None:
+                self._on_removed(name)
+            else:
+                self._on_value(name, stored_value_from_bytes(value))
+
+    def _on_claim(self, record: Record) -> None:
+        if self.is_mine:
+            self.is_mine, self.is_over = False, True
+        elif record.value == self._token and not self.is_over:
+            self.is_mine = True
+        self.fence = record.offset
+
+    def _on_note(self, note: Note, topic: str) -> None:
+        if note.fence < self.fence:
+            self.is_note_stale = True
+            return
+        self.fence, self.note, self.is_note_stale = note.fence, note, False
+        for entry in note.pending:
+            if entry.topic == topic and entry.value is not None:
+                self._on_value(entry.key.removeprefix(VALUE_MARK), stored_value_from_bytes(entry.value))
+
+    def _on_value(self, key: str, value: StoredValue) -> None:
+        stored = self._stored.get(key)
+        # In log order, the values of a revision follow its note and precede the next one.
+        if value.revision < self.note.revision or (stored is not None and value.revision < stored.revision):
+            self.stale.add(key)
+            return
+        self._stored[key] = _StoredKey(value.revision, value.value is None)
+        self.stale.discard(key)
+        if self.is_mine:
+            return
+        self.values.pop(key, None)
+        if value.value is not None:
+            self.values[key] = value.value
+
+    def _on_removed(self, key: str) -> None:
+        stored = self._stored.get(key)
+        if stored is not None and stored.is_removed:
+            del self._stored[key]
+        elif stored is not None:
+            self.stale.add(key)
+
+
+class Appender:
+    """Appends batches in order, each until it is durable; retries while the log is unavailable; setting `over` cancels it."""
+
+    def __init__(self, log: Log, over: threading.Event) -> None:
+        self._log = log
+        self._over = over
+        self._entries: Sequence[Entry] = ()
+        self._retry = Retry(APPEND_RETRY)
+        self._done = threading.Event()
+        self._fault: Exception | None = None
+        self.trouble: str | None = None
+        """Why the log is currently not writable; None if it is."""
+
+    def begin(self, entries: Sequence[Entry]) -> None:
+        """Begin to append a batch once the previous one is durable."""
+        self.finish()
+        if entries:
+            self._entries = entries
+            self._try()
+
+    def finish(self) -> None:
+        """Return when everything is durable; raise `Cancelled`, or `LogRefused` if the log refuses it permanently."""
+        while self._entries:
+            while not self._done.wait(POLL_S):
+                self._check()
+            if self._fault is None:
+                self._entries, self.trouble = (), None
+                self._retry.reset()
+                return
+            if not isinstance(self._fault, LogUnavailable):
+                raise self._fault
+            self.trouble = str(self._fault)
+            if self._over.wait(self._retry.next_wait_s()):
+                raise Cancelled
+            self._try()
+
+    def _try(self) -> None:
+        self._check()
+        done = self._done = threading.Event()  # per attempt: one that was given up must not end this wait
+
+        def finished(fault: Exception | None) -> None:
+            self._fault = fault
+            done.set()
+
+        try:
+            self._log.append(self._entries, finished)
+        except LogUnavailable as fault:
+            finished(fault)
+
+    def _check(self) -> None:
+        if self._over.is_set():
+            raise Cancelled

@@ -1,28 +1,60 @@
-"""Names in the log: the topics and the group of a handler. Its name has no dots, so that none of them can be another's."""
+"""The names of a handler in the log: its topics, its consumer group, and the senders under which it publishes.
+
+Handler names contain no dots, so that the names of two handlers never collide.
+"""
 
 from typing import Final
+from zlib import crc32
 
-from milepost.backbone.log import TopicSettings
+from milepost.eventlog.log import TopicSettings
 
 COMPACTED: Final = TopicSettings(is_compacted=True)
-PARKED: Final = "handler.parked-"
+DEAD_LETTERS: Final = "handler.dead-letters-"
+PARTITIONS_MAX: Final = 64
+HANDLER_MARK: Final = "@"
+"""The first character of a handler's name where names of edges and endpoints are expected."""
 
 
 def group_of(handler: str) -> str:
-    """The group that the processes of a handler form."""
+    """Return the consumer group of a handler's processes."""
     return f"handler-{handler}"
 
 
-def part_topic(handler: str, part: int) -> str:
-    """A topic without records: the member of the group that has it serves the part."""
-    return f"handler.part-{handler}.{part}"
+def partition_topic(handler: str, partition: int) -> str:
+    """Return a topic without records: the group member it is assigned to serves the partition."""
+    return f"handler.partition-{handler}.{partition}"
 
 
-def book_topic(handler: str, part: int) -> str:
-    """The book of a part: what it has dealt with, and its store; compacted."""
-    return f"handler.store-{handler}.{part}"
+def ledger_topic(handler: str, partition: int) -> str:
+    """Return the compacted topic of a partition's ledger and store."""
+    return f"handler.store-{handler}.{partition}"
 
 
-def parked_topic(handler: str) -> str:
-    """What was set aside; compacted."""
-    return f"{PARKED}{handler}"
+def dead_letter_topic(handler: str) -> str:
+    """Return the compacted topic of a handler's dead letters."""
+    return f"{DEAD_LETTERS}{handler}"
+
+
+def partition_of(source: str, partitions: int) -> int:
+    """Return the partition that serves a source; the result is stable."""
+    return crc32(source.encode()) % partitions
+
+
+def edge_name_of(handler: str) -> str:
+    """Return the name under which a handler subscribes."""
+    return f"{HANDLER_MARK}{handler}"
+
+
+def sender_name_of(handler: str, partition: int, *, is_far: bool) -> str:
+    """Return the name under which a partition publishes: one for edges of its own site, one for other sites.
+
+    Edges read their inbox and cross-hub in parallel: numbers that increase in each topic need not increase across both.
+    """
+    own = edge_name_of(handler) + (f".{partition}" if partition else "")
+    return f"{own}.far" if is_far else own
+
+
+def is_own(source: str, handler: str) -> bool:
+    """Return whether the handler itself published a message."""
+    own = edge_name_of(handler)
+    return source == own or source.startswith(f"{own}.")

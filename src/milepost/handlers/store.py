@@ -1,4 +1,4 @@
-"""The store of a handler: JSON values by key. What a call changes is kept together with its answer, or not at all."""
+"""The store of a handler: JSON values by key. The changes of a call are committed together with its answer, or not at all."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -10,31 +10,30 @@ BYTES_MAX: Final = 64_000_000
 KEY_BYTES_MAX: Final = 512
 VALUE_BYTES_MAX: Final = 200_000
 CHANGES_BYTES_MAX: Final = 300_000
-"""Keys and values that one call changes."""
-
+"""Maximum total size of the keys and values that one call changes."""
 
 ROW_BYTES: Final = 300
-"""What a value takes in the log besides key and value, at most."""
+"""Maximum overhead of a value in the log, beyond its key and value."""
 
 
 class StoreFault(ValueError):
-    """A key or value that cannot be kept, or no room for it: the call fails."""
+    """An invalid key or value, or a full store: the call fails."""
 
 
 def change_bytes(key: str, value: bytes | None) -> int:
-    """What a change takes in a note, at most: a key may be written with a backslash before each of its characters."""
+    """Return the maximum size of a change in a note: escaping may double the size of a key."""
     return 2 * len(key.encode()) + len(value or b"") + ROW_BYTES
 
 
-class Shelf:
-    """All values of a store, as bytes; changed only by what was decided to be kept."""
+class StoreValues:
+    """All committed values of a store, as bytes."""
 
     def __init__(self, values: dict[str, bytes]) -> None:
         self.values = values
         self.size = sum(len(value) for value in values.values())
 
     def apply(self, changes: dict[str, bytes | None]) -> None:
-        """Keep what a call has changed."""
+        """Commit the changes of a call."""
         for key, value in changes.items():
             self.size += len(value or b"") - len(self.values.pop(key, b""))
             if value is not None:
@@ -42,22 +41,22 @@ class Shelf:
 
 
 class Store:
-    """The store as one call sees it: its own changes over what is kept."""
+    """The store as one call sees it: its own changes over the committed values."""
 
-    def __init__(self, shelf: Shelf) -> None:
-        self._shelf = shelf
+    def __init__(self, stored: StoreValues) -> None:
+        self._stored = stored
         self._is_over = False
         self.changes: dict[str, bytes | None] = {}
         self._more_keys = self._more_bytes = self._changed_bytes = 0
 
     def get(self, key: str, default: object = None) -> object:
-        """The value of a key: a copy, to be put again if it is changed."""
+        """Return a copy of the value of a key; call `put` to store changes to it."""
         self._check()
-        value = self.changes[key] if key in self.changes else self._shelf.values.get(key)
+        value = self.changes[key] if key in self.changes else self._stored.values.get(key)
         return default if value is None else orjson.loads(value)
 
     def put(self, key: str, value: object) -> None:
-        """Keep a value under a key: anything that JSON can say."""
+        """Store a value under a key; any JSON value."""
         if not isinstance(key, str) or not key or not key.isprintable() or len(key.encode()) > KEY_BYTES_MAX:
             raise StoreFault(f"a key is a text of 1 to {KEY_BYTES_MAX} bytes that can be printed, not {str(key)[:50]!r}")
         try:
@@ -69,32 +68,32 @@ class Store:
         self._change(key, written)
 
     def remove(self, key: str) -> None:
-        """Keep nothing under a key any more; it need not be there."""
+        """Remove a key if it exists."""
         if key in self:
             self._change(key, None)
 
     def keys(self, prefix: str = "") -> list[str]:
-        """The keys that begin in some way, sorted."""
+        """Return the keys with a prefix, sorted."""
         self._check()
-        kept = (key for key in self._shelf.values if key not in self.changes)
+        stored = (key for key in self._stored.values if key not in self.changes)
         changed = (key for key, value in self.changes.items() if value is not None)
-        return sorted(key for keys in (kept, changed) for key in keys if key.startswith(prefix))
+        return sorted(key for keys in (stored, changed) for key in keys if key.startswith(prefix))
 
     def items(self, prefix: str = "") -> Iterator[tuple[str, object]]:
-        """Keys that begin in some way, and their values."""
+        """Return the keys with a prefix, sorted, and their values."""
         return ((key, self.get(key)) for key in self.keys(prefix))
 
     def __contains__(self, key: str) -> bool:
         self._check()
-        return (self.changes[key] is not None) if key in self.changes else key in self._shelf.values
+        return (self.changes[key] is not None) if key in self.changes else key in self._stored.values
 
     def end(self) -> None:
-        """The call was given up: from now on its thread is refused."""
+        """Refuse further calls from the thread of an abandoned call."""
         self._is_over = True
 
     def _change(self, key: str, value: bytes | None) -> None:
         self._check()
-        before = self.changes[key] if key in self.changes else self._shelf.values.get(key)
+        before = self.changes[key] if key in self.changes else self._stored.values.get(key)
         keys = self._more_keys + (value is not None) - (before is not None)
         size = self._more_bytes + len(value or b"") - len(before or b"")
         changed = self._changed_bytes + change_bytes(key, value)
@@ -102,9 +101,9 @@ class Store:
             changed -= change_bytes(key, before)
         if changed > CHANGES_BYTES_MAX:
             raise StoreFault(f"one call changes more than {CHANGES_BYTES_MAX} bytes of keys and values")
-        if keys > self._more_keys and len(self._shelf.values) + keys > KEYS_MAX:
+        if keys > self._more_keys and len(self._stored.values) + keys > KEYS_MAX:
             raise StoreFault(f"the store is full: {KEYS_MAX} keys are allowed")
-        if size > self._more_bytes and self._shelf.size + size > BYTES_MAX:
+        if size > self._more_bytes and self._stored.size + size > BYTES_MAX:
             raise StoreFault(f"the store is full: {BYTES_MAX} bytes are allowed")
         self.changes[key] = value
         self._more_keys, self._more_bytes, self._changed_bytes = keys, size, changed

@@ -1,6 +1,5 @@
-"""Matching: who wants this message, who is inside this area."""
+"""Matching: the subscribers of a message, and the endpoints inside an area."""
 
-from milepost.matching.matcher import Limits, Matcher
-from milepost.matching.takers import NOBODY, Takers
+from milepost.matching.matcher import NOBODY, Limits, Matcher, Takers
 
 __all__ = ["NOBODY", "Limits", "Matcher", "Takers"]

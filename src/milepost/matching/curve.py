@@ -1,14 +1,15 @@
-"""The curve through all places: nearby places mostly get nearby keys.
+"""Z-order (Morton) curve over latitude and longitude: nearby places mostly get nearby keys.
 
 ```
    63                                  24 23        0
    | latitude and longitude, 20 bits each | the point's |
    | interleaved, longitude first         | own number  |
 ```
-A key names a square of about 20 x 40 m at the equator; the point's own number keeps keys apart where many share a square.
-The rows of squares at the poles, 20 m high, count as one square each: there, longitude says nothing.
+A key denotes a square of about 20 x 40 m at the equator; the point's own number makes keys unique within a square.
+The rows of squares at the poles, 20 m high, count as one square each: longitude is meaningless there.
 """
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from math import acos, pi
 from typing import Final
@@ -16,7 +17,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from milepost.model.areas import Bounds
+from milepost.matching.columns import column
+from milepost.model.areas import Bounds, Cap
 from milepost.model.places import Vectors, vectors
 
 BITS: Final = 20
@@ -26,15 +28,15 @@ KEY_MAX: Final = (1 << 64) - 1
 
 Keys = NDArray[np.uint64]
 Stretch = tuple[int, int]
-"""First and last key."""
+"""Key range: first and last key, inclusive."""
 
 FEW_SQUARES: Final = 4
-"""A box is covered with about so many squares a side: more find fewer leaves in vain, but take longer to look up."""
+"""Approximate number of squares per side of a box's cover: more squares exclude more leaves, but take longer to look up."""
 FEWER_SQUARES: Final = 2
-"""Where there are many boxes."""
+"""The same, for each of several boxes."""
 
 _DEPTH: Final = 3
-"""How often a square is cut in four to see which parts of it a stretch has."""
+"""Maximum subdivisions of a square into quarters to approximate the part that a stretch covers."""
 _CAP_SLACK_RAD: Final = 1e-6
 _HALF: Final = 10
 _TABLE: Final = 1 << _HALF
@@ -56,7 +58,7 @@ _HIGH_LIST: Final[list[int]] = _HIGH.tolist()
 
 
 def squares(latitudes: ArrayLike, longitudes: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Column and row of the square that holds each place, given in degrees."""
+    """Return column and row of the square of each place, given in degrees."""
     columns = ((np.asarray(longitudes, np.float64) + 180.0) * (SIDE / 360.0)).astype(np.int64) & (SIDE - 1)
     rows = np.minimum(((np.asarray(latitudes, np.float64) + 90.0) * (SIDE / 180.0)).astype(np.int64), SIDE - 1)
     if rows.size and (rows.min() == 0 or rows.max() == SIDE - 1):
@@ -65,19 +67,19 @@ def squares(latitudes: ArrayLike, longitudes: ArrayLike) -> tuple[NDArray[np.int
 
 
 def square_keys(columns: NDArray[np.int64], rows: NDArray[np.int64]) -> Keys:
-    """The lowest key of each square."""
+    """Return the lowest key of each square."""
     keys: Keys = _spread(columns) | (_spread(rows) << _ONE)
     return keys
 
 
 def keys_of(latitudes: ArrayLike, longitudes: ArrayLike, numbers: NDArray[np.int32]) -> Keys:
-    """The key of each point: its square, then its own number."""
+    """Return the key of each point: its square, then its own number."""
     keys: Keys = square_keys(*squares(latitudes, longitudes)) | numbers.astype(np.uint64)
     return keys
 
 
 def stretches_over(boxes: Sequence[Bounds]) -> list[Stretch]:
-    """Stretches of the curve, sorted and apart, that together cover some boxes, by a few squares each."""
+    """Return sorted, disjoint stretches of the curve that together cover the boxes, by a few squares each."""
     spans = [span for box in boxes for span in _spans(box)]
     if len(spans) == 1:
         return _cover(*spans[0], FEW_SQUARES)
@@ -86,14 +88,14 @@ def stretches_over(boxes: Sequence[Bounds]) -> list[Stretch]:
 
 
 def cap_over(first: int, last: int) -> tuple[Vectors, float]:
-    """A cap that holds all places whose keys lie between two: its middle, and its angle in radians."""
+    """Return a spherical cap around all places with keys from *first* to *last*: its centre, and its angle in radians."""
     first, last = first >> NUMBER_BITS, last >> NUMBER_BITS
-    level = (first ^ last).bit_length() + 1 >> 1  # the smallest square that holds both has 2 to this many squares a side
+    level = (first ^ last).bit_length() + 1 >> 1  # the smallest square that contains both has 2**level squares per side
     west, south = _unspread(first >> 2 * level << 2 * level)
     boxes = _parts(first, last, level, west, south, _DEPTH)
     west, south = min(box[0] for box in boxes), min(box[1] for box in boxes)
     east, north = max(box[2] for box in boxes), max(box[3] for box in boxes)
-    if level > BITS - 3 or south == 0 or north == SIDE:  # too wide to be worth it, or where longitude says nothing
+    if level > BITS - 3 or south == 0 or north == SIDE:  # too wide to be worth it, or at a pole
         return np.array([0.0, 0.0, 1.0]), pi
     edges = [value * (180.0 / SIDE) - 90.0 for value in (south, north)]
     sides = [value * (360.0 / SIDE) - 180.0 for value in (west, east)]
@@ -103,7 +105,7 @@ def cap_over(first: int, last: int) -> tuple[Vectors, float]:
 
 
 def _parts(first: int, last: int, level: int, west: int, south: int, depth: int) -> list[tuple[int, int, int, int]]:
-    """Boxes (west, south, east, north) over the part of a square that lies between two places on the curve."""
+    """Return boxes (west, south, east, north) over the part of a square between two positions on the curve."""
     if depth == 0 or level == 0 or last - first + 1 == 1 << 2 * level:
         return [(west, south, west + (1 << level), south + (1 << level))]
     boxes = []
@@ -117,7 +119,7 @@ def _parts(first: int, last: int, level: int, west: int, south: int, depth: int)
 
 
 def _unspread(square: int) -> tuple[int, int]:
-    """Column and row of a square on the curve."""
+    """Return column and row of a square on the curve."""
     column = row = 0
     for bit in range(BITS):
         column |= (square >> 2 * bit & 1) << bit
@@ -126,7 +128,7 @@ def _unspread(square: int) -> tuple[int, int]:
 
 
 def _spans(box: Bounds) -> list[tuple[int, int, int, int]]:
-    """The box as rectangles of squares (west, east, south, north), one square wider all around: rounding cuts nothing off."""
+    """Return the box as rectangles of squares (west, east, south, north), with a margin of one square against rounding."""
     south = max(0, int((box.south + 90.0) * (SIDE / 180.0)) - 1)
     north = min(SIDE - 1, int((box.north + 90.0) * (SIDE / 180.0)) + 1)
     west = int((box.west + 180.0) * (SIDE / 360.0)) - 1
@@ -148,7 +150,7 @@ def _spans(box: Bounds) -> list[tuple[int, int, int, int]]:
 
 
 def _cover(west: int, east: int, south: int, north: int, a_side: int) -> list[Stretch]:
-    """Squares of one size, about so many to a side, over a rectangle; sorted, those that follow each other taken together."""
+    """Cover a rectangle with equal squares, about *a_side* per side; return them as sorted stretches, adjacent ones merged."""
     shift = (max(east - west, north - south) // a_side).bit_length()
     low, high = _LOW_LIST, _HIGH_LIST
     columns = [low[x & _TABLE - 1] | high[x >> _HALF] for x in range(west >> shift, (east >> shift) + 1)]
@@ -167,7 +169,7 @@ def _cover(west: int, east: int, south: int, north: int, a_side: int) -> list[St
 
 
 def _joined(stretches: list[Stretch]) -> list[Stretch]:
-    """Stretches in any order that may overlap, sorted and apart."""
+    """Sort stretches and merge overlapping ones."""
     stretches.sort()
     joined = stretches[:1]
     for first, last in stretches[1:]:
@@ -180,5 +182,99 @@ def _joined(stretches: list[Stretch]) -> list[Stretch]:
 
 
 def _spread(numbers: NDArray[np.int64]) -> Keys:
-    """Each number's bits moved to every other place of a key's upper part."""
+    """Spread each number's bits over every other bit of a key's upper part."""
     return _LOW.take(numbers & (_TABLE - 1)) | _HIGH.take(numbers >> _HALF)
+
+
+Leaves = NDArray[np.int32]
+
+
+class Directory:
+    """Partition of the curve into at most `limit` leaves, each owning a stretch; initially leaf `first` owns all of it.
+
+    The low end of every stretch is stored twice, sorted: in an array, to find the leaves of many keys at once, and in a list of
+    Python integers, to find the few stretches of one search, where a numpy call costs more than the search itself.
+    """
+
+    def __init__(self, limit: int, first: int) -> None:
+        self._lows = [0]
+        self._low_keys = column(limit, np.uint64)
+        self._leaves = column(limit, np.int32)
+        self._leaves[0] = first
+        self.low: Keys = column(limit, np.uint64)
+        self.high: Keys = column(limit, np.uint64)
+        """Last key that each leaf owns; `low` is the first."""
+        self.high[first] = KEY_MAX
+        self._middle = column(limit, np.float64, 3)
+        self._reach = column(limit, np.float64)
+        self._reach[: first + 1] = pi
+
+    def __len__(self) -> int:
+        return len(self._lows)
+
+    def leaves_of(self, keys: Keys) -> Leaves:
+        """Return the leaf that owns each key."""
+        leaves: Leaves = self._leaves[np.searchsorted(self._low_keys[: len(self._lows)], keys, side="right") - 1]
+        return leaves
+
+    def spans_over(self, stretches: list[Stretch]) -> list[Leaves]:
+        """Return the leaves that intersect sorted stretches, each leaf once, in slices."""
+        found = []
+        done = 0
+        for first, last in stretches:
+            start = max(bisect_right(self._lows, first, done) - 1, done)
+            end = bisect_right(self._lows, last, start)
+            if end > start:
+                found.append(self._leaves[start:end])
+                done = end
+        return found
+
+    def sorted_out(self, leaves: Leaves, cap: Cap) -> tuple[Leaves, Leaves]:
+        """Return those of the leaves entirely inside a cap, and those that may intersect it; the others are dropped."""
+        angles = np.arccos(np.clip(self._middle.take(leaves, axis=0) @ cap.centre, -1.0, 1.0))
+        reaches = self._reach.take(leaves)
+        is_inside = angles + reaches < cap.angle_rad
+        is_near = angles - reaches <= cap.angle_rad
+        return leaves[is_inside], leaves[is_near & ~is_inside]
+
+    def neighbours(self, leaf: int) -> list[tuple[int, int]]:
+        """Return the pairs (leaf, next leaf) and (previous leaf, leaf), as far as they exist."""
+        at = self._position(leaf)
+        pairs = [(left, left + 1) for left in (at, at - 1) if left >= 0 and left + 1 < len(self)]
+        return [(int(self._leaves[left]), int(self._leaves[right])) for left, right in pairs]
+
+    def cut(self, leaf: int, lows: Keys, made: list[int]) -> None:
+        """Split the stretch of a leaf at each of `lows`; the leaves `made` own the parts after each split."""
+        at = self._position(leaf) + 1
+        size, more = len(self), len(made)
+        for array in (self._low_keys, self._leaves):
+            array[at + more : size + more] = array[at:size].copy()
+        self._low_keys[at : at + more] = lows
+        self._leaves[at : at + more] = made
+        self._lows[at:at] = lows.tolist()
+        self.low[made] = lows
+        self.high[[leaf, *made]] = np.append(lows - np.uint64(1), self.high[leaf])
+        for changed in (leaf, *made):
+            self._bound(changed)
+
+    def join(self, left: int, right: int) -> None:
+        """Merge the stretch of leaf *right* into the leaf *left* before it."""
+        at = self._position(right)
+        size = len(self)
+        for array in (self._low_keys, self._leaves):
+            array[at : size - 1] = array[at + 1 : size].copy()
+        del self._lows[at]
+        self.high[left] = self.high[right]
+        self.low[right], self.high[right] = KEY_MAX, 0
+        self._bound(left)
+
+    def owns(self, leaf: int) -> bool:
+        """Whether a leaf owns a stretch."""
+        return bool(self.low[leaf] <= self.high[leaf])
+
+    def _bound(self, leaf: int) -> None:
+        """Update the bounding cap of a leaf."""
+        self._middle[leaf], self._reach[leaf] = cap_over(int(self.low[leaf]), int(self.high[leaf]))
+
+    def _position(self, leaf: int) -> int:
+        return bisect_right(self._lows, int(self.low[leaf])) - 1

@@ -1,35 +1,33 @@
-"""Formulas: which of the queries in use does this message make true?
+"""Index of Boolean queries: find the queries that a message satisfies.
 
-Each different query is kept once, however many subscriptions ask it. Its clauses (`normal_form`) are filed under a key, such
-that a message that makes the clause true always leads to it:
+Each distinct query is stored once, for all subscriptions that use it. Its clauses (`normal_form`) are indexed under a key, so
+that every message that satisfies a clause leads to it:
 
-    one atom and nothing else     the atom itself, no check needed ("plain": every ordinary MQTT subscription)
-    few clauses under the atom    the atom that the fewest clauses name            a & b & !c   ->   b: [.., a & !c, ..]
-    many clauses under the atom   the two atoms that the fewest clauses name       a & b & !c   ->   (b, a): [.., !c, ..]
-    negated atoms alone           a list that every message is checked against (T13)
+    a single atom                 the atom itself, no check needed ("plain": every ordinary MQTT subscription)
+    few clauses under the atom    the atom with the fewest clauses                 a & b & !c   ->   b: [.., a & !c, ..]
+    many clauses under the atom   the two atoms with the fewest clauses            a & b & !c   ->   (b, a): [.., !c, ..]
+    negated atoms only            a list that every message is checked against (T13)
 
-What is left of a clause beside its key are two atoms in columns, checked for all clauses found at once, and the rest (seldom)
-in a list of its own. `_truth` says for each word (an atom, or its negation) whether the message at hand makes it true.
+Besides its key, a clause has two atoms in columns, checked for all candidate clauses at once, and rarely a list of further
+ones. `_truth` has a flag per word (an atom or its negation): whether the current message satisfies it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from milepost.matching.columns import column, numbers_of
-from milepost.matching.lists import NO_LIST, Lists
-from milepost.matching.vocabulary import ALWAYS_TRUE, Vocabulary
+from milepost.matching.columns import NO_LIST, Lists, column, numbers_of
 from milepost.model.queries import Atom, Clause, HasTag, NormalForm, OnTopic, Query, normal_form
 from milepost.model.reasons import Malformed, Reason
 
 SINGLE_MAX: Final = 128
-"""With so many clauses filed under an atom, further ones that have two atoms are filed under both."""
+"""Number of clauses under one atom from which further clauses with two atoms are indexed under both."""
 
 CLAUSES_A_QUERY: Final = 3
-"""Room for clauses: so many to a query, on average."""
+"""Capacity for clauses: average per query."""
 
 _SHARDS: Final = 128
 _MARK_MASK: Final = (1 << 60) - 1
@@ -37,20 +35,30 @@ _NO_CLAUSE: Final = 0
 _REST: Final = 3
 
 Words = tuple[int, ...]
-"""A clause as words: twice an atom's number, plus one where the atom must not be true."""
+"""A clause as words: twice an atom's number, plus one if the atom is negated."""
 
 QueryNumbers = NDArray[np.int32]
 
 
+ALWAYS_TRUE: Final = 0
+"""Number of the pseudo-atom that every message satisfies."""
+
+_SHARD_MASK: Final = _SHARDS - 1
+_PIECE_BITS: Final = 12
+_PIECE: Final = 1 << _PIECE_BITS
+_NAME, _PLUS, _HASH = 1, 2, 4
+_STUCK: Final = 255
+
+
 class Formulas:
-    """At most `limit` different queries over a vocabulary of at most `atoms_max` tags and filters."""
+    """At most `limit` distinct queries over a vocabulary of at most `atoms_max` tags and topic filters."""
 
     def __init__(self, limit: int, atoms_max: int) -> None:
         clauses_max = CLAUSES_A_QUERY * limit
         self._vocabulary = Vocabulary(atoms_max)
         self._lists = Lists(atoms_max + 2 * clauses_max + 1, 2 * clauses_max)
         # by query
-        self._first = numbers_of(column(limit, np.int32))  # its first clause; for a plain one, the atom's number below 0
+        self._first = numbers_of(column(limit, np.int32))  # its first clause; for a plain query, the negated number of its atom
         self._mark = numbers_of(column(limit, np.uint64))
         self._askers = numbers_of(column(limit, np.int32))
         self._turn = column(limit, np.int32)
@@ -58,7 +66,7 @@ class Formulas:
         self._free: list[int] = []
         self._made = 0
         # by clause
-        # side by side in memory: query, one word, another, list of the rest
+        # side by side in memory: query, first word, second word, list of the other words
         self._facts = column(clauses_max + 1, np.int32, 4)
         self._next = numbers_of(column(clauses_max + 1, np.int32))
         self._position = numbers_of(column(clauses_max + 1, np.int32))
@@ -68,7 +76,7 @@ class Formulas:
         self._clauses_made = 1
         self._rest_words = 0
         # by atom
-        self._plain = numbers_of(column(atoms_max + 1, np.int32))  # the query that is this atom alone, plus one
+        self._plain = numbers_of(column(atoms_max + 1, np.int32))  # the plain query of this atom, plus one
         self._single = numbers_of(column(atoms_max + 1, np.int32))
         self._pairs: dict[int, dict[int, int]] = {}
         self._always = self._lists.new()
@@ -80,7 +88,7 @@ class Formulas:
         return self._made - len(self._free)
 
     def ask(self, query: Query) -> int:
-        """The number of a query that one more subscription asks."""
+        """Add one use of a query; return its number."""
         form = (Clause(frozenset([query])),) if isinstance(query, HasTag | OnTopic) else normal_form(query)
         self._check_room(form)
         atom = _maybe_plain(form)
@@ -89,7 +97,7 @@ class Formulas:
         return number
 
     def drop(self, number: int) -> None:
-        """One subscription less asks a query; with the last it is forgotten."""
+        """Remove one use of a query, and the query with the last use."""
         self._askers[number] -= 1
         if self._askers[number]:
             return
@@ -104,11 +112,11 @@ class Formulas:
         self._free.append(number)
 
     def is_keyless(self, number: int) -> bool:
-        """Whether a clause of the query has nothing but negated atoms, so that every message must be checked for it."""
+        """Whether a clause of the query has only negated atoms, so that every message must be checked against it."""
         return any(not self._key[clause] for clause in self._clauses_of(number))
 
     def true_for(self, topic: str, tags: AbstractSet[str]) -> tuple[list[int], QueryNumbers]:
-        """The queries that a message makes true: the plain ones, and all others; each once."""
+        """Return the queries that a message satisfies, each once: the plain ones, and all others."""
         atoms = self._vocabulary.true_for(topic, tags)
         plain_of, single_of, pairs = self._plain, self._single, self._pairs
         plain, found = [], []
@@ -124,7 +132,7 @@ class Formulas:
         return plain, self._check(found, atoms) if found else _NONE
 
     def _check(self, filed: list[int], atoms: list[int]) -> QueryNumbers:
-        """The queries of those filed clauses that the atoms make true."""
+        """Return the queries of the indexed clauses that the atoms satisfy."""
         clauses = np.concatenate([self._lists.view(which) for which in filed])
         truth, truth_of = self._truth, self._truth_of
         for atom in atoms:
@@ -148,7 +156,7 @@ class Formulas:
         return once
 
     def _check_room(self, form: NormalForm) -> None:
-        """Refuse a query that there is no room for, before anything has changed."""
+        """Raise `Malformed` if a query does not fit, before anything has changed."""
         if not self._vocabulary.has_room_for({atom for clause in form for atom in clause.wanted | clause.unwanted}):
             raise Malformed(Reason.VOCABULARY_FULL, f"{len(self._vocabulary)} tags and filters are in use")
         clauses_max = len(self._facts) - 1
@@ -200,8 +208,8 @@ class Formulas:
                 self._vocabulary.release(word >> 1)
 
     def _find_mark(self, clauses: list[Words]) -> tuple[int, int | None]:
-        """A free mark for these clauses, or the mark and number of the query that has them."""
-        mark = hash(repr(clauses)) & _MARK_MASK  # keyed by the process, so that nobody can choose texts that collide
+        """Return a free hash (mark) for these clauses, or the mark and number of the query that has them."""
+        mark = hash(repr(clauses)) & _MARK_MASK  # salted per process, so that a client cannot construct collisions
         while (query := self._marks[mark % _SHARDS].get(mark)) is not None:
             if sorted(self._words(clause) for clause in self._clauses_of(query)) == clauses:
                 return mark, query
@@ -219,7 +227,7 @@ class Formulas:
             clause = self._next[clause]
 
     def _words(self, clause: int) -> Words:
-        """A clause put together again from its key, its columns and its rest."""
+        """Reassemble a clause from its key, its columns and its list of other words."""
         _, one, other, rest = self._facts[clause].tolist()
         words = [2 * self._key[clause], 2 * self._second_key[clause], one, other]
         if rest:
@@ -243,7 +251,7 @@ class Formulas:
         self._position[clause] = self._lists.append(self._list_for(key, second_key), clause)
 
     def _keys_for(self, words: Words) -> tuple[int, int]:
-        """The one or two wanted atoms to file a clause under; `ALWAYS_TRUE` where there is none."""
+        """Return the one or two positive atoms to index a clause under; `ALWAYS_TRUE` where there is none."""
         wanted = sorted((word >> 1 for word in words if not word & 1), key=self._vocabulary.uses)
         if not wanted:
             return ALWAYS_TRUE, ALWAYS_TRUE
@@ -290,7 +298,174 @@ _NONE: Final = np.empty(0, np.int32)
 
 
 def _maybe_plain(form: NormalForm) -> Atom | None:
-    """The atom, if the query comes down to it alone."""
+    """Return the atom if the query consists of it alone."""
     if len(form) == 1 and len(form[0].wanted) == 1 and not form[0].unwanted:
         return next(iter(form[0].wanted))
     return None
+
+
+class Vocabulary:
+    """Numbers of at most `limit` tags and topic filters used by queries, and the lookup of those that a message satisfies.
+
+    A tag or filter gets a number with the first clause that uses it and loses it with the last. Filters without wildcards are
+    found by the topic itself. For filters with wildcards the topic is read level by level, with the set of filter prefixes
+    that may still match:
+
+        topic city/7/parking      ""  ->  "city/"  "+/"  ->  "city/7/"  "city/+/"  ->  is "city/+/parking" a filter? "city/+/#"?
+
+    A cell, addressed by the hash of a prefix, has flags: filters continue with a name (1), with + (2) or with # (4). Two
+    prefixes that share a cell cost a futile lookup, never a wrong result. A counter per flag has the number of filters; it
+    saturates at 255.
+
+    Names are sharded over many small dictionaries, because resizing a large one would stall all threads.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._tags: list[dict[str, int]] = [{} for _ in range(_SHARDS)]
+        self._filters: list[dict[str, int]] = [{} for _ in range(_SHARDS)]
+        self._uses = numbers_of(column(limit + 1, np.int32))
+        self._is_filter = numbers_of(column(limit + 1, np.uint8))
+        self._names: list[NDArray[np.object_]] = []  # arrays, which the garbage collector does not traverse
+        self._free: list[int] = []
+        self._made = 1
+        self._wildcards = 0
+        cells = 1 << (2 * limit).bit_length()
+        self._cell_mask = cells - 1
+        self._cells = numbers_of(column(cells, np.uint8))
+        self._counts = {kind: numbers_of(column(cells, np.uint8)) for kind in (_NAME, _PLUS, _HASH)}
+
+    def __len__(self) -> int:
+        return self._made - 1 - len(self._free)
+
+    def take(self, atom: Atom) -> int:
+        """Add one use of a tag or filter; return its number."""
+        name, shards = self._name_of(atom)
+        shard = shards[hash(name) & _SHARD_MASK]
+        number = shard.get(name)
+        if number is None:
+            number = shard[name] = self._new(name, is_filter=shards is self._filters)
+        self._uses[number] += 1
+        return number
+
+    def release(self, number: int) -> None:
+        """Remove one use of a tag or filter, and its name with the last use."""
+        self._uses[number] -= 1
+        if self._uses[number]:
+            return
+        names, at = self._names[number >> _PIECE_BITS], number & (_PIECE - 1)
+        name, names[at] = names[at], None
+        self._free.append(number)
+        shards = self._filters if self._is_filter[number] else self._tags
+        del shards[hash(name) & _SHARD_MASK][name]
+        if self._is_filter[number] and _has_wildcard(name):
+            self._wildcards -= 1
+            self._count_beginnings(name, -1)
+
+    def has_room_for(self, atoms: Iterable[Atom]) -> bool:
+        """Whether all of these atoms, known and new, fit within the limit."""
+        new = 0
+        for atom in atoms:
+            name, shards = self._name_of(atom)
+            new += name not in shards[hash(name) & _SHARD_MASK]
+        return len(self) + new <= self._limit
+
+    def uses(self, number: int) -> int:
+        """Return the number of clauses that use an atom."""
+        return self._uses[number]
+
+    def true_for(self, topic: str, tags: AbstractSet[str]) -> list[int]:
+        """Return the numbers of all known tags and filters that match a message with this topic and these tags."""
+        found = self._filters_passing(topic)
+        for tag in tags:
+            number = self._tags[hash(tag) & _SHARD_MASK].get(tag)
+            if number is not None:
+                found.append(number)
+        return found
+
+    def _filters_passing(self, topic: str) -> list[int]:
+        if not self._wildcards:
+            return self._numbers_of([topic])
+        cells, mask = self._cells, self._cell_mask
+        *levels, last = topic.split("/")
+        names = [topic]
+        if topic[0] != "$":
+            beginnings = [("", cells[hash("") & mask])]
+        elif levels:  # [MQTT-4.7.2-1]: no wildcard at the first level
+            first = levels.pop(0) + "/"
+            beginnings = [(first, cells[hash(first) & mask])]
+        else:
+            return self._numbers_of([topic, topic + "/#"])
+        for level in levels:
+            shorter, beginnings = beginnings, []
+            for beginning, cell in shorter:
+                if cell & _HASH:
+                    names.append(beginning + "#")
+                if cell & _NAME:
+                    one = f"{beginning}{level}/"
+                    if cell_after := cells[hash(one) & mask]:
+                        beginnings.append((one, cell_after))
+                if cell & _PLUS:
+                    one = beginning + "+/"
+                    if cell_after := cells[hash(one) & mask]:
+                        beginnings.append((one, cell_after))
+        for beginning, cell in beginnings:  # a filter may end with the last level, with + or # in its place, or with # after it
+            if cell & _HASH:
+                names.append(beginning + "#")
+            if cell & _NAME:
+                one = beginning + last
+                if one != topic:
+                    names.append(one)
+                if cells[hash(one + "/") & mask] & _HASH:
+                    names.append(one + "/#")
+            if cell & _PLUS:
+                one = beginning + "+"
+                names.append(one)
+                if cells[hash(one + "/") & mask] & _HASH:
+                    names.append(one + "/#")
+        return self._numbers_of(names)
+
+    def _numbers_of(self, names: list[str]) -> list[int]:
+        shards = self._filters
+        found = []
+        for name in names:
+            number = shards[hash(name) & _SHARD_MASK].get(name)
+            if number is not None:
+                found.append(number)
+        return found
+
+    def _name_of(self, atom: Atom) -> tuple[str, list[dict[str, int]]]:
+        """Return the name of a tag or filter, and the shards for its kind."""
+        return (atom.tag, self._tags) if isinstance(atom, HasTag) else (atom.filter, self._filters)
+
+    def _new(self, name: str, *, is_filter: bool) -> int:
+        if self._free:
+            number = self._free.pop()
+        else:
+            assert self._made <= self._limit, "who takes a name has asked whether there is room"
+            number = self._made
+            self._made += 1
+            if number >> _PIECE_BITS == len(self._names):
+                self._names.append(np.empty(_PIECE, object))
+        self._names[number >> _PIECE_BITS][number & (_PIECE - 1)] = name
+        self._is_filter[number] = is_filter
+        if is_filter and _has_wildcard(name):
+            self._wildcards += 1
+            self._count_beginnings(name, 1)
+        return number
+
+    def _count_beginnings(self, name: str, step: int) -> None:
+        """Update the counters of each prefix of a filter: whether a name, + or # follows it."""
+        beginning = ""
+        for level in name.split("/"):
+            cell = hash(beginning) & self._cell_mask
+            kind = _PLUS if level == "+" else _HASH if level == "#" else _NAME
+            counts = self._counts[kind]
+            if counts[cell] != _STUCK:
+                counts[cell] += step
+                self._cells[cell] = self._cells[cell] | kind if counts[cell] else self._cells[cell] & ~kind
+            beginning += level + "/"
+
+
+def _has_wildcard(name: str) -> bool:
+    return "+" in name or name.endswith("#")

@@ -1,21 +1,21 @@
-"""Points that move: who is inside this area?
+"""Spatial index of moving points: find the points inside an area.
 
-Points lie along a space-filling curve (`curve`), cut into leaves of at most 64, each leaf owning a stretch of the curve:
+Points lie along a space-filling curve (`curve`), split into leaves of at most 64, each owning a stretch of the curve:
 
-    directory   low key  |  0 ... | 41 ... | 77 ... |      sorted; one entry a leaf
+    directory   low key  |  0 ... | 41 ... | 77 ... |      sorted; one entry per leaf
                 leaf     |    3   |   0    |   7    |
-    leaf 0      [p p . p p . . . ]                         64 places: number (-1: hole), unit vector, key
+    leaf 0      [p p . p p . . . ]                         64 slots: number (-1: hole), unit vector, key
 
-A point that leaves its leaf first waits in the porch: a few leaves outside the directory that every search looks into. When
-the porch is full, all that wait there are put into their leaves at once.
+A point that leaves its leaf first goes to the porch, an insert buffer: a few leaves outside the directory that every search
+scans. When the porch is full, all its points are moved to their leaves at once.
 
-What must hold:
-- the stretches of the directory's leaves together are the whole curve, without gap or overlap;
-- a point is in the leaf whose stretch holds its key, or in the porch; `_slot_of` names its place;
-- `_live[leaf]` of a leaf's places are points, the others holes.
+Invariants:
+- the stretches of the directory's leaves partition the whole curve, without gap or overlap;
+- a point is in the leaf whose stretch contains its key, or in the porch; `_slot_of` has its slot;
+- `_live[leaf]` of a leaf's slots are points, the others holes.
 
-A full leaf is cut in two, a sparse one joined to its neighbour: work on a few leaves, never on all of them.
-This file must not know what a point stands for (an endpoint, or the middle of a subscription's area).
+A full leaf is split, a sparse one merged with its neighbour: work on a few leaves, never on all of them.
+This module must not know what a point represents (an endpoint, or the centre of a subscription's area).
 """
 
 from math import pi
@@ -25,8 +25,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from milepost.matching.columns import column
-from milepost.matching.curve import KEY_MAX, NUMBER_BITS, Keys, keys_of, stretches_over
-from milepost.matching.directory import Directory
+from milepost.matching.curve import KEY_MAX, NUMBER_BITS, Directory, Keys, keys_of, stretches_over
 from milepost.model.areas import Area, Cap, Circle
 from milepost.model.areas.circle import SMALL_RAD
 from milepost.model.places import Vectors, vectors
@@ -35,22 +34,22 @@ from milepost.model.reasons import Malformed, Reason
 LEAF: Final = 64
 _LEAF_BITS: Final = 6
 _CUT_TO: Final = 46
-"""About so many points are in each of the leaves that a full one is cut into; at least 32."""
+"""Approximate number of points per leaf after a split; at least 32."""
 _JOINED_MAX: Final = 40
-"""Neighbours with no more points than this together are joined."""
+"""Maximum points of two neighbours together for a merge."""
 _SPARSE: Final = 32
-"""A leaf that has lost points and has fewer than this is looked at again."""
+"""Number of points below which a leaf that has lost some becomes a candidate for a merge."""
 _LEFT_A_LOOK: Final = 8
-"""One sparse leaf is looked at in a turn, and one more for each so many points that left theirs."""
+"""Points that leave their leaves per additional sparse leaf checked; each batch checks at least one."""
 _POINTS_A_LEAF: Final = 16
-"""Where there are more leaves than one to so many points of the limit, all sparse ones are looked at before more are cut."""
+"""Minimum average of points per leaf, at the limit: with more leaves, all sparse ones are checked before further splits."""
 _CAP_SLACK_RAD: Final = 1e-7
-"""So much (0.6 m) beyond its cap an area is searched, where what is found is asked of the area itself anyway."""
+"""Search margin around an area's cap (0.6 m), where the area itself tests the candidates anyway."""
 _PORCH: Final = 8
-"""The first leaves are the porch."""
+"""Number of leaves of the porch, the first ones."""
 _PORCH_SLOTS: Final = _PORCH * LEAF
 MANY_LEAVES: Final = 128
-"""With more leaves than this it pays to see first which of them lie in the area's cap."""
+"""Number of leaves beyond which filtering them by the area's cap first pays off."""
 
 Numbers = NDArray[np.int32]
 Slots = NDArray[np.signedinteger]
@@ -59,19 +58,19 @@ _NOBODY: Final[Numbers] = np.empty(0, np.int32)
 
 
 class PointIndex:
-    """Points by number, 0 up to `limit`; moved in batches, found by area."""
+    """Points by number, from 0 to below `limit`; moved in batches, found by area."""
 
     def __init__(self, limit: int) -> None:
         assert limit <= 1 << NUMBER_BITS, f"keys tell {1 << NUMBER_BITS} points apart"
         self._limit = limit
-        # What is joined leaves over 20 points to a leaf, what is cut has 32 at least: this many are never all taken.
+        # Merging leaves over 20 points per leaf, splitting at least 32: this many leaves never run out.
         leaves = limit // _POINTS_A_LEAF + limit // 32 + 64 + _PORCH
         self._numbers = column(leaves, np.int32, LEAF)
         self._vectors = column(leaves, np.float64, 3, LEAF)  # of each leaf all x, then all y, then all z
         self._keys = column(leaves, np.uint64, LEAF)
         self._live = column(leaves, np.int16)
         self._directory = Directory(leaves, _PORCH)
-        self._slot_of = column(limit, np.int32)  # slot + 1, so that fresh memory says: unknown
+        self._slot_of = column(limit, np.int32)  # slot + 1, so that zeroed memory means unknown
         self._free: list[int] = []
         self._leaves_made = _PORCH + 1
         self._porch = np.arange(_PORCH, dtype=np.int32)
@@ -85,7 +84,7 @@ class PointIndex:
         return self._count
 
     def move(self, numbers: ArrayLike, latitudes: ArrayLike, longitudes: ArrayLike) -> None:
-        """Put each point where it now is, new or known; of several moves of one point the last counts.
+        """Set the position of each point, new or known; of several moves of one point the last counts.
 
         A batch with a number or a coordinate out of range is refused as a whole.
         """
@@ -104,14 +103,14 @@ class PointIndex:
         goes = np.flatnonzero((slots < 0) | (low.take(leaves) > keys) | (keys > high.take(leaves)))
         if goes.size < who.size:
             known = slice(None) if slots.min() >= 0 else slots >= 0
-            self._place(slots[known], keys[known], where[known])  # of those that go, too: it does no harm where they were
+            self._place(slots[known], keys[known], where[known])  # leaving points too: their old slots are cleared below
         if goes.size:
             self._leave(slots[goes])
             self._enter(who[goes], keys[goes], where[goes])
             self._tidy(1 + goes.size // _LEFT_A_LOOK)
 
     def remove(self, numbers: ArrayLike) -> None:
-        """Forget points; unknown ones are ignored."""
+        """Remove points; unknown ones are ignored."""
         who = np.unique(self._checked(numbers))
         slots = self._slot_of.take(who) - np.intp(1)
         self._leave(slots)
@@ -119,7 +118,7 @@ class PointIndex:
         self._tidy(1 + slots.size // _LEFT_A_LOOK)
 
     def inside(self, area: Area) -> Numbers:
-        """The numbers of all points inside an area, in no order."""
+        """Return the numbers of all points inside an area, unordered."""
         cap = area.cap
         is_circle = isinstance(area, Circle) and cap.angle_rad > SMALL_RAD
         leaves = self._leaves_over(area)
@@ -142,7 +141,7 @@ class PointIndex:
         return near[area.contains(self._vectors_at(leaves[row] * LEAF + at))]
 
     def where(self, numbers: Numbers) -> tuple[NDArray[np.bool_], Vectors]:
-        """For each number whether its place is known, and the place (meaningless where it is not)."""
+        """Return for each number whether its position is known, and the position (meaningless if unknown)."""
         slots = self._slot_of.take(numbers) - np.intp(1)
         return slots >= 0, self._vectors_at(slots)
 
@@ -153,7 +152,7 @@ class PointIndex:
         return who.astype(np.int32, copy=False)
 
     def _leaves_over(self, area: Area) -> NDArray[np.int32]:
-        """The leaves that may hold points of an area, the used ones of the porch first."""
+        """Return the leaves that may have points inside an area, those in use in the porch first."""
         spans = self._directory.spans_over(stretches_over(area.boxes))
         return np.concatenate([self._porch[: -(-self._porch_fill // LEAF)], *spans])
 
@@ -173,7 +172,7 @@ class PointIndex:
         return np.stack([vectors.take(at), vectors.take(at + LEAF), vectors.take(at + 2 * LEAF)]).T
 
     def _leave(self, slots: Slots) -> None:
-        """Make holes where points were; a slot below 0 is that of a point not known yet."""
+        """Clear the slots of points; a slot below 0 belongs to a point not known yet."""
         slots = slots[slots >= 0]
         self._numbers.reshape(-1)[slots] = -1
         self._count -= slots.size
@@ -182,7 +181,7 @@ class PointIndex:
         self._sparse.update(leaves[self._live[leaves] < _SPARSE].tolist())
 
     def _enter(self, who: Numbers, keys: Keys, where: Vectors) -> None:
-        """Let points wait in the porch; when it is full, put all that wait and the new ones into their leaves."""
+        """Add points to the porch; when it is full, move its points and the new ones to their leaves."""
         self._count += who.size
         first = self._porch_fill
         if first + who.size <= _PORCH_SLOTS:
@@ -200,7 +199,7 @@ class PointIndex:
         self._insert(who, keys, where)
 
     def _insert(self, who: Numbers, keys: Keys, where: Vectors) -> None:
-        """Fill holes of leaves that have enough of them; the others are cut one by one."""
+        """Insert points into the holes of leaves with enough of them; split the other leaves one by one."""
         if len(self._directory) > self._limit // _POINTS_A_LEAF + 32:
             self._tidy(len(self._sparse))
         leaf_of = self._directory.leaves_of(keys)
@@ -219,7 +218,7 @@ class PointIndex:
             self._rewrite(int(leaves[index]), who[new], keys[new], where[new])
 
     def _take_holes(self, leaves: NDArray[np.int32], counts: NDArray[np.intp]) -> Slots:
-        """Slots for so many new points in each of some leaves, one leaf after the other."""
+        """Return slots for *counts* new points in each of the leaves, leaf by leaf."""
         _, holes = np.nonzero(self._numbers.take(leaves, axis=0) < 0)
         first_hole = np.cumsum(LEAF - self._live[leaves]) - (LEAF - self._live[leaves])
         first_point = np.cumsum(counts) - counts
@@ -229,7 +228,7 @@ class PointIndex:
         return slots
 
     def _rewrite(self, leaf: int, who: Numbers, keys: Keys, where: Vectors) -> None:
-        """Put new points into a leaf, cut into as many leaves as that takes."""
+        """Insert points into a leaf, split into as many leaves as necessary."""
         is_live = self._numbers[leaf] >= 0
         who = np.concatenate((self._numbers[leaf][is_live], who))
         keys = np.concatenate((self._keys[leaf][is_live], keys))
@@ -249,7 +248,7 @@ class PointIndex:
             self._live[target] = size
 
     def _new_leaves(self, leaf: int, lows: Keys) -> list[int]:
-        """Cut the stretch of a leaf at `lows`; the new leaves own what follows each cut."""
+        """Split the stretch of a leaf at `lows`; return the new leaves, which own the parts after each split."""
         if not lows.size:
             return []
         made = [self._take_leaf() for _ in range(lows.size)]
@@ -264,7 +263,7 @@ class PointIndex:
         return self._leaves_made - 1
 
     def _tidy(self, limit: int) -> None:
-        """Join a few sparse leaves to the neighbour after or before."""
+        """Merge up to *limit* sparse leaves with the next or previous leaf."""
         for _ in range(min(limit, len(self._sparse))):
             leaf = self._sparse.pop()
             if not self._directory.owns(leaf) or self._live[leaf] >= _SPARSE:
@@ -275,7 +274,7 @@ class PointIndex:
                     break
 
     def _join(self, left: int, right: int) -> None:
-        """Put the points of a leaf into the one before it."""
+        """Move the points of leaf *right* into the leaf *left* before it."""
         self._directory.join(left, right)
         is_live = self._numbers[right] >= 0
         who, keys, where = self._numbers[right][is_live], self._keys[right][is_live], self._vectors[right][:, is_live].T
@@ -287,14 +286,14 @@ class PointIndex:
 
 def _degrees(name: str, values: ArrayLike, limit: float) -> NDArray[np.float64]:
     degrees = np.asarray(values, np.float64)
-    if degrees.size and not np.abs(degrees).max() <= limit:  # also where one is not a number
+    if degrees.size and not np.abs(degrees).max() <= limit:  # also catches NaN
         wrong = int(np.flatnonzero(~(np.abs(degrees) <= limit))[0])
         raise Malformed(Reason.COORDINATE_RANGE, f"{name} {wrong} of {degrees.size} is {degrees[wrong]}")
     return degrees
 
 
 def _first_of(slots: Slots) -> NDArray[np.intp]:
-    """Where the x of a slot stands among the vectors; y and z stand one and two leaves further on."""
+    """Return the index of a slot's x among the vectors; y and z follow at distances of `LEAF` and twice `LEAF`."""
     return (slots >> _LEAF_BITS) * np.intp(3 * LEAF) + (slots & LEAF - 1)
 
 

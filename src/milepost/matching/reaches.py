@@ -1,10 +1,10 @@
-"""Reaches: the areas of subscriptions, fixed or around their owners. Whose area holds this place?
+"""Index of the areas of subscriptions, fixed or around their owners: find the subscriptions whose area contains a place.
 
-Areas are sorted by size into classes, each four times as wide as the one before. In a class of radius R every area that holds
-a place has its middle within R of it: so the middles within R are looked up in a point index (the class's own for fixed areas,
-that of the endpoints for areas around their owners), and only these areas are asked.
+Areas are grouped into size classes, each four times as wide as the one before. In a class of radius R every area that contains
+a place has its centre within R of it: the index looks up the centres within R in a point index (the class's own for fixed areas,
+that of the endpoints for areas around their owners) and tests only these areas.
 
-A circle is kept in columns and asked together with all others; any other shape is an object and asked by itself.
+Circles are stored in columns and tested together (vectorized); any other shape is an object and tested individually.
 """
 
 from math import log2, nextafter
@@ -13,24 +13,22 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from milepost.matching.columns import column, numbers_of
-from milepost.matching.lists import NO_LIST, Lists
+from milepost.matching.columns import NO_LIST, Lists, Rows, column, numbers_of
 from milepost.matching.points import PointIndex
-from milepost.matching.rows import Rows
 from milepost.model.areas import Area, Around, Circle
 from milepost.model.areas.circle import RADIUS_M_MAX, chord_squared
 from milepost.model.places import EARTH_RADIUS_M, Flags, Place
 
 SMALLEST_M: Final = 64.0
 CLASSES: Final = 11
-"""From 64 m, in steps of four, up to the whole Earth."""
+"""Number of size classes: from 64 m, by factors of four, up to the whole Earth."""
 
 DIRECT_MAX: Final = 2_000
-"""Asking so many areas one after the other costs less than looking up the middles of one class."""
+"""Number of areas up to which testing each costs less than looking up the centres of one class."""
 
 
 class _Class:
-    """Areas of about one size."""
+    """Areas of one size class."""
 
     def __init__(self, radius_m: float, rows_max: int, owners_max: int) -> None:
         self.radius_m = radius_m
@@ -40,7 +38,7 @@ class _Class:
 
 
 class Reaches:
-    """The areas of at most `rows_max` subscriptions, by row; `endpoints` knows where their owners are."""
+    """The areas of at most `rows_max` subscriptions, by row; `endpoints` has the positions of their owners."""
 
     def __init__(self, rows_max: int, owners_max: int, endpoints: PointIndex) -> None:
         self._rows_max, self._owners_max = rows_max, owners_max
@@ -56,11 +54,11 @@ class Reaches:
 
     @property
     def direct_max(self) -> int:
-        """With no more areas than this, ask each rather than look them up."""
+        """Number of areas up to which testing each is cheaper than a lookup."""
         return DIRECT_MAX * (len(self._classes) + 1)
 
     def put(self, row: int, owner: int, area: Area | Around) -> None:
-        """Keep the area of a subscription that had none."""
+        """Add the area of a subscription that had none."""
         angle = area.radius_m / EARTH_RADIUS_M if isinstance(area, Around) else area.cap.angle_rad
         number = _class_number(angle * EARTH_RADIUS_M)
         size = self._classes.get(number)
@@ -83,7 +81,7 @@ class Reaches:
             self._shapes[row] = area
 
     def take_away(self, row: int) -> None:
-        """Forget the area of a subscription."""
+        """Remove the area of a subscription."""
         size = self._classes[self._class_of[row]]
         if self._is_around[row]:
             self._take_away_around(row, size)
@@ -92,7 +90,7 @@ class Reaches:
             self._shapes.pop(row, None)
 
     def rows_over(self, place: Place) -> Rows:
-        """The subscriptions whose area may hold a place; `holds` says which do."""
+        """Return candidate subscriptions whose area may contain a place; `holds` tests them exactly."""
         found = [np.empty(0, np.int32)]
         for size in self._classes.values():
             circle = Circle(place, min(size.radius_m, _HALF_EARTH_M))
@@ -104,7 +102,7 @@ class Reaches:
         return np.concatenate(found)
 
     def holds(self, rows: Rows, place: Place) -> Flags:
-        """Which of these subscriptions have an area that holds a place."""
+        """Return a flag per subscription: whether its area contains the place."""
         middles = self._middle[:, rows]
         is_around = self._is_around[rows]
         is_known = np.ones(rows.size, np.bool_)

@@ -1,11 +1,10 @@
-"""The vocabulary: message, address, area, query, frame, subscription, report, notice, and the reasons for saying no."""
+"""Domain model: message, address, area, query, time window, subscription, report, notice, and the reasons for refusals."""
 
-from milepost.model.addresses import Address, ToArea, ToContent, ToEndpoint, ToEveryone, ToTold
+from milepost.model.addresses import Address, ToArea, ToContent, ToEndpoint, ToEveryone, ToNotified
 from milepost.model.areas import Area, Around, Box, Circle, Corridor, Polygon, Union, Upstream
 from milepost.model.endpoints import EndpointId, endpoint_id
-from milepost.model.frames import ALWAYS, Frame
+from milepost.model.incidents.kinds import Kind, KindRule
 from milepost.model.instants import BEGINNING, FOREVER, SECOND_NS, Instant
-from milepost.model.kinds import Kind, KindRule
 from milepost.model.messages import Message, MessageId, Scalar
 from milepost.model.places import Place, distance_m
 from milepost.model.priorities import Priority
@@ -14,6 +13,7 @@ from milepost.model.reasons import Malformed, Reason, Refused
 from milepost.model.reports import Report
 from milepost.model.subscriptions import Notice, Subscription, SubscriptionId, notice_of
 from milepost.model.tags import Tag, tag, tags
+from milepost.model.time_windows import ALWAYS, TimeWindow
 
 __all__ = [
     "ALWAYS",
@@ -27,7 +27,6 @@ __all__ = [
     "Circle",
     "Corridor",
     "EndpointId",
-    "Frame",
     "Instant",
     "Kind",
     "KindRule",
@@ -46,11 +45,12 @@ __all__ = [
     "Subscription",
     "SubscriptionId",
     "Tag",
+    "TimeWindow",
     "ToArea",
     "ToContent",
     "ToEndpoint",
     "ToEveryone",
-    "ToTold",
+    "ToNotified",
     "Union",
     "Upstream",
     "distance_m",

@@ -1,20 +1,21 @@
-"""Addresses: to whom a message goes (M4, M5)."""
+"""Addresses: the audience of a message (M4, M5)."""
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, assert_never
 
 from milepost.model.areas import Area
 from milepost.model.endpoints import EndpointId, endpoint_id
+from milepost.model.places import Place
 from milepost.model.reasons import Malformed, Reason, shown
 
 INCIDENT_NAME_CHARACTERS_MAX: Final = 128
 INCIDENTS_MAX: Final = 100
-"""So many incidents may be called off by one message."""
+"""Maximum incidents that one message may call off."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToEndpoint:
-    """To one endpoint, by name."""
+    """Address of one endpoint, by name."""
 
     endpoint: EndpointId
 
@@ -24,18 +25,18 @@ class ToEndpoint:
 
 @dataclass(frozen=True, slots=True)
 class ToContent:
-    """To whoever's subscription matches; with `within`, only to those of them whose last report lies inside."""
+    """Address of all endpoints with a matching subscription; with `within`, only of those whose last report lies inside."""
 
     within: Area | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ToArea:
-    """To every endpoint inside, subscribed or not; while the message is valid, also to who comes in."""
+    """Address of every endpoint inside, subscribed or not, and of those that enter while the message is valid."""
 
     area: Area
     incident: str = ""
-    """What it is about: the next message of the same source about the same takes its place. Nothing: only its id names it."""
+    """Subject: the next message of the same source with the same incident replaces this one. Empty: only its id names it."""
 
     def __post_init__(self) -> None:
         if self.incident:
@@ -43,10 +44,10 @@ class ToArea:
 
 
 @dataclass(frozen=True, slots=True)
-class ToTold:
-    """To all who were sent what the same source said to areas of these incidents (or under these ids), wherever they are now.
+class ToNotified:
+    """Address of all endpoints that were sent the same source's area messages about these incidents (or with these ids).
 
-    It is the last word: who comes into those areas later is told nothing any more.
+    Their position now does not matter. The incidents end: endpoints that enter those areas later are not notified.
     """
 
     incidents: tuple[str, ...]
@@ -60,14 +61,41 @@ class ToTold:
 
 @dataclass(frozen=True, slots=True)
 class ToEveryone:
-    """To all that are connected."""
+    """Address of all connected endpoints."""
 
 
-Address = ToEndpoint | ToContent | ToArea | ToTold | ToEveryone
+Address = ToEndpoint | ToContent | ToArea | ToNotified | ToEveryone
 
 
 def check_incident_name(name: str) -> None:
-    """Refuse what is no name of an incident: 1 to 128 visible characters."""
+    """Raise `Malformed` unless *name* can name an incident: 1 to 128 printable characters without spaces."""
     if not 0 < len(name) <= INCIDENT_NAME_CHARACTERS_MAX or not name.isprintable() or " " in name:
         detail = f"{shown(name)} names no incident: 1 to {INCIDENT_NAME_CHARACTERS_MAX} characters, no spaces"
         raise Malformed(Reason.FIELD_RANGE, detail)
+
+
+def includes(
+    address: Address, endpoint: EndpointId, place: Place | None, *, was_notified: bool, if_unplaced: bool = False
+) -> bool:
+    """Return whether one endpoint is in the audience of *address*, as far as that depends on its name and *place*.
+
+    For `ToContent`, only the location of the receiver is checked, not whether a subscription matches.
+    `was_notified`: of the incidents that `ToNotified` names. `if_unplaced`: the result where the place matters and is unknown.
+    """
+    match address:
+        case ToEndpoint(name):
+            return name == endpoint
+        case ToContent(area):
+            return area is None or _holds(area, place, if_unplaced)
+        case ToArea(area):
+            return _holds(area, place, if_unplaced)
+        case ToNotified():
+            return was_notified
+        case ToEveryone():
+            return True
+        case _:
+            assert_never(address)
+
+
+def _holds(area: Area, place: Place | None, if_unplaced: bool) -> bool:
+    return if_unplaced if place is None else bool(area.contains(place.vector[None, :])[0])

@@ -1,9 +1,9 @@
-"""Endpoints: anything that sends or receives. Here only their names; who they are is known by sessions and `trust`."""
+"""Endpoints: senders and receivers. This module has only their names; sessions and `trust` establish their identity."""
 
 from typing import Final, NewType
 
 from milepost.model.reasons import Malformed, Reason
-from milepost.model.texts import maybe_bad_character
+from milepost.model.tags import maybe_bad_character
 
 EndpointId = NewType("EndpointId", str)
 
@@ -11,7 +11,7 @@ ENDPOINT_ID_BYTES_MAX: Final = 128
 
 
 def endpoint_id(text: str) -> EndpointId:
-    """The endpoint's name: 1 to 128 bytes of UTF-8 without control characters."""
+    """Return *text* as an endpoint's name: 1 to 128 bytes of UTF-8 without control characters."""
     if not isinstance(text, str) or not text:
         raise Malformed(Reason.ENDPOINT_ID, "it is empty")
     if (at := maybe_bad_character(text)) is not None:

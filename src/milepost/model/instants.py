@@ -1,4 +1,4 @@
-"""Instants: integers, nanoseconds of UTC since 1970. Text and time zones live at the outer rim (`wire.times`)."""
+"""Instants: integers, nanoseconds of UTC since 1970. Text and time zones are handled in `wire.times`."""
 
 from typing import Final, NewType
 
@@ -7,16 +7,16 @@ from milepost.model.reasons import Malformed, Reason, shown
 Instant = NewType("Instant", int)
 
 BEGINNING: Final = Instant(-(2**63))
-"""Before anything was ever said: the start of a frame that is open into the past."""
+"""The start of a time window that is open into the past."""
 
 FOREVER: Final = Instant(2**63 - 1)
-"""After everything: the end of a frame that is open into the future, the validity of what never expires."""
+"""The end of a time window that is open into the future; the validity of messages that never expire."""
 
 SECOND_NS: Final = 1_000_000_000
 
 
 def check_instant(name: str, value: int, *, may_be_forever: bool = False) -> None:
-    """Refuse an instant that is not between 1970 and 2262, or, where that is allowed, for ever."""
+    """Raise `Malformed` unless *value* is an instant between 1970 and 2262, or `FOREVER` where that is allowed."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise Malformed(Reason.TIME_RANGE, f"{name} is {shown(value)}, not an integer number of nanoseconds")
     if not 0 <= value < FOREVER and not (may_be_forever and value == FOREVER):

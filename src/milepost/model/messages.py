@@ -1,4 +1,4 @@
-"""Messages: what (topic, tags), where (place, address), when (seen, valid until), and what for the application (fields, body)."""
+"""Messages: subject (topic, tags), location (place, address), time (seen, valid until) and payload (fields, body)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,16 +16,16 @@ from milepost.model.tags import Tag, check_tags
 from milepost.model.topics import check_topic
 
 MessageId = NewType("MessageId", int)
-"""Chosen by the source, unsigned 64 bits; (source, id) names a message for good, so names never clash (T2)."""
+"""Chosen by the source, unsigned 64 bits; (source, id) identifies a message permanently, so names never clash (T2)."""
 
 Scalar = str | int | float | bool | bytes
-"""What a key of the payload may hold (M6)."""
+"""Types that a field of the payload may have (M6)."""
 
 MESSAGE_BYTES_MAX: Final = 64_000
-"""The most a message may take when encoded for one datagram: 64 KB less room for seal and headers (M6)."""
+"""Maximum size of a message encoded for one datagram: 64 KB less room for seal and headers (M6)."""
 
 BODY_BYTES_MAX: Final = 2_000_000
-"""The most a body may take where the door is not a datagram."""
+"""Maximum size of a body on listeners that do not use datagrams."""
 
 SIGNATURE_BYTES: Final = 64
 CERTIFICATE_BYTES_MAX: Final = 1_000
@@ -36,16 +36,16 @@ FIELD_NAME_CHARACTERS_MAX: Final = 64
 NO_FIELDS: Final[Mapping[str, Scalar]] = MappingProxyType({})
 
 UNPUBLISH: Final = "Unpublish"
-"""The topic on which a source takes a message back;"""
+"""Topic on which a source retracts a message."""
 UNPUBLISHED_ID: Final = "id"
-"""this field says which of its own (T6)."""
+"""Field with the id of the retracted message (T6)."""
 ID_DIGITS_MAX: Final = 20
-"""As many digits as 64 bits can have."""
+"""Maximum decimal digits of a 64-bit number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One thing said. Applications interpret `fields` and `body`; the system never does unless a rule asks."""
+    """A published message. Applications interpret `fields` and `body`; the system does not, except where a rule asks for it."""
 
     id: MessageId
     source: EndpointId
@@ -60,9 +60,9 @@ class Message:
     fields: Mapping[str, Scalar] = field(default_factory=lambda: NO_FIELDS)
     body: bytes = b""
     signature: bytes = b""
-    """By which the system vouches for what it says itself (M28)."""
+    """Authenticates messages that the system itself publishes (M28)."""
     certificate: bytes = b""
-    """Of who signed."""
+    """Certificate of the signer."""
 
     def __post_init__(self) -> None:
         check_message_id(self.id)
@@ -80,23 +80,23 @@ class Message:
 
     @property
     def key(self) -> tuple[EndpointId, MessageId]:
-        """The name by which a second copy is known."""
+        """The identity by which duplicates are detected."""
         return self.source, self.id
 
     @property
     def deadline(self) -> Instant:
-        """When it should have arrived: orders messages of one class."""
+        """When the message should have arrived: orders messages of one priority class."""
         return min(self.valid_until, Instant(self.seen_at + DEADLINE_NS[self.priority]))
 
     def is_expired(self, now: Instant) -> bool:
-        """Whether it may no longer be delivered."""
+        """Return whether the message may no longer be delivered."""
         return now > self.valid_until
 
 
 def check_message_id(number: int) -> None:
-    """Refuse what is not an unsigned 64-bit integer."""
-    if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < 2**64:
-        raise Malformed(Reason.FIELD_RANGE, f"the message's id is {shown(number)}, not an unsigned 64-bit integer")
+    """Raise `Malformed` unless *number* is a positive 64-bit integer; 0 is no message id."""
+    if isinstance(number, bool) or not isinstance(number, int) or not 0 < number < 2**64:
+        raise Malformed(Reason.FIELD_RANGE, f"the message's id is {shown(number)}, not in 1..2^64-1")
 
 
 def _check_signature(signature: bytes, certificate: bytes) -> None:
@@ -125,6 +125,7 @@ def _check_fields(fields: Mapping[str, Scalar]) -> None:
 
 
 def maybe_unpublished(fields: Mapping[str, Scalar]) -> str | None:
-    """The id of the message that one on `UNPUBLISH` takes back; nothing if it names none."""
+    """Return the id of the message that a message on `UNPUBLISH` retracts; None if it names none (0 is no id)."""
     name = str(fields.get(UNPUBLISHED_ID, ""))
-    return name if name.isascii() and name.isdigit() and len(name) <= ID_DIGITS_MAX else None
+    is_id = name.isascii() and name.isdigit() and len(name) <= ID_DIGITS_MAX and int(name) > 0
+    return name if is_id else None

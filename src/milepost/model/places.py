@@ -1,9 +1,9 @@
 """Places on the Earth, and the same places as unit vectors.
 
-Rules of this file:
-- a place is latitude and longitude in degrees on the WGS84 datum; distances are taken on the sphere of its mean radius;
+Invariants:
+- a place is latitude and longitude in degrees on the WGS84 datum; distances are measured on the sphere of its mean radius;
 - all geometry is done on unit vectors (x towards 0°N 0°E, y towards 0°N 90°E, z towards the north pole), so that poles and
-  the antimeridian are places like any other; degrees are read once, here.
+  the antimeridian are not special cases; degrees are converted once, here.
 """
 
 from dataclasses import dataclass
@@ -21,10 +21,10 @@ EARTH_RADIUS_M: Final = 6_371_008.8
 _HALF_DEGREE: Final = pi / 360
 
 Vectors = NDArray[np.float64]
-"""Unit vectors, one a row: shape (n, 3)."""
+"""Unit vectors, one per row: shape (n, 3)."""
 
 Flags = NDArray[np.bool_]
-"""An answer for each row of a `Vectors`."""
+"""One flag for each row of a `Vectors`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Place:
 
 
 def check_coordinates(latitude: float, longitude: float) -> None:
-    """Refuse what is not a place: not a number, infinite, or out of range."""
+    """Raise `Malformed` if a coordinate is not a number, infinite, or out of range."""
     for name, value, limit in (("latitude", latitude, 90.0), ("longitude", longitude, 180.0)):
         is_number = isinstance(value, float | int) and not isinstance(value, bool)
         if not is_number or not abs(value) <= limit:
@@ -54,14 +54,14 @@ def check_coordinates(latitude: float, longitude: float) -> None:
 
 
 def vectors(latitudes: ArrayLike, longitudes: ArrayLike) -> Vectors:
-    """Unit vectors of many places given in degrees; shape (n, 3)."""
-    # Sine and cosine by the tangent of half the angle: one call where there were two, and the one that numpy has fastest.
+    """Return the unit vectors of places given in degrees; shape (n, 3)."""
+    # Sine and cosine from the tangent of half the angle: one call instead of two, and numpy's fastest.
     up = np.tan(np.asarray(latitudes, np.float64) * _HALF_DEGREE)
     along = np.tan(np.asarray(longitudes, np.float64) * _HALF_DEGREE)
     up_squared, along_squared = up * up, along * along
     per_up = 1.0 / (1.0 + up_squared)
     across = (1.0 - up_squared) * per_up / (1.0 + along_squared)
-    found = np.empty((3, up.size))  # each coordinate in one piece: twice as fast to multiply with
+    found = np.empty((3, up.size))  # each coordinate contiguous: products are twice as fast
     np.multiply(across, 1.0 - along_squared, out=found[0])
     np.multiply(across, 2.0 * along, out=found[1])
     np.multiply(2.0 * up, per_up, out=found[2])
@@ -69,24 +69,24 @@ def vectors(latitudes: ArrayLike, longitudes: ArrayLike) -> Vectors:
 
 
 def distance_m(one: Place, other: Place) -> float:
-    """Metres between two places along the sphere."""
+    """Return the great-circle distance between two places, in metres."""
     a, b = one.vector, other.vector
     return float(np.arctan2(np.linalg.norm(np.cross(a, b)), a @ b)) * EARTH_RADIUS_M
 
 
 def bearing_deg(one: Place, other: Place) -> float:
-    """The direction from one place to the other along the sphere: degrees clockwise from north, 0 up to but not 360.
+    """Return the initial bearing from one place to the other: degrees clockwise from north, in [0, 360).
 
-    At a pole, north is the way on along the meridian of its longitude.
+    At a pole, north is the direction onward along the meridian of its longitude.
     """
     north, east = _compass(one)
     towards = other.vector - one.vector
-    # Twice: the remainder of a negative hair is 360 itself.
+    # Twice: the remainder of a tiny negative number is 360 itself.
     return degrees(atan2(towards @ east, towards @ north)) % 360.0 % 360.0
 
 
 def moved(place: Place, bearing_deg: float, distance_m: float) -> Place:
-    """The place reached by going straight on along the sphere, `bearing_deg` clockwise from north at the start."""
+    """Return the place *distance_m* away along the great circle that starts at *bearing_deg* clockwise from north."""
     north, east = _compass(place)
     bearing, angle = radians(bearing_deg), distance_m / EARTH_RADIUS_M
     x, y, z = (place.vector * cos(angle) + (north * cos(bearing) + east * sin(bearing)) * sin(angle)).tolist()
@@ -94,7 +94,7 @@ def moved(place: Place, bearing_deg: float, distance_m: float) -> Place:
 
 
 def _compass(place: Place) -> tuple[Vectors, Vectors]:
-    """Which way is north and which is east, as unit vectors."""
+    """Return the directions of north and east as unit vectors."""
     latitude, longitude = radians(place.latitude), radians(place.longitude)
     north = np.array((-sin(latitude) * cos(longitude), -sin(latitude) * sin(longitude), cos(latitude)))
     return north, np.array((-sin(longitude), cos(longitude), 0.0))

@@ -21,4 +21,4 @@ DEADLINE_NS: Final[dict[Priority, int]] = {
     Priority.TRAFFIC: 2 * SECOND_NS,
     Priority.CONVENIENCE: 10 * SECOND_NS,
 }
-"""How soon after it was seen a message of each class should arrive: what orders a queue inside a class."""
+"""Time after `seen_at` by which a message of each class should arrive; orders a queue inside a class."""

@@ -1,9 +1,9 @@
-"""Why something was not let in: one numbered list, the value that reports it and the error that carries it.
+"""Reasons for refusals: one list of reason codes, the value that reports a refusal and the exception that carries it.
 
-Rules of this file:
-- a number, once released, is never given to anything else and never changes;
+Invariants:
+- a released code is never changed or reused;
 - every reason has advice: one sentence that says what the sender should change;
-- `docs/reference/reasons.md` is written from this file.
+- `docs/reference/reasons.md` is generated from this file.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from enum import IntEnum
 
 
 class Reason(IntEnum):
-    """A refusal's number and name; `advice` says what to change."""
+    """Code and name of a refusal; `advice` says what to change."""
 
     # Bytes and messages
     MALFORMED = 100
@@ -51,11 +51,11 @@ class Reason(IntEnum):
     AREA_TOO_COMPLEX = 157
     AREA_UNREADABLE = 158
     # Times
-    FRAME_BACKWARDS = 160
+    TIME_WINDOW_BACKWARDS = 160
     TIME_UNREADABLE = 161
     TIME_RANGE = 162
     VALIDITY_BACKWARDS = 163
-    FRAME_OVER = 164
+    TIME_WINDOW_OVER = 164
     # Reports
     HEADING_RANGE = 170
     SPEED_RANGE = 171
@@ -81,7 +81,7 @@ class Reason(IntEnum):
     PACKET_TOO_LARGE = 203
     TOPIC_ALIAS = 204
     CLIENT_ID = 205
-    # Let in or not, and what became of it
+    # Admission and delivery
     NOT_ALLOWED = 220
     TOPIC_RESERVED = 221
     RATE_TOO_HIGH = 222
@@ -125,13 +125,13 @@ class Reason(IntEnum):
 
     @property
     def advice(self) -> str:
-        """One sentence: what the sender should change."""
+        """One sentence that says what the sender should change."""
         return _ADVICE[self]
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The verdict on something not let in: a numbered reason and what exactly was wrong."""
+    """A refusal: a numbered reason and what exactly was wrong."""
 
     reason: Reason
     detail: str = ""
@@ -144,18 +144,18 @@ class Refused:
 
 
 class Malformed(ValueError):
-    """The one error that constructors, parsers and decoders raise about what they were given."""
+    """The exception that constructors, parsers and decoders raise about invalid input."""
 
     def __init__(self, reason: Reason, detail: str = "", *, at: int | None = None) -> None:
         super().__init__(reason, detail, at)
         self.reason = reason
         self.detail = detail
         self.at = at
-        """The character (counted from 0) the error points at, where there is a text."""
+        """Position of the faulty character (counted from 0), if the input is a text."""
 
     @property
     def refused(self) -> Refused:
-        """The same as a value, for the corridor."""
+        """The refusal as a value, for the broker."""
         return Refused(self.reason, self.detail)
 
     def __str__(self) -> str:
@@ -163,7 +163,7 @@ class Malformed(ValueError):
 
 
 def shown(value: object) -> str:
-    """A value as a detail may show it: short, and without the faults that printing some values has."""
+    """Return *value* as text for a refusal's detail: at most 60 characters, also for integers too long for `repr`."""
     try:
         text = repr(value)
     except ValueError:  # Python prints no integer of more than 4,300 digits
@@ -205,11 +205,11 @@ _ADVICE: dict[Reason, str] = {
     Reason.AREA_TOO_LARGE: "Draw a polygon that fits into half the globe, or take the union of several.",
     Reason.AREA_TOO_COMPLEX: "Draw the area with fewer points or parts.",
     Reason.AREA_UNREADABLE: "Write the area as GeoJSON or WKT, longitude before latitude.",
-    Reason.FRAME_BACKWARDS: "Let the frame end after it starts.",
+    Reason.TIME_WINDOW_BACKWARDS: "Let the time window end after it starts.",
     Reason.TIME_UNREADABLE: "Write an ISO 8601 instant such as 2030-05-01T18:00:00Z, or a phrase such as: last 10 minutes.",
     Reason.TIME_RANGE: "Give an instant between the years 1970 and 2262.",
     Reason.VALIDITY_BACKWARDS: "Let the message be valid until after it was seen.",
-    Reason.FRAME_OVER: "Ask for a frame that ends in the future.",
+    Reason.TIME_WINDOW_OVER: "Ask for a time window that ends in the future.",
     Reason.HEADING_RANGE: "Give the heading in degrees clockwise from north, 0 up to but not 360.",
     Reason.SPEED_RANGE: "Give the speed in metres per second, from 0 up to the stated limit.",
     Reason.REPORT_NOT_OWN: "Report for the endpoint that the session belongs to.",

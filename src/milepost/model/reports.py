@@ -1,4 +1,4 @@
-"""Reports: where an endpoint is, where it is heading and how fast (M7)."""
+"""Reports: position, heading and speed of an endpoint (M7)."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -9,12 +9,12 @@ from milepost.model.places import Place
 from milepost.model.reasons import Malformed, Reason, shown
 
 SPEED_MPS_MAX: Final = 500.0
-"""Faster than anything that reports, slower than a mistake in units."""
+"""Faster than any endpoint, slower than a value in wrong units."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What an endpoint says of itself: `heading_deg` clockwise from north, both it and the speed may be unknown."""
+    """A position report of an endpoint; `heading_deg` is clockwise from north; heading and speed may be unknown."""
 
     endpoint: EndpointId
     place: Place

@@ -1,10 +1,10 @@
-"""What travels between an endpoint and its edge: session messages, and pub/sub messages with their session (M3, M10).
+"""Messages between an endpoint and its edge: session messages, and pub/sub messages with their session (M3, M10).
 
-Rules of this file:
-- a session is INIT, answered by ACKNOWLEDGE with a token; the token is on every later message until CLOSE;
-- session messages always carry the token (but INIT, and a refusal of what had none); pub/sub messages carry it between an
-  endpoint and its edge, and have none between parts that share a log;
-- values only: who may send what when is decided by `edge.sessions`.
+Invariants:
+- INIT, answered by ACKNOWLEDGE with a token, opens a session; every later message carries the token until CLOSE;
+- session messages always carry the token (except INIT, and refusals of messages without one); pub/sub messages carry it
+  between an endpoint and its edge, and have none between parts that share a log;
+- values only: `listeners.udp` decides which message is allowed when.
 """
 
 import re
@@ -12,23 +12,23 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NewType
 
-from milepost.model.cells import Cells
 from milepost.model.endpoints import EndpointId, endpoint_id
 from milepost.model.instants import SECOND_NS
 from milepost.model.messages import Message, MessageId
+from milepost.model.multicast_cells import Cells
 from milepost.model.reasons import Malformed, Reason, Refused
 from milepost.model.reports import Report
 from milepost.model.subscriptions import SUBSCRIPTION_ID_MAX, Notice, Subscription, SubscriptionId
 
 SessionToken = NewType("SessionToken", int)
-"""Drawn at random by the edge, unsigned 64 bits, never 0: whoever shows it speaks for the session."""
+"""Drawn at random by the edge, unsigned 64 bits, never 0: its bearer acts for the session."""
 
 REPORTING_INTERVAL_NS_MAX: Final = 86_400 * SECOND_NS
 KEYS_NS_MAX: Final = 7 * 86_400 * SECOND_NS
 RESET_BYTES: Final = 16
 DETAIL_CHARACTERS_MAX: Final = 1024
 MATCHES_MAX: Final = 64
-"""The most subscription ids that come with one delivered message."""
+"""Maximum subscription ids of one delivered message."""
 
 _REASON_NAME: Final = re.compile(r"[A-Z][A-Z0-9_]{0,63}")
 _REASON_NUMBER_MAX: Final = 65_535
@@ -54,7 +54,7 @@ class CloseCause(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class MessageName:
-    """The name by which a message is known for good."""
+    """Permanent identity of a message."""
 
     source: EndpointId
     id: MessageId
@@ -66,7 +66,7 @@ class MessageName:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionName:
-    """The name by which its owner knows a subscription."""
+    """Identity of a subscription: its owner and the id that the owner chose."""
 
     owner: EndpointId
     id: SubscriptionId
@@ -77,16 +77,16 @@ class SubscriptionName:
 
 
 Name = MessageName | SubscriptionName
-"""What an answer is about."""
+"""The subject of an acknowledgement or refusal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Init:
-    """An endpoint asks for a session; with its first report, so that the edge knows at once where it is."""
+    """Request for a session, with the endpoint's first report, so that the edge knows its position at once."""
 
     report: Report
     former: SessionToken | None = None
-    """The session that is to go on under a new token."""
+    """The session to resume under a new token."""
     hears_cells: bool = False
     """Whether the endpoint listens to the multicast group of its cell."""
 
@@ -96,19 +96,19 @@ class Init:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledge:
-    """The edge `edge` opens the session and asks for a report at least every so often."""
+    """The edge opens the session and asks for a report at least every `reporting_interval_ns`."""
 
     session: SessionToken
     reporting_interval_ns: int
     edge: EndpointId
     is_resumed: bool = False
-    """Whether the former session goes on, with its subscriptions."""
+    """Whether the former session is resumed, with its subscriptions."""
     reset: bytes = b""
-    """What the edge will show if it no longer knows the session; empty if nothing is sealed."""
+    """Reset token that the edge sends if it no longer knows the session; empty if nothing is sealed."""
     keys_ns: int | None = None
-    """How long the keys of the session are good; nothing if there are none."""
+    """Lifetime of the session's keys; None if there are none."""
     cells: Cells | None = None
-    """Where messages to an area are multicast, if they are."""
+    """Multicast groups of area messages; None if they are not multicast."""
 
     def __post_init__(self) -> None:
         check_session(self.session)
@@ -122,7 +122,7 @@ class Acknowledge:
 
 @dataclass(frozen=True, slots=True)
 class ReportSent:
-    """A report inside a session; it also says that the endpoint is alive (M11)."""
+    """A report inside a session; also the endpoint's keepalive (M11)."""
 
     session: SessionToken
     report: Report
@@ -133,7 +133,7 @@ class ReportSent:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """The edge says that it is alive (M11)."""
+    """Keepalive of the edge (M11)."""
 
     session: SessionToken
 
@@ -154,7 +154,7 @@ class Close:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Something was not let in: number and name of the reason, so that a peer too old to know the reason can still show it."""
+    """A refusal with code and name of the reason, so that an older peer can show a reason it does not know."""
 
     reason: int
     name: str
@@ -173,7 +173,7 @@ class Refusal:
 
 
 def refusal_of(refused: Refused, about: Name | None = None, session: SessionToken | None = None) -> Refusal:
-    """The answer that tells a peer of a verdict; a very long detail is cut, and says so."""
+    """Return the answer to a peer for *refused*; a detail that is too long is cut and ends in "..."."""
     detail = refused.detail
     if len(detail) > DETAIL_CHARACTERS_MAX:
         detail = detail[: DETAIL_CHARACTERS_MAX - 3] + "..."
@@ -182,7 +182,7 @@ def refusal_of(refused: Refused, about: Name | None = None, session: SessionToke
 
 @dataclass(frozen=True, slots=True)
 class Publish:
-    """A message on its way in; on its way out with the ids of the receiver's subscriptions that it matched."""
+    """An inbound message, or an outbound one with the ids of the receiver's subscriptions that it matched."""
 
     message: Message
     session: SessionToken | None = None
@@ -198,7 +198,7 @@ class Publish:
 
 @dataclass(frozen=True, slots=True)
 class Subscribe:
-    """The owner asks for what a subscription describes; one with the same owner and id is replaced."""
+    """Request for a subscription; replaces one with the same owner and id."""
 
     subscription: Subscription
     session: SessionToken | None = None
@@ -209,7 +209,7 @@ class Subscribe:
 
 @dataclass(frozen=True, slots=True)
 class Unsubscribe:
-    """The owner no longer asks."""
+    """Request to remove a subscription."""
 
     subscription: SubscriptionName
     session: SessionToken | None = None
@@ -220,7 +220,7 @@ class Unsubscribe:
 
 @dataclass(frozen=True, slots=True)
 class Notify:
-    """A subscription found something: metadata only, the content is fetched separately (T5)."""
+    """A match of a subscription: metadata only, the content is fetched separately (T5)."""
 
     notice: Notice
     session: SessionToken | None = None
@@ -231,7 +231,7 @@ class Notify:
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A reliable message, or a subscription, has arrived and need not be repeated."""
+    """Acknowledgement of a reliable message or a subscription, which need not be repeated."""
 
     name: Name
     session: SessionToken | None = None
@@ -243,17 +243,17 @@ class Received:
 SessionMessage = Init | Acknowledge | ReportSent | Heartbeat | Close | Refusal
 PubSubMessage = Publish | Subscribe | Unsubscribe | Notify | Received
 Datagram = SessionMessage | PubSubMessage
-"""All that one datagram may hold: the two flavours of M3."""
+"""Contents of a datagram: the two kinds of M3."""
 
 
 def check_session(token: int) -> None:
-    """Refuse what is not a session token."""
+    """Raise `Malformed` unless *token* is a session token."""
     if isinstance(token, bool) or not isinstance(token, int) or not 0 < token < 2**64:
         raise Malformed(Reason.FIELD_RANGE, f"session is {token!r}, not in 1..2^64-1")
 
 
 def check_maybe_session(token: int | None) -> None:
-    """Refuse what is neither a session token nor the absence of one."""
+    """Raise `Malformed` unless *token* is a session token or None."""
     if token is not None:
         check_session(token)
 

@@ -1,17 +1,19 @@
-"""Sites: the edges that share one log, and what they and the centre tell each other through it (D5-D10).
+"""Sites: the edges that share one log, and the records that they and the central hub exchange through it (D5-D10).
 
-    topic of the site's log            key                 records                       written by        read by
-    reserved.cross-hub                 receiver or ""      Said, Handover, Rest, Extra,  edges, centre     edges, centre
-                                                           Taken
-    reserved.subscription-SITE-EDGE    endpoint            Claimed, Prior, Prepare, Said centre, edges,    that edge
-                                                                                         handlers
-    reserved.subscription-info         who and what        Wanted, EdgeInfo, CentreInfo  edges, centre     edges, centre
-    reserved.update-vehicle-info       endpoint or @edge   Claim, Places                 edges             edges, centre
-    reserved.publish-HANDLER           endpoint            Said                          edges             that handler
+    topic of the site's log            key                 records                              written by        read by
+    reserved.cross-hub                 receiver or ""      ForwardedMessage, Handover,          edges, hub        edges, hub
+                                                           HandoverPart, HandoverTaken,
+                                                           MissedMessages
+    reserved.subscription-SITE-EDGE    endpoint            ClaimNotice, PriorEdge,              hub, edges,       that edge
+                                                           PrepareHandover, ForwardedMessage    handlers
+    reserved.subscription-info         edge, endpoint,     Interest, EdgeInfo, HubInfo          edges, hub        edges, hub
+                                       name
+    reserved.update-vehicle-info       endpoint or @edge   Claim, EndpointPositions             edges             edges, hub
+    reserved.publish-HANDLER           endpoint            ForwardedMessage                     edges             that handler
 
-What must hold:
-- of one endpoint the claim with the highest epoch counts, in whatever order claims are read: late ones change nothing;
-- a sender numbers all that it puts on cross-hub, ever higher; a reader drops numbers up to the highest it has seen of a sender.
+Invariants:
+- the claim with the highest epoch for an endpoint wins, in whatever order claims are read: late claims have no effect;
+- an origin numbers all its records on cross-hub in ascending order; a reader drops numbers that are not above its cursor.
 """
 
 import re
@@ -27,7 +29,7 @@ from milepost.model.places import Place
 from milepost.model.subscriptions import Subscription
 
 Epoch = NewType("Epoch", int)
-"""Orders the stays of one endpoint: when it appeared, in nanoseconds, and above every epoch of it that the edge had heard of."""
+"""Orders the residencies of one endpoint: its arrival in nanoseconds, above every earlier epoch that the edge has read."""
 
 NO_EPOCH: Final = Epoch(0)
 
@@ -36,8 +38,8 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 NEVER: Final = Instant(0)
 
-CENTRE: Final = "@centre"
-"""In place of an edge's name: the centre itself."""
+HUB: Final = "@centre"
+"""In place of an edge's name: the central hub itself."""
 ALL: Final = "*"
 """In place of an edge's name: any edge of the site."""
 
@@ -53,7 +55,7 @@ class EdgeRef(NamedTuple):
 
 
 def edge_ref(text: str) -> EdgeRef:
-    """The edge that a text such as `north/edge-1` names; raises ValueError."""
+    """Return the edge that a text such as `north/edge-1` names; raises ValueError."""
     site, mark, edge = text.partition("/")
     if not mark or not site or not edge:
         raise ValueError(f"{text[:100]!r} is not SITE/EDGE")
@@ -61,7 +63,7 @@ def edge_ref(text: str) -> EdgeRef:
 
 
 def check_site_name(name: str) -> str:
-    """A name that can be part of a topic of every log: letters, digits, _ and -; raises ValueError."""
+    """Return *name* if it can be part of a topic of every log (letters, digits, _ and -); raises ValueError."""
     if not _NAME.fullmatch(name) or len(name) > SITE_NAME_CHARACTERS_MAX:
         raise ValueError(
             f"{name[:100]!r}: letters, digits, _ and -, at most {SITE_NAME_CHARACTERS_MAX}, can be part of a log's topics"
@@ -69,9 +71,44 @@ def check_site_name(name: str) -> str:
     return name
 
 
+class LoggedRecord(NamedTuple):
+    """A record as it was read from a topic of a site's log."""
+
+    offset: int
+    key: str
+    value: bytes | None
+    appended_at: Instant
+
+
+MAIN: Final = ""
+"""The stream of messages that go through cross-hub and the central hub."""
+DIRECT: Final = "direct"
+"""The stream of messages that an edge appends itself to the log of a neighbouring site: they may overtake the others (M33)."""
+
+
+class Position(NamedTuple):
+    """Position of a forwarded message. Readers have one cursor for each stream of each origin (docs/reference/roaming.md)."""
+
+    origin: str
+    """The edge at which it was published, as SITE/EDGE."""
+    stream: str
+    """`MAIN` or `DIRECT`: in every log, the numbers of one stream are in ascending order."""
+    number: int
+    """Given by the origin, unique and ascending over all its streams and restarts."""
+
+    @property
+    def key(self) -> str:
+        """The key of the stream among cursors."""
+        return f"{self.origin} {self.stream}" if self.stream else self.origin
+
+    def is_after(self, cursors: Mapping[str, int], default: int = 0) -> bool:
+        """Return whether the cursor of the stream has not reached the message; *default*: the cursor of unknown streams."""
+        return self.number > cursors.get(self.key, default)
+
+
 @dataclass(frozen=True, slots=True)
-class Said:
-    """A message that left its edge, whole (D9)."""
+class ForwardedMessage:
+    """A message that was forwarded by its edge (D9)."""
 
     sender: EdgeRef
     """The edge at which it was published."""
@@ -80,152 +117,152 @@ class Said:
     qos: int = 0
     is_retained: bool = False
     extras: bytes | None = None
-    """MQTT's properties as receivers get them; nothing: it was not put into these words yet."""
+    """MQTT properties as receivers get them; None: not encoded yet."""
     direct: tuple[str, ...] = ()
-    """Sites that its edge gave it to without the centre (M33)."""
+    """Sites to whose logs the edge has appended it itself (M33)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """A subscription of an endpoint as its session has it."""
+class HeldSubscription:
+    """A subscription of an endpoint as stored in its session."""
 
     name: str
     subscription: Subscription
     is_not_own: bool = False
     is_retain_shown: bool = False
     since: Mapping[str, int] = field(default_factory=dict)
-    """By edge (SITE/EDGE), and for all others under `ALL`: what has a higher number was said after it was asked for."""
+    """By stream, and for all others under `ALL`: messages with higher numbers were published after the subscription was made."""
 
 
-class Waiting(NamedTuple):
-    """A message that waits for an endpoint, or was sent and not acknowledged."""
+class QueuedMessage(NamedTuple):
+    """A message that is queued for an endpoint, or was sent and not acknowledged."""
 
     number: int
-    """Under which it was or will be sent; in this order."""
+    """Its packet id; rows are in the order of delivery."""
     qos: int
     is_sent: bool
-    """Whether the endpoint may have it."""
+    """Whether the endpoint may have received it."""
     is_released: bool
     labels: tuple[int, ...]
     is_from_store: bool
-    said_by: str
-    """The edge at which it was published, as SITE/EDGE, and its number there; empty and 0 if it never left it."""
-    said_number: int
-    parcel: bytes
-    """As an edge keeps it; empty if it is released: the endpoint has it, only the exchange is open.
+    forwarded_by: str
+    """The edge at which it was published, as SITE/EDGE; empty if it was not forwarded."""
+    forwarded_number: int
+    publication: bytes
+    """The stored publication; empty if it is released: the endpoint has it, only the QoS 2 exchange is open.
 
-    One that is too large for a record stands in several rows, one after the other, under the same number.
+    A message too large for one record is in several rows, one after the other, with the same packet id.
     """
 
 
-class ToldOf(NamedTuple):
-    """An endpoint was handed messages to areas about an incident."""
+class NotifiedIncident(NamedTuple):
+    """An incident of which an endpoint was notified by area messages."""
 
     source: EndpointId
     incident: str
     id: int
-    """Of the last one; 0: what it was handed last it did not get."""
+    """Id of the last message; 0: it was not delivered."""
     is_again: bool
-    """Whether it was handed another one before."""
+    """Whether there was an earlier message."""
     until: Instant
-    """So long it is remembered."""
+    """When the entry expires."""
 
 
 @dataclass(frozen=True, slots=True)
 class Handover:
-    """All that an edge held of an endpoint, for the edge where it is now (D8)."""
+    """The session of an endpoint, for the edge where the endpoint is now (D8)."""
 
     endpoint: EndpointId
     epoch: Epoch
-    """Of the claim that it answers."""
+    """Epoch of the claim that it answers."""
     sender: EdgeRef
     receiver: EdgeRef
     number: int
     is_whole: bool = True
-    """Whether the sender itself waits for nothing of an earlier stay."""
+    """Whether the sender waits for no data of an earlier residency."""
     is_held: bool = True
     """Whether there was a session at all."""
     expiry_ns: int = 0
     place: Place | None = None
-    subscriptions: tuple[Held, ...] = ()
-    waiting: tuple[Waiting, ...] = ()
+    subscriptions: tuple[HeldSubscription, ...] = ()
+    waiting: tuple[QueuedMessage, ...] = ()
     received: tuple[int, ...] = ()
-    marks: Mapping[str, int] = field(default_factory=dict)
-    """By edge (SITE/EDGE): the endpoint had its share of all that this edge said, up to this number."""
+    cursors: Mapping[str, int] = field(default_factory=dict)
+    """By stream: the endpoint was served from it up to this number."""
     offset: int = 0
-    """The sender has read cross-hub of its site up to here, exclusively."""
+    """The next offset of cross-hub that the sender reads."""
     as_of: Instant = NEVER
-    """When what it read last was appended."""
-    rests: int = 0
-    """So many `Rest` follow, with more that waits."""
+    """When the last record that the sender has read was appended."""
+    parts: int = 0
+    """Number of `HandoverPart` that follow."""
     began: Epoch = NO_EPOCH
     """The last epoch under which the session was served."""
     anew: Epoch = NO_EPOCH
-    """As in the claim: when the endpoint last began anew, as far as the sender knows."""
+    """As in the claim: when the endpoint last started a new session, as far as the sender knows."""
     awaits: Mapping[str, int] = field(default_factory=dict)
-    """Sites of which an `Extra` is still to come to this site, with the epoch under which it will."""
+    """Sites whose `MissedMessages` are still outstanding, with the epoch of the move."""
     offsets: Mapping[str, int] = field(default_factory=dict)
-    """By other site where the endpoint was before: up to where it had all of that site's cross-hub when it left."""
-    told: tuple[ToldOf, ...] = ()
-    """What it was told of, so that it is not told again, and hears the last word on it."""
+    """By site that the endpoint has left: the offset of that site's cross-hub up to which it was served there."""
+    notified: tuple[NotifiedIncident, ...] = ()
+    """The incidents it was notified of, so that it is not notified again and receives the all-clear."""
 
 
 @dataclass(frozen=True, slots=True)
-class Rest:
-    """More of what waits and is asked for, for a handover that was too large for one record."""
+class HandoverPart:
+    """More subscriptions and messages of a handover that was too large for one record."""
 
     endpoint: EndpointId
     epoch: Epoch
     sender: EdgeRef
     receiver: EdgeRef
     number: int
-    waiting: tuple[Waiting, ...] = ()
-    subscriptions: tuple[Held, ...] = ()
+    waiting: tuple[QueuedMessage, ...] = ()
+    subscriptions: tuple[HeldSubscription, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Extra:
-    """What the endpoint's former site said between the cut and the handover, for the endpoint alone; found by the centre."""
+class MissedMessages:
+    """Messages of a site that a moving endpoint lacks, for this endpoint alone; found by the central hub."""
 
     endpoint: EndpointId
     epoch: Epoch
     sender: EdgeRef
-    """The centre, for the site that it read: SITE/@centre."""
+    """The central hub, for the site that it read: SITE/@centre."""
     receiver: EdgeRef
     number: int
-    said: tuple[Said, ...] = ()
+    messages: tuple[ForwardedMessage, ...] = ()
     is_last: bool = True
-    """Whether nothing more of this site follows for this move."""
+    """Whether this is the last record of this site for this move."""
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
-    """A handover has arrived and is kept: who sent it may withdraw what it asked for on behalf of the endpoint."""
+class HandoverTaken:
+    """A handover has arrived and is stored: its sender may withdraw the endpoint's subscriptions."""
 
     endpoint: EndpointId
     epoch: Epoch
     sender: EdgeRef
     receiver: EdgeRef
     number: int
-    subscriptions: tuple[Held, ...] = ()
+    subscriptions: tuple[HeldSubscription, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """An endpoint is at an edge (D8); a record without value in its place takes it back: the edge has nothing of it any more."""
+    """An endpoint is at an edge (D8); a record without value withdraws the claim: the edge has no state of the endpoint left."""
 
     endpoint: EndpointId
     edge: EdgeRef
     epoch: Epoch
     anew: Epoch = NO_EPOCH
-    """When it last began anew: what others hold of it from before is to be ended, not handed over."""
+    """When the endpoint last started a new session: older sessions at other edges are discarded, not handed over."""
     asks: bool = False
-    """Whether the edge wants to hear of an earlier stay at another site (`Prior`)."""
+    """Whether the edge asks for an earlier residency at another site (`PriorEdge`)."""
     place: Place | None = None
 
 
-class Whereabouts(NamedTuple):
-    """Where an endpoint was last seen."""
+class EndpointPosition(NamedTuple):
+    """The last position of an endpoint."""
 
     endpoint: EndpointId
     place: Place
@@ -235,23 +272,23 @@ class Whereabouts(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
-    """Where the endpoints of an edge are, those that moved."""
+class EndpointPositions:
+    """The last positions of those endpoints of an edge that moved."""
 
     edge: EdgeRef
-    places: tuple[Whereabouts, ...]
+    places: tuple[EndpointPosition, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Claimed:
-    """To the edge that has an endpoint: it appeared elsewhere, hand it over (D8)."""
+class ClaimNotice:
+    """To the edge that serves an endpoint: another edge has claimed it, hand it over (D8)."""
 
     claim: Claim
 
 
 @dataclass(frozen=True, slots=True)
-class Prior:
-    """To the edge where an endpoint appeared: where it was before, if at another site."""
+class PriorEdge:
+    """To the edge that has claimed an endpoint: the endpoint's previous edge, if at another site."""
 
     endpoint: EndpointId
     epoch: Epoch
@@ -259,52 +296,66 @@ class Prior:
 
 
 @dataclass(frozen=True, slots=True)
-class Prepare:
-    """To the edge that an endpoint drives towards: what it will ask for."""
+class PrepareHandover:
+    """To the edge that an endpoint moves towards: its subscriptions."""
 
     endpoint: EndpointId
     edge: EdgeRef
-    """Where it is."""
+    """The edge that serves it now."""
     epoch: Epoch
-    subscriptions: tuple[Held, ...] = ()
+    subscriptions: tuple[HeldSubscription, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """Somebody at an edge wants messages that a subscription asks for (D7)."""
+class Interest:
+    """A subscription of an endpoint at an edge (D7)."""
 
     edge: EdgeRef
-    """Where; the edge is `ALL` when the centre tells of another site."""
+    """The edge is `ALL` when the central hub announces the subscription for a whole site."""
     subscription: Subscription
 
 
 @dataclass(frozen=True, slots=True)
 class EdgeInfo:
-    """An edge: what it covers, and how endpoints reach it."""
+    """An edge: its coverage and its address."""
 
     edge: EdgeRef
     coverage: Area | None = None
-    """Nothing: everywhere."""
+    """None: everywhere."""
     strays: tuple[tuple[int, int], ...] = ()
     """Squares of `STRAY_SIDE_DEG` (row, column) outside the coverage in which it has endpoints."""
     address: str = ""
-    """Where endpoints connect, as `mqtt://HOST:PORT`; empty if it is not said."""
+    """Where endpoints connect, as `mqtt://HOST:PORT`; empty if it is not advertised."""
 
 
 STRAY_SIDE_DEG: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class CentreInfo:
-    """The centre is there."""
+class HubInfo:
+    """Heartbeat of a process of the central hub."""
 
     name: str
     sites: tuple[str, ...]
     at: Instant
 
 
-SiteRecord = Said | Handover | Rest | Extra | Taken | Claim | Places | Claimed | Prior | Prepare | Wanted | EdgeInfo | CentreInfo
-"""All that stands in the log of a site."""
+SiteRecord = (
+    ForwardedMessage
+    | Handover
+    | HandoverPart
+    | MissedMessages
+    | HandoverTaken
+    | Claim
+    | EndpointPositions
+    | ClaimNotice
+    | PriorEdge
+    | PrepareHandover
+    | Interest
+    | EdgeInfo
+    | HubInfo
+)
+"""All records in the log of a site."""
 
 CROSS_HUB: Final = "reserved.cross-hub"
 SUBSCRIPTION_INFO: Final = "reserved.subscription-info"
@@ -312,31 +363,31 @@ VEHICLE_INFO: Final = "reserved.update-vehicle-info"
 
 
 def inbox_of(edge: EdgeRef) -> str:
-    """The topic through which the centre, handlers and other edges reach an edge."""
+    """Return the topic of records from the central hub and handlers to an edge."""
     return f"reserved.subscription-{edge.site}-{edge.edge}"
 
 
 def publish_to(handler: str) -> str:
-    """The topic through which edges reach a handler."""
+    """Return the topic of messages from edges to a handler."""
     return f"reserved.publish-{handler}"
 
 
-def wanted_key(edge: EdgeRef, endpoint: str, name: str) -> str:
-    """The key under which an edge says that an endpoint wants something; a record without value takes it back."""
+def interest_key(edge: EdgeRef, endpoint: str, name: str) -> str:
+    """Return the key under which an edge announces a subscription; a record without value withdraws it."""
     return f"{edge}\n{endpoint}\n{name}"
 
 
 def edge_key(edge: EdgeRef) -> str:
-    """The key under which an edge is described."""
+    """Return the key of an edge's `EdgeInfo`."""
     return f"@{edge}"
 
 
 def claim_key(endpoint: str, edge: EdgeRef) -> str:
-    """The key under which an edge claims an endpoint; a record without value takes the claim back."""
+    """Return the key under which an edge claims an endpoint; a record without value withdraws the claim."""
     return f"{endpoint}\n{edge}"
 
 
 def claim_of_key(key: str) -> tuple[EndpointId, EdgeRef]:
-    """The endpoint and the edge in the key of a claim; raises ValueError."""
+    """Return the endpoint and the edge in the key of a claim; raises ValueError."""
     endpoint, _, edge = key.rpartition("\n")
     return EndpointId(endpoint), edge_ref(edge)

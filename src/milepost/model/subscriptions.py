@@ -1,22 +1,21 @@
-"""Subscriptions: a query, an area and a frame at once; and the notice that tells of a match."""
+"""Subscriptions: a query, an area and a time window combined; and the notice of a match."""
 
 from dataclasses import dataclass, field
 from typing import Final, NewType
 
 from milepost.model.areas import Area, Around
 from milepost.model.endpoints import EndpointId, endpoint_id
-from milepost.model.frames import ALWAYS, Frame
 from milepost.model.instants import Instant, check_instant
 from milepost.model.messages import Message, MessageId, check_message_id
 from milepost.model.places import Place
-from milepost.model.queries import Query
+from milepost.model.queries import Query, holds
 from milepost.model.reasons import Malformed, Reason, shown
-from milepost.model.tags import Tag, check_tags
-from milepost.model.texts import maybe_bad_character
+from milepost.model.tags import Tag, check_tags, maybe_bad_character
+from milepost.model.time_windows import ALWAYS, TimeWindow
 from milepost.model.topics import check_topic
 
 SubscriptionId = NewType("SubscriptionId", int)
-"""Chosen by the owner, unsigned 32 bits, 0 for one that has none; comes back with every match."""
+"""Chosen by the owner, unsigned 32 bits, 0 if there is none; returned with every match."""
 
 SUBSCRIPTION_ID_MAX: Final = 2**32 - 1
 SHARE_NAME_CHARACTERS_MAX: Final = 64
@@ -25,15 +24,15 @@ SUMMARY_BYTES_MAX: Final = 16_384
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What `owner` asks for: what (query), where (area, fixed or around the owner) and when (frame) (T3).
+    """A subscription of `owner` by content (query), location (area, fixed or around the owner) and time (time window) (T3).
 
-    With `share`, all subscriptions of that share name and query form a group: each message goes to one of them.
+    With `share`, all subscriptions with that share name and query form a group: each message goes to one of them.
     """
 
     owner: EndpointId
     query: Query
     area: Area | Around | None = None
-    frame: Frame = field(default=ALWAYS)
+    time_window: TimeWindow = field(default=ALWAYS)
     id: SubscriptionId = SubscriptionId(0)
     qos: int = 1
     share: str | None = None
@@ -45,6 +44,22 @@ class Subscription:
             raise Malformed(Reason.FIELD_RANGE, f"qos is {self.qos!r}, not 0, 1 or 2")
         if self.share is not None:
             check_share(self.share)
+
+    def matches(self, message: Message, owner_at: Place | None, *, if_unplaced: bool = False) -> bool:
+        """Return whether *message* matches query, area and time window while the owner is at *owner_at*.
+
+        `if_unplaced`: the result for an area around an owner whose place is not known.
+        """
+        if not holds(self.query, message.topic, message.tags) or not self.time_window.holds(message.seen_at):
+            return False
+        area = self.area
+        if isinstance(area, Around):
+            if owner_at is None:
+                return if_unplaced
+            area = area.at(owner_at)
+        if area is None:
+            return True
+        return message.place is not None and bool(area.contains(message.place.vector[None, :])[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +90,12 @@ class Notice:
 
 
 def notice_of(message: Message, subscription: SubscriptionId, summary: bytes = b"") -> Notice:
-    """The notice that a message causes."""
+    """Return the notice that *message* matched *subscription*."""
     return Notice(subscription, message.id, message.source, message.topic, message.tags, message.place, message.seen_at, summary)
 
 
 def check_share(name: str) -> None:
-    """Refuse a name that no group of subscriptions can have."""
+    """Raise `Malformed` unless *name* can be a share name."""
     has_mark = maybe_bad_character(name) is not None or any(mark in name for mark in "/+#")
     if has_mark or not 0 < len(name) <= SHARE_NAME_CHARACTERS_MAX:
         raise Malformed(Reason.SHARE_NAME, f"the share is named {shown(name[:40])}")

@@ -1,4 +1,4 @@
-"""Tags: the short words a message is found by."""
+"""Tags: the keywords of messages; and the characters that names may have."""
 
 import re
 from collections.abc import Iterable
@@ -8,18 +8,29 @@ from unicodedata import category
 
 from milepost.model.reasons import Malformed, Reason
 
+
+def maybe_bad_character(text: str) -> int | None:
+    """Return the position of the first control character or lone surrogate, which no name may have, or `None`."""
+    if text.isascii() and text.isprintable():
+        return None
+    for at, character in enumerate(text):
+        if character < " " or "\x7f" <= character <= "\x9f" or "\ud800" <= character <= "\udfff":
+            return at
+    return None
+
+
 Tag = NewType("Tag", str)
 
 TAG_CHARACTERS_MAX: Final = 64
 TAGS_MAX: Final = 32
-"""The most tags one message may carry."""
+"""Maximum tags of a message."""
 
 TAG_PATTERN: Final = re.compile(r"(?:[\w.:/@-]|[^\x00-\xff\s])+")
-"""Where a tag in a longer text ends: ASCII letters, digits and _ - . : / @, and whatever other scripts write with."""
+"""A tag in a longer text: ASCII letters, digits and _ - . : / @, and the characters of other scripts."""
 
 
 def tag(text: str) -> Tag:
-    """The tag spelled by `text`; tags are compared letter by letter, capitals count."""
+    """Return *text* as a tag; tags are case-sensitive."""
     if not isinstance(text, str) or not text:
         raise Malformed(Reason.TAG_EMPTY)
     if len(text) > TAG_CHARACTERS_MAX:
@@ -33,14 +44,14 @@ def tag(text: str) -> Tag:
 
 
 def tags(texts: Iterable[str]) -> frozenset[Tag]:
-    """The tag set of one message."""
+    """Return the tag set of one message."""
     found = frozenset(map(Tag, texts))
     check_tags(found)
     return found
 
 
 def check_tags(found: AbstractSet[str]) -> None:
-    """Refuse a set of tags that has too many, or one that is none."""
+    """Raise `Malformed` if there are too many tags, or one is invalid."""
     if len(found) > TAGS_MAX:
         raise Malformed(Reason.TOO_MANY_TAGS, f"{len(found)} tags, {TAGS_MAX} are allowed")
     for text in found:
@@ -48,5 +59,5 @@ def check_tags(found: AbstractSet[str]) -> None:
 
 
 def _is_written(character: str) -> bool:
-    """Whether it is a letter, digit or combining mark of any script, or one of the marks that tags may have."""
+    """Return whether *character* is a letter, digit or combining mark of any script, or punctuation that tags may have."""
     return character.isalnum() or character in "_-.:/@" or category(character).startswith("M")

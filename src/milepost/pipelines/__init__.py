@@ -1,1 +1,1 @@
-"""The pipelines: Spark turns what everyone says and reports into cells, positions, reputations, an archive and proof."""
+"""Spark pipelines: messages and reports become hazard cells, positions, reputations, an archive and proof of coverage."""

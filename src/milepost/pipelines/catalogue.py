@@ -1,20 +1,18 @@
-"""Which pipelines there are, and the topics that they read and write."""
+"""The list of pipelines, and the topics that they read and write."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from milepost.backbone.log import TopicSettings
-from milepost.hub.incidents.desk import CELLS
-from milepost.model.telling import DELIVERIES, REPORTS, REPUTATION
-from milepost.pipelines.archive import job as archive
-from milepost.pipelines.hazards import job as hazards
-from milepost.pipelines.letters import job as letters
-from milepost.pipelines.letters.schema import LETTERS_TOPIC
-from milepost.pipelines.plans import Plan
-from milepost.pipelines.positions import job as positions
-from milepost.pipelines.positions.schema import HANDOVERS_TOPIC, HOLES_TOPIC, LAST_TOPIC, SPEEDS_TOPIC
-from milepost.pipelines.records.transform import MESSAGES_TOPIC
-from milepost.pipelines.reputation import job as reputation
+from milepost.eventlog.log import TopicSettings
+from milepost.incidents.engine import CELLS
+from milepost.model.pipeline_records import DELIVERIES, REPORTS, REPUTATION
+from milepost.pipelines import dead_letters, hazards, positions
+from milepost.pipelines.archive import query as archive
+from milepost.pipelines.dead_letters import DEAD_LETTERS_TOPIC
+from milepost.pipelines.plan import Plan
+from milepost.pipelines.positions import HANDOVERS_TOPIC, HOLES_TOPIC, LAST_TOPIC, SPEEDS_TOPIC
+from milepost.pipelines.records import MESSAGES_TOPIC
+from milepost.pipelines.reputation import query as reputation
 from milepost.pipelines.settings import PipelineSettings
 
 JOBS: Final[Mapping[str, Callable[[PipelineSettings], list[Plan]]]] = {
@@ -22,9 +20,9 @@ JOBS: Final[Mapping[str, Callable[[PipelineSettings], list[Plan]]]] = {
     "positions": positions.plans,
     "reputation": reputation.plans,
     "archive": archive.plans,
-    "letters": letters.plans,
+    "dead-letters": dead_letters.plans,
 }
-"""The pipelines that are streams."""
+"""The streaming pipelines, by name."""
 
 _DAY_S: Final = 86_400
 
@@ -38,11 +36,11 @@ TOPICS: Final[Mapping[str, TopicSettings | None]] = {
     HANDOVERS_TOPIC: TopicSettings(retention_s=7 * _DAY_S),
     SPEEDS_TOPIC: TopicSettings(retention_s=7 * _DAY_S),
     HOLES_TOPIC: TopicSettings(retention_s=7 * _DAY_S),
-    LETTERS_TOPIC: TopicSettings(retention_s=7 * _DAY_S),
+    DEAD_LETTERS_TOPIC: TopicSettings(retention_s=7 * _DAY_S),
 }
-"""How long topics keep what; those without a word here are as they are."""
+"""Settings of topics; `None`: existing settings stay."""
 
 
 def plans_of(names: Sequence[str], settings: PipelineSettings) -> list[Plan]:
-    """The queries of pipelines."""
+    """Return the queries of the named pipelines."""
     return [plan for name in names for plan in JOBS[name](settings)]

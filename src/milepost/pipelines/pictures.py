@@ -1,4 +1,4 @@
-"""Pictures: areas and dots on a grid, in one page that needs nothing from elsewhere; light or dark, as its reader has it."""
+"""Maps of areas and dots on a grid, in one self-contained HTML page; light or dark by the browser's preference."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ _MARGIN: Final = 40
 _METRES_A_DEGREE: Final = radians(1.0) * EARTH_RADIUS_M
 _EXTENT_M_MIN: Final = 200.0
 _LINES: Final = 6
-"""About so many lines of the grid each way."""
+"""Approximate number of grid lines in each direction."""
 
 _STYLE: Final = """
 :root { --paper: #fcfcfa; --ink: #23262b; --line: #dddcd6; --good: #1a7f4b; --bad: #c2361b; --other: #2f62c9; --plain: #77736a; }
@@ -38,31 +38,31 @@ td, th { border-bottom: 1px solid var(--line); padding: .3rem .6rem; text-align:
 
 @dataclass(frozen=True, slots=True)
 class Dot:
-    """Something at a place; with a radius, and how far it reaches."""
+    """A marker at a place; with a radius, also a circle around it."""
 
     place: Place
     sort: str
-    """`good`, `bad`, `other` or `plain`: its colour."""
+    """The colour: `good`, `bad`, `other` or `plain`."""
     text: str
-    """What whoever points at it is told."""
+    """The tooltip."""
     radius_m: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What is on a page: a picture, what its colours mean, and a table."""
+    """The contents of a page: a map, its legend, and a table."""
 
     title: str
     dots: Sequence[Dot]
     legend: Sequence[tuple[str, str]]
-    """Sort and meaning."""
+    """Pairs of sort and meaning."""
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
     area: Area | None = None
 
 
 def html(page: Page) -> str:
-    """The page as one file of HTML."""
+    """Return the page as one HTML file."""
     legend = "".join(f'<span class="{sort}"><span class="key"></span>{escape(text)}</span>' for sort, text in page.legend)
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(page.title)}</title>\n'
@@ -72,7 +72,7 @@ def html(page: Page) -> str:
 
 
 def svg(dots: Sequence[Dot], area: Area | None = None) -> str:
-    """Dots, and an area below them."""
+    """Return the drawing: the dots above the area."""
     view = _View.over([*_corners(area), *(corner for dot in dots for corner in _around(dot.place, dot.radius_m))])
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img">']
     parts += view.grid()
@@ -83,11 +83,11 @@ def svg(dots: Sequence[Dot], area: Area | None = None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _View:
-    """A piece of the Earth, small enough to be drawn flat: longitudes are narrowed by the latitude in the middle."""
+    """A projection of a region small enough to be drawn flat: longitudes are scaled by the cosine of the middle latitude."""
 
     middle: Place
     scale: float
-    """Units of the drawing for a metre."""
+    """Drawing units per metre."""
 
     @classmethod
     def over(cls, places: Sequence[Place]) -> "_View":
@@ -101,13 +101,13 @@ class _View:
         return cls(middle, min((WIDTH - 2 * _MARGIN) / wide_m, (HEIGHT - 2 * _MARGIN) / high_m))
 
     def point(self, place: Place) -> tuple[float, float]:
-        """Where a place is in the drawing."""
+        """Return the coordinates of a place in the drawing."""
         east_m = _turned(place.longitude - self.middle.longitude) * _METRES_A_DEGREE * _narrower(self.middle)
         north_m = (place.latitude - self.middle.latitude) * _METRES_A_DEGREE
         return round(WIDTH / 2 + east_m * self.scale, 1), round(HEIGHT / 2 - north_m * self.scale, 1)
 
     def grid(self) -> list[str]:
-        """Lines a round number of metres apart, and how many that is."""
+        """Return the grid lines, a round number of metres apart, and the scale."""
         step_m = _round(WIDTH / self.scale / _LINES)
         step = step_m * self.scale
         found = []
@@ -177,7 +177,7 @@ def _around(place: Place, radius_m: float, count: int = 4) -> list[Place]:
 
 
 def _round(metres: float) -> float:
-    """1, 2 or 5 and noughts, not above so many metres."""
+    """Return the greatest 1, 2 or 5 times a power of ten that is at most *metres*."""
     power = 10.0 ** floor(log10(metres))
     return next(power * digit for digit in (5.0, 2.0, 1.0) if power * digit <= metres)
 

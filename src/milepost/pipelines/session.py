@@ -1,7 +1,7 @@
 """The Spark session that all pipelines of a process share.
 
-What must hold: results do not depend on where Spark runs. Time is UTC, numbers that cannot be read are nothing and not a fault,
-and state that streams keep is in RocksDB with a changelog, so that it may be larger than memory and is written in small pieces.
+Invariants: results do not depend on where Spark runs. Time is UTC, unreadable numbers are null and not an error (no ANSI mode),
+and streaming state is in RocksDB with changelog checkpoints, so that it may exceed memory and is written in small increments.
 """
 
 import os
@@ -16,10 +16,10 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 SPARK_ENDED: Final = (Py4JError, ConnectionError)
-"""What is raised when its process has ended, whatever was asked of it."""
+"""Exceptions of any call after Spark's process has ended."""
 
 SHUFFLE_PARTITIONS: Final = 2
-"""Of a laptop: more would only wait for each other."""
+"""Shuffle partitions in local mode: more would only wait for each other on a laptop."""
 
 _LAST_WORDS: Final = 4
 
@@ -42,11 +42,11 @@ SETTINGS: Final[Mapping[str, str]] = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
-"""What the results depend on: the same everywhere."""
+"""Settings on which results depend: the same everywhere."""
 
 
 class SparkDoesNotStart(Exception):
-    """Its last words are the message."""
+    """Spark failed to start; the message has the last lines of its output."""
 
 
 def open_session(
@@ -57,7 +57,7 @@ def open_session(
     settings: Mapping[str, str] | None = None,
     words: Path | None = None,
 ) -> SparkSession:
-    """The session; without a master it is the one that `spark-submit` was told of. What Spark prints goes to `words`."""
+    """Return the session; without *master*, that of `spark-submit` is used. Spark's output goes to the file *words*."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(name)
     if master is not None:
@@ -81,7 +81,7 @@ def open_session(
 
 @contextmanager
 def _printing_into(path: Path) -> Iterator[None]:
-    """Processes that are started meanwhile print into a file, for as long as they live."""
+    """Redirect the output of processes started inside the block to a file, for their whole life."""
     with path.open("wb") as words:
         for stream in (sys.stdout, sys.stderr):
             stream.flush()

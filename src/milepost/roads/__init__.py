@@ -1,4 +1,4 @@
-"""Roads: a network of directed roads, who is on which, and what lies upstream of a place (M26)."""
+"""Roads: a network of directed roads, map matching of reports, and the area upstream of a place (M26)."""
 
 from milepost.roads.network import Network, Road, UnreadableRoads, network_of
 from milepost.roads.placing import NOT_ON_A_ROAD, Placed, Placing

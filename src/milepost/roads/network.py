@@ -1,13 +1,13 @@
-"""The road network: directed roads in columns, and which of them leads into which.
+"""The road network: directed roads in columns, and the turns between them.
 
     road 0   ids[0]   points first[0] … first[1]-1   length_m  speed_mps  lanes  from_junction ─▶ to_junction
-    onward   onward_first[0] … onward_first[1]-1     the roads that one may drive into at its end
-    inward   the same the other way round
+    onward   onward_first[0] … onward_first[1]-1     the successors: roads that may be entered at its end
+    inward   the predecessors, in the same form
 
-What must hold:
-- nothing changes after it was made; a street with traffic both ways is two roads;
-- every road has two different points or more, in the driving direction, a length and a speed above 0;
-- a turn back (into the road that leads the opposite way between the same junctions) is a way on only where there is no other.
+Invariants:
+- a network is immutable; a two-way street is two roads;
+- every road has at least two distinct points, in the driving direction, and a length and a speed above 0;
+- a U-turn (into the opposite road between the same junctions) is a successor only where there is no other.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,13 +23,13 @@ ROADS_MAX: Final = 2_000_000
 POINTS_MAX: Final = 20_000_000
 LANES_MAX: Final = 20
 PLACES_MAX: Final = 100_000
-"""Of so many roads the points are kept as places."""
+"""Maximum roads whose points are cached as places."""
 SPEED_MPS_MAX: Final = 100.0
 STRAIGHT: Final = 3.0
-"""So many times as many go straight on at a junction as turn into each of the other roads."""
+"""Ratio of the traffic that goes straight on at a junction to that which turns into each other road."""
 STRAIGHT_DEG_MAX: Final = 35.0
 DIGITS: Final = 7
-"""Of degrees: a centimetre."""
+"""Decimal places of degrees: a resolution of one centimetre."""
 _SAME_M: Final = 0.01
 
 Floats = NDArray[np.float64]
@@ -37,11 +37,11 @@ Integers = NDArray[np.int32]
 
 
 class UnreadableRoads(ValueError):
-    """What was given is no road network that can be used; says why, and what to do."""
+    """The input is not a usable road network; the text gives the reason and the remedy."""
 
 
 class Road(NamedTuple):
-    """One direction of a street between two junctions, as readers find it; `points` are latitude and longitude."""
+    """One direction of a street between two junctions, as input of a network; `points` are latitude and longitude."""
 
     id: str
     points: Sequence[tuple[float, float]]
@@ -50,20 +50,20 @@ class Road(NamedTuple):
     from_junction: str
     to_junction: str
     length_m: float | None = None
-    """Nothing: as long as its points say."""
+    """None: the length along its points."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Network:
-    """All roads, by number."""
+    """All roads, by index."""
 
     ids: tuple[str, ...]
     first: Integers
-    """Where the points of each road begin; one more at the end."""
+    """Index of the first point of each road, and the total number of points at the end."""
     latitudes: Floats
     longitudes: Floats
     along_m: Floats
-    """How far each point is from the start of its road, in metres of `lengths_m`."""
+    """Offset of each point from the start of its road, scaled to `lengths_m`."""
     lengths_m: Floats
     speeds_mps: Floats
     lanes: Integers
@@ -74,27 +74,27 @@ class Network:
     inward_first: Integers
     inward: Integers
     across_m: Floats
-    """Of each way in, how far it is over the junction: from the last point of that road to the first of this."""
+    """For each predecessor, the distance across the junction: from its last point to the first of this road."""
     shares: Floats
-    """Of each way in, how much of the traffic of that road takes it, as far as the map tells."""
+    """For each predecessor, the share of its traffic that enters this road, as estimated from the map."""
     _places: dict[int, tuple[Place, ...]] = field(default_factory=dict, init=False, repr=False)
-    """Of roads that were asked for: areas around one place are made again and again, and places are what they are made of."""
+    """Cache of the points of requested roads: areas around one place are built repeatedly, from places."""
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def ways_on(self, road: int) -> list[int]:
-        """The roads that one may drive into at the end of a road."""
+        """Return the roads that may be entered at the end of a road."""
         ways: list[int] = self.onward[self.onward_first[road] : self.onward_first[road + 1]].tolist()
         return ways
 
     def ways_in(self, road: int) -> list[tuple[int, float, float]]:
-        """The roads from which one may drive into a road, each with the metres over the junction and the share that does."""
+        """Return the predecessors of a road, each with the metres across the junction and its share of traffic that enters."""
         here = slice(self.inward_first[road], self.inward_first[road + 1])
         return list(zip(self.inward[here].tolist(), self.across_m[here].tolist(), self.shares[here].tolist(), strict=True))
 
     def places_of(self, road: int) -> tuple[Place, ...]:
-        """The points of a road."""
+        """Return the points of a road."""
         places = self._places.get(road)
         if places is None:
             points = slice(self.first[road], self.first[road + 1])
@@ -104,7 +104,7 @@ class Network:
         return places
 
     def at(self, road: int, offset_m: float) -> Place:
-        """The place so far along a road."""
+        """Return the place at an offset along a road."""
         points = slice(self.first[road], self.first[road + 1])
         along = self.along_m[points]
         return Place(
@@ -113,17 +113,17 @@ class Network:
 
     @property
     def has_egress(self) -> NDArray[np.bool_]:
-        """Of each road, whether one may leave at its end: it leads into more than one (M26)."""
+        """For each road, whether its end is an exit: more than one road may be entered there (M26)."""
         return np.diff(self.onward_first) > 1
 
     @property
     def has_ingress(self) -> NDArray[np.bool_]:
-        """Of each road, whether one may join at its start: more than one lead into it (M26)."""
+        """For each road, whether its start is an entrance: more than one road leads into it (M26)."""
         return np.diff(self.inward_first) > 1
 
 
 def network_of(roads: Sequence[Road], turns: Iterable[tuple[int, int]]) -> Network:
-    """The network of some roads; a turn is a road and one that it leads into, by their positions."""
+    """Build a network; a turn is a pair of indices into *roads*: a road and one that it leads into."""
     if not roads:
         raise UnreadableRoads("there are no roads for cars in it: give an extract that has some")
     if len(roads) > ROADS_MAX:
@@ -138,7 +138,7 @@ def network_of(roads: Sequence[Road], turns: Iterable[tuple[int, int]]) -> Netwo
     latitudes, longitudes = np.ascontiguousarray(points.T)
     drawn_m = _drawn_m(latitudes, longitudes, first)
     lengths_m = np.array([np.nan if road.length_m is None else road.length_m for road in roads])
-    drawn_lengths_m = drawn_m[first[1:] - 1]  # of one point, nothing
+    drawn_lengths_m = drawn_m[first[1:] - 1]  # 0 for a single point
     if (short := np.flatnonzero(drawn_lengths_m < _SAME_M)).size:
         raise UnreadableRoads(f"road {roads[short[0]].id!r} goes nowhere: all its points are one place")
     lengths_m = np.where(lengths_m > 0, lengths_m, drawn_lengths_m)
@@ -187,14 +187,14 @@ def _check(roads: Sequence[Road], counts: NDArray[np.integer], points: Floats, f
 
 
 def _without_repeats(points: Floats, first: Integers) -> tuple[Floats, Integers]:
-    """The points without those that are the same as the one before on the same road."""
+    """Return the points without consecutive duplicates on the same road."""
     is_new = np.append(True, (np.diff(points, axis=0) != 0).any(axis=1))
     is_new[first[:-1]] = True
     return points[is_new], np.concatenate(([0], np.cumsum(np.add.reduceat(is_new, first[:-1], dtype=np.int64)))).astype(np.int32)
 
 
 def _drawn_m(latitudes: Floats, longitudes: Floats, first: Integers) -> Floats:
-    """How far each point is from the first of its road, along the points."""
+    """Return the distance of each point from the first of its road, along the points."""
     rows = np.arange(len(latitudes))
     steps = np.concatenate(([0.0], _apart_m(latitudes, longitudes, rows[:-1], rows[1:])))
     steps[first[:-1]] = 0.0
@@ -204,7 +204,7 @@ def _drawn_m(latitudes: Floats, longitudes: Floats, first: Integers) -> Floats:
 
 
 def _shares(latitudes: Floats, longitudes: Floats, first: Integers, owners: NDArray[np.intp], inward: Integers) -> Floats:
-    """How much of the traffic of each way in goes on into its owner: who can go straight on does so more often than turn."""
+    """Return the share of each predecessor's traffic that enters its owner; going straight on is likelier than a turn."""
     at_start = _bearings_deg(latitudes, longitudes, first[:-1])
     at_end = _bearings_deg(latitudes, longitudes, first[1:] - 2)
     turns_deg = np.abs((at_start[owners] - at_end[inward] + 180.0) % 360.0 - 180.0)
@@ -214,14 +214,14 @@ def _shares(latitudes: Floats, longitudes: Floats, first: Integers, owners: NDAr
 
 
 def _bearings_deg(latitudes: Floats, longitudes: Floats, rows: Integers) -> Floats:
-    """Which way it goes from each of these points to the next."""
+    """Return the bearing from each of these points to the next."""
     over = (longitudes[rows + 1] - longitudes[rows] + 180.0) % 360.0 - 180.0
     bearings: Floats = np.degrees(np.arctan2(over * np.cos(np.radians(latitudes[rows])), latitudes[rows + 1] - latitudes[rows]))
     return bearings
 
 
 def _apart_m(latitudes: Floats, longitudes: Floats, ones: NDArray[np.integer], others: NDArray[np.integer]) -> Floats:
-    """Metres between points, by the formula that is right for near ones."""
+    """Return the metres between points, by the haversine formula, which is accurate for near ones."""
     up, over = np.radians(latitudes), np.radians(longitudes)
     rise, turn = np.sin((up[others] - up[ones]) / 2), np.sin((over[others] - over[ones]) / 2)
     half = rise * rise + np.cos(up[ones]) * np.cos(up[others]) * turn * turn
@@ -232,7 +232,7 @@ def _apart_m(latitudes: Floats, longitudes: Floats, ones: NDArray[np.integer], o
 def _joined(
     turns: Iterable[tuple[int, int]], from_junctions: Integers, to_junctions: Integers
 ) -> tuple[Integers, Integers, Integers, Integers]:
-    """Turns as lists by road, both ways round, without the turns back that nobody needs."""
+    """Return successor and predecessor lists by road, without U-turns where there is another way."""
     count = len(from_junctions)
     pairs = np.unique(np.array(list(turns), np.int64).reshape(-1, 2), axis=0)
     start, end = pairs.T

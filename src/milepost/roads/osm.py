@@ -1,10 +1,10 @@
-"""Road networks of OpenStreetMap extracts (.osm XML, also packed, and .osm.pbf).
+"""Road networks of OpenStreetMap extracts (.osm XML, also compressed, and .osm.pbf).
 
-Rules of this file:
-- ways are cut at nodes that they share with others; a way that is not one-way becomes two roads, the second named with a minus;
-- where no speed or number of lanes is tagged, that of the kind of road counts (`_KINDS`);
-- restrictions of turns over a node are kept; those over a way, by time of day or for other vehicles only are not;
-- whatever is wrong with the file, the one error is `UnreadableRoads`.
+Rules:
+- ways are split at nodes that they share with others; a two-way street becomes two roads, the second with a minus in its name;
+- where no speed or number of lanes is tagged, the default of the kind of road applies (`_KINDS`);
+- turn restrictions via a node are applied; those via a way, by time of day or for other vehicles only are ignored;
+- every fault of the file is an `UnreadableRoads`.
 """
 
 from collections import Counter
@@ -27,7 +27,7 @@ _KINDS: Final[Mapping[str, tuple[float, int]]] = {
     "primary_link": (50, 1), "secondary": (50, 1), "secondary_link": (50, 1), "tertiary": (50, 1), "tertiary_link": (40, 1),
     "unclassified": (50, 1), "residential": (30, 1), "living_street": (10, 1), "service": (20, 1),
 }  # fmt: skip
-"""Speed limit in km/h, and lanes each way."""
+"""Default speed limit in km/h, and lanes per direction."""
 _SPEED_WORDS: Final[Mapping[str, float]] = {
     "none": 130,
     "walk": 7,
@@ -46,7 +46,7 @@ class _Way(NamedTuple):
 
 
 class _Ban(NamedTuple):
-    """From one way into another over a node: forbidden, or (`is_only`) the only one allowed."""
+    """Turn restriction from one way into another via a node: forbidden, or (`is_only`) the only one allowed."""
 
     start: int
     over: int
@@ -55,7 +55,7 @@ class _Ban(NamedTuple):
 
 
 class _Piece(NamedTuple):
-    """A road to be: a way between two junctions, in one direction."""
+    """Part of a way between two junctions, in one direction, with the road made from it."""
 
     way: int
     road: Road
@@ -64,7 +64,7 @@ class _Piece(NamedTuple):
 
 
 def read_osm(file: IO[bytes]) -> Network:
-    """The network that an open file holds."""
+    """Return the network of an open file."""
     data = file.read(BYTES_MAX + 1)
     if len(data) > BYTES_MAX:
         raise UnreadableRoads(f"the extract has more than {BYTES_MAX:,} bytes: cut out the region you need (osmium extract)")
@@ -83,7 +83,7 @@ def _objects(data: bytes, kinds: osmium.osm.osm_entity_bits) -> Iterator[object]
 
 
 def _format(data: bytes) -> str:
-    """As libosmium names it."""
+    """Return libosmium's name of the file format."""
     if data[6:15] == b"OSMHeader":
         return "pbf"
     packed = {b"\x1f\x8b": ".gz", b"BZ": ".bz2"}.get(data[:2], "")
@@ -93,7 +93,7 @@ def _format(data: bytes) -> str:
 
 
 def _ways_and_bans(data: bytes) -> tuple[list[_Way], list[_Ban]]:
-    """Ways for cars, and restrictions of turns."""
+    """Return the ways open to cars, and the turn restrictions."""
     ways, bans = list[_Way](), list[_Ban]()
     for one in _objects(data, osmium.osm.WAY | osmium.osm.RELATION):
         if isinstance(one, osmium.osm.Way):
@@ -133,13 +133,13 @@ def _places_of(data: bytes, wanted: set[int]) -> dict[int, tuple[float, float]]:
 
 
 def _junctions(ways: list[_Way]) -> set[int]:
-    """Nodes that more than one way has, or one way twice; and all ends."""
+    """Return the nodes used by more than one way or twice by one, and the ends of all ways."""
     used = Counter(node for way in ways for node in way.nodes)
     return {node for node, count in used.items() if count > 1} | {node for way in ways for node in (way.nodes[0], way.nodes[-1])}
 
 
 def _pieces(way: _Way, junctions: set[int], places: Mapping[int, tuple[float, float]]) -> Iterator[_Piece]:
-    """The roads of a way; where it leaves the extract (nodes without a place), nothing."""
+    """Yield the roads of a way, without the parts outside the extract (nodes without a place)."""
     cuts = [at for at, node in enumerate(way.nodes) if node in junctions]
     forward, backward = _directions(way.tags)
     for number, (first, last) in enumerate(pairwise(cuts)):
@@ -161,7 +161,7 @@ def _piece(
 
 
 def _directions(tags: Mapping[str, str]) -> tuple[bool, bool]:
-    """Whether one may drive along a way as it is drawn, and the other way."""
+    """Return whether driving is allowed in the direction of the way's nodes, and in the opposite direction."""
     oneway = tags.get("oneway")
     if oneway in ("-1", "reverse"):
         return False, True
@@ -192,7 +192,7 @@ def _lanes(tags: Mapping[str, str], side: str, *, is_both: bool) -> int:
 
 
 def _turns(pieces: list[_Piece], bans: list[_Ban]) -> Iterator[tuple[int, int]]:
-    """From each road into all that begin where it ends, but for what is forbidden."""
+    """Yield the allowed turns from each road into the roads that begin at its end."""
     beginning: dict[int, list[int]] = {}
     for number, piece in enumerate(pieces):
         beginning.setdefault(piece.first, []).append(number)

@@ -1,12 +1,12 @@
-"""Placing reports on roads: which road, how far along it, how far beside it, for many at once.
+"""Map matching: the road of each report, the offset along it and the distance from it, vectorized over many reports.
 
-    report ─▶ the square it is in ─▶ pieces of road that come near that square ─▶ the likeliest of them
+    report ─▶ its square ─▶ pieces of road near that square ─▶ the likeliest piece
 
-What must hold:
-- a report is placed on the piece that makes it likeliest: distance against `sigma_m`, the heading of who moves against
-  `heading_off_deg`, and, where the road it was on before is known, whether one gets there from that road;
-- every piece within `within_m` is looked at, and none beyond: each stands in all squares that it comes so near to;
-- nothing here loops over reports or pieces; they are worked on in blocks of `BLOCK` reports.
+Invariants:
+- a report is matched to the piece of maximum likelihood: its distance relative to `sigma_m`, the heading of a moving vehicle
+  relative to `heading_off_deg`, and, if the previous road is known, whether that road leads to this one;
+- every piece within `within_m` is considered, and none beyond: a piece is indexed in all squares within that distance;
+- no Python loop over reports or pieces; reports are processed in blocks of `BLOCK`.
 """
 
 from dataclasses import dataclass
@@ -24,15 +24,15 @@ from milepost.roads.upstream import Spot
 NOT_ON_A_ROAD: Final = -1
 BLOCK: Final = 16_384
 _PIECE_M: Final = 100.0
-"""Longer segments are cut, so that a slanting one does not stand in every square of the box around it."""
+"""Maximum length of a piece; longer segments are split, so that a diagonal one is not in every square of its bounding box."""
 _A_DEGREE_M: Final = EARTH_RADIUS_M * np.pi / 180
 _UNLIKELY: Final = 4.0
-"""What it costs to be on a road that the one before does not lead to, like being three times `sigma_m` off."""
+"""Cost of a road that the previous one does not lead to, about that of a distance of three times `sigma_m`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Placed:
-    """Where reports are, one row each; of those on no road, `roads` is -1 and the rest NaN."""
+    """Matched reports, one row each; for reports on no road, `roads` is -1 and the other columns are NaN."""
 
     roads: Integers
     offsets_m: Floats
@@ -40,7 +40,7 @@ class Placed:
 
 
 class Placing:
-    """An index over the roads of a network."""
+    """Spatial index over the roads of a network."""
 
     def __init__(self, network: Network, *, within_m: float = 50.0, sigma_m: float = 7.0, heading_off_deg: float = 25.0) -> None:
         if not 1.0 <= within_m <= 1_000.0:
@@ -49,7 +49,7 @@ class Placing:
         self._within_m, self._sigma_m, self._off_deg = within_m, sigma_m, heading_off_deg
         pieces = _Pieces(network)
         self._pieces = pieces
-        # All longitudes are counted from the first point, so that a network may lie across the antimeridian.
+        # Longitudes are relative to the first point, so that a network may cross the antimeridian.
         self._west, self._south = float(pieces.x.min()), float(pieces.y.min())
         steepest = float(np.abs(pieces.y).max()) + 0.1
         self._margin_y = within_m / _A_DEGREE_M
@@ -60,7 +60,7 @@ class Placing:
         self._index()
 
     def _index(self) -> None:
-        """Which pieces come near each square, squares with none left out."""
+        """Build the list of nearby pieces of each square that has any."""
         pieces = self._pieces
         west, east = (
             self._columns(pieces.x + add)
@@ -82,7 +82,7 @@ class Placing:
     def place(
         self, latitudes: ArrayLike, longitudes: ArrayLike, going: Going | None = None, before: Integers | None = None
     ) -> Placed:
-        """Each report on the likeliest road; `before`: the road that it was last on, -1 if that is not known."""
+        """Match each report to its likeliest road; `before`: the previous road of each, -1 if unknown."""
         north, east = np.asarray(latitudes, np.float64), np.asarray(longitudes, np.float64)
         placed = Placed(np.full(north.size, NOT_ON_A_ROAD, np.int32), np.full(north.size, np.nan), np.full(north.size, np.nan))
         for first in range(0, north.size, BLOCK):
@@ -92,7 +92,7 @@ class Placing:
         return placed
 
     def spots_at(self, place: Place) -> list[Spot]:
-        """Of every road that comes near a place, the spot that is nearest to it: for what may be on any of them."""
+        """Return the nearest spot of every road near a place: for an event that may be on any of them."""
         x, y = self._pieces.turned(np.array([place.longitude])), np.array([place.latitude])
         reports, near = self._pairs(x, y)
         shares, distances_m = self._pieces.measured(near, x[reports], y[reports])
@@ -126,7 +126,7 @@ class Placing:
         placed.distances_m[first + reports] = distances_m[best]
 
     def _pairs(self, x: Floats, y: Floats) -> tuple[NDArray[np.intp], NDArray[np.int32]]:
-        """Each report with the pieces that come near its square, by report."""
+        """Return pairs of a report and a piece near its square, sorted by report."""
         keys = self._keys(self._columns(x), self._rows(y))
         at = np.minimum(np.searchsorted(self._squares, keys), len(self._squares) - 1)
         counts = np.where(self._squares[at] == keys, self._counts[at], 0)
@@ -135,14 +135,14 @@ class Placing:
         return reports, self._near[starts + np.arange(len(reports))]
 
     def _against_heading(self, reports: NDArray[np.intp], near: NDArray[np.int32], going: Going) -> Floats:
-        """How much the heading speaks against a piece: nothing for who stands or does not say."""
+        """Return the cost of the deviation of the heading from a piece; 0 if stationary or without a heading."""
         headings, speeds = going.headings_deg[reports], going.speeds_mps[reports]
         off = np.abs((headings - self._pieces.bearings_deg[near] + 180.0) % 360.0 - 180.0) / self._off_deg
         costs: Floats = np.where(np.isnan(off) | (speeds < MOVING_MPS_MIN), 0.0, off * off / 2)
         return costs
 
     def _against_way(self, before: Integers, roads: Integers) -> Floats:
-        """How much the road before speaks against a road: nothing for the same one, and for those that it leads into."""
+        """Return the cost of a change from the previous road; 0 for the same road and those that it leads into."""
         network = self._network
         links = np.repeat(np.arange(len(network), dtype=np.int64), np.diff(network.onward_first)) * len(network) + network.onward
         asked = before.astype(np.int64) * len(network) + roads
@@ -163,7 +163,7 @@ class Placing:
 
 
 class _Pieces:
-    """Straight pieces of road, in degrees from a meridian of their own: where each starts, where it goes, whose it is."""
+    """Straight pieces of road: start, direction and road of each, with longitudes relative to a local meridian."""
 
     def __init__(self, network: Network) -> None:
         self._meridian = float(network.longitudes[0])
@@ -188,11 +188,11 @@ class _Pieces:
         self.bearings_deg = np.degrees(np.arctan2(self.dx * narrower, self.dy))
 
     def turned(self, longitudes: Floats) -> Floats:
-        """Degrees east of the meridian, -180 to 180."""
+        """Return degrees east of the local meridian, -180 to 180."""
         return (longitudes - self._meridian + 180.0) % 360.0 - 180.0
 
     def measured(self, near: NDArray[np.int32], x: Floats, y: Floats) -> tuple[Floats, Floats]:
-        """For each piece and the report of the same row: how far along it the nearest place is (0 to 1), and how far away."""
+        """Return for each pair of piece and report the nearest point's fraction of the piece (0 to 1), and its distance."""
         narrower = np.cos(y * (np.pi / 180))
         dx, dy = self.dx[near] * narrower, self.dy[near]
         over, up = (x - self.x[near]) * narrower, y - self.y[near]
@@ -201,7 +201,7 @@ class _Pieces:
 
 
 def _least_of_each(owners: NDArray[np.intp], costs: Floats) -> NDArray[np.intp]:
-    """The first row of least cost of each owner; rows of an owner stand together."""
+    """Return the first row of minimum cost of each owner; the rows of an owner must be contiguous."""
     if not owners.size:
         return np.empty(0, np.intp)
     starts = np.flatnonzero(np.append(True, owners[1:] != owners[:-1]))

@@ -1,9 +1,9 @@
-"""Road networks of SUMO (.net.xml, also .gz): edges that cars may use, and the connections between them.
+"""Road networks of SUMO (.net.xml, also .gz): edges open to cars, and the connections between them.
 
-Rules of this file:
-- a road is drawn along the middle one of its lanes that cars may use: that is where they drive, and where opposite ways differ;
-- metres become degrees by the projection that the file names; where it names none, by `origin`, the place of its 0,0;
-- whatever is wrong with the file, the one error is `UnreadableRoads`.
+Rules:
+- a road has the shape of the middle one of its lanes open to cars: cars drive there, and opposite directions differ there;
+- metres are converted to degrees by the file's projection; without one, by `origin`, the place of its 0,0;
+- every fault of the file is an `UnreadableRoads`.
 """
 
 import gzip
@@ -25,7 +25,7 @@ _NO_PROJECTION: Final = ("", "!", "-")
 
 
 def read_sumo(file: IO[bytes], *, origin: Place | None = None) -> Network:
-    """The network that an open file holds; `origin` is where its 0,0 is, for a file that does not say."""
+    """Return the network of an open file; `origin` is the place of its 0,0, required if the file has no projection."""
     reader = _Reader()
     try:
         for element in _elements(file):
@@ -44,7 +44,7 @@ def read_sumo(file: IO[bytes], *, origin: Place | None = None) -> Network:
 
 
 def _elements(file: IO[bytes]) -> Iterator[Element]:
-    """The children of the root, each as soon as it is complete."""
+    """Yield the children of the root, each as soon as it is complete."""
     start = file.read(2)
     file.seek(-len(start), 1)
     source = gzip.GzipFile(fileobj=file) if start == _GZIP else file
@@ -71,7 +71,7 @@ class _Edge(NamedTuple):
 
 
 class _Reader:
-    """Gathers what the file says."""
+    """Collector of the file's edges, connections and location."""
 
     def __init__(self) -> None:
         self._location: dict[str, str] = {}
@@ -81,7 +81,7 @@ class _Reader:
         self._turns: list[tuple[str, str, str]] = []
 
     def take(self, element: Element) -> None:
-        """One child of the root."""
+        """Process one child of the root."""
         if element.tag == "location":
             self._location = dict(element.attrib)
         elif element.tag == "edge" and not element.get("function"):
@@ -102,7 +102,7 @@ class _Reader:
         self._edges.append(_Edge(name, points, speed_mps, min(len(lanes), LANES_MAX), length_m, start, end))
 
     def network(self, origin: Place | None) -> Network:
-        """All of it."""
+        """Return the network of the collected elements."""
         if not self._edges:
             raise UnreadableRoads("no edge of the file is for cars")
         points = self._degrees(np.concatenate([edge.points for edge in self._edges]), origin)
@@ -135,7 +135,7 @@ class _Reader:
 
 
 def _is_for_cars(lane: Element) -> bool:
-    """By the classes of vehicles that it allows, or does not."""
+    """Whether a lane is open to cars, by its allowed and disallowed vehicle classes."""
     allowed, barred = lane.get("allow"), lane.get("disallow", "")
     if allowed is not None:
         return _CARS in allowed.split() or allowed == "all"

@@ -1,15 +1,15 @@
-"""What lies upstream of a spot on a road: from where one gets there, in the driving direction, and in how long (M26).
+"""Area upstream of a spot on a road: the roads that lead to it in the driving direction, with travel time and distance (M26).
 
     spots ─▶ from each road to those that lead into it, the nearest first (Dijkstra, backwards) ─▶ stretches ─▶ `Upstream`
 
-What must hold:
-- every road is reached by the way that takes least, and what it has left is what that way takes;
-- a road belongs to the area as far as the limit reaches, if enough of its traffic comes to the spot, as far as the map tells: by
-  which ways lead there (`Network.shares`) and, since few drive detours, by how direct they are;
-- where there is no exit between the limit and the spot, the area goes on, back past the last exit (`_Found.exit_at`) and `lead_s`
-  more, so that whoever comes into it can still leave;
-- it ends for good at `EXIT_WITHIN` times the limit, and where it has as many stretches or points as an area may have: what is
-  nearest belongs to it first.
+Invariants:
+- every road is reached by its shortest path, and its remaining time and distance to the spot are those of that path;
+- a road belongs to the area up to the limit if enough of its traffic passes the spot, as estimated from the map: by the roads
+  that lead there (`Network.shares`) and, since few drivers take detours, by their directness;
+- where there is no exit between the limit and the spot, the area extends back past the last exit (`_Found.exit_at`) by another
+  `lead_s`, so that vehicles that enter it can still leave the road;
+- the area never exceeds `EXIT_WITHIN` times the limit, nor the maximum stretches and points of an area: the nearest roads are
+  included first.
 """
 
 from bisect import bisect_left, bisect_right
@@ -25,23 +25,23 @@ from milepost.roads.network import DIGITS, Network
 
 LANE_M: Final = 3.2
 NOISE_M: Final = 15.0
-"""A receiver in the open is seldom off by more."""
+"""Position error that a receiver under open sky seldom exceeds."""
 LEAD_S: Final = 10.0
-"""So long before the last exit a driver should know."""
+"""Time before the last exit at which a driver should be warned."""
 EXIT_WITHIN: Final = 10.0
-"""So many times the limit the area goes back to find an exit."""
+"""Maximum extent of the area in search of an exit, in multiples of the limit."""
 DETOUR_M: Final = 200.0
-"""So much farther than straight across is no detour: ramps are curved, and blocks have corners."""
+"""Excess over the straight-line distance that is no detour: ramps are curved, and blocks have corners."""
 DIRECT: Final = 6
-"""Where the way is twice as long as straight across, a half to this power of the traffic takes it."""
+"""Exponent of directness: of a path twice the straight-line distance, a half to this power of the traffic takes it."""
 SHARE_MIN: Final = 0.01
-"""With so little, most who will get there are warned (bench/roads.py)."""
+"""Default minimum share of traffic, low enough that most vehicles that will pass the spot are warned (bench/roads.py)."""
 _SHORTEST_M: Final = 0.1
 _A_DEGREE_M: Final = EARTH_RADIUS_M * pi / 180
 
 
 class Spot(NamedTuple):
-    """A place on a road: so far from its start."""
+    """A place on a road, by its offset from the start of the road."""
 
     road: int
     offset_m: float
@@ -49,16 +49,16 @@ class Spot(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reach:
-    """How far upstream an area goes: so many seconds of driving at the speed limit, or so many metres."""
+    """Extent of an upstream area: seconds of driving at the speed limit, or metres."""
 
     seconds: float | None = None
     metres: float | None = None
     lead_s: float = LEAD_S
-    """How long before the last exit the area begins."""
+    """Time before the last exit at which the area begins."""
     noise_m: float = NOISE_M
-    """How far beside the road its vehicles may be seen."""
+    """Maximum position error of vehicles, across the road."""
     share_min: float = SHARE_MIN
-    """Roads of whose traffic less is expected to come to the spot do not belong to the area; 0: all do."""
+    """Minimum share of a road's traffic expected to pass the spot; roads below it are excluded; 0: none is."""
 
     def __post_init__(self) -> None:
         if (self.seconds is None) == (self.metres is None):
@@ -68,39 +68,39 @@ class Reach:
 
     @property
     def limit(self) -> float:
-        """Seconds or metres, whichever it is."""
+        """The limit, in seconds or metres, whichever is set."""
         limit = self.metres if self.seconds is None else self.seconds
         assert limit is not None
         return limit
 
     def until(self, share: float, exit_at: float, speed_mps: float) -> float:
-        """How far back the area goes on a road, in the measure of the limit, if so much of its traffic comes to the spot."""
+        """Return the extent of the area on a road, in the limit's unit, given the share of its traffic that passes the spot."""
         lead = self.lead_s * (speed_mps if self.seconds is None else 1.0)
         return min(max(self.limit if share >= self.share_min else 0.0, exit_at + lead), EXIT_WITHIN * self.limit)
 
 
 @dataclass(slots=True)
 class _Found:
-    """A road that belongs to the area, and what is left to the spot from where it leads to."""
+    """A road of the area, with the remaining time and distance to the spot from the road it leads into."""
 
     road: int
     left_s: float
     left_m: float
     into: int
-    """The road that it leads into; -1: the spot is on it."""
+    """The road that it leads into; -1 if the spot is on this road."""
     across_m: float
-    """Over the junction to there."""
+    """Distance across the junction to that road."""
     until_m: float
-    """How far it is driven: up to the spot, or to its end."""
+    """Offset up to which the road is driven: the spot, or its end."""
     share: float
-    """How much of its traffic comes to the spot, by the ways that lead there."""
+    """Share of its traffic that passes the spot, by the roads that lead there."""
     spot: Place
     exit_at: float
-    """What is left at the last exit, in the measure of the limit; infinite where none was passed."""
+    """Remaining time or distance at the last exit, in the limit's unit; infinite if there is none."""
 
 
 def maybe_upstream(network: Network, spots: Sequence[Spot], reach: Reach) -> Upstream | None:
-    """The area upstream of some spots (of a place on both sides of a street there are two); nothing where there is none."""
+    """Return the area upstream of some spots (a place on a two-way street has two), or `None` if it is empty."""
     stretches: list[Stretch] = []
     points = 0
     for found in _search(network, spots, reach):
@@ -114,7 +114,7 @@ def maybe_upstream(network: Network, spots: Sequence[Spot], reach: Reach) -> Ups
 
 
 def _search(network: Network, spots: Sequence[Spot], reach: Reach) -> list[_Found]:
-    """The roads of the area, those with least left first."""
+    """Return the roads of the area, the nearest to the spots first."""
     has_egress, by_time = network.has_egress, reach.seconds is not None
     waiting = [
         (0.0, number, _Found(spot.road, 0.0, 0.0, -1, 0.0, spot.offset_m, 1.0, network.at(*spot), inf))
@@ -147,7 +147,7 @@ def _search(network: Network, spots: Sequence[Spot], reach: Reach) -> list[_Foun
 
 
 def _maybe_stretch(network: Network, found: _Found, reach: Reach) -> Stretch | None:
-    """The part of a road that belongs to the area, and on over the junction to where it leads."""
+    """Return the part of a road inside the area, extended across the junction to the next road."""
     speed_mps = float(network.speeds_mps[found.road])
     until = reach.until(found.share * _directness(network, found), found.exit_at, speed_mps)
     back_m = until - found.left_m if reach.seconds is None else (until - found.left_s) * speed_mps
@@ -164,7 +164,7 @@ def _maybe_stretch(network: Network, found: _Found, reach: Reach) -> Stretch | N
 
 
 def _directness(network: Network, found: _Found) -> float:
-    """How much of the traffic would not call the way from the middle of a road to the spot a detour."""
+    """Return the share of traffic for which the path from the middle of a road to the spot is no detour."""
     if found.into < 0:
         return 1.0
     first, last = network.first[found.road], network.first[found.road + 1] - 1
@@ -176,7 +176,7 @@ def _directness(network: Network, found: _Found) -> float:
 
 
 def _path(network: Network, found: _Found, from_m: float) -> tuple[Place, ...]:
-    """The points of a road from here to there, no two neighbours the same."""
+    """Return the points of the driven part of a road, without consecutive duplicates."""
     is_whole = not from_m and found.into >= 0
     path = network.places_of(found.road) if is_whole else _part(network, found.road, from_m, found.until_m)
     return (*path, network.places_of(found.into)[0]) if found.across_m else path
@@ -199,5 +199,5 @@ def _rounded(place: Place) -> Place:
 
 
 def _tenths(number: float) -> float:
-    """The nearest tenth: `round` takes twenty times as long."""
+    """Round to the nearest tenth; the built-in `round` takes twenty times as long."""
     return floor(number * 10 + 0.5) / 10

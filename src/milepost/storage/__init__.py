@@ -1,9 +1,29 @@
-"""Storage: what an edge wants kept, on the disk of its machine, as safe as the configuration asks for."""
+"""Storage: the durable state of an edge, on the disk of its machine, as safe as the configuration asks for."""
 
-from milepost.model.survives import Survives
-from milepost.storage.faults import StorageDamaged, StorageInUse, StorageTooNew
-from milepost.storage.memory import MemoryStorage
-from milepost.storage.opening import open_storage
+from pathlib import Path
+
+from milepost.broker.effects import Changes, Kept, Storage
+from milepost.model.durability import Durability
+from milepost.storage.errors import StorageDamaged, StorageInUse, StorageTooNew
 from milepost.storage.sqlite import SqliteStorage
 
-__all__ = ["MemoryStorage", "SqliteStorage", "StorageDamaged", "StorageInUse", "StorageTooNew", "Survives", "open_storage"]
+__all__ = ["Durability", "MemoryStorage", "SqliteStorage", "StorageDamaged", "StorageInUse", "StorageTooNew", "open_storage"]
+
+
+class MemoryStorage:
+    """Storage that stores nothing, for an edge whose sessions need not survive it."""
+
+    def load(self) -> Kept:
+        """Return an empty state."""
+        return Kept()
+
+    def write(self, changes: Changes) -> None:
+        """Discard the changes."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+def open_storage(path: Path, survives: Durability) -> Storage:
+    """Open the storage in the directory *path*, created if need be; with `Durability.NOTHING` the directory is not touched."""
+    return MemoryStorage() if survives is Durability.NOTHING else SqliteStorage(path, survives)

@@ -1,24 +1,61 @@
-"""The database file: made whole or not at all, known by its marks, and set up for one writer that writes often.
+"""The database file of an edge: locked by one process, created atomically, marked with its format.
 
-What must hold:
-- a file under its final name always has our tables: it is made beside it and renamed. So an empty file is damage, never a start;
-- a log without its database is damage too: SQLite would play it into a new one;
-- the settings below are said here and nowhere else, each with its reason.
+Invariants:
+- a file under its final name always has our tables: it is created under another name and renamed. An empty file is damage;
+- a write-ahead log without its database is damage, too: SQLite would replay it into a new one;
+- the settings of SQLite are stated here and nowhere else, each with its reason.
 """
 
+import fcntl
 import os
 import sqlite3
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
-from milepost.edge.keeping import StorageUnavailable
-from milepost.model.survives import Survives
-from milepost.storage.faults import StorageDamaged, StorageTooNew, unavailable, unreadable
+from milepost.broker.effects import StorageUnavailable
+from milepost.model.durability import Durability
+from milepost.storage.errors import StorageDamaged, StorageInUse, StorageTooNew, unavailable, unreadable
+
+LOCK_NAME = "lock"
+PID_BYTES_MAX = 20
+
+
+class Lock:
+    """The lock of a directory, from construction to `release`; the kernel releases the lock of a dead process.
+
+    The file holds the process id, for the message to a second process.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            descriptor = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise StorageUnavailable(f"cannot lock {folder}: {error.strerror}") from error
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            holder = os.pread(descriptor, PID_BYTES_MAX, 0).decode(errors="replace").strip()
+            os.close(descriptor)
+            if isinstance(error, BlockingIOError):
+                raise StorageInUse(folder, holder) from None
+            raise StorageUnavailable(f"cannot lock {folder}: {error.strerror}") from error
+        self._descriptor: int | None = descriptor
+        with suppress(OSError):  # on a full disk the lock holds without the process id
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+
+    def release(self) -> None:
+        """Release the directory. The file stays: removing it could remove the lock of the next process."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
 
 NAME = "kept.db"
 UNFINISHED = "kept.db.new"
 APPLICATION = 0x4D696C65  # "Mile"
-FORMAT = 3
+FORMAT = 4
+"""Version of the file, raised with every change of a table or of the bytes in it; older and newer files are refused."""
 PAGE_BYTES = 4096
 LOG_PAGES = 4096
 CACHE_KIB = 64 * 1024
@@ -26,8 +63,8 @@ BUSY_S = 1.0
 STATEMENTS_MAX = 64
 
 # A row of more than a twentieth of a page is better off in a table with a rowid (https://sqlite.org/withoutrowid.html).
-# The place of a delivery is its turn in the order of all; see `places.py`. Nothing refers to anything: an edge may name what it
-# keeps in any order, and a session that goes is taken out of each table by hand.
+# `place` orders deliveries as they were queued; see `rows.Places`. There are no foreign keys: rows may be written in any order,
+# and a session that ends is removed from each table explicitly.
 SCHEMA = (
     "CREATE TABLE sessions (number INTEGER PRIMARY KEY, details BLOB NOT NULL)",
     """CREATE TABLE subscriptions (session INTEGER NOT NULL, name TEXT NOT NULL, details BLOB NOT NULL,
@@ -39,8 +76,8 @@ SCHEMA = (
     """CREATE TABLE received (session INTEGER NOT NULL, number INTEGER NOT NULL,
        PRIMARY KEY (session, number)) WITHOUT ROWID""",
     "CREATE TABLE outbox (number INTEGER PRIMARY KEY, body BLOB NOT NULL)",
-    "CREATE TABLE marks (name TEXT PRIMARY KEY NOT NULL, number INTEGER NOT NULL) WITHOUT ROWID",
-    "CREATE TABLE stays (endpoint TEXT PRIMARY KEY NOT NULL, details BLOB NOT NULL)",
+    "CREATE TABLE cursors (name TEXT PRIMARY KEY NOT NULL, number INTEGER NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE residencies (endpoint TEXT PRIMARY KEY NOT NULL, details BLOB NOT NULL)",
     "CREATE TABLE standing (incident TEXT PRIMARY KEY NOT NULL, body BLOB NOT NULL)",
     """CREATE TABLE told (session INTEGER NOT NULL, incident TEXT NOT NULL, details BLOB NOT NULL,
        PRIMARY KEY (session, incident)) WITHOUT ROWID""",
@@ -49,23 +86,23 @@ SCHEMA = (
 )
 
 SYNCHRONOUS = {
-    # Waits for the disk only where the log is taken over into the file, so that a power loss never damages the whole.
-    Survives.PROCESS_CRASH: "NORMAL",
-    Survives.POWER_LOSS: "FULL",
+    # Waits for the disk only at a checkpoint of the log, so that a power loss never damages the whole file.
+    Durability.PROCESS_CRASH: "NORMAL",
+    Durability.POWER_LOSS: "FULL",
 }
 SETTINGS = (
-    "locking_mode = EXCLUSIVE",  # before WAL: the index of the log is then in our memory, without locks at each write
+    "locking_mode = EXCLUSIVE",  # before WAL: the log's index is then in process memory, without locks at each write
     "journal_mode = WAL",
     f"cache_size = -{CACHE_KIB}",
     "temp_store = MEMORY",
-    f"wal_autocheckpoint = {LOG_PAGES}",  # each takeover waits for the disk three times: seldom, then
-    f"journal_size_limit = {LOG_PAGES * PAGE_BYTES}",  # a log that one large write made longer is cut again
-    "secure_delete = OFF",  # Debian's default overwrites what is deleted, at the price of another write
+    f"wal_autocheckpoint = {LOG_PAGES}",  # each checkpoint waits for the disk three times, so they are rare
+    f"journal_size_limit = {LOG_PAGES * PAGE_BYTES}",  # a log that one large write made longer is truncated again
+    "secure_delete = OFF",  # Debian's default overwrites deleted data, at the price of another write
 )
 
 
 def make_database(folder: Path) -> None:
-    """Make the directory and the database in it, where they are not there yet."""
+    """Create the directory and the database in it, unless they exist."""
     file = folder / NAME
     if file.exists():
         return
@@ -84,12 +121,12 @@ def make_database(folder: Path) -> None:
         raise StorageUnavailable(f"cannot make {file}: {error.strerror}") from error
 
 
-def connect(folder: Path, survives: Survives) -> sqlite3.Connection:
-    """The open database, known to be ours and set up."""
+def connect(folder: Path, survives: Durability) -> sqlite3.Connection:
+    """Return the open database, checked to be ours and configured."""
     file = folder / NAME
-    where = f"{file.absolute().as_uri()}?mode=rw"  # never makes a file
+    where = f"{file.absolute().as_uri()}?mode=rw"  # never creates a file
     try:
-        # Used by one thread at a time, but not always the same: who writes may wait for the disk elsewhere.
+        # Used by one thread at a time, but not always the same one: the writer may wait for the disk in another thread.
         connection = sqlite3.connect(
             where, uri=True, isolation_level=None, timeout=BUSY_S, cached_statements=STATEMENTS_MAX, check_same_thread=False
         )

@@ -1,25 +1,97 @@
-"""Rows: the changes of a turn as statements, and what was kept read back.
+"""Rows: the changes of one tick as SQL statements, and the stored state read back.
 
-Three things make it fast, each measured: several rows to a statement, ranges of numbers removed at once, and bodies given as
-bytearray, because Python's sqlite3 looks for an adapter for each bytes object (and bool) and for none of these.
+Three things make it fast, each measured: several rows per statement, ranges of numbers deleted at once, and bodies passed as
+bytearray, because Python's sqlite3 looks for an adapter for every bytes object and bool, but not for a bytearray.
 """
 
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import NamedTuple, TypeVar
 
-from milepost.edge.keeping import Changes, Kept, Queued
-from milepost.storage.places import PlacePlan, Places
+from milepost.broker.effects import Changes, Kept, Queued
+
+QueuedRow = tuple[int, int, int, int, int, int, bytearray]
+"""Place, session, delivery, message, qos, is_released, details."""
+
+_NONE: dict[int, int] = {}
+
+
+@dataclass(slots=True)
+class PlacePlan:
+    """The changes of one tick to the table `queued`."""
+
+    gone: list[int] = field(default_factory=list)
+    rows: list[QueuedRow] = field(default_factory=list)
+
+
+class Places:
+    """The place of each delivery in the order in which deliveries were queued, by session and delivery.
+
+    Rows of `queued` are stored by place, not by session: rows queued in one tick then share a page or two, however many sessions
+    they belong to, and are deleted from there. The mapping from session and delivery to the place is in memory.
+
+    Invariants:
+    - `planned` changes nothing but the next place; `settle` is called with the same changes once they are committed;
+    - a changed delivery keeps its place; a delivery of a session that ended gets a new one.
+    """
+
+    def __init__(self, rows: Iterable[tuple[int, int, int]] = ()) -> None:
+        self._of: dict[int, dict[int, int]] = {}
+        self._next = 1
+        for place, session, delivery in rows:
+            self._of.setdefault(session, {})[delivery] = place
+            self._next = max(self._next, place + 1)
+
+    def is_same_as(self, other: "Places") -> bool:
+        """Return whether both have the same deliveries at the same places."""
+        return self._of == other._of
+
+    def planned(self, changes: Changes, dropped: set[int]) -> PlacePlan:
+        """Return the rows to delete and to insert; `dropped` are the sessions that are deleted before anything else."""
+        plan = PlacePlan([place for session in dropped for place in self._of.get(session, _NONE).values()])
+        for (session, delivery), queued in changes.queued.items():
+            place = None if session in dropped else self._of.get(session, _NONE).get(delivery)
+            if queued is not None:
+                if place is None:
+                    place = self._next
+                    self._next += 1
+                message, qos, is_released, details = queued
+                plan.rows.append((place, session, delivery, message, qos, 1 if is_released else 0, bytearray(details)))
+            elif place is not None:
+                plan.gone.append(place)
+        return plan
+
+    def settle(self, changes: Changes, dropped: set[int], plan: PlacePlan) -> None:
+        """Apply changes that were committed."""
+        for session in dropped:
+            self._of.pop(session, None)
+        if plan.gone:
+            self._leave([key for key, queued in changes.queued.items() if queued is None])
+        for row in plan.rows:
+            place, session, delivery = row[:3]
+            places = self._of.get(session)
+            if places is None:
+                self._of[session] = {delivery: place}
+            else:
+                places[delivery] = place
+
+    def _leave(self, keys: list[tuple[int, int]]) -> None:
+        for session, delivery in keys:
+            places = self._of.get(session, _NONE)
+            if places.pop(delivery, None) is not None and not places:
+                del self._of[session]
+
 
 TOGETHER = 16
-"""Rows in one statement."""
+"""Rows per statement."""
 
 Key = TypeVar("Key")
 
 
 class Put(NamedTuple):
-    """The statement that puts a row, for one and for several together."""
+    """The statements that insert one row, and several together."""
 
     one: str
     several: str
@@ -33,20 +105,20 @@ def _put(head: str, columns: int, tail: str = "") -> Put:
 
 PUT_SESSION = _put("INSERT OR REPLACE INTO sessions", 2)
 PUT_SUBSCRIPTION = _put("INSERT OR REPLACE INTO subscriptions", 3)
-# Replaced as a whole, a row would also be taken out of the index and put in again.
+# A replaced row would also be deleted from the index and inserted again.
 PUT_RETAINED = _put("INSERT INTO retained", 2, "ON CONFLICT (topic) DO UPDATE SET body = excluded.body")
 PUT_MESSAGE = _put("INSERT OR REPLACE INTO messages", 2)
 PUT_QUEUED = _put("INSERT OR REPLACE INTO queued", 7)
 PUT_RECEIVED = _put("INSERT OR REPLACE INTO received", 2)
 PUT_OUTBOX = _put("INSERT OR REPLACE INTO outbox", 2)
-PUT_MARK = _put("INSERT OR REPLACE INTO marks", 2)
-PUT_STAY = _put("INSERT OR REPLACE INTO stays", 2)
+PUT_CURSOR = _put("INSERT OR REPLACE INTO cursors", 2)
+PUT_RESIDENCY = _put("INSERT OR REPLACE INTO residencies", 2)
 PUT_STANDING = _put("INSERT OR REPLACE INTO standing", 2)
 PUT_TOLD = _put("INSERT OR REPLACE INTO told", 3)
 
 
 def write_rows(cursor: sqlite3.Cursor, changes: Changes, dropped: set[int], plan: PlacePlan) -> None:
-    """All of a turn, inside a transaction; sessions go first, with all that is theirs."""
+    """Write all changes of a tick, inside a transaction; ended sessions are deleted first, with all their rows."""
     if changes.sessions:
         _write_sessions(cursor, changes, dropped)
     if changes.messages:
@@ -84,20 +156,20 @@ def _write_site(cursor: sqlite3.Cursor, changes: Changes) -> None:
     if changes.outbox:
         _drop_ranges(cursor, "DELETE FROM outbox WHERE number BETWEEN ? AND ?", _gone(changes.outbox))
         _put_all(cursor, PUT_OUTBOX, _there(changes.outbox))
-    if changes.marks:
-        _put_all(cursor, PUT_MARK, list(changes.marks.items()))
-    if changes.stays:
-        cursor.executemany("DELETE FROM stays WHERE endpoint = ?", [(endpoint,) for endpoint in _gone(changes.stays)])
-        _put_all(cursor, PUT_STAY, _there(changes.stays))
+    if changes.cursors:
+        _put_all(cursor, PUT_CURSOR, list(changes.cursors.items()))
+    if changes.residencies:
+        cursor.executemany("DELETE FROM residencies WHERE endpoint = ?", [(endpoint,) for endpoint in _gone(changes.residencies)])
+        _put_all(cursor, PUT_RESIDENCY, _there(changes.residencies))
 
 
 def read_places(connection: sqlite3.Connection) -> Places:
-    """Where each delivery stands."""
+    """Read the place of each delivery."""
     return Places(connection.execute("SELECT place, session, delivery FROM queued"))
 
 
 def read_kept(connection: sqlite3.Connection) -> Kept:
-    """Everything; the order of `queued` is that of the places."""
+    """Read the whole state; `queued` is in the order of places."""
     rows = connection.execute("SELECT session, delivery, message, qos, is_released, details FROM queued ORDER BY place")
     return Kept(
         sessions=dict(connection.execute("SELECT number, details FROM sessions")),
@@ -113,8 +185,8 @@ def read_kept(connection: sqlite3.Connection) -> Kept:
         },
         received=connection.execute("SELECT session, number FROM received").fetchall(),
         outbox=dict(connection.execute("SELECT number, body FROM outbox ORDER BY number")),
-        marks=dict(connection.execute("SELECT name, number FROM marks")),
-        stays=dict(connection.execute("SELECT endpoint, details FROM stays")),
+        cursors=dict(connection.execute("SELECT name, number FROM cursors")),
+        residencies=dict(connection.execute("SELECT endpoint, details FROM residencies")),
         standing=dict(connection.execute("SELECT incident, body FROM standing")),
         told={
             (session, incident): details
@@ -128,7 +200,7 @@ def _write_sessions(cursor: sqlite3.Cursor, changes: Changes, dropped: set[int])
     cursor.executemany("DELETE FROM sessions WHERE number = ?", gone)
     cursor.executemany("DELETE FROM subscriptions WHERE session = ?", gone)
     cursor.executemany("DELETE FROM told WHERE session = ?", gone)
-    cursor.executemany("DELETE FROM received WHERE session = ?", gone)  # what was queued for it is in the plan
+    cursor.executemany("DELETE FROM received WHERE session = ?", gone)  # its queued deliveries are in the plan
     _put_all(cursor, PUT_SESSION, _there(changes.sessions))
 
 
@@ -150,7 +222,7 @@ def _put_all(cursor: sqlite3.Cursor, put: Put, rows: Sequence[tuple[object, ...]
 
 
 def _drop_ranges(cursor: sqlite3.Cursor, statement: str, numbers: list[int]) -> None:
-    """Numbers that follow each other are removed by one statement: what was put in one turn mostly goes in one."""
+    """Delete consecutive numbers by one statement: rows of one tick are mostly deleted in one, too."""
     if numbers:
         numbers.sort()
         starts = [at for at in range(1, len(numbers)) if numbers[at] != numbers[at - 1] + 1]

@@ -1,9 +1,10 @@
-"""Storage in an SQLite database: one transaction for each turn.
+"""Storage in an SQLite database: one transaction for each tick.
 
-What must hold:
-- `write` keeps all of a turn or nothing: whatever goes wrong before COMMIT has returned is rolled back, here and on disk;
-- what this object remembers (`Places`) is what the file has: it follows only after COMMIT;
-- a fault that passes is over with the next write that works; nobody has to restart anything. After a fault:
+Invariants:
+- `write` stores all of a tick or nothing: after any failure before COMMIT has returned, the changes are rolled back, here and on
+  disk;
+- the state of this object (`Places`) equals that of the file: it is updated only after COMMIT;
+- a passing fault is over with the next write that works; no restart is needed. After a fault:
 
 | connection | the next write works | the disk is full | it fails otherwise |
 |---|---|---|---|
@@ -12,9 +13,9 @@ What must hold:
 | closed, for less than `REOPEN_S` | - | - | closed, without trying |
 | closed, for longer: opened again | trusted | doubted | closed |
 
-- a file that is opened again must be the one that was left: another one, or an older copy, is refused;
-- a turn whose sync failed is whole in the log, and only the connection knows that it does not count: until a write works, it is
-  not closed. A process that dies in between finds that turn kept.
+- a file that is opened again must be the one that was closed: another one, or an older copy, is refused;
+- a tick whose sync failed is complete in the log, and only the connection knows that it was not committed: the connection is not
+  closed until a write works. A process that dies in between finds that tick stored.
 """
 
 import sqlite3
@@ -24,24 +25,22 @@ from math import inf
 from pathlib import Path
 from time import monotonic
 
-from milepost.edge.keeping import Changes, Kept, StorageUnavailable
-from milepost.model.survives import Survives
-from milepost.storage.database import NAME, connect, make_database
-from milepost.storage.faults import StorageDamaged, code_of, is_sync_fault, unavailable, unreadable
-from milepost.storage.lock import Lock
-from milepost.storage.places import Places
-from milepost.storage.rows import read_kept, read_places, write_rows
+from milepost.broker.effects import Changes, Kept, StorageUnavailable
+from milepost.model.durability import Durability
+from milepost.storage.database import NAME, Lock, connect, make_database
+from milepost.storage.errors import StorageDamaged, code_of, is_sync_fault, unavailable, unreadable
+from milepost.storage.rows import Places, read_kept, read_places, write_rows
 
 REOPEN_S = 1.0
 """A file that failed twice is opened again at most this often."""
 OUR_FAULTS = (sqlite3.InterfaceError, sqlite3.ProgrammingError)
-"""A value that SQLite has no type for, a closed connection: no fault of the disk, so it is not taken for one."""
+"""A value without an SQLite type, or a closed connection: a programming error, not a fault of the disk."""
 
 
 class SqliteStorage:
-    """What is kept in the directory `folder`, which is this object's alone until `close`."""
+    """Storage in the directory `folder`, which is locked by this object until `close`."""
 
-    def __init__(self, folder: Path, survives: Survives, *, clock_s: Callable[[], float] = monotonic) -> None:
+    def __init__(self, folder: Path, survives: Durability, *, clock_s: Callable[[], float] = monotonic) -> None:
         self._folder = folder
         self._file = folder / NAME
         self._survives = survives
@@ -62,7 +61,7 @@ class SqliteStorage:
             raise
 
     def load(self) -> Kept:
-        """All that was written and not undone, after a look at the whole file; damage is `StorageDamaged`."""
+        """Check the whole file and return the stored state; raise `StorageDamaged` if it is damaged."""
         connection = self._connected()
         try:
             faults = connection.execute("PRAGMA quick_check(1)").fetchall()
@@ -73,7 +72,7 @@ class SqliteStorage:
             raise unreadable(error, self._file) from error
 
     def write(self, changes: Changes) -> None:
-        """Keep the changes of one turn; raises `StorageUnavailable` and keeps none of them if that is not possible."""
+        """Store the changes of one tick; raise `StorageUnavailable` and store none of them if that is not possible."""
         connection = self._connected()
         dropped = {session for session, details in changes.sessions.items() if details is None} if changes.sessions else set()
         plan = self._places.planned(changes, dropped)
@@ -92,7 +91,7 @@ class SqliteStorage:
         self._is_doubted = self._is_undecided = False
 
     def close(self) -> None:
-        """Finish, and let others have the directory; nothing written is lost."""
+        """Close the database and release the directory; nothing written is lost."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -101,7 +100,7 @@ class SqliteStorage:
         self._lock.release()
 
     def _connected(self) -> sqlite3.Connection:
-        """The connection, to a file that is still in its place: SQLite would go on writing to one that was removed."""
+        """Return the connection, if the file is still in its place: SQLite would go on writing to one that was removed."""
         try:
             is_there = self._file.stat().st_ino == self._inode
         except OSError:
@@ -133,10 +132,10 @@ class SqliteStorage:
             raise unreadable(error, self._file) from error
 
     def _note(self, error: sqlite3.Error, connection: sqlite3.Connection) -> None:
-        """The table on top, after a fault."""
+        """Apply the table in the module docstring after a fault."""
         self._is_undecided |= is_sync_fault(error)
         if code_of(error) == sqlite3.SQLITE_FULL:
-            with suppress(sqlite3.Error):  # taken over, the log is written again from its start: that needs no space
+            with suppress(sqlite3.Error):  # after a checkpoint the log is written again from its start, which needs no space
                 connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
         elif self._is_doubted and not self._is_undecided:
             with suppress(sqlite3.Error):
@@ -157,7 +156,7 @@ def _made(folder: Path) -> Path:
 
 
 def _roll_back(connection: sqlite3.Connection) -> None:
-    """After some faults SQLite has done it already; one that fails here too ends with the connection."""
+    """Roll back, unless SQLite has done so already; if that fails too, the connection will be closed."""
     with suppress(sqlite3.Error):
         if connection.in_transaction:
             connection.execute("ROLLBACK")

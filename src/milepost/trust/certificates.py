@@ -1,34 +1,92 @@
-"""Certificates: an authority's word that a key belongs to an endpoint id, in a role, for a time.
+"""Certificates, their revocation, and the certificate authority that signs both.
 
     Certificate { body, signature }      body = CertificateBody { id, role, key, not_before, not_after, serial, signing_key }
-    the signature is the authority's, Ed25519, over "milepost certificate" and the body as it was signed
+    Revocations { body, signature }      body = RevocationsBody { issued_at, serials }
+    signatures are Ed25519, by the authority, over "milepost certificate" or "milepost revocations" and the body as signed
 
-What must hold:
-- a `Certificate` says what its `data` says: only `issue` and `read_certificate` make one;
-- reading says nothing about trust: `Authority.check` does;
-- one certificate has one form: bytes that say the same in another way are refused, so that nobody can make many out of one.
+Invariants:
+- the fields of a `Certificate` are those of its `data`: only `issue` and `read_certificate` create one. Reading does not imply
+  trust: `Authority.check` decides on that;
+- a certificate has one canonical encoding: equivalent bytes in another one are refused, so that one cannot become many;
+- a certificate passes if the authority signed it, its time has begun and is not over, and it is not revoked, in this order. Only
+  a valid signature is cached; validity and revocation are checked each time;
+- a revocation list only grows, and each is issued after the one before. Its signature makes it trusted, whatever its origin;
+  once a newer list is in use, an older one is refused.
 """
 
 import re
+from collections import OrderedDict
+from collections.abc import Iterable
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Final
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from google.protobuf.message import DecodeError
 
 from milepost.model.endpoints import EndpointId, endpoint_id
-from milepost.model.instants import Instant, check_instant
+from milepost.model.instants import BEGINNING, Instant, check_instant
 from milepost.model.messages import CERTIFICATE_BYTES_MAX, SIGNATURE_BYTES
-from milepost.model.reasons import Malformed, Reason, shown
+from milepost.model.reasons import Malformed, Reason, Refused, shown
 from milepost.wire._generated import datagram_pb2 as pb
-from milepost.wire.datagrams.presence import require
+from milepost.wire.datagrams.areas import require
 from milepost.wire.sealed import KEY_BYTES
+
+REVOKED_MAX: Final = 1_000_000
+"""Maximum serial numbers in a list; 8 bytes each."""
+
+REVOCATIONS_PURPOSE: Final = b"milepost revocations"
+
+
+@dataclass(frozen=True, slots=True)
+class Revocations:
+    """A list of revoked serial numbers as the authority signed it; `data` is the encoded list."""
+
+    issued_at: Instant
+    serials: frozenset[int]
+    data: bytes
+
+
+def revoke(authority_key: bytes, former: Revocations | None, serials: Iterable[int], now: Instant) -> Revocations:
+    """Return the list that follows *former*: all its serial numbers, and these."""
+    issued_at, everything = now, frozenset(serials)
+    if former is not None:
+        issued_at = Instant(max(now, former.issued_at + 1))  # also if the authority's clock was set back
+        everything |= former.serials
+    _check_count(len(everything))
+    body = pb.RevocationsBody(issued_at=issued_at, serials=sorted(everything)).SerializeToString(deterministic=True)
+    signature = Ed25519PrivateKey.from_private_bytes(authority_key).sign(REVOCATIONS_PURPOSE + body)
+    data = pb.Revocations(body=body, signature=signature).SerializeToString(deterministic=True)
+    return Revocations(issued_at, everything, data)
+
+
+def read_revocations(data: bytes, authority_public: bytes) -> Revocations:
+    """Decode a list signed by this authority; raise `Malformed` if the bytes are none."""
+    try:
+        whole = pb.Revocations.FromString(data)
+        Ed25519PublicKey.from_public_bytes(authority_public).verify(whole.signature, REVOCATIONS_PURPOSE + whole.body)
+        part = pb.RevocationsBody.FromString(whole.body)
+    except DecodeError:
+        raise Malformed(Reason.MALFORMED, f"{len(data)} bytes that are no list of revocations") from None
+    except InvalidSignature:
+        raise Malformed(Reason.SIGNATURE_INVALID, "the list of revocations is not signed by this authority") from None
+    require(part, "issued_at")
+    check_instant("issued_at", part.issued_at)
+    _check_count(len(part.serials))
+    return Revocations(Instant(part.issued_at), frozenset(part.serials), data)
+
+
+def _check_count(count: int) -> None:
+    if count > REVOKED_MAX:
+        raise Malformed(Reason.MESSAGE_TOO_LARGE, f"{count} revoked certificates, {REVOKED_MAX} are allowed")
+
 
 EDGE: Final = "edge"
 """The role of an edge."""
 
 CERTIFICATE_PURPOSE: Final = b"milepost certificate"
-"""What the authority signs begins with it, so that no signature can be taken for one of another kind."""
+"""Prefix of signed bytes, so that a signature of one kind cannot pass as another."""
 
 SERIAL_MAX: Final = 2**64 - 1
 
@@ -37,7 +95,7 @@ _ROLE: Final = re.compile(r"[a-z0-9-]{1,32}")
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """Whose key it is, as the authority said it; `data` is the whole in bytes."""
+    """The binding of a key to an endpoint, signed by the authority; `data` is the encoded certificate."""
 
     id: EndpointId
     role: str
@@ -47,7 +105,7 @@ class Certificate:
     not_after: Instant
     serial: int
     signing_key: bytes
-    """Ed25519; empty = it signs nothing."""
+    """Ed25519; empty: the endpoint signs nothing."""
     data: bytes
 
 
@@ -62,7 +120,7 @@ def issue(
     serial: int,
     signing_key: bytes = b"",
 ) -> Certificate:
-    """A certificate signed with the authority's private key; `Malformed` if it would say nonsense."""
+    """Return a certificate signed with the authority's private key; raise `Malformed` if a field is invalid."""
     endpoint_id(id)
     _check_role(role)
     check_instant("not_before", not_before)
@@ -76,7 +134,7 @@ def issue(
 
 
 def read_certificate(data: bytes) -> Certificate:
-    """The certificate that some bytes are, signed by whomever; `Malformed` if they are none."""
+    """Decode a certificate without checking its signature; raise `Malformed` if the bytes are none."""
     body, signature = body_and_signature(data)
     if len(signature) != SIGNATURE_BYTES:
         raise _invalid(f"the signature has {len(signature)} bytes, not {SIGNATURE_BYTES}")
@@ -91,7 +149,7 @@ def read_certificate(data: bytes) -> Certificate:
 
 
 def body_and_signature(data: bytes) -> tuple[bytes, bytes]:
-    """What was signed, and the signature."""
+    """Return the signed bytes and the signature."""
     if len(data) > CERTIFICATE_BYTES_MAX:
         raise _invalid(f"it has {len(data)} bytes, {CERTIFICATE_BYTES_MAX} are allowed")
     try:
@@ -140,3 +198,57 @@ def _check_serial(serial: int) -> None:
 
 def _invalid(detail: str) -> Malformed:
     return Malformed(Reason.CERTIFICATE_INVALID, detail)
+
+
+REMEMBERED_MAX: Final = 100_000
+"""Maximum certificates whose signature is cached; the oldest is evicted first."""
+
+
+class Authority:
+    """Checks certificates against one authority's public key and its latest revocation list."""
+
+    __slots__ = ("_issued_at", "_public", "_remembered", "revoked")
+
+    def __init__(self, public_key: bytes) -> None:
+        self._public = Ed25519PublicKey.from_public_bytes(public_key)
+        self._remembered: OrderedDict[bytes, None] = OrderedDict()
+        self._issued_at = BEGINNING
+        self.revoked: frozenset[int] = frozenset()
+        """The serial numbers of the list in use."""
+
+    def check(self, certificate: Certificate, now: Instant) -> Refused | None:
+        """Return why a certificate is refused, or `None`."""
+        if not self._is_signed(certificate.data):
+            return Refused(Reason.CERTIFICATE_INVALID, f"this authority did not sign the certificate of {certificate.id!r}")
+        if now < certificate.not_before:
+            return Refused(Reason.CERTIFICATE_EXPIRED, f"the certificate of {certificate.id!r} is not valid yet")
+        if now > certificate.not_after:
+            return Refused(Reason.CERTIFICATE_EXPIRED, f"the certificate of {certificate.id!r} is no longer valid")
+        if self.is_revoked(certificate.serial):
+            return Refused(Reason.CERTIFICATE_REVOKED, f"the certificate {certificate.serial:016x} of {certificate.id!r}")
+        return None
+
+    def use(self, revocations: Revocations) -> None:
+        """Use this list from now on; raise `Malformed` if it is older than the one in use, which then stays."""
+        if revocations.issued_at < self._issued_at:
+            raise Malformed(Reason.TIME_RANGE, "the list of revocations is older than the one in use")
+        self._issued_at = revocations.issued_at
+        self.revoked = revocations.serials
+
+    def is_revoked(self, serial: int) -> bool:
+        """Return whether the list in use has this serial number."""
+        return serial in self.revoked
+
+    def _is_signed(self, data: bytes) -> bool:
+        digest = sha256(data).digest()
+        if digest in self._remembered:
+            return True
+        body, signature = body_and_signature(data)
+        try:
+            self._public.verify(signature, CERTIFICATE_PURPOSE + body)
+        except InvalidSignature:
+            return False
+        if len(self._remembered) >= REMEMBERED_MAX:
+            self._remembered.popitem(last=False)
+        self._remembered[digest] = None
+        return True

@@ -1,14 +1,14 @@
 """The handshake Noise_IK_25519_AESGCM_SHA256 (Noise, revision 34), both sides, as functions of keys and bytes.
 
        initiator knows the responder's key           responder
-    1  e, es, s, ss, payload             ──────▶     read: whose key is it, what does it say
+    1  e, es, s, ss, payload             ──────▶     read: initiator's key, payload
        read: payload, keys               ◀──────  2  e, ee, se, payload
 
-What must hold:
-- an ephemeral key makes one message and no second one: the same key and nonce would seal two texts;
-- a message that cannot be opened changes nothing: what waits for the right answer goes on waiting;
-- a shared secret of zeros (a point of low order) is refused, though Noise leaves that open: nobody chose it honestly;
-- message 1 may be a replay. What it says is its sender's, when it was said is not known: `sent_at` in the payload tells.
+Invariants:
+- an ephemeral key is used for one message only: otherwise the same key and nonce would seal two plaintexts;
+- a message that cannot be opened changes nothing: the initiator goes on waiting for the right answer;
+- a shared secret of zeros (a point of low order) is refused, though Noise leaves that open: no honest peer produces it;
+- message 1 may be a replay. Its content is authentic but its time is not known: `sent_at` in the payload states it.
 """
 
 import hmac
@@ -35,7 +35,7 @@ _SEALED_KEY_END: Final = KEY_BYTES + KEY_BYTES + TAG_BYTES
 
 
 class Keys(NamedTuple):
-    """What a session is sealed with, one key each way."""
+    """The keys of a session, one for each direction."""
 
     send: bytes
     receive: bytes
@@ -43,7 +43,7 @@ class Keys(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """Message 1 as the responder understood it: whose key it came from, what it says, and what the answer needs."""
+    """Message 1 as decrypted by the responder: the initiator's key, the payload, and the state that the answer needs."""
 
     key: bytes
     payload: bytes
@@ -54,12 +54,12 @@ class Heard:
 
 
 def public_of(private: bytes) -> bytes:
-    """The public key of a private one."""
+    """Return the public key of a private one."""
     return X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
 
 
 class Initiator:
-    """The side that begins; made for one handshake."""
+    """The initiator's side of one handshake."""
 
     __slots__ = ("_chaining_key", "_ephemeral", "_hash", "_responder", "_responder_key", "_static")
 
@@ -72,7 +72,7 @@ class Initiator:
         self._hash = b""
 
     def write(self, payload: bytes) -> bytes:
-        """Message 1, once."""
+        """Return message 1; to be called once."""
         assert not self._hash, "an ephemeral key makes one message"
         ephemeral_key = self._ephemeral.public_key().public_bytes_raw()
         so_far = _hashed(_hashed(_HASH, self._responder_key), ephemeral_key)
@@ -85,7 +85,7 @@ class Initiator:
         return ephemeral_key + sealed_key + sealed
 
     def read(self, message: bytes) -> tuple[bytes, Keys]:
-        """What message 2 says, and the keys; one that cannot be opened is refused, and another may be tried."""
+        """Return the payload of message 2, and the keys; a message that cannot be opened is refused, and another may be tried."""
         assert self._hash, "message 1 comes first"
         if len(message) < SECOND_BYTES_MIN:
             raise Malformed(Reason.SEAL_BROKEN, f"message 2 has {len(message)} bytes, at least {SECOND_BYTES_MIN} are needed")
@@ -98,7 +98,7 @@ class Initiator:
 
 
 class Responder:
-    """The side that answers; made once for a static key, holds nothing of any handshake."""
+    """The responder's side, for a static key; it holds no state of any handshake."""
 
     __slots__ = ("_hash", "_static")
 
@@ -107,7 +107,7 @@ class Responder:
         self._hash = _hashed(_HASH, public_of(static))
 
     def read(self, message: bytes) -> Heard:
-        """What message 1 says and whose key said it; whether that key may is for its certificate to say."""
+        """Return the content of message 1 and the initiator's key; whether that key is trusted is decided by its certificate."""
         if len(message) < FIRST_BYTES_MIN:
             raise Malformed(Reason.SEAL_BROKEN, f"message 1 has {len(message)} bytes, at least {FIRST_BYTES_MIN} are needed")
         ephemeral_key, sealed_key, sealed = message[:KEY_BYTES], message[KEY_BYTES:_SEALED_KEY_END], message[_SEALED_KEY_END:]
@@ -122,7 +122,7 @@ class Responder:
         return Heard(static_key, payload, chaining_key, _hashed(so_far, sealed), ephemeral, static)
 
     def answer(self, heard: Heard, ephemeral: bytes, payload: bytes) -> tuple[bytes, Keys]:
-        """Message 2 and the keys; `ephemeral` is drawn for this answer and used for no other."""
+        """Return message 2 and the keys; `ephemeral` must be random and used for this answer only."""
         private = X25519PrivateKey.from_private_bytes(ephemeral)
         ephemeral_key = private.public_key().public_bytes_raw()
         chaining_key, _ = _mixed(heard.chaining_key, _shared(private, heard.ephemeral))
@@ -133,22 +133,22 @@ class Responder:
 
 
 def _shared(private: X25519PrivateKey, public: X25519PublicKey) -> bytes:
-    """The secret that both sides can work out."""
+    """Return the Diffie-Hellman secret."""
     try:
         return private.exchange(public)
-    except ValueError:  # the library's word for a result of zeros
+    except ValueError:  # raised by the library for an all-zero result
         raise Malformed(Reason.SEAL_BROKEN, "a public key is a point of low order") from None
 
 
 def _mixed(chaining_key: bytes, secret: bytes) -> tuple[bytes, bytes]:
-    """Noise's HKDF with two outputs (4.3): the next chaining key and a key; at the end, the keys of both directions."""
+    """Return Noise's HKDF with two outputs (4.3): the next chaining key and a key; at the end, the keys of both directions."""
     extracted = hmac.digest(chaining_key, secret, "sha256")
     first = hmac.digest(extracted, b"\x01", "sha256")
     return first, hmac.digest(extracted, first + b"\x02", "sha256")
 
 
 def _hashed(so_far: bytes, data: bytes) -> bytes:
-    """The hash over everything said so far."""
+    """Return the hash over the whole transcript."""
     return sha256(so_far + data).digest()
 
 

@@ -1,11 +1,11 @@
-"""Signing: by which an endpoint knows that the system itself said something, also when an edge multicast it unsealed.
+"""Signatures by which endpoints verify messages of the system itself, also if an edge multicast them unencrypted.
 
     message   Ed25519 over "milepost message" and all of the message but signature and certificate
     HERE      Ed25519 over "milepost here" and all bytes of the datagram before the signature
 
-What must hold:
-- only an edge signs, and only what it says itself: role `edge`, with a signing key in its certificate;
-- a message takes the certificate of its signer along, so that it can be checked by who never met that edge.
+Invariants:
+- only an edge signs, and only its own messages: role `edge`, with a signing key in its certificate;
+- a message carries the certificate of its signer, so that endpoints that never met that edge can verify it.
 """
 
 from dataclasses import replace
@@ -17,8 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from milepost.model.instants import Instant
 from milepost.model.messages import Message
 from milepost.model.reasons import Malformed, Reason, Refused
-from milepost.trust.authority import Authority
-from milepost.trust.certificates import EDGE, Certificate, read_certificate
+from milepost.trust.certificates import EDGE, Authority, Certificate, read_certificate
 from milepost.wire.datagrams import signed_bytes
 
 _MESSAGE_PURPOSE: Final = b"milepost message"
@@ -26,12 +25,12 @@ _HERE_PURPOSE: Final = b"milepost here"
 
 
 def signing_public_of(signing_key: bytes) -> bytes:
-    """The public key of a signing key."""
+    """Return the public key of a signing key."""
     return Ed25519PrivateKey.from_private_bytes(signing_key).public_key().public_bytes_raw()
 
 
 class Signer:
-    """Signs for an edge."""
+    """Signs messages of an edge."""
 
     __slots__ = ("_certificate", "_private")
 
@@ -41,21 +40,21 @@ class Signer:
         self._certificate = certificate
 
     def sign(self, message: Message) -> Message:
-        """The message with signature and certificate."""
+        """Return the message with signature and certificate."""
         signature, certificate = self.signed(message)
         return replace(message, signature=signature, certificate=certificate)
 
     def signed(self, message: Message) -> tuple[bytes, bytes]:
-        """Signature and certificate alone."""
+        """Return signature and certificate alone."""
         return self._private.sign(_MESSAGE_PURPOSE + signed_bytes(message)), self._certificate.data
 
     def sign_here(self, data: bytes) -> bytes:
-        """The signature of a HERE; `data` is all of it that comes before."""
+        """Return the signature of a HERE; `data` is all of the datagram before the signature."""
         return self._private.sign(_HERE_PURPOSE + data)
 
 
 class Verifier:
-    """Tells what an edge of this authority signed from what it did not."""
+    """Verifies signatures of edges under one certificate authority."""
 
     __slots__ = ("_authority",)
 
@@ -63,7 +62,7 @@ class Verifier:
         self._authority = authority
 
     def check(self, message: Message, now: Instant) -> Refused | None:
-        """The verdict on a message that should be signed; None = an edge said so."""
+        """Check a message that should be signed; None: an edge signed it."""
         if not message.signature:
             return Refused(Reason.SIGNATURE_INVALID, "the message is not signed")
         try:
@@ -75,7 +74,7 @@ class Verifier:
         return self._check(certificate, _MESSAGE_PURPOSE + signed_bytes(message), message.signature, now)
 
     def check_here(self, data: bytes, certificate: Certificate, signature: bytes, now: Instant) -> Refused | None:
-        """The verdict on a HERE with this certificate in it; `data` is all that comes before the signature."""
+        """Check a HERE that contains this certificate; `data` is all of the datagram before the signature."""
         return self._check(certificate, _HERE_PURPOSE + data, signature, now)
 
     def _check(self, certificate: Certificate, signed: bytes, signature: bytes, now: Instant) -> Refused | None:

@@ -1,16 +1,16 @@
-"""Access: who may publish and subscribe to what.
+"""Access: which clients may publish and subscribe to which topics.
 
-Rules of this file:
-- the first rule that is about the client, the verb and the topic decides; after the users' rules come the built-in ones, which
-  keep topics that begin with $ for the system; whatever no rule is about is allowed;
-- a subscription is allowed if nothing it asks for is denied: one that reaches into a denied filter is refused as a whole, and
-  told which rule is in the way, rather than served in part without a word;
-- `%c` and `%u` in a rule stand for the client's id and user name. A name with / + or # in it, a name that would make the
-  first level begin with $, and no name at all fit nothing: such a rule is not about that client;
-- a rule may be for the clients of one role, the one in their certificate. What such a rule denies is refused for the role
-  (`CERTIFICATE_ROLE`), what any other denies is not allowed (`NOT_ALLOWED`). There is no blank for roles;
-- a rule that allows to publish may say how near: a place that a message names must then be so near to where its publisher is
-  (`messages`). It is the same rule that decides both.
+Invariants:
+- the first rule that matches the client, the verb and the topic decides; after the users' rules come the built-in ones, which
+  reserve topics that begin with $ for the system; the default is allow;
+- a subscription is allowed if none of its topics is denied: one that overlaps a denied filter is refused as a whole, and the
+  refusal names the rule, rather than served in part without notice;
+- `%c` and `%u` in a rule stand for the client's id and user name. If the name is missing, contains / + or #, or would make the
+  first level begin with $, the rule does not match that client;
+- a rule may apply to the clients of one role, the one in their certificate. A denial by such a rule has the reason
+  `CERTIFICATE_ROLE`, any other `NOT_ALLOWED`. There is no placeholder for roles;
+- a rule that allows publishing may limit the distance between a place that a message names and its publisher (`messages`). The
+  same rule decides both.
 """
 
 import re
@@ -21,12 +21,21 @@ from typing import Final
 
 from milepost.model.queries import OnTopic, Query, normal_form
 from milepost.model.reasons import Malformed, Reason, Refused, shown
-from milepost.model.topics import SHARE_PREFIX, check_filter, maybe_shared
-from milepost.vetting.filters import Levels, are_covering, covers, levels_of, maybe_overlap, text_of
+from milepost.model.topics import (
+    SHARE_PREFIX,
+    Levels,
+    are_covering,
+    check_filter,
+    covers,
+    levels_of,
+    maybe_overlap,
+    maybe_shared,
+    text_of,
+)
 
 RULES_MAX: Final = 10_000
 WITHIN_M_MOST: Final = 20_100_000.0
-"""As far as places on Earth are apart."""
+"""The greatest distance between places on Earth."""
 
 _BLANK: Final = re.compile("(%[cu])")
 _UNFIT: Final = re.compile("[/+#]")
@@ -35,16 +44,16 @@ _EVERYTHING: Final = levels_of("#")
 
 @dataclass(frozen=True, slots=True)
 class Who:
-    """A client as it made itself known; without a user name, or with an empty one, it is anonymous."""
+    """An authenticated client; without a user name, or with an empty one, it is anonymous."""
 
     client: str
     user: str | None = None
     role: str | None = None
-    """What its certificate says it is; nothing or an empty text = it has no certificate."""
+    """The role in its certificate; None or empty: it has no certificate."""
 
 
 class Verbs(Enum):
-    """What a rule is about."""
+    """The operations that a rule applies to."""
 
     PUBLISH = "publish"
     SUBSCRIBE = "subscribe"
@@ -53,19 +62,19 @@ class Verbs(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One line of the access list: allows or denies the topics of a filter to everybody, to a user, a client or a role."""
+    """One line of the access list: allows or denies the topics of a filter to all clients, or to a user, a client or a role."""
 
     allow: bool
     verbs: Verbs
     topics: str
     """A topic filter; %c and %u in it stand for the client's id and user name."""
     user: str | None = None
-    """To whom it applies; nothing = to everybody, an empty text = to clients without a user name."""
+    """The user it applies to; None: all clients, empty: clients without a user name."""
     client: str | None = None
     role: str | None = None
-    """Nothing = to everybody, an empty text = to clients without a certificate."""
+    """The role it applies to; None: all clients, empty: clients without a certificate."""
     within_m: float = 0.0
-    """A place that a message names must be so near to where its publisher is; 0 = anywhere."""
+    """Maximum distance from the publisher to a place that a message names; 0: any."""
 
     def __post_init__(self) -> None:
         check_filter(self.topics)
@@ -87,11 +96,11 @@ BUILT_IN: Final = (
     Rule(False, Verbs.SUBSCRIBE, "$milepost/#"),
     Rule(True, Verbs.PUBLISH, "$milepost/#"),
 )
-"""What holds where no user's rule decides. No other topic that begins with $ may be published to; `$SYS/#` may be read."""
+"""The rules after the users' rules. No other topic that begins with $ may be published to; `$SYS/#` may be read."""
 
 
 class Access:
-    """The access list, asked about clients."""
+    """The access list."""
 
     def __init__(self, rules: Sequence[Rule] = ()) -> None:
         if len(rules) > RULES_MAX:
@@ -104,23 +113,23 @@ class Access:
 
     @property
     def is_personal(self) -> bool:
-        """Whether verdicts depend on who asks; if not, what was decided for one client holds for all."""
+        """Whether verdicts depend on the client; if not, a verdict for one client holds for all."""
         return self._is_personal
 
     def may_publish(self, who: Who, topic: str) -> Refused | None:
-        """The verdict on a message to a topic."""
+        """Check a publication to a topic."""
         line = self._maybe_line(who, topic)
         if line is None:
             return Refused(Reason.TOPIC_RESERVED, f"the topic {shown(topic)}") if topic.startswith("$") else None
         return None if line.rule.allow else Refused(line.reason, f"{line} closes the topic {shown(topic)}")
 
     def within_m(self, who: Who, topic: str) -> float:
-        """How near a place must be that a message to a topic names; 0: anywhere."""
+        """Return the maximum distance to a place that a message on the topic names; 0: any."""
         line = self._maybe_line(who, topic)
         return 0.0 if line is None else line.rule.within_m
 
     def _maybe_line(self, who: Who, topic: str) -> "_Line | None":
-        """The rule that decides who publishes to a topic."""
+        """Return the rule that decides on a publication, if one matches."""
         wanted = levels_of(topic)
         for line in self._publish:
             levels = line.maybe_levels(who, wanted)
@@ -129,7 +138,7 @@ class Access:
         return None
 
     def may_subscribe(self, who: Who, topic_filter: str) -> Refused | None:
-        """The verdict on an MQTT subscription; a shared one is judged by the filter inside."""
+        """Check an MQTT subscription; a shared one is checked by its filter."""
         try:
             shared = maybe_shared(topic_filter)
         except Malformed as fault:
@@ -137,9 +146,9 @@ class Access:
         return self._may_receive(who, levels_of(shared.filter if shared else topic_filter), [])
 
     def may_ask(self, who: Who, query: Query) -> Refused | None:
-        """The verdict on a formula: on the topics each of its alternatives asks for, less those it excludes itself.
+        """Check a query: the topics of each of its alternatives, less those it excludes itself.
 
-        An alternative that names no topic is taken to ask for all that do not begin with $.
+        An alternative without a topic asks for all topics that do not begin with $.
         """
         try:
             clauses = normal_form(query)
@@ -154,7 +163,7 @@ class Access:
         return None
 
     def _may_receive(self, who: Who, wanted: Levels, settled: list[Levels]) -> Refused | None:
-        """`settled` are topics on which nothing further can be said: excluded, or allowed by an earlier rule."""
+        """Check a filter; `settled` are topics that need no further check: excluded, or allowed by an earlier rule."""
         for line in self._subscribe:
             levels = line.maybe_levels(who, wanted)
             if levels is None:
@@ -171,7 +180,7 @@ class Access:
 
 
 class _Line:
-    """A rule made ready for asking."""
+    """A rule prepared for matching."""
 
     __slots__ = ("_first", "_levels", "_parts", "name", "reason", "rule")
 
@@ -180,7 +189,7 @@ class _Line:
         self.name = name
         self.reason = reason
         self._levels = levels_of(rule.topics)
-        self._parts = _BLANK.split(rule.topics)  # every second one is a blank
+        self._parts = _BLANK.split(rule.topics)  # every second one is a placeholder
         self._first = "+" if _BLANK.search(self._levels[0]) else self._levels[0]
 
     def __str__(self) -> str:
@@ -188,12 +197,12 @@ class _Line:
 
     @property
     def is_personal(self) -> bool:
-        """Whether it depends on who asks."""
+        """Whether it depends on the client."""
         rule = self.rule
         return len(self._parts) > 1 or not (rule.user is None and rule.client is None and rule.role is None)
 
     def maybe_levels(self, who: Who, wanted: Levels) -> Levels | None:
-        """The rule's filter for this client; nothing if the rule is not about it, or has nothing to do with what is wanted."""
+        """Return the rule's filter for this client; None if the rule does not apply to it, or cannot overlap *wanted*."""
         if self._first != wanted[0] and self._first != "+" and wanted[0] != "+":
             return None
         rule = self.rule
@@ -206,7 +215,7 @@ class _Line:
         return self._levels if len(self._parts) == 1 else self._maybe_filled(who)
 
     def _maybe_filled(self, who: Who) -> Levels | None:
-        filled = self._parts.copy()  # filled all at once: a client that is called %u gains nothing by it
+        filled = self._parts.copy()  # all in one pass, so that a client named %u gains nothing by it
         for at in range(1, len(filled), 2):
             name = who.client if filled[at] == "%c" else who.user
             if not name or _UNFIT.search(name) or (name[0] == "$" and at == 1 and not filled[0]):
@@ -220,7 +229,7 @@ def _reason_of(rule: Rule) -> Reason:
 
 
 def _maybe_common(filters: Iterator[str]) -> Levels | None:
-    """What all filters have in common; nothing if that is no topic at all."""
+    """Return the overlap of all filters; None if it is empty."""
     common: Levels | None = None
     for levels in map(levels_of, filters):
         common = levels if common is None else maybe_overlap(common, levels)

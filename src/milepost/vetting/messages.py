@@ -1,14 +1,14 @@
-"""Messages: whether an endpoint may say what it says, apart from topics (`access`) and payloads (M27).
+"""Messages: plausibility checks apart from topics (`access`) and payloads (M27).
 
-The checks stand in `CHAIN`; the first that finds a fault gives its reason. What the system itself says, such as an alert, has
-no sender to be compared with and is not vetted here.
+The checks are listed in `CHAIN`; the first that fails gives the reason. Messages of the system itself, such as alerts, have no
+sender to be compared with and are not checked here.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple, assert_never
 
-from milepost.model.addresses import Address, ToArea, ToContent, ToEndpoint, ToEveryone, ToTold
+from milepost.model.addresses import Address, ToArea, ToContent, ToEndpoint, ToEveryone, ToNotified
 from milepost.model.areas import Area, touches
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import SECOND_NS, Instant
@@ -20,14 +20,14 @@ from milepost.vetting.reports import LIMIT_MOST
 
 @dataclass(frozen=True, slots=True)
 class MessageLimits:
-    """What is taken of messages."""
+    """Limits on messages."""
 
     bytes_max: int = MESSAGE_BYTES_MAX
-    """The size of a message as it came."""
+    """Maximum size of a message as received."""
     clock_ahead_s_max: float = 2.0
-    """How far the time at which it was seen may lie in the future; 0: any."""
+    """Maximum time that `seen_at` may lie in the future; 0: any."""
     move_mps_max: float = 120.0
-    """How fast a sender may have moved between its last report and what it says; 0: at any speed."""
+    """Maximum speed of a sender between its last report and its message; 0: any."""
 
     def __post_init__(self) -> None:
         if self.bytes_max < 1:
@@ -38,16 +38,16 @@ class MessageLimits:
 
 
 class Stand(NamedTuple):
-    """Where a sender stands by its last report, if any, and how near a place must be that it speaks of."""
+    """The last reported position of a sender, if any, and the maximum distance to a place that it names."""
 
     within_m: float
     place: Place | None
     seen_at: Instant
-    """Long ago: what is known is from before."""
+    """Time of the position; long ago if only the position was restored."""
 
 
 class Case(NamedTuple):
-    """All that a check may look at."""
+    """The input of a check."""
 
     message: Message
     sender: EndpointId
@@ -59,7 +59,7 @@ class Case(NamedTuple):
 
 
 class Check(NamedTuple):
-    """One link of the chain: what it asks for, the reason it gives, and what is wrong, if anything."""
+    """One check of the chain: its name, its reason code, and a function that describes the fault, if there is one."""
 
     name: str
     reason: Reason
@@ -76,7 +76,7 @@ def vet_message(
     coverage: Area | None = None,
     stand: Stand | None = None,
 ) -> Refused | None:
-    """The verdict on a message of `size` bytes that came from `sender`, who may speak of any place, or of those near it."""
+    """Check a message of `size` bytes from `sender`; with `stand`, places it names must be near the sender."""
     case = Case(message, sender, size, limits, now, coverage, stand)
     for check in CHAIN:
         fault = check.maybe_fault(case)
@@ -86,21 +86,21 @@ def vet_message(
 
 
 def maybe_too_large(case: Case) -> str | None:
-    """Says how large it is, if that is too much."""
+    """Describe a message that is too large."""
     if case.size <= case.limits.bytes_max:
         return None
     return f"the message has {case.size} bytes, {case.limits.bytes_max} are allowed"
 
 
 def maybe_forged(case: Case) -> str | None:
-    """Says in whose name somebody speaks, if not in the own."""
+    """Describe a source that is not the sender."""
     if case.message.source == case.sender:
         return None
     return f"{shown(case.sender)} sent it as {shown(case.message.source)}"
 
 
 def maybe_ahead(case: Case) -> str | None:
-    """Says how far in the future it was seen, if too far."""
+    """Describe a message seen too far in the future."""
     ahead_ns, limit_s = case.message.seen_at - case.now, case.limits.clock_ahead_s_max
     if not limit_s or ahead_ns <= round(limit_s * SECOND_NS):
         return None
@@ -108,7 +108,7 @@ def maybe_ahead(case: Case) -> str | None:
 
 
 def maybe_not_covered(case: Case) -> str | None:
-    """Says so, if it is addressed to an area of which nothing is covered."""
+    """Describe an area of which nothing is covered."""
     area = _maybe_area(case.message.address)
     if area is None or case.coverage is None or touches(area, case.coverage):
         return None
@@ -116,7 +116,7 @@ def maybe_not_covered(case: Case) -> str | None:
 
 
 def maybe_not_there(case: Case) -> str | None:
-    """Says how far away it was seen, if the sender cannot have been near; the way it may have gone meanwhile is let to it."""
+    """Describe a place that the sender cannot have been near; the distance it may have moved since its last report is allowed."""
     stand, place = case.stand, case.message.place
     if stand is None or place is None:
         return None
@@ -144,7 +144,7 @@ def _maybe_area(address: Address) -> Area | None:
             return area
         case ToContent(within):
             return within
-        case ToEndpoint() | ToEveryone() | ToTold():
+        case ToEndpoint() | ToEveryone() | ToNotified():
             return None
         case _:
             assert_never(address)

@@ -1,7 +1,7 @@
-"""Payloads: what must hold for the content of messages on a topic.
+"""Payloads: rules for the content of messages on a topic.
 
-The first rule whose filter a topic passes decides, also when it asks for nothing: so a part of a tree can be exempted. Which
-check a topic has is found once and kept by whoever asks; the check itself is made for every message.
+The first rule whose filter matches a topic decides, also if it demands nothing, so that a part of a tree can be exempted. The
+caller looks up the check of a topic once and caches it; the check itself runs for every message.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -11,40 +11,39 @@ from typing import TYPE_CHECKING, Final
 import orjson
 
 from milepost.model.reasons import Malformed, Reason, Refused
-from milepost.model.topics import check_filter
-from milepost.vetting.filters import covers, levels_of
+from milepost.model.topics import check_filter, covers, levels_of
 
 if TYPE_CHECKING:
     from jsonschema_rs import Validator
 
 Check = Callable[[bytes], Refused | None]
-"""The verdict on one payload."""
+"""Checks one payload."""
 
 _DETAIL_CHARACTERS_MAX: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
 class PayloadRule:
-    """What payloads on the topics of a filter must be: JSON, or JSON that obeys a schema."""
+    """The required form of payloads on the topics of a filter: JSON, or JSON that conforms to a schema."""
 
     topics: str
     json: bool = False
     schema: str | None = None
-    """The file that holds a JSON Schema; it implies `json`."""
+    """The file with a JSON Schema; it implies `json`."""
 
     def __post_init__(self) -> None:
         check_filter(self.topics)
 
 
 class Payloads:
-    """The rules, ready for checking; `schemas` holds the content of every schema file that they name."""
+    """The compiled rules; `schemas` holds the content of every schema file that they name."""
 
     def __init__(self, rules: Sequence[PayloadRule] = (), schemas: Mapping[str, bytes] | None = None) -> None:
         checks = {name: _schema_check(name, content) for name, content in (schemas or {}).items()}
         self._rules = tuple((levels_of(rule.topics), _check_of(rule, checks)) for rule in rules)
 
     def check_for(self, topic: str) -> Check | None:
-        """What to ask of each payload on the topic; nothing if anything goes."""
+        """Return the check for payloads on a topic; None if all are allowed."""
         levels = levels_of(topic)
         return next((check for outer, check in self._rules if covers(outer, levels)), None)
 
@@ -66,11 +65,11 @@ def _check_json(payload: bytes) -> Refused | None:
 
 
 def _schema_check(name: str, content: bytes) -> Check:
-    # Imported here: it takes 7 MB of memory, which nobody pays who has no schema.
+    # Imported here: it takes 7 MB of memory, which edges without schemas save.
     from jsonschema_rs import validator_for  # noqa: PLC0415
 
     try:
-        validator = validator_for(orjson.loads(content), offline=True)  # what a $ref names elsewhere is not fetched
+        validator = validator_for(orjson.loads(content), offline=True)  # remote $refs are not fetched
     except ValueError as fault:
         raise Malformed(Reason.FIELD_RANGE, f"the schema {name}: {_short(str(fault))}") from None
     is_valid, loads = validator.is_valid, orjson.loads
@@ -81,7 +80,7 @@ def _schema_check(name: str, content: bytes) -> Check:
             return None if is_valid(document) else Refused(Reason.PAYLOAD_SCHEMA, _first_fault(validator, document))
         except orjson.JSONDecodeError as fault:
             return _not_json(fault)
-        except ValueError as fault:  # nested deeper than the validator goes
+        except ValueError as fault:  # nested too deep for the validator
             return Refused(Reason.PAYLOAD_SCHEMA, _short(str(fault)))
 
     return check
@@ -98,6 +97,6 @@ def _not_json(fault: orjson.JSONDecodeError) -> Refused:
 
 
 def _short(text: str) -> str:
-    """The first line, not too much of it."""
+    """Return the first line, shortened."""
     first = text.partition("\n")[0]
     return first if len(first) <= _DETAIL_CHARACTERS_MAX else first[: _DETAIL_CHARACTERS_MAX - 3] + "..."

@@ -1,15 +1,16 @@
-"""Rates: how much may be sent, as buckets of tokens that fill at a steady rate: of one client, of many endpoints, of prefixes.
+"""Rates: token buckets, for one client, for many endpoints and for address prefixes.
 
-What must hold:
+Invariants:
 - a bucket begins full, gains `rate_per_s` tokens a second and holds `burst` at most; a rate of 0 means no limit;
-- a bucket remembers what was spent of it and not yet made good: where nothing is written yet, it is full;
-- what is refused costs nothing. More than a bucket can ever hold, asked for at once, is given to a full one and owed: the rate
-  holds over time, and nobody is refused for ever;
-- a clock that was set back costs no one the time until it is where it was.
+- a bucket stores the tokens that were spent and not yet refilled: all zeros is a full bucket;
+- a refused request costs nothing. A request for more than a bucket can ever hold is granted to a full one and owed: the rate
+  holds over time, and no request is refused for ever;
+- after a clock was set back, no client has to wait until it has caught up.
 """
 
 from collections import OrderedDict
 from math import isfinite
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,13 +18,13 @@ from numpy.typing import NDArray
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.places import Flags
 from milepost.model.reasons import Malformed, Reason, shown
-from milepost.vetting.repeats import Numbers, maybe_ranks
+from milepost.vetting.reports import Numbers, maybe_ranks
 
 Floats = NDArray[np.float64]
 
 
 class Bucket:
-    """One bucket, from which any number of tokens is taken at once."""
+    """One bucket, from which any number of tokens can be taken at once."""
 
     __slots__ = ("_at", "_burst", "_rate_per_ns", "_spent")
 
@@ -35,7 +36,7 @@ class Bucket:
         self._at = 0
 
     def take(self, count: float, now: Instant) -> bool:
-        """Take `count` tokens; if there are not enough, take none and say so."""
+        """Take `count` tokens and return True; take none and return False if there are too few."""
         rate = self._rate_per_ns
         if not rate:
             return True
@@ -52,8 +53,65 @@ class Bucket:
         return True
 
 
+class RateLimits(NamedTuple):
+    """Rate limits of one session; a rate of 0 is unlimited. Each listener has its own."""
+
+    messages_per_s: float
+    messages_burst: float
+    bytes_per_s: float = 0.0
+    bytes_burst: float = 0.0
+    subscribes_per_s: float | None = None
+    """None: subscriptions are charged as messages are."""
+    subscribes_burst: float = 0.0
+    is_deferred: bool = False
+    """The listener charges in batches, after the fact (`Admission.charge`); otherwise every publication is charged by itself."""
+
+
+UNLIMITED: Final = RateLimits(0.0, 0.0)
+
+
+class RateMeter:
+    """The token buckets of one session, each made when it is first used: most sessions only subscribe, once."""
+
+    __slots__ = ("_bytes", "_limits", "_messages", "_owed_bytes", "_owed_messages", "_subscribes")
+
+    def __init__(self, limits: RateLimits) -> None:
+        self._limits = limits
+        self._messages: Bucket | None = None
+        self._bytes: Bucket | None = None
+        self._subscribes: Bucket | None = None
+        self._owed_messages = 0.0
+        self._owed_bytes = 0.0
+
+    def take(self, messages: float, now: Instant) -> bool:
+        """Take tokens for messages that are about to be admitted; take none if there are too few."""
+        if self._messages is None:
+            self._messages = Bucket(self._limits.messages_per_s, self._limits.messages_burst)
+        return self._messages.take(messages, now)
+
+    def take_subscription(self, count: float, now: Instant) -> bool:
+        """Take tokens for subscriptions that are about to be made; take none if there are too few."""
+        if self._limits.subscribes_per_s is None:
+            return self.take(count, now)
+        if self._subscribes is None:
+            self._subscribes = Bucket(self._limits.subscribes_per_s, self._limits.subscribes_burst)
+        return self._subscribes.take(count, now)
+
+    def settle(self, messages: float, octets: float, now: Instant) -> bool:
+        """Charge messages that were already admitted; tokens that the buckets lack stay owed. Return whether nothing is owed."""
+        self._owed_messages += messages
+        self._owed_bytes += octets
+        if self._bytes is None:
+            self._bytes = Bucket(self._limits.bytes_per_s, self._limits.bytes_burst)
+        if self.take(self._owed_messages, now):
+            self._owed_messages = 0.0
+        if self._bytes.take(self._owed_bytes, now):
+            self._owed_bytes = 0.0
+        return not (self._owed_messages or self._owed_bytes)
+
+
 class Buckets:
-    """A bucket for each endpoint, in two columns that the caller has: a row of zeros is a full bucket."""
+    """A bucket for each endpoint, in two columns of the caller: a row of zeros is a full bucket."""
 
     __slots__ = ("_at", "_burst", "_rate_per_ns", "_spent")
 
@@ -65,9 +123,9 @@ class Buckets:
         self._at = at
 
     def take(self, numbers: Numbers, now: Instant, *, share: Floats | None = None) -> Flags:
-        """Take a token for each number, in their order, and say who got one; `share` (above 0, 1 at most) lowers rate and burst.
+        """Take a token for each number, in order; return which got one. `share` (above 0, 1 at most) lowers rate and burst.
 
-        Whose share falls finds its bucket empty at worst: it waits for one token, not for all that it was once given.
+        An endpoint whose share falls finds its bucket empty at worst: it waits for one token, not for all that it had spent.
         """
         if not self._rate_per_ns:
             return np.ones(numbers.size, np.bool_)
@@ -85,17 +143,17 @@ class Buckets:
         are_given: Flags = (after <= burst) | are_full
         self._at[numbers] = now
         self._spent[numbers] = spent
-        self._spent[numbers[are_given]] = after[are_given]  # where a number comes twice, its last one stays
+        self._spent[numbers[are_given]] = after[are_given]  # for a repeated number the last value stays
         return are_given
 
 
 class PrefixBuckets:
-    """A bucket for each prefix of addresses that was heard of lately, `prefixes_max` at most; the longest unheard is forgotten.
+    """A bucket for each address prefix seen lately, `prefixes_max` at most; the least recently used is evicted.
 
-    To be forgotten is to begin anew with a full bucket, so nobody suffers from it. Who commands more prefixes than the table
-    holds can empty it, but gains one burst of one prefix for each `prefixes_max` things sent from others; and such a one has a
-    full bucket in each of them anyway. Against that there is no help by prefix, only the limit of the edge as a whole. To turn
-    newcomers away instead when the table is full would let the same attacker shut everybody out.
+    An evicted prefix begins anew with a full bucket, so eviction harms no client. An attacker with more prefixes than the table
+    holds can flush it, but gains only one burst of one prefix for each `prefixes_max` requests sent from others, and has a full
+    bucket in each of them anyway. Limits by prefix do not help against that, only the limit of the edge as a whole. Refusing new
+    prefixes when the table is full would let the same attacker lock all other clients out.
     """
 
     __slots__ = ("_buckets", "_burst", "_prefixes_max", "_rate_per_s")
@@ -112,7 +170,7 @@ class PrefixBuckets:
         return len(self._buckets)
 
     def take(self, prefix: bytes, count: float, now: Instant) -> bool:
-        """Take `count` tokens of a prefix (the first 3 bytes of an IPv4 address, 7 of IPv6); if there are not enough, none."""
+        """Take `count` tokens of a prefix (the first 3 bytes of an IPv4 address, 7 of IPv6); take none if there are too few."""
         if not self._rate_per_s:
             return True
         buckets = self._buckets

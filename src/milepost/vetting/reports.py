@@ -1,15 +1,15 @@
-"""Reports: whether what endpoints say of themselves can be true, judged for a whole batch at once (M27).
+"""Reports: plausibility checks of a whole batch at once (M27).
 
-What must hold:
-- the checks stand in `CHAIN`, and the first that refuses a report gives its reason; a check sees only what those before it let
-  in, so that all after the ranges may rely on real places, times, headings and speeds;
-- a report is judged against the last accepted one of the same endpoint. One call has an endpoint once at most: a batch that has
-  it more often is cut by `in_rounds`, and the caller writes down what was accepted before it asks about the next round;
-- nobody is shut out for good. The distance that is believed grows with the time since the last accepted report: after a false
-  place 10 km away the true one is believed again in 83 s, after one on the other side of the Earth in two days (with the default
-  limits). After a clock that ran ahead was set right, reports are out of order for as long as it ran ahead, which is
-  `clock_ahead_s_max` at most; without that limit it may be for years. Only who goes on sending false reports in an endpoint's
-  name keeps its true ones out, and that is for `trust` to prevent.
+Invariants:
+- the checks are listed in `CHAIN`, and the first that refuses a report gives its reason; a check sees only reports that passed
+  those before it, so that all checks after the ranges may rely on valid places, times, headings and speeds;
+- a report is checked against the last accepted one of the same endpoint. One call has an endpoint at most once: a batch with
+  repeated endpoints is split by `in_rounds`, and the caller stores the accepted reports before it checks the next round;
+- no endpoint is locked out for good. The plausible distance grows with the time since the last accepted report: after a false
+  place 10 km away the true one is plausible again in 83 s, after one on the other side of the Earth in two days (with the
+  default limits). After a clock that ran ahead was corrected, reports are out of order for as long as it ran ahead, which is
+  `clock_ahead_s_max` at most; without that limit it may be for years. Only an attacker that goes on sending false reports in an
+  endpoint's name keeps its true ones out; `trust` prevents that.
 """
 
 from collections.abc import Callable
@@ -27,49 +27,78 @@ from milepost.model.instants import FOREVER, SECOND_NS, Instant
 from milepost.model.places import EARTH_RADIUS_M, Flags, vectors
 from milepost.model.reasons import Reason
 from milepost.model.reports import SPEED_MPS_MAX
-from milepost.vetting.repeats import Numbers
+
+Numbers = NDArray[np.int32]
+"""Numbers of endpoints, one for each row of a batch."""
+
+
+def maybe_ranks(numbers: Numbers) -> NDArray[np.intp] | None:
+    """Return how often each number occurred before in the batch; `None` if none is repeated, which is quick to check."""
+    ordered = np.sort(numbers)
+    if not np.count_nonzero(ordered[1:] == ordered[:-1]):
+        return None
+    order = np.argsort(numbers, kind="stable")
+    ordered = numbers[order]
+    is_first = np.concatenate(([True], ordered[1:] != ordered[:-1]))
+    starts = np.flatnonzero(is_first)
+    ranks = np.empty(numbers.size, np.intp)
+    ranks[order] = np.arange(numbers.size) - starts[np.cumsum(is_first) - 1]
+    return ranks
+
+
+def in_rounds(numbers: Numbers) -> list[NDArray[np.intp]]:
+    """Return the rows of a batch in rounds: each has an endpoint at most once, and earlier rows are in earlier rounds.
+
+    There are as many rounds as the busiest endpoint has rows. Limit its rate first, or one that floods makes a batch as slow as
+    single rows.
+    """
+    ranks = maybe_ranks(numbers)
+    if ranks is None:
+        return [np.arange(numbers.size)]
+    return np.split(np.argsort(ranks, kind="stable"), np.cumsum(np.bincount(ranks))[:-1])
+
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.intp]
 
 LIMIT_MOST: Final = 1e9
-"""Of seconds 31 years: more cannot be meant."""
+"""Upper bound of all limits; as seconds, 31 years."""
 
 HEADING_SPEED_MPS_MIN: Final = 3.0
-"""A receiver that hardly moves says any heading: slower than this it is not judged."""
+"""Headings are not checked below this speed: an endpoint that hardly moves reports any heading."""
 
 _DEGREE: Final = pi / 180
 _DEGREE_M: Final = EARTH_RADIUS_M * _DEGREE
 
 
 class Outside(Enum):
-    """What becomes of a report from outside the coverage."""
+    """Policy for a report from outside the coverage."""
 
     REFUSE = "refuse"
     COUNT = "count"
-    """It is let in; the edge counts it."""
+    """Accept and count it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReportLimits:
-    """What is believed of reports; each a key of the configuration file."""
+    """Plausibility limits of reports; each is a key of the configuration file."""
 
     clock_ahead_s_max: float = 2.0
-    """How far a report may lie in the future; 0: any, and one from far ahead shuts out all that come before its time."""
+    """Maximum time that a report may lie in the future; 0: any, and one from far ahead locks out all reports before its time."""
     clock_behind_s_max: float = 60.0
-    """How old a report may be when it comes; 0: any."""
+    """Maximum age of a report on arrival; 0: any."""
     speed_mps_max: float = 90.0
-    """The speed that a report may say; 0: any."""
+    """Maximum reported speed; 0: any."""
     move_mps_max: float = 120.0
-    """The speed between two reports; 0: any."""
+    """Maximum speed between two reports; 0: any."""
     move_slack_m: float = 100.0
-    """How much of the way between two reports may be the error of both places."""
+    """Distance between two reports that may be the error of both places."""
     heading_off_deg_max: float = 150.0
-    """How far a heading may be off the way between two reports; 0: any."""
+    """Maximum angle between a heading and the movement between two reports; 0: any."""
     heading_move_m_min: float = 50.0
-    """A heading is judged by a way longer than this; at least 1."""
+    """A heading is checked against a movement longer than this; at least 1."""
     heading_gap_s_max: float = 10.0
-    """A heading is judged by a way that took less than this."""
+    """A heading is checked against a movement that took less than this."""
     outside_coverage: Outside = Outside.COUNT
 
     def __post_init__(self) -> None:
@@ -97,7 +126,7 @@ class Batch:
     speeds: Floats
 
     def only(self, rows: Rows) -> "Batch":
-        """Some of the reports."""
+        """Return some of the reports."""
         return Batch(
             self.numbers[rows],
             self.latitudes[rows],
@@ -116,13 +145,13 @@ class Before(NamedTuple):
     seen_at: NDArray[np.int64]
 
     def only(self, rows: Rows) -> "Before":
-        """Some of them."""
+        """Return some of the rows."""
         return Before(self.latitudes[rows], self.longitudes[rows], self.seen_at[rows])
 
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """All that a check may look at, and what several look at, found once."""
+    """The input of a check, with intermediate results that several checks share."""
 
     batch: Batch
     before: Before
@@ -131,31 +160,31 @@ class Case:
     coverage: Area | None
 
     def only(self, rows: Rows) -> "Case":
-        """The case of some of the reports."""
+        """Return the case of some of the reports."""
         return replace(self, batch=self.batch.only(rows), before=self.before.only(rows))
 
     @cached_property
     def gaps_s(self) -> Floats:
-        """The time since the last accepted report."""
+        """Time since the last accepted report."""
         return (self.batch.seen_at - self.before.seen_at) / SECOND_NS
 
     @cached_property
     def spans(self) -> Floats:
-        """The square of what the way from the last place cannot be longer than, in degrees: a line on a map without projection.
+        """Squared upper bound of the distance from the last place, in degrees: a straight line on an unprojected map.
 
-        It costs no sine, and is enough to let in nearly all; the way itself is found for the rest.
+        It needs no trigonometry and clears nearly all reports; the exact distance is computed for the rest.
         """
         north, east = self.batch.latitudes - self.before.latitudes, self.batch.longitudes - self.before.longitudes
         return north * north + east * east
 
     @property
     def nothing(self) -> Flags:
-        """That no report is refused."""
+        """The result that refuses no report."""
         return np.zeros(self.batch.numbers.size, np.bool_)
 
 
 class Check(NamedTuple):
-    """One link of the chain: what it asks for, the reason it gives, and which reports it refuses."""
+    """One check of the chain: its name, its reason code, and a function that returns which reports it refuses."""
 
     name: str
     reason: Reason
@@ -165,10 +194,10 @@ class Check(NamedTuple):
 def vet_reports(
     batch: Batch, before: Before, limits: ReportLimits, now: Instant, coverage: Area | None = None
 ) -> NDArray[np.uint16]:
-    """For each report 0 if it is let in, else the number of the reason why not."""
+    """Return for each report 0 if it is accepted, else the reason code."""
     verdicts = np.zeros(batch.numbers.size, np.uint16)
     case = Case(batch, before, limits, now, coverage)
-    rows: Rows | None = None  # those still in; nothing: all
+    rows: Rows | None = None  # rows not refused yet; None: all
     for check in CHAIN:
         refused = check.refused(case)
         if np.count_nonzero(refused):
@@ -180,59 +209,59 @@ def vet_reports(
 
 
 def are_outside(batch: Batch, coverage: Area) -> Flags:
-    """Which reports, of those with a place on Earth, come from outside the coverage."""
+    """Return which reports, of those with a valid place, come from outside the coverage."""
     return ~coverage.contains(vectors(batch.latitudes, batch.longitudes))
 
 
 def are_nowhere(case: Case) -> Flags:
-    """Which have no place on Earth; what is not a number compares with nothing."""
+    """Return which have no valid place; NaN compares as false."""
     are_somewhere: Flags = (np.abs(case.batch.latitudes) <= 90.0) & (np.abs(case.batch.longitudes) <= 180.0)
     return ~are_somewhere
 
 
 def are_at_no_time(case: Case) -> Flags:
-    """Which were seen before 1970 or never."""
+    """Return which were seen before 1970 or never."""
     are_timeless: Flags = (case.batch.seen_at < 0) | (case.batch.seen_at == FOREVER)
     return are_timeless
 
 
 def have_no_such_heading(case: Case) -> Flags:
-    """Which say a heading that is none."""
+    """Return which have an invalid heading."""
     headings = case.batch.headings
     return (headings < 0.0) | (headings >= 360.0)
 
 
 def have_no_such_speed(case: Case) -> Flags:
-    """Which say a speed that is none."""
+    """Return which have an invalid speed."""
     speeds = case.batch.speeds
     return (speeds < 0.0) | (speeds > SPEED_MPS_MAX)
 
 
 def are_ahead(case: Case) -> Flags:
-    """Which were seen later than now."""
+    """Return which were seen too far in the future."""
     ahead_s = case.limits.clock_ahead_s_max
     return case.batch.seen_at > case.now + _ns(ahead_s) if ahead_s else case.nothing
 
 
 def are_behind(case: Case) -> Flags:
-    """Which were seen too long ago."""
+    """Return which were seen too long ago."""
     behind_s = case.limits.clock_behind_s_max
     return case.batch.seen_at < case.now - _ns(behind_s) if behind_s else case.nothing
 
 
 def are_out_of_order(case: Case) -> Flags:
-    """Which were not seen after the last accepted one; at the same time means a duplicate."""
+    """Return which were not seen after the last accepted one; an equal time means a duplicate."""
     return (case.batch.seen_at <= case.before.seen_at) & (case.before.seen_at > 0)
 
 
 def are_too_fast(case: Case) -> Flags:
-    """Which say too high a speed."""
+    """Return which report too high a speed."""
     limit = case.limits.speed_mps_max
     return case.batch.speeds > limit if limit else case.nothing
 
 
 def have_teleported(case: Case) -> Flags:
-    """Which are farther from the last place than anything gets in the time between."""
+    """Return which are farther from the last place than the maximum speed allows in the time between."""
     limits, refused = case.limits, case.nothing
     if limits.move_mps_max:
         allowed = (limits.move_mps_max * case.gaps_s + limits.move_slack_m) / _DEGREE_M
@@ -244,9 +273,10 @@ def have_teleported(case: Case) -> Flags:
 
 
 def head_elsewhere(case: Case) -> Flags:
-    """Which say a heading against the way they have come.
+    """Return which report a heading against their movement.
 
-    Suspects are found on a flat map. None is refused whom the sphere clears, as it does near a pole and at the antimeridian.
+    Suspects are found on a flat map, and refused only if the calculation on the sphere agrees: near a pole and at the
+    antimeridian it may not.
     """
     limits, refused = case.limits, case.nothing
     if limits.heading_off_deg_max and np.count_nonzero(case.spans > (limits.heading_move_m_min / _DEGREE_M) ** 2):
@@ -257,7 +287,7 @@ def head_elsewhere(case: Case) -> Flags:
 
 
 def are_not_covered(case: Case) -> Flags:
-    """Which come from outside the coverage, if that is refused."""
+    """Return which come from outside the coverage, if that is refused."""
     if case.coverage is None or case.limits.outside_coverage is Outside.COUNT:
         return case.nothing
     return are_outside(case.batch, case.coverage)
@@ -279,14 +309,14 @@ CHAIN: Final = (
 
 
 class _Towards(NamedTuple):
-    """A direction on the ground, in two parts of any common length."""
+    """A direction on the ground, as two components of any common length."""
 
     north: Floats
     east: Floats
 
 
 def _ways_m_and_towards(case: Case) -> tuple[Floats, _Towards]:
-    """How far the last place is along the sphere, and the direction on arrival."""
+    """Return the great-circle distance from the last place, and the direction on arrival."""
     batch, before = case.batch, case.before
     latitudes, starts = batch.latitudes * _DEGREE, before.latitudes * _DEGREE
     turned = (batch.longitudes - before.longitudes) * _DEGREE
@@ -304,7 +334,7 @@ def _towards_on_flat_map(case: Case) -> _Towards:
 
 
 def _are_against(towards: _Towards, case: Case) -> Flags:
-    """Which headings are too far off a direction; one that is not known never is."""
+    """Return which headings are too far off a direction; unknown ones never are."""
     north, east = towards
     angles = case.batch.headings * _DEGREE
     along = north * np.cos(angles) + east * np.sin(angles)

@@ -1,4 +1,4 @@
-"""Reputation: how far each endpoint is believed, as a score from outside, and what share of the rate it therefore has (M27)."""
+"""Reputation: a score per endpoint, computed outside, that determines its share of the rate limits (M27)."""
 
 from collections.abc import Mapping
 from typing import Final, Self
@@ -7,29 +7,29 @@ import orjson
 
 from milepost.model.endpoints import EndpointId, endpoint_id
 from milepost.model.reasons import Malformed, Reason, shown
-from milepost.wire.records.telling import reputation_from_record
+from milepost.wire.records.pipelines import reputation_from_record
 
 SCORES_MAX: Final = 1_000_000
 SCORES_BYTES_MAX: Final = 200_000_000
-"""Room for as many of the longest ids."""
+"""Room for that many of the longest ids."""
 
 _FULLY: Final = 1.0
 
 SHARE_MIN: Final = 0.01
-"""So much everybody has: who could send nothing at all could never show to have become better."""
+"""Minimum share: an endpoint that could send nothing could never improve its score."""
 
 
 class Scores:
-    """Scores as a log tells them, one by one; of one endpoint the last counts."""
+    """Scores read from a log, one by one; the last one of an endpoint counts."""
 
     __slots__ = ("known",)
 
     def __init__(self) -> None:
         self.known: dict[EndpointId, float] = {}
-        """Of those who are believed less than others."""
+        """Scores below 1."""
 
     def take(self, key: str, value: bytes | None) -> EndpointId:
-        """A record, or that there is none any more; gives whose score it is, and raises nothing but `Malformed`."""
+        """Apply a record, or its deletion; return the endpoint, and raise nothing but `Malformed`."""
         if value is None:
             endpoint, score = endpoint_id(key), _FULLY
         else:
@@ -47,7 +47,7 @@ class Scores:
 
 
 class Reputations:
-    """Scores from 0 (not believed) to 1, by endpoint; whoever has none is believed."""
+    """Scores from 0 (not trusted) to 1, by endpoint; the default is 1."""
 
     __slots__ = ("_scores",)
 
@@ -56,7 +56,7 @@ class Reputations:
 
     @classmethod
     def read(cls, content: bytes) -> Self:
-        """Scores from JSON: an object with a number from 0 to 1 for each endpoint."""
+        """Read scores from JSON: an object with a number from 0 to 1 for each endpoint."""
         if len(content) > SCORES_BYTES_MAX:
             raise Malformed(Reason.MESSAGE_TOO_LARGE, f"the scores have {len(content)} bytes, {SCORES_BYTES_MAX} are allowed")
         try:
@@ -78,5 +78,5 @@ class Reputations:
         return len(self._scores)
 
     def share_of(self, endpoint: EndpointId) -> float:
-        """What part of rate and burst the endpoint has, for `Buckets.take`."""
+        """Return the endpoint's share of rate and burst, for `Buckets.take`."""
         return max(SHARE_MIN, self._scores.get(endpoint, 1.0))

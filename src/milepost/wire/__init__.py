@@ -1,1 +1,1 @@
-"""Bytes and text ↔ values, without I/O: datagrams (protobuf), JSON, GeoJSON, WKT, times as people write them."""
+"""Bytes and text ↔ values, without I/O: MQTT, datagrams (protobuf), JSON, GeoJSON, WKT, human-readable times."""

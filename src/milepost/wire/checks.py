@@ -1,4 +1,4 @@
-"""What every wire asks beyond what the model's constructors ask, in both directions alike."""
+"""Checks of every encoding, beyond those of the model's constructors."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -9,18 +9,18 @@ from milepost.model.reasons import Malformed, Reason
 from milepost.model.tags import Tag
 
 INSTANT_MAX: Final = FOREVER - 1
-"""The last instant that can be said; "for ever" is an absent field, never a number."""
+"""The last instant that can be encoded; `FOREVER` is encoded as an absent field, never as a number."""
 
 
 def sayable(name: str, instant: int) -> Instant:
-    """The instant, refused where it could be mistaken for an open end."""
+    """Return the instant; raises `Malformed` for one that could be mistaken for an open end."""
     if instant > INSTANT_MAX:
         raise Malformed(Reason.TIME_RANGE, f"{name} is {instant} ns, the last instant is {INSTANT_MAX}")
     return Instant(instant)
 
 
 def tags_once(texts: Sequence[str]) -> frozenset[Tag]:
-    """The set of tags, each of which may be written once; what they are made of is checked by whom they are given to."""
+    """Return the set of tags; raises `Malformed` for duplicates. The model checks their characters."""
     found = frozenset(map(Tag, texts))
     if len(found) != len(texts):
         twice = Counter(texts).most_common(1)[0][0]

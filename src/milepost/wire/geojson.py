@@ -1,19 +1,19 @@
-"""Areas as GeoJSON (RFC 7946), as parsed: dicts, lists, numbers.
+"""Areas as parsed GeoJSON (RFC 7946): dicts, lists, numbers.
 
-Rules of this file:
-- longitude before latitude, as RFC 7946 has it; edges are great-circle arcs, the shorter way, where RFC 7946 draws straight
-  lines on a map: give long edges more points. A ring across the antimeridian may be drawn as it is or cut in two;
+Invariants:
+- longitude before latitude, as in RFC 7946; edges are great-circle arcs, the shorter way, where RFC 7946 has straight
+  lines on a map: long edges need more points. A ring across the antimeridian may be one ring or cut in two;
 - shapes that GeoJSON lacks are written as
     circle    {"type": "Point", "coordinates": [longitude, latitude], "radius_m": 500.0}
     corridor  {"type": "LineString", "coordinates": [[longitude, latitude], ...], "half_width_m": 50.0}
     box       {"type": "Box", "bbox": [west, south, east, north]}
     upstream  {"type": "MultiLineString", "coordinates": [[[longitude, latitude], ...], ...], "half_widths_m": [12.0, ...],
                "seconds_left": [[at the start, at the end], ...], "metres_left": [[at the start, at the end], ...]}
-  (a box between parallels is no polygon of arcs); a union is a MultiPolygon or a GeometryCollection;
-- a Feature may wrap any of them and have the distance among its properties; its other properties are not about the area;
-- nothing is dropped in silence: altitudes, unknown members and distances where there is no use for them are refused. What
-  RFC 7946 lets one leave out without loss ("bbox" and "id") is passed over;
-- whatever the value, the one error is `Malformed`; limits are asked about before the work is done.
+    (a box between parallels is not a polygon of arcs); a union is a MultiPolygon or a GeometryCollection;
+  - a Feature may wrap any of them and have the distance among its properties; its other properties are ignored;
+  - nothing else is dropped silently: altitudes, unknown members and distances that a shape does not have are refused. The
+    optional "bbox" and "id" of RFC 7946 are ignored;
+  - the only exception is `Malformed`, whatever the value; limits are checked before the work is done.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -42,17 +42,17 @@ from milepost.model.reasons import Malformed, Reason
 
 _DISTANCES: Final = ("radius_m", "half_width_m")
 _LEFT: Final = ("half_widths_m", "seconds_left", "metres_left")
-"""What a MultiLineString needs to be an upstream, one for each line."""
+"""Members that make a MultiLineString an upstream, with one entry for each line."""
 _OWN: Final[dict[str, tuple[str, ...]]] = {"Point": ("radius_m",), "LineString": ("half_width_m",), "MultiLineString": _LEFT}
 _FEATURE_MEMBERS: Final = frozenset({"type", "geometry", "properties", "id", "bbox"})
 _SHOWN_CHARACTERS_MAX: Final = 40
 
 Members = Mapping[object, object]
-"""A JSON object; its keys are looked at before they are believed to be strings."""
+"""A JSON object; its keys are not assumed to be strings."""
 
 
 def area_from_geojson(value: object) -> Area:
-    """The area that a parsed GeoJSON geometry, or a Feature with one, describes."""
+    """Return the area of a parsed GeoJSON geometry, or of a Feature with one."""
     members = _members(value, "the area")
     kind = members.get("type")
     if not isinstance(kind, str) or kind != "Feature":
@@ -68,7 +68,7 @@ def area_from_geojson(value: object) -> Area:
 
 
 def area_to_geojson(area: Area) -> dict[str, object]:
-    """The area as a GeoJSON geometry, from which the same area is read."""
+    """Return the area as a GeoJSON geometry, which decodes to the same area."""
     match area:
         case Circle():
             return {"type": "Point", "coordinates": _pair(area.centre), "radius_m": float(area.radius_m)}
@@ -91,12 +91,12 @@ def area_to_geojson(area: Area) -> dict[str, object]:
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """Reads one area, and keeps count of what it is made of."""
+    """Reader of one area, which counts its shapes and points."""
 
     tally: Tally
 
     def area(self, members: Members, depth: int) -> Area:
-        """The area of a geometry that is inside `depth` collections."""
+        """Return the area of a geometry that is inside *depth* collections."""
         kind = members.get("type")
         readers: dict[object, tuple[str, Callable[[Members, int], Area]]] = {
             "Point": ("coordinates", self._circle),
@@ -237,7 +237,7 @@ def _number(value: object, name: str) -> float:
 
 
 def _shown(value: object) -> str:
-    """A value in a few characters, whatever it is."""
+    """Return a short text for any value."""
     match value:
         case None | True | False:
             return {None: "null", True: "true", False: "false"}[value]

@@ -1,25 +1,22 @@
-"""The JSON form of cells, incidents and what is asked about them; `schema/incidents.schema.json` describes it.
+"""The JSON form of cells, incidents and queries about them; `schema/incidents.schema.json` describes it.
 
-As in `json_form`, nothing is repaired and instants are ISO 8601 texts; no integer here needs more than 53 bits. Cells come from
-outside, incidents come back from where they were kept: both are read as strictly as they are written.
+As in `json_form`, decoding is strict, instants are ISO 8601 texts and every text carries a version; no integer here needs more
+than 53 bits. Cells come from other processes, incidents from storage; both are validated.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from types import MappingProxyType
-from typing import Final
-
-import orjson
+from typing import Any, Final
 
 from milepost.model.areas import Circle
-from milepost.model.endpoints import EndpointId, endpoint_id
-from milepost.model.incidents import Bin, Cell, Change, Conditions, Extent, Incident, IncidentId, Square, State, Tally, Warned
+from milepost.model.incidents import Bin, Cell, Change, Conditions, Extent, Incident, Phase, Square, State, Tally, Warned
+from milepost.model.incidents.cells import NO_TALLIES
 from milepost.model.instants import Instant
-from milepost.model.reasons import Malformed, Reason
-from milepost.wire.geojson import area_from_geojson, area_to_geojson
-from milepost.wire.json_form import reading
-from milepost.wire.json_form.messages import read_place, write_place
-from milepost.wire.json_form.reading import JsonObject, Members
+from milepost.model.places import Place
+from milepost.wire.geojson import area_to_geojson
+from milepost.wire.json_form.codec import Codec, Form, Standalone, Whole, absent, encode_members
+from milepost.wire.json_form.forms import PlaceForm
+from milepost.wire.json_form.notations import Endpoints, IsoInstant
 from milepost.wire.times import instant_to_text
 
 INCIDENTS_SCHEMA_PATH: Final = Path(__file__).parent / "schema" / "incidents.schema.json"
@@ -29,231 +26,183 @@ CELL_BYTES_MAX: Final = 64_000
 
 STATE_BYTES_MAX: Final = 200_000_000
 
-CELL_MEMBERS: Final = (
-    "type", "kind", "slot", "row", "column", "reports", "witnesses", "witness_count",
-    "north_sum", "east_sum", "extent", "first_at", "last_at", "tallies",
-)  # fmt: skip
-TALLY_MEMBERS: Final = ("count", "total", "least", "greatest")
-INCIDENT_MEMBERS: Final = (
-    "type", "id", "kind", "centre", "radius_m", "reports", "witnesses", "weight", "squares",
-    "raised_at", "hot_at", "told", "told_at",
-)  # fmt: skip
-CIRCLE_MEMBERS: Final = ("type", "coordinates", "radius_m")
-WARNED_MEMBERS: Final = ("slot", "incident", "heir")
-STATE_MEMBERS: Final = ("type", "slots", "incidents")
-
-_NO_TALLIES: Final[Mapping[str, Tally]] = MappingProxyType({})
-
 
 def cell_to_json(cell: Cell) -> bytes:
-    """The cell, as the log has it."""
-    found: JsonObject = {
-        "type": "cell",
-        "kind": cell.kind,
-        "slot": cell.slot,
-        "row": cell.square.row,
-        "column": cell.square.column,
-        "reports": cell.reports,
-        "witnesses": sorted(cell.witnesses),
-        "witness_count": cell.witness_count,
-        "north_sum": cell.north_sum,
-        "east_sum": cell.east_sum,
-        "extent": list(cell.extent),
-        "first_at": instant_to_text(cell.first_at),
-        "last_at": instant_to_text(cell.last_at),
-    }
-    if cell.tallies:
-        found["tallies"] = _write_tallies(cell.tallies)
-    return orjson.dumps(found)
+    """Return the JSON text of a cell."""
+    return encode_members(CellForm.write(cell))
 
 
 def cell_from_json(data: bytes) -> Cell:
-    """The cell that a JSON text describes; raises nothing but `Malformed`."""
-    members = Members(_loaded(data, CELL_BYTES_MAX), "cell", CELL_MEMBERS, kind="cell")
-    return Cell(
-        kind=members.need("kind", reading.text),
-        slot=members.need("slot", reading.integer),
-        square=Square(members.need("row", reading.integer), members.need("column", reading.integer)),
-        reports=members.need("reports", reading.integer),
-        witnesses=_once(members.need("witnesses", reading.texts)),
-        witness_count=members.need("witness_count", reading.integer),
-        north_sum=members.need("north_sum", reading.integer),
-        east_sum=members.need("east_sum", reading.integer),
-        extent=members.need("extent", _read_extent),
-        first_at=members.need("first_at", reading.instant),
-        last_at=members.need("last_at", reading.instant),
-        tallies=members.maybe("tallies", _read_tallies, _NO_TALLIES),
-    )
+    """Return the cell of a JSON text; raises only `Malformed`."""
+    return _CELLS.decode(data)
 
 
 def cell_key(cell: Cell) -> str:
-    """Under which the log has a cell: what it is told again under."""
+    """Return the key of a cell in the log, the same for every update of it."""
     return f"{cell.kind}/{cell.slot}/{cell.square.row}/{cell.square.column}"
 
 
 def change_to_json(change: Change) -> bytes:
-    """What became of an incident."""
-    at = instant_to_text(change.at)
-    return orjson.dumps({"type": "change", "phase": change.phase.value, "at": at, "incident": write_incident(change.incident)})
+    """Return the JSON text of a change of an incident."""
+    return encode_members(ChangeForm.write(change))
 
 
 def conditions_to_json(found: tuple[Conditions, ...], at: Instant) -> bytes:
-    """The answer to "what is going on around here?", as of a time (M25)."""
-    kinds = [
-        {
-            "kind": one.kind,
-            "incidents": [write_incident(incident) for incident in one.incidents],
-            "is_hot": one.is_hot,
-            **({} if one.bin is None else {"bin": _write_bin(one.bin)}),
-        }
-        for one in found
-    ]
-    return orjson.dumps({"type": "conditions", "at": instant_to_text(at), "kinds": kinds})
+    """Return the JSON text of the current conditions in an area, as of *at* (M25)."""
+    return encode_members(
+        {"type": "conditions", "at": instant_to_text(at), "kinds": [ConditionsForm.write(one) for one in found]}
+    )
 
 
 def state_to_json(state: State) -> bytes:
-    """What to go on from after a restart."""
-    incidents = [write_incident(incident) for incident in state.incidents]
-    return orjson.dumps({"type": "incidents", "slots": dict(state.slots), "incidents": incidents})
+    """Return the JSON text of the state to resume from after a restart."""
+    return encode_members(StateForm.write(state))
 
 
 def state_from_json(data: bytes) -> State:
-    """The state that a JSON text describes; raises nothing but `Malformed`."""
-    members = Members(_loaded(data, STATE_BYTES_MAX), "incidents", STATE_MEMBERS, kind="incidents")
-    slots = members.need("slots", _object)
-    incidents = members.need("incidents", reading.array)
-    return State(
-        {name: reading.integer(slot, f"incidents.slots.{name[:64]}") for name, slot in slots.items()},
-        tuple(_read_incident(one, f"incidents.incidents[{at}]") for at, one in enumerate(incidents)),
-    )
+    """Return the state of a JSON text; raises only `Malformed`."""
+    return _STATES.decode(data)
 
 
 def warned_to_json(some: Iterable[Warned]) -> bytes:
-    """What was told early, to go on from after a restart."""
-    found = [
-        {"slot": one.slot, "incident": write_incident(one.incident), **({"heir": one.heir} if one.heir else {})} for one in some
-    ]
-    return orjson.dumps(found)
+    """Return the JSON text of early warnings, to resume from after a restart."""
+    return encode_members({"type": "early", "warned": [WarnedForm.write(one) for one in some]})
 
 
 def warned_from_json(data: bytes) -> tuple[Warned, ...]:
-    """What was told early; raises nothing but `Malformed`."""
-    some = reading.array(_loaded(data, STATE_BYTES_MAX), "early")
-    return tuple(_read_warned(one, f"early[{at}]") for at, one in enumerate(some))
+    """Return the early warnings of a JSON text; raises only `Malformed`."""
+    return _EARLY.decode(data)
 
 
-def _read_warned(value: object, where: str) -> Warned:
-    members = Members(value, where, WARNED_MEMBERS)
-    heir = members.maybe("heir", reading.text, "")
-    return Warned(
-        members.need("incident", _read_incident), members.need("slot", reading.integer), IncidentId(heir) if heir else None
-    )
+class TallyForm(Form, frozen=True):
+    """Aggregates of a payload field."""
+
+    MODEL = Tally
+    count: Whole
+    total: Whole
+    least: Whole
+    greatest: Whole
 
 
-def write_incident(incident: Incident) -> JsonObject:
-    """The members of an incident."""
-    return {
-        "type": "incident",
-        "id": incident.id,
-        "kind": incident.kind,
-        "centre": write_place(incident.centre),
-        "radius_m": incident.radius_m,
-        "reports": incident.reports,
-        "witnesses": incident.witnesses,
-        "weight": incident.weight,
-        "squares": [list(square) for square in sorted(incident.squares)],
-        "raised_at": instant_to_text(incident.raised_at),
-        "hot_at": instant_to_text(incident.hot_at),
-        "told": area_to_geojson(incident.told),
-        "told_at": instant_to_text(incident.told_at),
-    }
+def _cell(row: int, column: int, **others: Any) -> Cell:
+    return Cell(square=Square(row, column), **others)
 
 
-def _read_incident(value: object, where: str) -> Incident:
-    members = Members(value, where, INCIDENT_MEMBERS, kind="incident")
-    return Incident(
-        id=IncidentId(members.need("id", reading.text)),
-        kind=members.need("kind", reading.text),
-        centre=members.need("centre", read_place),
-        radius_m=members.need("radius_m", reading.number),
-        reports=members.need("reports", reading.integer),
-        witnesses=members.need("witnesses", reading.integer),
-        weight=members.need("weight", reading.number),
-        squares=members.need("squares", _read_squares),
-        raised_at=members.need("raised_at", reading.instant),
-        hot_at=members.need("hot_at", reading.instant),
-        told=members.need("told", _read_circle),
-        told_at=members.need("told_at", reading.instant),
-    )
+class CellForm(Standalone, frozen=True, tag="cell"):
+    """The reports of one kind in one square and slot."""
+
+    MODEL = _cell
+    PATHS = {"row": "square.row", "column": "square.column"}  # noqa: RUF012
+    kind: str
+    slot: Whole
+    row: Whole
+    column: Whole
+    reports: Whole
+    witnesses: Endpoints
+    witness_count: Whole
+    north_sum: Whole
+    east_sum: Whole
+    extent: Extent
+    first_at: IsoInstant
+    last_at: IsoInstant
+    tallies: dict[str, TallyForm] = absent(NO_TALLIES)
 
 
-def _write_bin(one: Bin) -> JsonObject:
-    return {
-        "row": one.square.row,
-        "column": one.square.column,
-        "reports": one.reports,
-        "witnesses": one.witnesses,
-        "weight": one.weight,
-        "centre": write_place(one.centre),
-        "radius_m": one.radius_m,
-        "first_at": instant_to_text(one.first_at),
-        "last_at": instant_to_text(one.last_at),
-        "tallies": _write_tallies(one.tallies),
-    }
+class CircleForm(Form, frozen=True, tag_field="type", tag="Point"):
+    """A circle in GeoJSON, longitude first."""
+
+    coordinates: tuple[float, float]
+    radius_m: float
+
+    @classmethod
+    def write(cls, value: Circle) -> dict[str, object]:
+        """Return the members of a circle."""
+        return area_to_geojson(value)
+
+    def value(self) -> Circle:
+        """Return the circle."""
+        longitude, latitude = self.coordinates
+        return Circle(Place(latitude, longitude), self.radius_m)
 
 
-def _write_tallies(tallies: Mapping[str, Tally]) -> JsonObject:
-    return {name: {part: getattr(tallies[name], part) for part in TALLY_MEMBERS} for name in sorted(tallies)}
+class IncidentForm(Form, frozen=True, tag_field="type", tag="incident"):
+    """An incident."""
+
+    MODEL = Incident
+    id: str
+    kind: str
+    centre: PlaceForm
+    radius_m: float
+    reports: Whole
+    witnesses: Whole
+    weight: float
+    squares: frozenset[Square]
+    raised_at: IsoInstant
+    hot_at: IsoInstant
+    told: CircleForm
+    told_at: IsoInstant
 
 
-def _read_tallies(value: object, where: str) -> Mapping[str, Tally]:
-    found = {name: _read_tally(tally, f"{where}.{name[:64]}") for name, tally in _object(value, where).items()}
-    return MappingProxyType(found)
+class ChangeForm(Standalone, frozen=True, tag="change"):
+    """A change of an incident."""
+
+    MODEL = Change
+    phase: Phase
+    at: IsoInstant
+    incident: IncidentForm
 
 
-def _read_tally(value: object, where: str) -> Tally:
-    members = Members(value, where, TALLY_MEMBERS)
-    return Tally(*(members.need(part, reading.integer) for part in TALLY_MEMBERS))
+class BinForm(Form, frozen=True):
+    """The reports of nine squares."""
+
+    MODEL = Bin
+    PATHS = {"row": "square.row", "column": "square.column"}  # noqa: RUF012
+    row: Whole
+    column: Whole
+    reports: Whole
+    witnesses: Whole
+    weight: float
+    centre: PlaceForm
+    radius_m: float
+    first_at: IsoInstant
+    last_at: IsoInstant
+    tallies: dict[str, TallyForm]
 
 
-def _read_extent(value: object, where: str) -> Extent:
-    edges = reading.integers(value, where)
-    if len(edges) != 4:
-        raise Malformed(Reason.FIELD_TYPE, f"{where} has {len(edges)} numbers, not the four of [south, west, north, east]")
-    return Extent(*edges)
+class ConditionsForm(Form, frozen=True, kw_only=True):
+    """Incidents and reports of one kind in an area."""
+
+    MODEL = Conditions
+    kind: str
+    incidents: tuple[IncidentForm, ...]
+    is_hot: bool
+    bin: BinForm = absent(None)
 
 
-def _read_squares(value: object, where: str) -> frozenset[Square]:
-    pairs = [reading.integers(pair, f"{where}[{at}]") for at, pair in enumerate(reading.array(value, where))]
-    if any(len(pair) != 2 for pair in pairs):
-        raise Malformed(Reason.FIELD_TYPE, f"{where} has other things than pairs [row, column]")
-    return frozenset(Square(*pair) for pair in pairs)
+class StateForm(Standalone, frozen=True, tag="incidents"):
+    """The active incidents, and the last evaluated slot of each kind."""
+
+    MODEL = State
+    slots: dict[str, Whole]
+    incidents: tuple[IncidentForm, ...]
 
 
-def _read_circle(value: object, where: str) -> Circle:
-    Members(value, where, CIRCLE_MEMBERS, kind="Point")
-    circle = area_from_geojson(value)
-    assert isinstance(circle, Circle), "a Point that is an area is a circle"
-    return circle
+class WarnedForm(Form, frozen=True):
+    """An early warning."""
+
+    MODEL = Warned
+    slot: Whole
+    incident: IncidentForm
+    successor: str = absent(None)
 
 
-def _once(names: list[str]) -> frozenset[EndpointId]:
-    found = frozenset(map(endpoint_id, names))
-    if len(found) != len(names):
-        raise Malformed(Reason.FIELD_RANGE, "cell.witnesses names somebody twice")
-    return found
+class EarlyForm(Standalone, frozen=True, tag="early"):
+    """All early warnings."""
+
+    MODEL = staticmethod(lambda warned: warned)
+    warned: tuple[WarnedForm, ...]
 
 
-def _object(value: object, where: str) -> JsonObject:
-    if not isinstance(value, dict):
-        raise reading.wrong_type(value, where, "an object")
-    return value
-
-
-def _loaded(data: bytes, size_max: int) -> object:
-    if len(data) > size_max:
-        raise Malformed(Reason.MESSAGE_TOO_LARGE, f"{len(data)} bytes of JSON, {size_max} are allowed")
-    try:
-        return orjson.loads(data)
-    except orjson.JSONDecodeError as fault:
-        raise Malformed(Reason.MALFORMED, f"no JSON: {fault.msg} at {fault.pos}", at=fault.pos) from None
+_CELLS: Final = Codec[Cell]("cell", CellForm, bytes_max=CELL_BYTES_MAX)
+_STATES: Final = Codec[State]("incidents", StateForm, bytes_max=STATE_BYTES_MAX)
+_EARLY: Final = Codec[tuple[Warned, ...]]("early", EarlyForm, bytes_max=STATE_BYTES_MAX)

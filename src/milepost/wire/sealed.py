@@ -1,12 +1,12 @@
-"""Sealed datagrams: the outer layouts, byte by byte. What is inside a seal is a plain datagram (`wire.datagrams`).
+"""Sealed datagrams: the outer byte layouts. The sealed content is a plain datagram (`wire.datagrams`).
 
     INIT   01 │ noise message 1 │ mac1 16 │ mac2 16         ASK   06 │ nonce 16 │ latitude f64 │ longitude f64 │ zeros
     ACK    02 │ noise message 2                             HERE  07 │ nonce 16 │ port u16 │ u16 │ certificate │ signature 64
     COOKIE 03 │ salt 16 │ sealed cookie 32
-    DATA   04 │ token 8 │ counter u64 │ sealed datagram     integers are big-endian, but the token (fixed64)
+    DATA   04 │ token 8 │ counter u64 │ sealed datagram     integers are big-endian, except the token (little-endian)
     RESET  05 │ token 8 │ reset 16
 
-Sizes are checked here; whether a seal is whole is for `trust` to say.
+Only sizes are checked here; `trust` verifies seals.
 """
 
 from enum import IntEnum
@@ -19,7 +19,7 @@ from milepost.model.reasons import Malformed, Reason
 
 
 class Kind(IntEnum):
-    """What a datagram is: its first byte."""
+    """The type of a datagram, its first byte."""
 
     INIT = 1
     ACK = 2
@@ -38,7 +38,7 @@ NONCE_BYTES: Final = 16
 COOKIE_BYTES: Final = 16
 TOKEN_BYTES: Final = 8
 ASK_BYTES: Final = 600
-"""As long as the longest answer may be: nobody is answered with more than he sent."""
+"""Size of ASK and maximum size of its answer: an answer longer than the request would allow amplification attacks."""
 
 INIT_BYTES_MIN: Final = 1 + KEY_BYTES + KEY_BYTES + TAG_BYTES + 10 + TAG_BYTES + MACS_BYTES
 INIT_BYTES_MAX: Final = INIT_BYTES_MIN + CERTIFICATE_BYTES_MAX + 1_000
@@ -49,7 +49,7 @@ DATA_BYTES_MIN: Final = DATA_HEAD_BYTES + TAG_BYTES
 RESET_DATAGRAM_BYTES: Final = 1 + TOKEN_BYTES + 16
 
 NONCE_ZEROS: Final = bytes(4)
-"""A nonce is these and the counter as DATA has it."""
+"""A nonce is these zeros followed by the counter, encoded as in DATA."""
 
 _HELLO: Final = Struct(">QH")
 _DATA: Final = Struct("<BQ")
@@ -59,7 +59,7 @@ _HERE: Final = Struct(">B16sHH")
 
 
 class Hello(NamedTuple):
-    """What an endpoint says inside the first message of the handshake."""
+    """Payload of the first message of the handshake, from the endpoint."""
 
     sent_at: Instant
     certificate: bytes
@@ -68,16 +68,16 @@ class Hello(NamedTuple):
 
 
 class Ask(NamedTuple):
-    """Is there an edge that covers this place?"""
+    """Request for an edge that covers a place."""
 
     nonce: bytes
     latitude: float
-    """Not a number if any edge will do."""
+    """NaN if any edge may answer."""
     longitude: float
 
 
 class Here(NamedTuple):
-    """An edge's answer; `signed` is what the signature is about."""
+    """An edge's answer to `Ask`; `signature` is over `signed`."""
 
     nonce: bytes
     port: int
@@ -88,12 +88,12 @@ class Here(NamedTuple):
 
 
 def hello_to_bytes(hello: Hello) -> bytes:
-    """The payload of the handshake's first message."""
+    """Return the payload of the handshake's first message."""
     return _HELLO.pack(hello.sent_at, len(hello.certificate)) + hello.certificate + hello.datagram
 
 
 def hello_from_bytes(data: bytes) -> Hello:
-    """What the payload of the handshake's first message says."""
+    """Return the value of the payload of the handshake's first message."""
     if len(data) < _HELLO.size:
         raise Malformed(Reason.MALFORMED, f"a handshake with {len(data)} bytes inside, at least {_HELLO.size} are needed")
     sent_at, size = _HELLO.unpack_from(data)
@@ -104,37 +104,37 @@ def hello_from_bytes(data: bytes) -> Hello:
 
 
 def data_head(token: int, counter: int) -> bytes:
-    """The beginning of DATA; the sealed datagram follows."""
+    """Return the head of DATA; the sealed datagram follows it."""
     return _DATA.pack(Kind.DATA, token) + _COUNTER.pack(counter)
 
 
 def token_of(data: bytes) -> int:
-    """The session that DATA or RESET names."""
+    """Return the session token of DATA or RESET."""
     return int.from_bytes(data[1 : 1 + TOKEN_BYTES], "little")
 
 
 def counter_of(data: bytes) -> int:
-    """The counter of DATA."""
+    """Return the counter of DATA."""
     return int.from_bytes(data[1 + TOKEN_BYTES : DATA_HEAD_BYTES], "big")
 
 
 def nonce_of(counter: int) -> bytes:
-    """The nonce that belongs to a counter."""
+    """Return the nonce of a counter."""
     return NONCE_ZEROS + _COUNTER.pack(counter)
 
 
 def reset_datagram(token: int, reset: bytes) -> bytes:
-    """The edge does not know a session, and shows that it once gave it out."""
+    """Return the RESET of a session that the edge does not know; *reset* proves that the edge issued the session."""
     return _DATA.pack(Kind.RESET, token) + reset
 
 
 def ask_to_bytes(ask: Ask) -> bytes:
-    """The question, as long as any answer to it."""
+    """Return the bytes of ASK, as long as any answer to it."""
     return _ASK.pack(Kind.ASK, ask.nonce, ask.latitude, ask.longitude).ljust(ASK_BYTES, b"\0")
 
 
 def ask_from_bytes(data: bytes) -> Ask:
-    """What a question says; one that is shorter than the answer may be is refused."""
+    """Return the value of ASK; raises `Malformed` if it is shorter than an answer may be."""
     if len(data) < ASK_BYTES:
         raise Malformed(Reason.MALFORMED, f"ASK has {len(data)} bytes, at least {ASK_BYTES} are needed")
     _, nonce, latitude, longitude = _ASK.unpack_from(data)
@@ -142,12 +142,12 @@ def ask_from_bytes(data: bytes) -> Ask:
 
 
 def here_unsigned(nonce: bytes, port: int, certificate: bytes) -> bytes:
-    """The answer without its signature, which is about just these bytes."""
+    """Return the bytes of HERE without its signature, which is over these bytes."""
     return _HERE.pack(Kind.HERE, nonce, port, len(certificate)) + certificate
 
 
 def here_from_bytes(data: bytes) -> Here:
-    """What an answer says."""
+    """Return the value of HERE."""
     if len(data) < _HERE.size:
         raise Malformed(Reason.MALFORMED, f"HERE has {len(data)} bytes, at least {_HERE.size} are needed")
     _, nonce, port, size = _HERE.unpack_from(data)

@@ -1,11 +1,11 @@
-"""Times as people write them ↔ instants, durations and frames as the model has them. Never asks a clock: `now` is an argument.
+"""Instants, durations and time windows as text ↔ values of the model. No clock is read: `now` is an argument.
 
     instant     2030-05-01T18:00:00Z  2030-05-01 20:00:00.123456789+02:00      exact to the nanosecond, always with a zone
-                18:00Z  20:00+02:00                                            today, by the calendar of that zone
+                18:00Z  20:00+02:00                                            today, in that zone
                 now  10 minutes ago  in 2 hours
     duration    10 minutes  1h30m  90s  1.5 hours  PT10M  P1DT12H              m = minutes; no months or years: they vary
 
-    frame                           start               end
+    time window                     start               end
     always                          open                open
     last 10 minutes                 10 minutes ago      now
     next 2 hours                    now                 in 2 hours
@@ -13,10 +13,10 @@
     since INSTANT                   INSTANT             open
     from INSTANT on                 INSTANT             open
     from last 10 minutes on         10 minutes ago      open
-    from INSTANT until INSTANT      as said             as said
+    from INSTANT until INSTANT      first INSTANT       second INSTANT
     A/B  A/PT2H  PT2H/B  A/..  ../B ISO 8601 intervals; `..` is an open end
 
-Capitals do not matter. What cannot be read is refused with `TIME_UNREADABLE` and a sentence; nothing is guessed.
+Case does not matter. Any other text is refused with `TIME_UNREADABLE` and a detail; ambiguous input is not guessed.
 """
 
 import re
@@ -24,12 +24,12 @@ from collections.abc import Mapping
 from datetime import date
 from typing import Final
 
-from milepost.model.frames import ALWAYS, Frame
 from milepost.model.instants import BEGINNING, FOREVER, SECOND_NS, Instant
 from milepost.model.reasons import Malformed, Reason
+from milepost.model.time_windows import ALWAYS, TimeWindow
 
 TIME_CHARACTERS_MAX: Final = 128
-"""The most characters of one instant, duration or frame."""
+"""Maximum characters of one instant, duration or time window."""
 
 OPEN: Final = ".."
 
@@ -69,12 +69,12 @@ _ISO_CLOCK_UNITS: Final = {"h": _HOUR_NS, "m": _MINUTE_NS, "s": SECOND_NS}
 
 
 def instant_from_text(text: str, now: Instant) -> Instant:
-    """The instant that a text such as `2030-05-01T18:00:00Z`, `18:00Z` or `10 minutes ago` names."""
+    """Return the instant of a text such as `2030-05-01T18:00:00Z`, `18:00Z` or `10 minutes ago`."""
     return _instant(_plain(text), now)
 
 
 def instant_to_text(instant: Instant) -> str:
-    """The instant as ISO 8601 in UTC, exact; fractions of a second only where there are any."""
+    """Return the exact instant as ISO 8601 in UTC; fractions of a second only if not 0."""
     days, clock_ns = divmod(_in_range(instant), _DAY_NS)
     seconds, fraction_ns = divmod(clock_ns, SECOND_NS)
     digits = f"{fraction_ns:09d}"
@@ -85,39 +85,39 @@ def instant_to_text(instant: Instant) -> str:
 
 
 def duration_from_text(text: str) -> int:
-    """The nanoseconds of a duration such as `10 minutes`, `1h30m`, `90s` or `PT10M`."""
+    """Return the nanoseconds of a duration such as `10 minutes`, `1h30m`, `90s` or `PT10M`."""
     return _duration(_plain(text))
 
 
-def frame_from_text(text: str, now: Instant) -> Frame:
-    """The frame that a text such as `last 10 minutes`, `until 18:00Z` or an ISO 8601 interval spells; the table is above."""
+def time_window_from_text(text: str, now: Instant) -> TimeWindow:
+    """Return the time window of a text such as `last 10 minutes`, `until 18:00Z` or an ISO 8601 interval."""
     plain = _plain(text)
     word, _, rest = plain.partition(" ")
     if plain == "always":
         return ALWAYS
     if word == "last":
-        return _frame(_shifted(now, -_span(rest)), now)
+        return _time_window(_shifted(now, -_span(rest)), now)
     if word == "next":
-        return _frame(now, _shifted(now, _span(rest)))
+        return _time_window(now, _shifted(now, _span(rest)))
     if word == "until":
-        return _frame(now, _instant(rest, now))
+        return _time_window(now, _instant(rest, now))
     if "/" in plain:
         return _interval(plain, now)
     if since := _SINCE.fullmatch(plain):
-        return _frame(_start(since[1] or since[2], now), FOREVER)
+        return _time_window(_start(since[1] or since[2], now), FOREVER)
     if both := _FROM_UNTIL.fullmatch(plain):
-        return _frame(_instant(both[1], now), _instant(both[2], now))
-    raise _unreadable(f"{_shown(plain)} is no frame")
+        return _time_window(_instant(both[1], now), _instant(both[2], now))
+    raise _unreadable(f"{_shown(plain)} is no time window")
 
 
-def frame_to_text(frame: Frame) -> str:
-    """The frame as an ISO 8601 interval, `..` for an open end."""
-    start = OPEN if frame.start == BEGINNING else instant_to_text(frame.start)
-    return f"{start}/{OPEN if frame.end == FOREVER else instant_to_text(frame.end)}"
+def time_window_to_text(time_window: TimeWindow) -> str:
+    """Return the time window as an ISO 8601 interval, `..` for an open end."""
+    start = OPEN if time_window.start == BEGINNING else instant_to_text(time_window.start)
+    return f"{start}/{OPEN if time_window.end == FOREVER else instant_to_text(time_window.end)}"
 
 
 def _plain(text: str) -> str:
-    """The text in small letters with single spaces."""
+    """Return the text in lower case with single spaces."""
     if len(text) > TIME_CHARACTERS_MAX:
         raise _unreadable(f"it has {len(text)} characters, {TIME_CHARACTERS_MAX} are allowed")
     if not text.isascii():
@@ -145,7 +145,7 @@ def _instant(plain: str, now: Instant) -> Instant:
 
 
 def _day(found: re.Match[str]) -> int:
-    """The calendar day, counted from the first of 1970."""
+    """Return the calendar day as days since 1970-01-01."""
     try:
         return date(int(found["year"]), int(found["month"]), int(found["day"])).toordinal() - _EPOCH_DAY
     except ValueError:
@@ -153,7 +153,7 @@ def _day(found: re.Match[str]) -> int:
 
 
 def _clock_ns(found: re.Match[str]) -> int:
-    """The nanoseconds since midnight."""
+    """Return the nanoseconds since midnight."""
     hour, minute, second = int(found["hour"]), int(found["minute"]), int(found["second"] or 0)
     fraction = found["fraction"] or ""
     if second == 60:
@@ -191,7 +191,7 @@ def _iso_duration(plain: str) -> int:
 
 
 def _total(plain: str, units: Mapping[str, int]) -> int:
-    """The sum of amounts such as `1h 30m`, the longer units first, each once."""
+    """Return the sum of amounts such as `1h 30m`, in descending order of units, each at most once."""
     at, total_ns, longest_ns = 0, 0, int(FOREVER)
     while at < len(plain) or not at:
         amount = _AMOUNT.match(plain, at)
@@ -220,7 +220,7 @@ def _choices(units: Mapping[str, int]) -> str:
 
 
 def _span(plain: str) -> int:
-    """The duration after `last` or `next`, where `hour` alone is one hour."""
+    """Return the duration after `last` or `next`, where `hour` alone is one hour."""
     return _duration(f"1 {plain}" if plain in _UNITS else plain)
 
 
@@ -228,24 +228,24 @@ def _start(plain: str, now: Instant) -> Instant:
     return _shifted(now, -_span(plain.removeprefix("last "))) if plain.startswith("last ") else _instant(plain, now)
 
 
-def _interval(plain: str, now: Instant) -> Frame:
+def _interval(plain: str, now: Instant) -> TimeWindow:
     first, _, second = (part.strip() for part in plain.partition("/"))
     if first.startswith("p"):
         end = _instant(second, now)
-        return _frame(_shifted(end, -_duration(first)), end)
+        return _time_window(_shifted(end, -_duration(first)), end)
     start = BEGINNING if first == OPEN else _instant(first, now)
     if second.startswith("p"):
         if start == BEGINNING:
             raise _unreadable(f"{_shown(plain)} has an open start, from which nothing can be counted")
-        return _frame(start, _shifted(start, _duration(second)))
-    return _frame(start, FOREVER if second == OPEN else _instant(second, now))
+        return _time_window(start, _shifted(start, _duration(second)))
+    return _time_window(start, FOREVER if second == OPEN else _instant(second, now))
 
 
-def _frame(start: Instant, end: Instant) -> Frame:
+def _time_window(start: Instant, end: Instant) -> TimeWindow:
     if end < start:
         detail = f"it ends at {instant_to_text(end)}, before it starts at {instant_to_text(start)}"
-        raise Malformed(Reason.FRAME_BACKWARDS, detail)
-    return Frame(start, end)
+        raise Malformed(Reason.TIME_WINDOW_BACKWARDS, detail)
+    return TimeWindow(start, end)
 
 
 def _shifted(instant: Instant, by_ns: int) -> Instant:

@@ -1,13 +1,13 @@
 """Areas as well-known text: POLYGON ((10.0 50.0, 10.1 50.0, 10.1 50.1, 10.0 50.0)).
 
-Rules of this file:
-- longitude before latitude, in degrees; edges are great-circle arcs; words in capitals or not; altitudes are refused;
+Invariants:
+- longitude before latitude, in degrees; edges are great-circle arcs; keywords in any case; altitudes are refused;
 - besides POLYGON, MULTIPOLYGON and GEOMETRYCOLLECTION there are
     CIRCLE (longitude latitude, radius_m)
     CORRIDOR (longitude latitude, longitude latitude, ...; half_width_m)
     BOX (west south, east north)
-    UPSTREAM ((longitude latitude, ...; half_width_m, start_s end_s, start_m end_m), ...), of each stretch what is left
-- the one error is `Malformed`, and `at` is the character of the word, number or mark that is wrong.
+    UPSTREAM ((longitude latitude, ...; half_width_m, start_s end_s, start_m end_m), ...), the remaining time and distance
+- the only exception is `Malformed`, with `at` the position of the faulty word, number or punctuation mark.
 """
 
 import re
@@ -38,7 +38,7 @@ from milepost.model.reasons import Malformed, Reason
 WKT_CHARACTERS_MAX: Final = 200_000
 
 _TOKEN: Final = re.compile(
-    # Possessive: a long run of digits that ends badly must not be tried in every length.
+    # Possessive: a long run of digits before a fault must not cause backtracking.
     r"(?P<space>[ \t\r\n]+)|(?P<number>[+-]?(?:[0-9]++\.?[0-9]*+|\.[0-9]++)(?:[eE][+-]?[0-9]++)?+)(?![A-Za-z0-9_.])"
     r"|(?P<word>[A-Za-z]+)|(?P<mark>[(),;])"
 )
@@ -54,12 +54,12 @@ class _Token(NamedTuple):
 
     @property
     def shown(self) -> str:
-        """The token as an error names it."""
+        """The token in an error's detail."""
         return "the end of the text" if self.kind == "end" else repr(self.text[:40])
 
 
 def area_from_wkt(text: str) -> Area:
-    """The area that a well-known text describes."""
+    """Return the area of a well-known text."""
     if len(text) > WKT_CHARACTERS_MAX:
         detail = f"the text has {len(text)} characters, more than {WKT_CHARACTERS_MAX}"
         raise Malformed(Reason.AREA_TOO_COMPLEX, detail, at=WKT_CHARACTERS_MAX)
@@ -70,7 +70,7 @@ def area_from_wkt(text: str) -> Area:
 
 
 def area_to_wkt(area: Area) -> str:
-    """The area as well-known text, from which the same area is read."""
+    """Return the area as well-known text, which decodes to the same area."""
     match area:
         case Circle():
             return f"CIRCLE ({_pair(area.centre)}, {float(area.radius_m)!r})"
@@ -112,7 +112,7 @@ def _rings(polygon: Polygon) -> str:
 
 @dataclass(slots=True)
 class _Parser:
-    """One token of lookahead; a method for each thing that can come next."""
+    """Recursive-descent parser with one token of lookahead."""
 
     text: str
     tally: Tally = field(default_factory=Tally)
@@ -122,7 +122,7 @@ class _Parser:
         self.token = self._token_at(0)
 
     def area(self, depth: int) -> Area:
-        """A shape by its word, inside `depth` collections."""
+        """Return the next shape, which is inside *depth* collections."""
         shapes: dict[str, Callable[[int], Area]] = {
             "CIRCLE": self._circle,
             "BOX": self._box,
@@ -143,7 +143,7 @@ class _Parser:
         return _pointing_at(word.at, lambda: shapes[word.text.upper()](depth))
 
     def expect_end(self) -> None:
-        """Refuse anything after the area."""
+        """Raise `Malformed` if the text goes on after the area."""
         if self.token.kind != "end":
             raise self._unexpected("the end of the text")
 
@@ -206,7 +206,7 @@ class _Parser:
         return Union(self._listed(lambda: _pointing_at(self.token.at, part), UNION_PARTS_MAX, "parts"))
 
     def _listed(self, item: Callable[[], T], limit: int, what: str, *, end: str = ")") -> tuple[T, ...]:
-        """Items between commas, up to and with the mark that ends them."""
+        """Return items separated by commas; reads up to and including the mark *end*."""
         items = [item()]
         while self.token.text == ",":
             if len(items) == limit:
@@ -239,7 +239,7 @@ class _Parser:
         self.token = self._token_at(self.token.at + len(self.token.text))
 
     def _token_at(self, at: int) -> _Token:
-        """The token that begins here, or after the space that does."""
+        """Return the token at this position, after any spaces."""
         while at < len(self.text):
             found = _TOKEN.match(self.text, at)
             if found is None or found.lastgroup is None:
@@ -257,7 +257,7 @@ class _Parser:
 
 
 def _pointing_at(at: int, build: Callable[[], T]) -> T:
-    """What is built; an error that points nowhere yet points at its text."""
+    """Return the result of *build*; an error without a position gets *at*."""
     try:
         return build()
     except Malformed as error:

@@ -16,7 +16,7 @@ def dead_modules(root: Path) -> list[str]:
     """Modules of src that nothing in src imports and pyproject.toml does not declare as public or as a command."""
     wanted = _declared(root)
     for path in python_files(root, "src"):
-        wanted |= _imported(parsed(path)) - {module_of(root, path)}
+        wanted |= imported_by(parsed(path)) - {module_of(root, path)}
     known = {module_of(root, path): path for path in python_files(root, "src")}
     dead = [path for name, path in known.items() if path.stem not in ENTRY_NAMES and name not in wanted]
     gone = [name for name in _public(root) if name not in known]
@@ -28,7 +28,7 @@ def dead_modules(root: Path) -> list[str]:
 def dead_parts(root: Path) -> list[str]:
     """Scripts, benchmarks, examples and parts of tests that no other file uses or mentions."""
     faults = []
-    imported = {path: _imported(parsed(path)) for path in python_files(root, *CODE)}
+    imported = {path: imported_by(parsed(path)) for path in python_files(root, *CODE)}
     for path in files(root):
         name = name_of(root, path)
         is_part = name.startswith(("scripts/", "bench/", "examples/", "tests/")) and not name.startswith(OUTPUT_FOLDERS)
@@ -49,13 +49,16 @@ def _declared(root: Path) -> set[str]:
     return set(_public(root)) | {target.partition(":")[0] for target in project.get("scripts", {}).values()}
 
 
-def _imported(tree: ast.Module) -> set[str]:
+def imported_by(tree: ast.Module) -> set[str]:
+    """The modules, and names in modules, that a file imports."""
     names: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names |= {name.name for name in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             names |= {node.module} | {f"{node.module}.{name.name}" for name in node.names}
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("milepost"):
+            names.add(node.value)  # imported by name
     return names
 
 

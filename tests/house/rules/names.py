@@ -52,6 +52,7 @@ def words(root: Path) -> frozenset[str]:
     return frozenset(word for text in texts for word in re.findall(r"\w+", text))
 
 
+@cache
 def definitions(root: Path, top: str) -> frozenset[str]:
     """Names of the test functions and classes below a folder."""
     trees = [parsed(path) for path in python_files(root, top)]

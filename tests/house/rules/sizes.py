@@ -1,12 +1,30 @@
-"""Files have at most 400 lines, functions at most 60; generated code is exempt."""
+"""Files have at most 600 lines, functions at most 60, and a small module more than one reader; generated code is exempt."""
 
 import ast
+from collections import defaultdict
+from collections.abc import Mapping
 from pathlib import Path
 
-from house.rules.tree import CODE, GENERATED, files, name_of, parsed, python_files, text_of
+from house.rules.dead import ENTRY_NAMES, imported_by
+from house.rules.tree import CODE, GENERATED, files, module_of, name_of, parsed, python_files, text_of
 
-FILE_LINES_MAX = 400
+FILE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 60
+SMALL_LINES_MAX = 59
+COMMAND = "a command, in the file of its name"
+SMALL_BY_DESIGN = {
+    "milepost.cli.agent": COMMAND,
+    "milepost.cli.stdin_lines": "a thread and a queue, tested without the command that reads lines",
+    "milepost.client.udp.subscriptions": "a table that is tested without a session",
+    "milepost.handlers.dead_letters": "its reader is a command, which holds no logic",
+    "milepost.handlers.loading": "its reader is a command, which holds no logic",
+    "milepost.listeners.udp.discovery": "the counterpart of milepost.client.udp.discovery, under the same name",
+    "milepost.pipelines.catalogue": "its reader is a process; the list of pipelines belongs to them",
+    "milepost.pipelines.dead_letters": "a pipeline, in the file of its name",
+    "milepost.runtime.services.guard": "a process of its own, started by its name",
+    "milepost_experiments.papers.command": COMMAND,
+}
+"""Small modules with a single importer that stay apart, and why."""
 
 
 def size_faults(root: Path) -> list[str]:
@@ -34,4 +52,26 @@ def _long_functions(root: Path) -> list[str]:
                 if lines > FUNCTION_LINES_MAX:
                     where = f"{name_of(root, path)}:{node.lineno} {node.name}"
                     faults.append(f"{where} has {lines} lines, {FUNCTION_LINES_MAX} are allowed")
+    return faults
+
+
+def small_faults(root: Path, by_design: Mapping[str, str]) -> list[str]:
+    """Modules of src under 60 lines that a single module imports: their code belongs there.
+
+    A package's own `__init__` does not count: what it exports has other readers.
+    """
+    importers: defaultdict[str, set[str]] = defaultdict(set)
+    for path in python_files(root, "src"):
+        for name in imported_by(parsed(path)):
+            importers[name].add(module_of(root, path))
+    faults = []
+    for path in python_files(root, "src"):
+        module, lines = module_of(root, path), len(text_of(path).splitlines())
+        readers = importers[module] - {module}
+        is_small = lines <= SMALL_LINES_MAX and path.stem not in ENTRY_NAMES
+        if is_small and len(readers) == 1 and readers != {module.rpartition(".")[0]}:
+            if module not in by_design:
+                faults.append(f"{name_of(root, path)} has {lines} lines and one reader, {min(readers)}: it belongs there")
+        elif module in by_design:
+            faults.append(f"{module} is no small module with one reader any more: take it off the list")
     return faults

@@ -33,6 +33,7 @@ def python_files(root: Path, *tops: str) -> list[Path]:
     return [path for path in ours if GENERATED not in path.parts]
 
 
+@cache
 def text_of(path: Path) -> str:
     """The file's text; nothing for a picture or another file that is not UTF-8."""
     try:

@@ -187,7 +187,7 @@ def test_a_user_names_itself_and_the_password_is_in_the_environment(make_edge: M
 
 @pytest.mark.parametrize("verb", ["pub", "sub"])
 def test_help_imports_nothing_heavy(verb: str) -> None:
-    program = f"from milepost.service.command import main\ntry:\n    main(['{verb}', '--help'])\nexcept SystemExit:\n    pass\n"
+    program = f"from milepost.cli.main import main\ntry:\n    main(['{verb}', '--help'])\nexcept SystemExit:\n    pass\n"
     program += "import sys\nsys.stderr.write(' '.join({'asyncio', 'ssl', 'numpy', 'websockets'} & sys.modules.keys()))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=DEADLINE_S)
     assert done.stderr == ""

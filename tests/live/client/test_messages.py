@@ -76,10 +76,13 @@ def test_query_and_area_choose(broker: Broker, name: str) -> None:
     run(work())
 
 
-def test_a_frame_chooses(broker: Broker, name: str) -> None:
+def test_a_time_window_chooses(broker: Broker, name: str) -> None:
     async def work() -> None:
         edge = connect(url_of(broker))
-        later, soon = edge.subscribe(name, frame="2100-01-01T00:00:00Z/.."), edge.subscribe(name, frame="next 2 hours")
+        later, soon = (
+            edge.subscribe(name, time_window="2100-01-01T00:00:00Z/.."),
+            edge.subscribe(name, time_window="next 2 hours"),
+        )
         async with edge, later, soon:
             await edge.publish(name, b"now", qos=1)
             assert (await soon.receive()).body == b"now"

@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from live.dashboard.drivers import Driver, Traffic, ring, traffic
 from live.dashboard.maps import MapProcess, map_of
-from live.hub.town import Town, town_in
+from live.federation.town import Town, town_in
 from milepost.model.places import Place
 from parts import need
 

@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from live.hub.town import Town, table_of, wait_until
+from live.federation.town import Town, table_of, wait_until
 from live.mqtt.brokers import STOP_S, free_port
 from parts import ROOT
 

@@ -13,11 +13,11 @@ from playwright.sync_api import Browser, CDPSession, Page, ViewportSize
 
 from live.dashboard.conftest import WEST, open_map, wait_until
 from live.dashboard.maps import MapProcess, map_of
-from live.hub.town import Town, town_in
-from milepost.backbone.log import Entry
+from live.federation.town import Town, town_in
+from milepost.eventlog.log import Entry
+from milepost.model.pipeline_records import REPORTS
 from milepost.model.sites import EdgeRef
-from milepost.model.telling import REPORTS
-from milepost.wire.records.telling import Reports, reports_to_record
+from milepost.wire.records.pipelines import Reports, reports_to_record
 
 VEHICLES: Final = 5_000
 A_TURN: Final = 1_000

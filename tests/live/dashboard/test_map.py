@@ -12,17 +12,17 @@ from playwright.sync_api import Browser, Locator, Page, expect
 
 from live.dashboard.conftest import WEST, City, open_map, wait_until
 from live.dashboard.maps import TOKEN, map_of
-from live.hub.town import wait_until as wait
-from milepost.backbone.log import Entry
+from live.federation.town import wait_until as wait
 from milepost.client import Edge
-from milepost.hub.incidents.desk import STATE, STATE_KEY
+from milepost.eventlog.log import Entry
+from milepost.incidents.engine import STATE, STATE_KEY
 from milepost.model.addresses import ToArea
 from milepost.model.areas import Circle, Corridor
 from milepost.model.incidents import Incident, IncidentId, State
 from milepost.model.instants import Instant
 from milepost.model.places import Place, moved
 from milepost.model.priorities import Priority
-from milepost.service.pipeline_figures import Figures, write_status
+from milepost.runtime.pipeline_status import QueryStatus, write_status
 from milepost.wire.incidents import state_to_json
 
 expect.set_options(timeout=30_000)
@@ -203,8 +203,8 @@ def test_incidents_and_pipelines_are_in_the_lists(city: City, page: Page) -> Non
     city.town.log("north").append([Entry(STATE, STATE_KEY, compress(state))])
     folder = city.town.folder / "pipelines"
     folder.mkdir(exist_ok=True)
-    figures = Figures("hazards", "running", "micro-batch", 5, 1_234.0, 0.2, 17, 0, 0, 0, "")
-    write_status(str(folder), site="north", at_ns=now, figures=[figures])
+    status = QueryStatus("hazards", "running", "micro-batch", 5, 1_234.0, 0.2, 17, 0, 0, 0, "")
+    write_status(str(folder), site="north", at_ns=now, queries=[status])
     page.locator("#tab-incidents").click()
     expect(page.locator("#page-incidents li")).to_contain_text("7 reports, 4 witnesses")
     wait_until(page, "milepost.city.map.querySourceFeatures('incidents').length > 0")

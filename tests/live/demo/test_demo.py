@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 
 from live.demo.conftest import Demo
-from milepost.service.faults import STATUS_USAGE
-from milepost.simulator.installed import environment, program
+from milepost.config.errors import STATUS_USAGE
+from milepost_experiments.simulator.sumo import environment, program
 
 STATUS_INTERRUPTED = 130
 PROJECTION = "+proj=tmerc +lat_0=52.4 +lon_0=13.5 +ellps=WGS84"

@@ -8,8 +8,8 @@ from typing import Final
 import pytest
 
 from live.handlers.fake_edge import SITE, FakeEdge
-from milepost.service.services.kafka import Kafka
-from milepost.service.site_settings import Backbone, SiteLog
+from milepost.config.site_settings import Backbone, SiteLog
+from milepost.runtime.services.kafka import Kafka
 
 PREFIXES: Final = count(1)
 

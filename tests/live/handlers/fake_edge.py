@@ -12,18 +12,18 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
 
-from live.hub.town import table_of, wait_until
-from milepost.backbone.embedded.database import NAME
-from milepost.backbone.log import Entry
-from milepost.handlers.notes import NOTE, note_from_bytes
-from milepost.handlers.tables import read_table, write
+from live.federation.town import table_of, wait_until
+from milepost.config.site_settings import SiteLog
+from milepost.eventlog.embedded.database import NAME
+from milepost.eventlog.log import Entry
+from milepost.handlers.administration import read_table, write
+from milepost.handlers.records import NOTE, note_from_bytes
+from milepost.model.durability import Durability
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import Instant
 from milepost.model.messages import Message, MessageId
-from milepost.model.sites import SUBSCRIPTION_INFO, EdgeRef, Said, Wanted, inbox_of, publish_to
-from milepost.model.survives import Survives
-from milepost.service.site_logs import open_log
-from milepost.service.site_settings import SiteLog
+from milepost.model.sites import SUBSCRIPTION_INFO, EdgeRef, ForwardedMessage, Interest, inbox_of, publish_to
+from milepost.runtime.site_logs import open_log
 from milepost.wire.records import from_record, to_record
 from parts import ROOT
 
@@ -40,7 +40,7 @@ class FakeEdge:
         self.config = folder / "milepost.toml"
         self.config.write_text(f"[site]\n{table_of(site)}\n")
         self._file = Path(site.folder) / NAME
-        self.log = open_log(site, Survives.PROCESS_CRASH, "fake-edge")
+        self.log = open_log(site, Durability.PROCESS_CRASH, "fake-edge")
         self._numbers = itertools.count(1)
         self._processes = itertools.count(1)
 
@@ -69,19 +69,19 @@ class FakeEdge:
 
     def said(
         self, topic: str, payload: bytes, *, source: str = "truck-7", sender: EdgeRef = EDGE, extras: bytes | None = None
-    ) -> Said:
+    ) -> ForwardedMessage:
         number = next(self._numbers)
         message = Message(MessageId(number), EndpointId(source), topic, Instant(time.time_ns()), body=payload)
-        return Said(sender, number, message, qos=1, extras=extras)
+        return ForwardedMessage(sender, number, message, qos=1, extras=extras)
 
     def append(self, handler: str, key: str, value: bytes) -> None:
         write(self.log, [Entry(publish_to(handler), key, value)])
 
-    def answers(self, topic: str = "") -> list[Said]:
+    def answers(self, topic: str = "") -> list[ForwardedMessage]:
         """What has come back, each number of a sender once, as an edge counts."""
         return [said for said, _ in self.answers_by_key(topic)]
 
-    def answers_by_key(self, topic: str = "") -> list[tuple[Said, str]]:
+    def answers_by_key(self, topic: str = "") -> list[tuple[ForwardedMessage, str]]:
         """The same with the key of each: who had asked."""
         highest: dict[EdgeRef, int] = {}
         found = []
@@ -96,18 +96,18 @@ class FakeEdge:
         """How many answers stand in the inbox, repetitions and all."""
         return self.log.ends(inbox_of(EDGE))[1]
 
-    def wait_answers(self, count: int, topic: str = "") -> list[Said]:
+    def wait_answers(self, count: int, topic: str = "") -> list[ForwardedMessage]:
         wait_until(lambda: len(self.answers(topic)) >= count, f"{count} answers")
         return self.answers(topic)
 
     def wanted(self) -> set[str]:
         """What handlers have announced, as the texts of their queries."""
         found = [from_record(value) for value in read_table(self.log, SUBSCRIPTION_INFO).values()]
-        return {str(one.subscription.query) for one in found if isinstance(one, Wanted)}
+        return {str(one.subscription.query) for one in found if isinstance(one, Interest)}
 
-    def position(self, handler: str, part: int = 0) -> int:
+    def position(self, handler: str, partition: int = 0) -> int:
         """How far a handler has come by its own book."""
-        note = read_table(self.log, f"handler.store-{handler}.{part}").get(NOTE)
+        note = read_table(self.log, f"handler.store-{handler}.{partition}").get(NOTE)
         return 0 if note is None else note_from_bytes(note).positions.get(publish_to(handler), 0)
 
     def command(self, *words: str) -> str:
@@ -174,9 +174,9 @@ class Process:
         self._process.wait(WAIT_S)
 
 
-def maybe_said(value: bytes) -> Said | None:
+def maybe_said(value: bytes) -> ForwardedMessage | None:
     try:
         found = from_record(value)
     except ValueError:
         return None
-    return found if isinstance(found, Said) else None
+    return found if isinstance(found, ForwardedMessage) else None

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from paho.mqtt.client import MQTTMessage
 
+from live.federation.town import Town, table_of, town_in, wait_until
 from live.handlers.fake_edge import EXAMPLES, Process, handler_command
-from live.hub.town import Town, table_of, town_in, wait_until
 from live.mqtt.packets import V5
 from live.mqtt.pahos import Paho, paho, value
-from milepost.handlers.tables import read_table
-from milepost.model.sites import SUBSCRIPTION_INFO, Wanted
+from milepost.handlers.administration import read_table
+from milepost.model.sites import SUBSCRIPTION_INFO, Interest
 from milepost.wire.records import from_record
 
 HERE = {"latitude": 40.7608, "longitude": -111.891}
@@ -30,7 +30,7 @@ def handler_in(town: Town, site: str) -> Iterator[Process]:
     config.write_text(f"[site]\n{table_of(town.sites[site])}\n")
     process = Process(handler_command(EXAMPLES / "parking.py", config), town.folder / "handler.log")
     try:
-        process.wait_said("part served")
+        process.wait_said("partition served")
         yield process
         assert process.stop() == 0, process.said()
     finally:
@@ -66,6 +66,7 @@ def wait_found(driver: Paho, name: str) -> None:
 
 
 def test_drivers_of_two_sites_ask_a_handler_at_one_of_them(town: Town) -> None:
+    # D1, D2, D5, D10
     for site in ("north", "south"):
         town.add_site(site)
     north, south = town.add_edge("north", "n1"), town.add_edge("south", "s1")
@@ -80,6 +81,7 @@ def test_drivers_of_two_sites_ask_a_handler_at_one_of_them(town: Town) -> None:
 
 
 def test_a_driver_hears_why_it_was_not_served_and_what_it_asked_while_the_handler_was_down(town: Town) -> None:
+    # D10
     town.add_site("north")
     edge = town.add_edge("north", "n1")
     with handler_in(town, "north"):
@@ -97,4 +99,4 @@ def test_a_driver_hears_why_it_was_not_served_and_what_it_asked_while_the_handle
 
 def wants_of(town: Town, site: str) -> set[str]:
     found = [from_record(value) for value in read_table(town.log(site), SUBSCRIPTION_INFO).values()]
-    return {str(one.subscription.query) for one in found if isinstance(one, Wanted)}
+    return {str(one.subscription.query) for one in found if isinstance(one, Interest)}

@@ -7,26 +7,27 @@ from urllib.request import ProxyHandler, build_opener
 
 import pytest
 
+from live.federation.town import wait_until
 from live.handlers import odd
 from live.handlers.fake_edge import EDGE, EXAMPLES, SITE, FakeEdge
-from live.hub.town import wait_until
 from live.mqtt.brokers import free_port
-from milepost.backbone.log import Entry, TopicSettings
-from milepost.handlers.tables import write
+from milepost.eventlog.log import Entry, TopicSettings
+from milepost.handlers.administration import write
 from milepost.model.addresses import ToEveryone
-from milepost.model.sites import CROSS_HUB, EdgeRef, Said, publish_to
+from milepost.model.sites import CROSS_HUB, EdgeRef, ForwardedMessage, publish_to
 from milepost.wire.mqtt import Properties, forwarded, parse_forwarded
 from milepost.wire.records import to_record
 
 ODD = Path(odd.__file__)
 
 
-def told(answers: list[Said]) -> list[tuple[str, object]]:
+def told(answers: list[ForwardedMessage]) -> list[tuple[str, object]]:
     """Topic and content of answers."""
     return [(answer.message.topic, json.loads(answer.message.body)) for answer in answers]
 
 
 def test_differences_between_the_last_two_commits_of_a_vehicle_come_back(edge: FakeEdge) -> None:
+    # M19, M34, D6, D12
     topic = "service/vehicle-info"
     with edge.running(EXAMPLES / "difference.py"):
         edge.ask("difference", topic, {"speed_mps": 20, "fuel": 0.5}, source="truck-7")
@@ -108,9 +109,9 @@ def test_poison_is_rejected_or_passed_over_and_stops_nothing(edge: FakeEdge) -> 
         assert f'milepost_handler_requests_total{{end="{end}"}} {count}\n' in figures
 
 
-def test_what_fails_is_parked_and_can_be_tried_again_by_hand(edge: FakeEdge, tmp_path: Path) -> None:
+def test_what_fails_becomes_a_dead_letter_and_can_be_tried_again_by_hand(edge: FakeEdge, tmp_path: Path) -> None:
     mended = tmp_path / "mended"
-    assert edge.command("parked", "list") == "nothing is parked\n"
+    assert edge.command("dead-letters", "list") == "there are no dead letters\n"
     with edge.running(ODD):
         edge.ask("odd", "odd/a", {"do": "fail", "unless": str(mended)})
         edge.ask("odd", "odd/a", {"do": "lie"})
@@ -120,29 +121,29 @@ def test_what_fails_is_parked_and_can_be_tried_again_by_hand(edge: FakeEdge, tmp
         assert found[:3] == [("odd/a/reject", {"reason": "the service failed"})] * 3
         assert found[3] == ("odd/a/accept", {"count": 1})
 
-        lines = edge.command("parked", "list").splitlines()
+        lines = edge.command("dead-letters", "list").splitlines()
         assert [line.split()[0] for line in lines] == ["id", "odd:0.0", "odd:0.1", "odd:0.2"]
         assert "RuntimeError: as you wish (line " in lines[1]
         assert "224 PAYLOAD_SCHEMA: the answer" in lines[2]
         assert "TookTooLong: it took more than 0.3 s" in lines[3]
-        whole = [json.loads(line) for line in edge.command("parked", "list", "--json").splitlines()]
+        whole = [json.loads(line) for line in edge.command("dead-letters", "list", "--json").splitlines()]
         assert [(one["id"], one["tries"], one["said"]["message"]["topic"]) for one in whole] == [
             ("odd:0.0", 3, "odd/a"),
             ("odd:0.1", 1, "odd/a"),
             ("odd:0.2", 3, "odd/a"),
         ]
 
-        write(edge.log, [Entry("handler.parked-odd", "0.9", b"no record")])
+        write(edge.log, [Entry("handler.dead-letters-odd", "0.9", b"no record")])
         mended.touch()
-        assert edge.command("parked", "retry", "odd:0.0") == "odd:0.0 is tried again\n"
+        assert edge.command("dead-letters", "retry", "odd:0.0") == "odd:0.0 is tried again\n"
         assert told(edge.wait_answers(5))[4] == ("odd/a/accept", {"count": 2})
-        assert len(edge.command("parked", "list").splitlines()) == 3
+        assert len(edge.command("dead-letters", "list").splitlines()) == 3
 
-        edge.command("parked", "retry", "--all")
+        edge.command("dead-letters", "retry", "--all")
         edge.wait_answers(7)
-        again = edge.command("parked", "list")
+        again = edge.command("dead-letters", "list")
         assert [line.split()[0] for line in again.splitlines()] == ["id", "odd:0.3", "odd:0.4"]
-    for words in (("parked", "retry"), ("parked", "retry", "odd:0.0"), ("parked", "retry", "--all", "odd:0.3")):
+    for words in (("dead-letters", "retry"), ("dead-letters", "retry", "odd:0.0"), ("dead-letters", "retry", "--all", "odd:0.3")):
         assert edge.try_command(*words).returncode == 2
 
 
@@ -155,7 +156,7 @@ def test_a_request_of_another_site_is_taken_from_cross_hub_and_answered_there(ed
         write(edge.log, [Entry(CROSS_HUB, key, to_record(said))])
 
     def far(count: int) -> list[object]:
-        def found() -> list[Said]:
+        def found() -> list[ForwardedMessage]:
             return [said for said in edge.answers(CROSS_HUB) if said.sender == EdgeRef(SITE, "@odd.far")]
 
         wait_until(lambda: len(found()) >= count, f"{count} answers")
@@ -164,7 +165,7 @@ def test_a_request_of_another_site_is_taken_from_cross_hub_and_answered_there(ed
 
     cross()  # before anybody had asked for it
     with edge.running(ODD) as process:
-        process.wait_said("part served")
+        process.wait_said("partition served")
         cross(topic="even/a")
         cross(sender=EDGE)
         cross(key="south/edge-9")
@@ -182,7 +183,7 @@ def test_a_request_of_another_site_is_taken_from_cross_hub_and_answered_there(ed
 
 def test_what_another_site_asks_after_a_new_handler_was_killed_waits_for_it(edge: FakeEdge) -> None:
     process = edge.start(ODD)
-    process.wait_said("part served")
+    process.wait_said("partition served")
     process.kill()
     said = edge.said("odd/a", b'{"do": "count"}', sender=EdgeRef("south", "edge-9"))
     write(edge.log, [Entry(CROSS_HUB, "", to_record(said))])
@@ -233,9 +234,9 @@ def test_a_handler_that_is_forgotten_wants_nothing_and_begins_anew(edge: FakeEdg
         assert edge.wanted() == {"topic:odd/#", "topic:raw"}
     assert edge.wanted() == {"topic:odd/#", "topic:raw"}
     edge.ask("odd", "odd/a", {"do": "count"})
-    assert edge.command("forget", "odd") == "odd is forgotten: 2 topic filters, 1 values of its store, 1 parked requests\n"
+    assert edge.command("forget", "odd") == "odd is forgotten: 2 topic filters, 1 values of its store, 1 dead letters\n"
     assert edge.wanted() == set()
-    assert edge.command("parked", "list") == "nothing is parked\n"
+    assert edge.command("dead-letters", "list") == "there are no dead letters\n"
     with edge.running(ODD):
         edge.ask("odd", "odd/a", {"do": "count"})
         assert told(edge.wait_answers(3))[2] == ("odd/a/accept", {"count": 1})
@@ -285,10 +286,10 @@ def test_another_number_of_parts_is_refused_until_the_handler_is_forgotten(edge:
         edge.ask("odd", "odd/a", {"do": "count"})
         edge.wait_answers(1)
     more = tmp_path / "more.py"
-    more.write_text(ODD.read_text().replace('Handler("odd", ', 'Handler("odd", parts=2, '))
+    more.write_text(ODD.read_text().replace('Handler("odd", ', 'Handler("odd", partitions=2, '))
     process = edge.start(more)
     assert process.wait() == 1
-    assert "parts=1 before" in process.said()
+    assert "partitions=1 before" in process.said()
     edge.command("forget", "odd")
     with edge.running(more):
         edge.ask("odd", "odd/a", {"do": "count"})

@@ -13,10 +13,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from live.federation.town import wait_until
 from live.handlers.fake_edge import EXAMPLES, FakeEdge, Process
-from live.hub.town import wait_until
-from milepost.backbone.log import Entry
-from milepost.handlers.tables import write
+from milepost.eventlog.log import Entry
+from milepost.handlers.administration import write
 from milepost.model.sites import publish_to
 from milepost.wire.records import to_record
 
@@ -70,7 +70,7 @@ def test_a_handler_killed_at_random_moments_answers_each_request_once(edge: Fake
     with traffic(edge) as end:
         for _ in range(KILLS):
             process = edge.start(FILE)
-            process.wait_said("part served")
+            process.wait_said("partition served")
             time.sleep(rng.random() * 0.3)
             process.kill()
         asked = end()
@@ -83,10 +83,10 @@ def test_two_processes_share_the_work_and_one_takes_over_all_of_it(edge: FakeEdg
     try:
         with traffic(edge) as end:
             for process in (first, second):
-                wait_until(lambda process=process: serves(process) == 2, "two parts each")  # type: ignore[misc]
+                wait_until(lambda process=process: serves(process) == 2, "two partitions each")  # type: ignore[misc]
             wait_until(lambda: edge.answered() > 500, "some answers")
             first.kill()
-            wait_until(lambda: serves(second) == 4, "all parts")
+            wait_until(lambda: serves(second) == 4, "all partitions")
             check_once(edge, end())
         assert second.stop() == 0
     finally:
@@ -96,15 +96,15 @@ def test_two_processes_share_the_work_and_one_takes_over_all_of_it(edge: FakeEdg
 
 def test_a_process_that_was_stopped_for_a_while_does_no_harm_when_it_goes_on(edge: FakeEdge) -> None:
     first = edge.start(FILE)
-    first.wait_said("part served")
+    first.wait_said("partition served")
     second = edge.start(FILE)
     try:
         with traffic(edge) as end:
-            wait_until(lambda: serves(second) == 2, "two parts")
+            wait_until(lambda: serves(second) == 2, "two partitions")
             for _ in range(2):
                 with stopped(first, edge):
-                    wait_until(lambda: serves(second) == 4, "all parts")
-                wait_until(lambda: serves(second) == 2, "two parts again")
+                    wait_until(lambda: serves(second) == 4, "all partitions")
+                wait_until(lambda: serves(second) == 2, "two partitions again")
             check_once(edge, end())
         assert (first.stop(), second.stop()) == (0, 0)
     finally:
@@ -127,6 +127,6 @@ def stopped(process: Process, edge: FakeEdge) -> Iterator[None]:
 
 
 def serves(process: Process) -> int:
-    """How many parts a process has at the moment, by what it logs."""
+    """How many partitions a process has at the moment, by what it logs."""
     said = process.said()
-    return said.count("part served") - said.count("part left")
+    return said.count("partition served") - said.count("partition left")

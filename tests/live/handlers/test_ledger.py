@@ -8,15 +8,16 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
+from live.federation.town import wait_until
 from live.handlers.fake_edge import SITE, FakeEdge
-from live.hub.town import wait_until
-from milepost.backbone.log import Done, Entry, Following, Log, LogUnavailable, Lost, Record, Start, Take, TopicSettings
+from milepost.eventlog.log import Done, Entry, Following, Log, LogUnavailable, Lost, Record, Start, Take, TopicSettings
 from milepost.handlers import Handler, Message, Store, ledger
-from milepost.handlers.names import COMPACTED, book_topic, parked_topic
-from milepost.handlers.notes import NOTE, VALUE_MARK, note_from_bytes
-from milepost.handlers.part import Part
-from milepost.handlers.tables import read_table, write
-from milepost.service.logs import Log as Lines
+from milepost.handlers.administration import read_table, write
+from milepost.handlers.names import COMPACTED, dead_letter_topic, ledger_topic
+from milepost.handlers.partition import Partition
+from milepost.handlers.records import NOTE, VALUE_MARK, note_from_bytes
+from milepost.model.retry import RetryPolicy
+from milepost.runtime.logs import Log as Lines
 
 COUNT = {"type": "object", "properties": {"count": {"type": "integer"}}}
 REQUESTS = 6
@@ -87,13 +88,13 @@ def counting() -> Handler:
     return app
 
 
-def part(log: Log, since: int = 10**18) -> Part:
+def partition(log: Log, since: int = 10**18) -> Partition:
     clock = iter(range(since, 2 * 10**18)).__next__
-    return Part(counting(), 0, SITE, log, Lines(write=lambda _: None), Counter(), clock)
+    return Partition(counting(), 0, SITE, log, Lines(write=lambda _: None), Counter(), clock)
 
 
 def serve_the_rest(edge: FakeEdge, log: Log) -> None:
-    served = part(log)
+    served = partition(log)
     served.start()
     wait_until(lambda: edge.position("count") == REQUESTS, "all requests")
     served.close(10.0)
@@ -109,19 +110,19 @@ def check(edge: FakeEdge) -> None:
         ("count/accept", {"count": 4}),
         ("count/accept", {"count": 5}),
     ]
-    assert list(read_table(edge.log, parked_topic("count"))) == ["0.0"]
-    book = ledger.Ledger(edge.log, "count", 0, 1, part(edge.log)._over)
-    book.claim()
-    assert book.shelf.values == {"count": b"5", "seen/4": b'{"count":5}'}
-    book.close()
+    assert list(read_table(edge.log, dead_letter_topic("count"))) == ["0.0"]
+    claimed = ledger.Ledger(edge.log, "count", 0, 1, partition(edge.log)._over)
+    claimed.claim()
+    assert claimed.store.values == {"count": b"5", "seen/4": b'{"count":5}'}
+    claimed.close()
 
 
 @pytest.fixture
 def asked(edge: FakeEdge, monkeypatch: pytest.MonkeyPatch) -> FakeEdge:
     """An edge with some requests, of which two are written down at a time."""
     monkeypatch.setattr(ledger, "BATCH_REQUESTS_MAX", 2)
-    monkeypatch.setattr("milepost.hub.handling.WAITS_S", (0.0, 0.0))
-    edge.log.make(parked_topic("count"), COMPACTED)
+    monkeypatch.setattr("milepost.handlers.calls.CALL_RETRY", RetryPolicy(0.0, 0.0, retries_max=2))
+    edge.log.make(dead_letter_topic("count"), COMPACTED)
     for number in range(REQUESTS):
         edge.ask("count", "count", {"count": number})
     return edge
@@ -131,7 +132,7 @@ def asked(edge: FakeEdge, monkeypatch: pytest.MonkeyPatch) -> FakeEdge:
 @pytest.mark.parametrize("dies_at", range(8))
 def test_a_process_that_dies_at_an_append_leaves_no_trace(asked: FakeEdge, dies_at: int, arrive: int) -> None:
     log = DyingLog(asked.log, dies_at, arrive)
-    dying = part(log)  # type: ignore[arg-type]
+    dying = partition(log)  # type: ignore[arg-type]
     dying.start()
     wait_until(lambda: log.is_dead, "its death")
     dying.close(0.0)
@@ -140,7 +141,7 @@ def test_a_process_that_dies_at_an_append_leaves_no_trace(asked: FakeEdge, dies_
 
 
 def test_a_log_that_is_away_is_waited_for(asked: FakeEdge, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("milepost.handlers.appending.WAITS_S", (0.01,))
+    monkeypatch.setattr("milepost.handlers.ledger.APPEND_RETRY", RetryPolicy(0.01, 0.01))
     serve_the_rest(asked, UnwillingLog(asked.log))  # type: ignore[arg-type]
     check(asked)
 
@@ -154,7 +155,7 @@ class Holding(DyingLog):
         self.held: Callable[[], None] | None = None
 
     def is_it(self, entry: Entry) -> bool:
-        return entry.key.startswith(self._key) and (entry.key != NOTE or bool(note_from_bytes(entry.value or b"").unsaid))
+        return entry.key.startswith(self._key) and (entry.key != NOTE or bool(note_from_bytes(entry.value or b"").pending))
 
     def append(self, entries: Sequence[Entry], done: Done | None = None) -> None:
         if self.held is None and self.is_it(entries[0]):
@@ -165,7 +166,7 @@ class Holding(DyingLog):
 
 def test_a_part_that_another_has_claimed_says_nothing_any_more(asked: FakeEdge) -> None:
     hold = Holding(asked.log, NOTE)
-    first = part(hold, since=15 * 10**17)  # type: ignore[arg-type]
+    first = partition(hold, since=15 * 10**17)  # type: ignore[arg-type]
     first.start()
     wait_until(lambda: hold.held is not None, "its first note")
     serve_the_rest(asked, asked.log)
@@ -199,7 +200,7 @@ class Blind(Holding):
 
 def test_a_note_that_is_written_counts_only_if_nobody_had_claimed_the_part_before(asked: FakeEdge) -> None:
     blind = Blind(asked.log)
-    first = part(blind, since=15 * 10**17)  # type: ignore[arg-type]
+    first = partition(blind, since=15 * 10**17)  # type: ignore[arg-type]
     first.start()
     wait_until(lambda: blind.held is not None, "its first note")
     serve_the_rest(asked, asked.log)
@@ -216,10 +217,10 @@ def test_a_note_that_is_written_counts_only_if_nobody_had_claimed_the_part_befor
 @pytest.mark.parametrize("key", [NOTE, VALUE_MARK])
 def test_what_a_late_writer_has_spoiled_is_written_again(asked: FakeEdge, key: str) -> None:
     hold = Holding(asked.log, key)
-    first = part(hold)  # type: ignore[arg-type]
+    first = partition(hold)  # type: ignore[arg-type]
     first.start()
     wait_until(lambda: hold.held is not None, "its first note, or what follows from it")
-    second = part(asked.log)
+    second = partition(asked.log)
     second.start()
     wait_until(lambda: book_of(asked) == (REQUESTS, b"5"), "all requests")
     assert hold.held is not None
@@ -228,7 +229,7 @@ def test_what_a_late_writer_has_spoiled_is_written_again(asked: FakeEdge, key: s
     until = time.monotonic() + 10
     while book_of(asked) != (REQUESTS, b"5"):
         assert time.monotonic() < until
-        second.mend()
+        second.repair()
     first.close(0.0)
     second.close(10.0)
     check(asked)
@@ -236,7 +237,7 @@ def test_what_a_late_writer_has_spoiled_is_written_again(asked: FakeEdge, key: s
 
 def book_of(edge: FakeEdge) -> tuple[int, bytes]:
     """The last note and the last value of the count as they stand in the log, whoever wrote them."""
-    count = read_table(edge.log, book_topic("count", 0)).get(f"{VALUE_MARK}count", b"")
+    count = read_table(edge.log, ledger_topic("count", 0)).get(f"{VALUE_MARK}count", b"")
     return edge.position("count"), count.partition(b"\n")[2]
 
 

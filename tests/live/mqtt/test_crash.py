@@ -14,6 +14,7 @@ from typing import Final
 
 import pytest
 
+from effort import amount
 from live.mqtt.brokers import Broker, ours_only
 from live.mqtt.histories import Flow, History
 from live.mqtt.packets import V4, V5, P
@@ -21,8 +22,7 @@ from live.mqtt.survivors import Traffic
 from live.mqtt.visitors import MakeBroker, Visit
 from parts import need
 
-IS_FULL: Final = os.environ.get("MILEPOST_TEST_PROFILE") == "full"
-ROUNDS: Final = int(os.environ.get("CRASH_ROUNDS", "80" if IS_FULL else "20"))
+ROUNDS: Final = amount("CRASH_ROUNDS", fast=20, long=80, soak=200)
 SEED: Final = int(os.environ.get("CRASH_SEED", "1"))
 DELAY_S_MAX: Final = 0.06
 LASTING: Final = [(P.SESSION_EXPIRY, 300)]

@@ -1,6 +1,6 @@
 """Hardness: a million packets that are almost right, over the wire.
 
-FUZZ_PACKETS says how many (by default 20,000, and 1,000,000 in `make test`), FUZZ_SEED from which seed.
+FUZZ_PACKETS says how many (by default 20,000, and 500,000 in `make test-long`), FUZZ_SEED from which seed.
 """
 
 import os
@@ -10,12 +10,12 @@ from typing import Final
 
 import pytest
 
+from effort import amount
 from live.mqtt.fuzzing import CANARY_EVERY, Driver
 from live.mqtt.packets import V5, Kind
 from live.mqtt.visitors import MakeBroker, Visit
 
-IS_FULL: Final = os.environ.get("MILEPOST_TEST_PROFILE") == "full"
-PACKETS: Final = int(os.environ.get("FUZZ_PACKETS", "500000" if IS_FULL else "20000"))
+PACKETS: Final = amount("FUZZ_PACKETS", fast=20_000, long=500_000, soak=5_000_000)
 SEED: Final = int(os.environ.get("FUZZ_SEED", "1"))
 MEMORY_BYTES_MAX: Final = 600_000_000
 

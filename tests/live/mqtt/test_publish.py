@@ -25,6 +25,7 @@ def taker_of(visitors: Visitors, level: int = V5, qos: int = 2) -> Raw:
 @pytest.mark.parametrize("granted", [0, 1, 2])
 def test_a_message_arrives_with_the_lower_qos(visitors: Visitors, level: int, published: int, granted: int) -> None:
     """[MQTT-3.8.4-8]"""
+    # M18
     taker = taker_of(visitors, level, granted)
     visitors.join("p", level).publish(f"{visitors.name}/x", b"\x00payload\xff", qos=published)
     found = taker.message()

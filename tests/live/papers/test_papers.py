@@ -70,6 +70,7 @@ def kept(folder: Path, *pictures: str) -> dict[str, dict[str, object]]:
 
 
 def test_mercury_is_evaluated_whole_and_quickly(mark: str, tmp_path: Path) -> None:
+    # M31, M34
     said = ran(mark, "mercury", "--quick", "--out", str(tmp_path))
     for title in ("Endpoints tracked", "Areas interpreted", "Response time", "Forged and altered", "Gaming", "How far ours is"):
         assert title in said
@@ -98,6 +99,7 @@ def test_mercury_is_evaluated_whole_and_quickly(mark: str, tmp_path: Path) -> No
 
 
 def test_dpsmd_is_evaluated_whole_and_quickly(mark: str, tmp_path: Path) -> None:
+    # D13, D14
     said = ran(mark, "dpsmd", "--quick", "--out", str(tmp_path))
     assert "at most 21.5 ms" in said
     found = kept(tmp_path, "dpsmd-times")

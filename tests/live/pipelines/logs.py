@@ -3,19 +3,20 @@
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from uuid import uuid4
 
-from milepost.backbone.log import Entry, Log, Record
-from milepost.hub.incidents.desk import CELLS
+from milepost.eventlog.log import Entry, Log, Record, read_to_end
+from milepost.incidents.engine import CELLS
+from milepost.model.durability import Durability
 from milepost.model.endpoints import EndpointId
 from milepost.model.incidents import Cell, CellKey
 from milepost.model.messages import Message, MessageId
-from milepost.model.sites import EdgeRef, Said
-from milepost.model.survives import Survives
-from milepost.pipelines.records.transform import MESSAGES_TOPIC
-from milepost.pipelines.sources.source import Source
-from milepost.service.services.kafka import Kafka
+from milepost.model.sites import EdgeRef, ForwardedMessage
+from milepost.pipelines.records import MESSAGES_TOPIC
+from milepost.pipelines.sources import Source
+from milepost.runtime.services.kafka import Kafka
 from milepost.wire.incidents import cell_from_json
 from milepost.wire.records import to_record
 from unit.pipelines.hazards_oracle import Sighting, last_of
@@ -34,7 +35,9 @@ class SiteLog:
 
     def say(self, sightings: Iterable[Sighting]) -> None:
         """Append them as edges would."""
-        self.append([Entry(MESSAGES_TOPIC, str(EDGE), to_record(Said(EDGE, 1, message_of(one)))) for one in sightings])
+        self.append(
+            [Entry(MESSAGES_TOPIC, str(EDGE), to_record(ForwardedMessage(EDGE, 1, message_of(one)))) for one in sightings]
+        )
 
     def append(self, entries: Sequence[Entry]) -> None:
         outcome: list[Exception | None] = []
@@ -43,10 +46,7 @@ class SiteLog:
         assert outcome == [None]
 
     def records(self, topic: str) -> Iterator[Record]:
-        at, end = self.log.ends(topic)
-        while at < end and (found := self.log.read(topic, at, 1_000)):
-            yield from found
-            at = found[-1].offset + 1
+        return chain.from_iterable(read_to_end(self.log, topic))
 
     def cells(self) -> dict[CellKey, Cell]:
         """What readers of cells are left with."""
@@ -65,20 +65,20 @@ def message_of(sighting: Sighting) -> Message:
 
 
 def embedded_site(folder: Path) -> SiteLog:
-    from milepost.backbone.embedded import EmbeddedLog  # noqa: PLC0415  # with Spark, and only for those who ask
+    from milepost.eventlog.embedded import EmbeddedLog  # noqa: PLC0415  # with Spark, and only for those who ask
     from milepost.pipelines.sources.embedded import EmbeddedSource  # noqa: PLC0415
 
-    survives = Survives.PROCESS_CRASH
+    survives = Durability.PROCESS_CRASH
     table = f'name = "north"\nfolder = "{folder}"\n'
     return SiteLog(EmbeddedLog(folder, survives), EmbeddedSource(folder, survives), table)
 
 
 def kafka_site(kafka: Kafka) -> SiteLog:
-    from milepost.backbone.kafka import KafkaLog  # noqa: PLC0415  # as above
+    from milepost.eventlog.kafka import KafkaLog  # noqa: PLC0415  # as above
     from milepost.pipelines.sources.kafka import KafkaSource  # noqa: PLC0415
 
     prefix = f"p{uuid4().hex[:8]}."
-    log = KafkaLog(kafka.address, Survives.PROCESS_CRASH, client_id="test", prefix=prefix)
+    log = KafkaLog(kafka.address, Durability.PROCESS_CRASH, client_id="test", prefix=prefix)
     table = f'name = "north"\nbackbone = "kafka"\naddress = "{kafka.address}"\nprefix = "{prefix}"\n'
     return SiteLog(log, KafkaSource(kafka.address, prefix, {}), table)
 

@@ -8,9 +8,8 @@ from typing import Any
 import orjson
 from pyspark.sql import SparkSession
 
-from milepost.pipelines.plans import Plan
-from milepost.pipelines.records.schema import LOG_ROW
-from milepost.pipelines.records.transform import REPORTS_TOPIC
+from milepost.pipelines.plan import Plan
+from milepost.pipelines.records import LOG_ROW, REPORTS_TOPIC
 
 Told = tuple[str, str, dict[str, Any]]
 """Topic, key and what the value says."""

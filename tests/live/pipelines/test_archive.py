@@ -14,20 +14,31 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
-from live.pipelines.shelves import HOUR_US, NOON_US, Row, between, delivery, frame_of, instant, keep, message, offsets, report
+from live.pipelines.archives import (
+    HOUR_US,
+    NOON_US,
+    Row,
+    between,
+    delivery,
+    frame_of,
+    instant,
+    keep,
+    message,
+    offsets,
+    report,
+)
 from milepost.model.areas import Circle
 from milepost.model.endpoints import EndpointId
 from milepost.model.messages import Message, MessageId
 from milepost.model.places import Place
-from milepost.model.sites import EdgeRef, Said
+from milepost.model.sites import EdgeRef, ForwardedMessage
 from milepost.pipelines.archive import compaction
 from milepost.pipelines.archive.compaction import GRACE_S, Busy, compact
-from milepost.pipelines.archive.files import KEEP_S_MIN, Shelf, files_of
-from milepost.pipelines.archive.job import plans
-from milepost.pipelines.archive.reading import read
+from milepost.pipelines.archive.files import KEEP_S_MIN, TableFolder, files_of
+from milepost.pipelines.archive.query import plans
+from milepost.pipelines.archive.rows import read
 from milepost.pipelines.archive.schema import DELIVERIES, MESSAGES, REPORTS, TABLES, UNPUBLISHED
-from milepost.pipelines.records.schema import LOG_ROW
-from milepost.pipelines.records.transform import DELIVERIES_TOPIC, MESSAGES_TOPIC, REPORTS_TOPIC
+from milepost.pipelines.records import DELIVERIES_TOPIC, LOG_ROW, MESSAGES_TOPIC, REPORTS_TOPIC
 from milepost.pipelines.settings import PipelineSettings
 from milepost.wire.records import to_record
 
@@ -55,16 +66,16 @@ def test_what_went_in_comes_out_as_it_was_before_and_after_compaction(spark: Spa
     assert sorted(map(tuple, read(spark, tmp_path, REPORTS).collect())) == expected
 
 
-def test_a_frame_and_an_area_need_few_of_the_files(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_time_window_and_an_area_need_few_of_the_files(spark: SparkSession, tmp_path: Path) -> None:
     rows = scattered(60, seed=2)
     keep(spark, tmp_path, REPORTS, rows)
     compact(spark, tmp_path, now=LATER)
     hour = between(NOON_US + HOUR_US, NOON_US + 2 * HOUR_US - 1)
     expected = sorted(row[-2] for row in rows if NOON_US + HOUR_US <= row[2] < NOON_US + 2 * HOUR_US)
-    assert offsets(spark, tmp_path, REPORTS, frame=hour) == expected
+    assert offsets(spark, tmp_path, REPORTS, time_window=hour) == expected
     assert len(files_of(tmp_path, REPORTS)) == 9
-    assert len(files_of(tmp_path, REPORTS, frame=hour)) == 3
-    assert len(files_of(tmp_path, REPORTS, frame=hour, area=Circle(Place(*TOWNS[1]), 500.0))) == 1
+    assert len(files_of(tmp_path, REPORTS, time_window=hour)) == 3
+    assert len(files_of(tmp_path, REPORTS, time_window=hour, area=Circle(Place(*TOWNS[1]), 500.0))) == 1
 
 
 def test_a_batch_that_comes_again_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
@@ -74,10 +85,10 @@ def test_a_batch_that_comes_again_changes_nothing(spark: SparkSession, tmp_path:
 
 
 def test_half_a_batch_is_seen_by_nobody_and_made_good_by_whoever_comes_next(spark: SparkSession, tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path, REPORTS)
+    table_folder = TableFolder(tmp_path, REPORTS)
     keep(spark, tmp_path, REPORTS, [report(0)])
     spread = [report(offset, NOON_US + offset * HOUR_US) for offset in range(1, 5)]
-    obstacle = shelf.hour_of(Path("date=2030-03-17/hour=20")).batch(4)
+    obstacle = table_folder.hour_of(Path("date=2030-03-17/hour=20")).batch(4)
     (obstacle / "in-the-way").mkdir(parents=True)
     with pytest.raises(OSError):  # noqa: PT011  # whatever a file system says
         keep(spark, tmp_path, REPORTS, spread)
@@ -92,7 +103,7 @@ def test_half_a_batch_is_seen_by_nobody_and_made_good_by_whoever_comes_next(spar
 CHILD: Final = """
 import sys
 from pathlib import Path
-from live.pipelines.shelves import HOUR_US, NOON_US, keep, report
+from live.pipelines.archives import HOUR_US, NOON_US, keep, report
 from milepost.pipelines.archive.schema import REPORTS
 from milepost.pipelines.session import open_session
 spark = open_session("killed", master="local[1]")
@@ -103,18 +114,18 @@ for first in range(0, 5_000, 5):
 
 
 def test_a_process_killed_in_the_middle_of_a_batch_leaves_every_row_once(spark: SparkSession, tmp_path: Path) -> None:
-    shelf, root = Shelf(tmp_path, REPORTS), Path(__file__).parents[3]
+    table_folder, root = TableFolder(tmp_path, REPORTS), Path(__file__).parents[3]
     paths = f"{root}/tests:{root}/src"
     child = subprocess.Popen([sys.executable, "-c", CHILD, str(tmp_path)], env={"PYTHONPATH": paths}, start_new_session=True)
     end = monotonic() + 120
-    while shelf.upto() < 20:
+    while table_folder.upto() < 20:
         assert child.poll() is None
         assert monotonic() < end
         sleep(0.05)
     sleep(random.random())
     child.send_signal(signal.SIGKILL)
     child.wait()
-    done = shelf.upto()
+    done = table_folder.upto()
     assert offsets(spark, tmp_path, REPORTS) == list(range(done + 1))
     rows = [report(offset, NOON_US + offset % 8 * HOUR_US) for offset in range(done + 30)]
     for first in range(0, len(rows), 12):
@@ -201,7 +212,7 @@ def test_what_is_too_old_goes_and_what_was_unpublished_is_forgotten_last(spark: 
     assert offsets(spark, tmp_path, REPORTS) == [1]
     later = instant(NOON_US + HOUR_US + (KEEP_S_MIN + GRACE_S) * 1_000_000)
     assert compact(spark, tmp_path, now=later, keep_s=KEEP_S_MIN).files_removed == 2
-    assert [hour.path.parent.name for table in TABLES for hour in Shelf(tmp_path, table).hours()] == ["date=2030-03-27"]
+    assert [hour.path.parent.name for table in TABLES for hour in TableFolder(tmp_path, table).hours()] == ["date=2030-03-27"]
 
 
 def test_two_processes_do_not_compact_one_archive(spark: SparkSession, tmp_path: Path) -> None:
@@ -225,9 +236,13 @@ def test_what_was_never_or_at_an_impossible_time_is_in_no_hour(spark: SparkSessi
 
 
 def test_the_streams_keep_what_stands_in_the_log_once_even_if_they_begin_anew(spark: SparkSession, tmp_path: Path) -> None:
-    said = [Message(MessageId(n), EndpointId("car-1"), "Collision", instant(NOON_US), place=Place(*TOWNS[0])) for n in range(3)]
-    said.append(Message(MessageId(3), EndpointId("car-1"), "Unpublish", instant(NOON_US), fields={"id": "1"}))
-    values = {MESSAGES_TOPIC: [to_record(Said(EdgeRef("north", "e1"), n, one)).decode() for n, one in enumerate(said)]}
+    said = [
+        Message(MessageId(n + 1), EndpointId("car-1"), "Collision", instant(NOON_US), place=Place(*TOWNS[0])) for n in range(3)
+    ]
+    said.append(Message(MessageId(4), EndpointId("car-1"), "Unpublish", instant(NOON_US), fields={"id": "2"}))
+    values = {
+        MESSAGES_TOPIC: [to_record(ForwardedMessage(EdgeRef("north", "e1"), n, one)).decode() for n, one in enumerate(said)]
+    }
     seen = {"type": "reports", "edge": "north/e1", "endpoints": ["car-1", "car-2"], "seen_at_us": [NOON_US] * 2}
     where = {"latitudes": [40.7] * 2, "longitudes": [-111.9] * 2, "headings_deg": [None] * 2, "speeds_mps": [1.5, None]}
     values[REPORTS_TOPIC] = [json.dumps({**seen, **where, "verdicts": [0, 0], "covered": [0, 0]}), "nonsense"]

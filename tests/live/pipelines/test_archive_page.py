@@ -9,12 +9,12 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from live.pipelines.shelves import NOON_US, delivery, instant, keep, message, report
+from live.pipelines.archives import NOON_US, delivery, instant, keep, message, report
 from live.pipelines.test_coverage import ADDRESS
+from milepost.config.settings import settings_from
 from milepost.pipelines.archive.compaction import compact
 from milepost.pipelines.archive.schema import DELIVERIES, MESSAGES, REPORTS, UNPUBLISHED
-from milepost.pipelines.lookback.asks import past_from_json
-from milepost.service.settings import settings_from
+from milepost.pipelines.lookback import question_from_json
 
 ROOT: Final = Path(__file__).parents[3]
 PAGE: Final = (ROOT / "docs" / "how-to" / "archive.md").read_text()
@@ -40,7 +40,7 @@ def made(spark: SparkSession, folder: Path) -> None:
 
 COMMANDS: Final = """
 import shlex, sys
-from milepost.service.command import main
+from milepost.cli.main import main
 for line in sys.stdin.read().splitlines():
     assert main(shlex.split(line)[1:]) == 0, line
     print("done", flush=True)
@@ -83,4 +83,4 @@ def test_the_pages_show_what_can_be_done_with_an_archive(spark: SparkSession, tm
 
 def test_the_questions_of_the_page_can_be_asked() -> None:
     (text,) = fences("questions")
-    assert len([past_from_json(one, "question", instant(NOON_US)) for one in json.loads(text)]) == 2
+    assert len([question_from_json(one, "question", instant(NOON_US)) for one in json.loads(text)]) == 2

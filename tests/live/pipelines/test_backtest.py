@@ -7,19 +7,16 @@ from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from live.pipelines.shelves import NOON_US, Row, frame_of, instant, keep, message, report
-from milepost.hub.incidents.desk import IncidentDesk
+from live.pipelines.archives import NOON_US, Row, frame_of, instant, keep, message, report
+from milepost.incidents.engine import IncidentEngine
 from milepost.model.incidents import EVENT_KINDS
 from milepost.model.instants import FOREVER
 from milepost.model.places import Place, moved
 from milepost.model.sites import CROSS_HUB
 from milepost.pipelines.archive.compaction import compact
 from milepost.pipelines.archive.schema import MESSAGES, REPORTS
-from milepost.pipelines.backtest.comparing import lives, pairs
-from milepost.pipelines.backtest.job import alerts
-from milepost.pipelines.backtest.replay import Replay
-from milepost.pipelines.backtest.transform import all_events
-from milepost.pipelines.hazards.transform import cell_records, cells
+from milepost.pipelines.backtest import Replay, alerts, all_events, incidents_of, pairs
+from milepost.pipelines.hazards import cell_records, cells
 
 HOME: Final = Place(40.7608, -111.891)
 KINDS: Final = tuple(kind for kind in EVENT_KINDS if kind.name in ("Collision", "Obstacle", "Congestion"))
@@ -50,7 +47,7 @@ def recorded(chance: random.Random) -> tuple[list[Row], list[Row]]:
 
 def live(spark: SparkSession, said: list[Row], seen: list[Row]) -> list[bytes]:
     """What the desk appends when cells come again and again while they grow."""
-    desk = IncidentDesk("north", KINDS, late_s=LATE_S, since=FOREVER)
+    desk = IncidentEngine("north", KINDS, late_s=LATE_S, since=FOREVER)
     told = []
     for seconds in (0.0, 95.0, 301.3, 590.0, 602.0):
         until_us = NOON_US + int(seconds * 1_000_000)
@@ -77,9 +74,9 @@ def test_a_backtest_says_what_the_live_stream_said_byte_for_byte(spark: SparkSes
     replay = Replay("north", KINDS)
     start, end = instant(NOON_US), instant(END_US)
     assert list(alerts(spark, tmp_path, replay, KINDS, start=start, end=end)) == expected
-    assert {life.kind for life in lives(expected)} == {kind.name for kind in KINDS}
+    assert {life.kind for life in incidents_of(expected)} == {kind.name for kind in KINDS}
     assert not replay.dropped
     stricter = [replace(kind, predicate="weight >= 6 and reports >= 8") for kind in KINDS]
-    found = lives(alerts(spark, tmp_path, Replay("north", stricter), stricter, start=start, end=end))
-    assert 0 < len(found) < len(lives(expected))
-    assert {pair.where for pair in pairs(lives(expected), found)} == {"A", "both"}
+    found = incidents_of(alerts(spark, tmp_path, Replay("north", stricter), stricter, start=start, end=end))
+    assert 0 < len(found) < len(incidents_of(expected))
+    assert {pair.where for pair in pairs(incidents_of(expected), found)} == {"A", "both"}

@@ -7,14 +7,12 @@ from typing import Final
 import pytest
 from pyspark.sql import SparkSession
 
-from live.pipelines.shelves import NOON_US, Row, delivery, frame_of, keep, message, report
+from live.pipelines.archives import NOON_US, Row, delivery, frame_of, keep, message, report
 from milepost.model.areas import Circle, Stretch, Upstream
 from milepost.model.places import Place, moved
 from milepost.model.reasons import Reason
 from milepost.pipelines.archive.schema import DELIVERIES, MESSAGES, REPORTS
-from milepost.pipelines.coverage.job import NoProof, covered
-from milepost.pipelines.coverage.transform import within
-from milepost.pipelines.coverage.verdicts import Outcome
+from milepost.pipelines.coverage import NoProof, Outcome, covered, within
 from milepost.wire.geojson import area_to_geojson
 
 HOME: Final = Place(40.7608, -111.891)

@@ -11,17 +11,16 @@ from pyspark.sql import SparkSession
 
 from live.pipelines.logs import EDGE, SiteLog, kafka_site, message_of, wait_until
 from live.pipelines.test_hazards import KINDS, recent_sightings
-from milepost.backbone.log import Entry
-from milepost.hub.incidents.desk import CELLS
-from milepost.model.sites import Said
-from milepost.pipelines.hazards.job import plans as hazards
-from milepost.pipelines.letters.job import plans as letters
-from milepost.pipelines.letters.schema import LETTERS_TOPIC, VALUE_CHARACTERS_MAX
-from milepost.pipelines.pace import Mode, Pace
-from milepost.pipelines.records.transform import MESSAGES_TOPIC, TOPICS
-from milepost.pipelines.running import Runner
-from milepost.pipelines.settings import PipelineSettings
-from milepost.service.services.kafka import running_kafka
+from milepost.eventlog.log import Entry
+from milepost.incidents.engine import CELLS
+from milepost.model.sites import ForwardedMessage
+from milepost.pipelines.dead_letters import DEAD_LETTERS_TOPIC, VALUE_CHARACTERS_MAX
+from milepost.pipelines.dead_letters import plans as letters
+from milepost.pipelines.hazards import plans as hazards
+from milepost.pipelines.records import MESSAGES_TOPIC, TOPICS
+from milepost.pipelines.runner import Runner
+from milepost.pipelines.settings import Mode, Pace, PipelineSettings
+from milepost.runtime.services.kafka import running_kafka
 from milepost.wire.records import to_record
 from unit.pipelines.hazards_oracle import expected_cells
 
@@ -30,7 +29,7 @@ SETTINGS = PipelineSettings(kinds=KINDS, late_s=60.0)
 
 def said(**changed: Any) -> bytes:
     """A record whose message has other members."""
-    found = orjson.loads(to_record(Said(EDGE, 1, message_of(recent_sightings(1)[0]))))
+    found = orjson.loads(to_record(ForwardedMessage(EDGE, 1, message_of(recent_sightings(1)[0]))))
     found["message"] |= changed
     return json.dumps(found).encode()  # unlike orjson it can say NaN
 
@@ -72,7 +71,7 @@ def harmless() -> list[Entry]:
 
 
 def run(spark: SparkSession, site: SiteLog, folder: Path, mode: Mode) -> Runner:
-    for topic in (*TOPICS, CELLS, LETTERS_TOPIC):
+    for topic in (*TOPICS, CELLS, DEAD_LETTERS_TOPIC):
         site.log.make(topic)
     pace = Pace(mode=mode, urgent_s=0.0, other_s=0.0, real_time_s=5.0, records_max=150)
     queries = [*hazards(SETTINGS), *(letters(SETTINGS) if mode is Mode.MICRO_BATCH else [])]
@@ -92,12 +91,12 @@ def test_a_poisoned_topic_changes_nothing_but_the_count_of_dead_letters(
         site.say(found[300:])
         wanted = expected_cells(KINDS, found)
         wait_until(lambda: site.cells() == wanted, "cells are those of the good records")
-        wait_until(lambda: len(list(site.records(LETTERS_TOPIC))) >= len(bad), "all letters are told")
+        wait_until(lambda: len(list(site.records(DEAD_LETTERS_TOPIC))) >= len(bad), "all letters are told")
         runner.tick(time.monotonic())
     finally:
         runner.stop()
     assert [one.restarts.fault for one in runner.queries] == ["", ""]
-    told = [json.loads(record.value or b"") for record in site.records(LETTERS_TOPIC)]
+    told = [json.loads(record.value or b"") for record in site.records(DEAD_LETTERS_TOPIC)]
     assert len(told) == len(bad)
     assert all(one["fault"] and len(one["value"]) <= VALUE_CHARACTERS_MAX for one in told)
     assert sorted(one["topic"] for one in told) == sorted(entry.topic for entry in bad)

@@ -6,7 +6,7 @@ from pyspark.sql import SparkSession
 
 from milepost.model.incidents import Grid
 from milepost.model.places import Place
-from milepost.pipelines.grid import with_square
+from milepost.pipelines.hazards import with_square
 
 CORNERS = [(90.0, 180.0), (-90.0, -180.0), (90.0, -180.0), (0.0, 180.0), (0.0, -0.0), (89.9999999, 0.0), (-1e-7, 1e-7)]
 SIDES_M = (10.0, 150.0, 300.0, 50_000.0)

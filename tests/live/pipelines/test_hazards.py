@@ -9,19 +9,16 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from live.pipelines.logs import SiteLog, wait_until
-from milepost.hub.incidents.desk import CELLS
+from milepost.incidents.engine import CELLS
 from milepost.model.incidents import EVENT_KINDS, EventKind
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.places import Place
-from milepost.pipelines.hazards.job import plans
-from milepost.pipelines.hazards.schema import EVENT_ROW
-from milepost.pipelines.hazards.transform import cell_records, cells
-from milepost.pipelines.pace import Mode, Pace
-from milepost.pipelines.records.transform import MESSAGES_TOPIC
-from milepost.pipelines.running import Runner
-from milepost.pipelines.settings import PipelineSettings
+from milepost.pipelines.hazards import EVENT_ROW, cell_records, cells, plans
+from milepost.pipelines.records import MESSAGES_TOPIC
+from milepost.pipelines.runner import Runner
+from milepost.pipelines.settings import Mode, Pace, PipelineSettings
 from milepost.wire.incidents import cell_from_json, cell_key
-from unit.hub.incidents.events import HOME, NOON, away
+from unit.incidents.events import HOME, NOON, away
 from unit.pipelines.hazards_oracle import Sighting, expected_cells, last_of
 
 ASKING = EventKind("Slow", "Slow", "mean_speed_mps < 4 and max_lanes > 1", "Alert/Slow", interval_s=2.5, side_m=80.0)

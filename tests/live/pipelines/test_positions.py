@@ -9,13 +9,12 @@ import orjson
 from pyspark.sql import DataFrame, SparkSession
 
 from live.pipelines.passes import Seen, by_edge, told_by
-from milepost.hub.incidents.desk import CELLS
+from milepost.incidents.engine import CELLS
 from milepost.model.instants import Instant
 from milepost.model.places import Place
-from milepost.pipelines.positions.job import plans
-from milepost.pipelines.positions.schema import HANDOVERS_TOPIC, LAST_TOPIC
-from milepost.pipelines.positions.transform import slot_records, slots
-from milepost.pipelines.records.schema import LOG_ROW, REPORT_ROW
+from milepost.pipelines.archive.schema import REPORT_ROW
+from milepost.pipelines.positions import HANDOVERS_TOPIC, LAST_TOPIC, plans, slot_records, slots
+from milepost.pipelines.records import LOG_ROW
 from milepost.pipelines.settings import PipelineSettings
 from milepost.wire.incidents import cell_from_json
 from unit.pipelines.hazards_oracle import Sighting, expected_cells, last_of

@@ -13,11 +13,12 @@ from milepost.model.endpoints import EndpointId
 from milepost.model.instants import Instant
 from milepost.model.messages import Message, MessageId
 from milepost.model.places import Place
-from milepost.model.sites import EdgeRef, Said
+from milepost.model.sites import EdgeRef, ForwardedMessage
 from milepost.model.tags import Tag
-from milepost.pipelines.records.schema import LOG_ROW, MESSAGE_ROW, REPORT_ROW
-from milepost.pipelines.records.transform import (
+from milepost.pipelines.archive.schema import MESSAGE_ROW, REPORT_ROW
+from milepost.pipelines.records import (
     DELIVERIES_TOPIC,
+    LOG_ROW,
     MESSAGES_TOPIC,
     REPORTS_TOPIC,
     deliveries,
@@ -46,7 +47,7 @@ def message(**changed: Any) -> Message:
 
 
 def said(one: Message) -> dict[str, Any]:
-    found: dict[str, Any] = orjson.loads(to_record(Said(EdgeRef("north", "e1"), 5, one, qos=1)))
+    found: dict[str, Any] = orjson.loads(to_record(ForwardedMessage(EdgeRef("north", "e1"), 5, one, qos=1)))
     return found
 
 
@@ -121,11 +122,13 @@ POISON = {
     "text": (MESSAGES_TOPIC, '"said"'),
     "nul": (MESSAGES_TOPIC, "\x00"),
     "other type": (MESSAGES_TOPIC, {**said(message()), "type": "claim"}),
+    "newer message": (MESSAGES_TOPIC, {**said(message()), "v": 2}),
     "wrong member": (MESSAGES_TOPIC, {**said(message()), "qos": "one"}),
     "no message": (MESSAGES_TOPIC, {"type": "said", "from": "n/e"}),
     "nan": (MESSAGES_TOPIC, NAN_PLACE),
     "1970": (MESSAGES_TOPIC, said(message(seen_at=Instant(1)))),
     "2100": (MESSAGES_TOPIC, said(message(seen_at=Instant(4_102_444_800 * 10**9)))),
+    "newer batch": (REPORTS_TOPIC, {**batch(), "v": 2}),
     "no batch": (REPORTS_TOPIC, {}),
     "short column": (REPORTS_TOPIC, batch(covered=[0])),
     "no column": (REPORTS_TOPIC, {name: column for name, column in batch().items() if name != "verdicts"}),

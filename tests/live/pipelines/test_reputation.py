@@ -12,18 +12,17 @@ from live.pipelines.logs import EDGE, message_of
 from live.pipelines.passes import Told, by_edge, told_by
 from milepost.model.incidents import Grid
 from milepost.model.instants import Instant
+from milepost.model.pipeline_records import REPUTATION
 from milepost.model.places import Place
-from milepost.model.sites import Said
-from milepost.model.telling import REPUTATION
-from milepost.pipelines.records.transform import MESSAGES_TOPIC
-from milepost.pipelines.reputation.job import plans
+from milepost.model.sites import ForwardedMessage
+from milepost.pipelines.records import MESSAGES_TOPIC
+from milepost.pipelines.reputation.evidence import LEAD_US, MINUTE_US, SIDE_M, Limits, What
 from milepost.pipelines.reputation.judges import judge_endpoints, judge_squares
 from milepost.pipelines.reputation.ledger import Ledger
-from milepost.pipelines.reputation.limits import Limits
-from milepost.pipelines.reputation.schema import LEAD_US, MINUTE_US, SIDE_M, What
+from milepost.pipelines.reputation.query import plans
 from milepost.pipelines.settings import PipelineSettings
 from milepost.wire.records import to_record
-from milepost.wire.records.telling import reputation_from_record
+from milepost.wire.records.pipelines import reputation_from_record
 from unit.pipelines.hazards_oracle import Sighting
 from unit.pipelines.reputation_sights import MINUTE, Row, driving, event, frame, sight, standing
 
@@ -66,7 +65,7 @@ def log_rows(rows: list[Row]) -> list[dict[str, Any]]:
 def _said(row: Row) -> dict[str, Any]:
     assert row[7] is not None
     told = message_of(Sighting(row[7], row[0], Place(row[2], row[3]), Instant(row[1] * 1000)))
-    value = to_record(Said(EDGE, 1, told)).decode()
+    value = to_record(ForwardedMessage(EDGE, 1, told)).decode()
     return {"topic": MESSAGES_TOPIC, "value": value, "offset": 0, "appended_at": row[1]}
 
 

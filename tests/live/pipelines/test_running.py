@@ -13,12 +13,12 @@ import pytest
 from live.pipelines.drivers import START_S, driver
 from live.pipelines.logs import SiteLog, embedded_site, kafka_site, wait_until
 from live.pipelines.test_hazards import recent_sightings
-from milepost.backbone.log import Entry
-from milepost.hub.incidents.desk import CELLS
+from milepost.eventlog.log import Entry
+from milepost.incidents.engine import CELLS
 from milepost.model.incidents import EVENT_KINDS
 from milepost.model.sites import SUBSCRIPTION_INFO
-from milepost.pipelines.letters.schema import LETTERS_TOPIC
-from milepost.pipelines.records.transform import MESSAGES_TOPIC
+from milepost.pipelines.dead_letters import DEAD_LETTERS_TOPIC
+from milepost.pipelines.records import MESSAGES_TOPIC
 from parts import ROOT
 from unit.pipelines.hazards_oracle import expected_cells
 
@@ -61,25 +61,25 @@ def test_cells_after_kills_at_random_points_are_those_of_an_undisturbed_run(
 def test_a_process_says_what_it_wants_how_it_is_and_what_it_could_not_read(tmp_path: Path) -> None:
     site = embedded_site(tmp_path / "log")
     found = recent_sightings(60)
-    with driver(site, tmp_path / "driver", "hazards", "letters", pipelines='topics = ["Collision", "Blocked"]') as process:
+    with driver(site, tmp_path / "driver", "hazards", "dead-letters", pipelines='topics = ["Collision", "Blocked"]') as process:
         process.start()
-        assert [one["name"] for one in process.status()] == ["hazards", "letters"], "asked right after they are ready"
+        assert [one["name"] for one in process.status()] == ["hazards", "dead-letters"], "asked right after they are ready"
         wanted = [record.key.rpartition("\n")[2] for record in site.records(SUBSCRIPTION_INFO)]
         assert wanted == ["Collision", "Blocked"]
         site.append([Entry(MESSAGES_TOPIC, "e", b"nonsense"), Entry("reports", "e", b'{"type": "reports"}')])
         site.say(found)
         wait_until(lambda: site.cells() == expected_cells(KINDS, found), "cells are told")
-        wait_until(lambda: len(list(site.records(LETTERS_TOPIC))) == 2, "letters are told")
-        keys = {record.key for record in site.records(LETTERS_TOPIC)}
+        wait_until(lambda: len(list(site.records(DEAD_LETTERS_TOPIC))) == 2, "letters are told")
+        keys = {record.key for record in site.records(DEAD_LETTERS_TOPIC)}
         assert keys == {f"{MESSAGES_TOPIC}/0", "reports/0"}
         wait_until(lambda: all(one["lag"] == 0 for one in process.status()), "both have read all")
-        assert [(one["name"], one["state"]) for one in process.status()] == [("hazards", "running"), ("letters", "running")]
+        assert [(one["name"], one["state"]) for one in process.status()] == [("hazards", "running"), ("dead-letters", "running")]
         assert process.status()[0]["state_rows"] == len(expected_cells(KINDS, found))
         shown = subprocess.run(
             [sys.executable, "-m", "milepost", "pipeline", "status", "--config", str(process.config)],
             cwd=ROOT, capture_output=True, text=True, check=True,
         ).stdout  # fmt: skip
-        assert "hazards  running  micro-batch" in shown
+        assert ["hazards", "running", "micro-batch"] in [line.split()[:3] for line in shown.splitlines()]
         assert process.stop() == 0
         assert [one["state"] for one in process.status()] == ["stopped", "stopped"]
     site.log.close()
@@ -88,7 +88,7 @@ def test_a_process_says_what_it_wants_how_it_is_and_what_it_could_not_read(tmp_p
 @pytest.mark.usefixtures("need_java")
 def test_when_spark_ends_beside_it_a_process_says_so_or_was_told_to_stop_too(tmp_path: Path) -> None:
     site = embedded_site(tmp_path / "log")
-    with driver(site, tmp_path / "driver", "letters") as process:
+    with driver(site, tmp_path / "driver", "dead-letters") as process:
         process.start()
         os.kill(process.spark(), signal.SIGKILL)
         assert process.ended() == 1

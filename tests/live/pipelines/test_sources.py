@@ -8,11 +8,11 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from live.pipelines.logs import SiteLog, embedded_site, wait_until
-from milepost.backbone.log import RECORD_BYTES_MAX, Entry, LogRefused, TopicSettings
-from milepost.model.survives import Survives
-from milepost.pipelines.plans import OUT_ROW
-from milepost.pipelines.records.schema import LOG_ROW
-from milepost.pipelines.sources.embedded_writing import Appender, Batch
+from milepost.eventlog.log import RECORD_BYTES_MAX, Entry, LogRefused, TopicSettings
+from milepost.model.durability import Durability
+from milepost.pipelines.plan import OUT_ROW
+from milepost.pipelines.records import LOG_ROW
+from milepost.pipelines.sources.embedded import Appender, Batch
 
 ENTRIES = [
     Entry("north.a", "k1", b'{"n": 1}'),
@@ -79,7 +79,7 @@ def test_a_batch_is_appended_once_whoever_tries_it_again(embedded: SiteLog, tmp_
     tries = [("a-1", 5), ("a-1", 5), ("a-1", 4), ("b-1", 0), ("a-1", 6), ("b-1", 0)]
     outcomes = []
     for query, number in tries:
-        appender = Appender(tmp_path / "log", Survives.PROCESS_CRASH)
+        appender = Appender(tmp_path / "log", Durability.PROCESS_CRASH)
         outcomes.append(appender.append(entries, Batch(query, number)))
         appender.close()
     assert outcomes == [True, False, False, True, True, False]
@@ -88,7 +88,7 @@ def test_a_batch_is_appended_once_whoever_tries_it_again(embedded: SiteLog, tmp_
 
 
 def test_a_batch_that_cannot_be_appended_is_not_noted(embedded: SiteLog, tmp_path: Path) -> None:
-    appender = Appender(tmp_path / "log", Survives.PROCESS_CRASH)
+    appender = Appender(tmp_path / "log", Durability.PROCESS_CRASH)
     good, large = Entry("cells", "k", b"1"), Entry("cells", "k", b"x" * (RECORD_BYTES_MAX + 1))
     with pytest.raises(LogRefused):
         appender.append([good, large], Batch("a-1", 0))
@@ -100,7 +100,7 @@ def test_a_batch_that_cannot_be_appended_is_not_noted(embedded: SiteLog, tmp_pat
 
 def test_whoever_appends_cleans(embedded: SiteLog, tmp_path: Path) -> None:
     embedded.log.make("cells", TopicSettings(retention_bytes=2_000))
-    appender = Appender(tmp_path / "log", Survives.PROCESS_CRASH)
+    appender = Appender(tmp_path / "log", Durability.PROCESS_CRASH)
     appender.append([Entry("cells", "k", b"x" * 1_000)] * 50, Batch("a-1", 0))
     assert embedded.log.ends("cells")[0] >= 45
     appender.close()
@@ -110,7 +110,7 @@ def test_whoever_appends_cleans(embedded: SiteLog, tmp_path: Path) -> None:
 def test_other_processes_hear_of_a_batch(embedded: SiteLog, tmp_path: Path) -> None:
     heard: list[bytes | None] = []
     following = embedded.log.follow({"cells": 0}, lambda records: heard.extend(record.value for record in records), print)
-    appender = Appender(tmp_path / "log", Survives.PROCESS_CRASH)
+    appender = Appender(tmp_path / "log", Durability.PROCESS_CRASH)
     appender.append([Entry("cells", "k", b"1")], Batch("a-1", 0))
     wait_until(lambda: heard == [b"1"], "it is heard", seconds=5)
     following.close()

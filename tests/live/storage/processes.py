@@ -6,14 +6,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from milepost.storage import Survives
+from milepost.model.durability import Durability
 from parts import ROOT
 
 TURNS_MAX = 1_000_000
 
 
 @contextmanager
-def writer(folder: Path, level: Survives, turns: int = TURNS_MAX, under: tuple[str, ...] = ()) -> Iterator[subprocess.Popen[str]]:
+def writer(
+    folder: Path, level: Durability, turns: int = TURNS_MAX, under: tuple[str, ...] = ()
+) -> Iterator[subprocess.Popen[str]]:
     """The writer at work; it is killed in the end, if it still is."""
     command = [*under, sys.executable, "-m", "live.storage.writer", str(folder), level.value, str(turns)]
     environment = {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT / 'tests'}", "PYTHONDONTWRITEBYTECODE": "1"}

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from live.storage.writer import turn
-from milepost.edge.keeping import Changes, Queued
-from milepost.storage import StorageDamaged, StorageTooNew, Survives, open_storage
+from milepost.broker.effects import Changes, Queued
+from milepost.model.durability import Durability
+from milepost.storage import StorageDamaged, StorageTooNew, open_storage
 from milepost.storage.database import FORMAT
 
 PAGE = 4096
@@ -21,7 +22,7 @@ BATCH = 200
 def folder(tmp_path: Path) -> Path:
     """A directory in which something is kept."""
     folder = tmp_path / "kept"
-    storage = open_storage(folder, Survives.PROCESS_CRASH)
+    storage = open_storage(folder, Durability.PROCESS_CRASH)
     for number in range(1, 30):
         storage.write(turn(number))
     storage.close()
@@ -29,7 +30,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def load(folder: Path) -> None:
-    storage = open_storage(folder, Survives.PROCESS_CRASH)
+    storage = open_storage(folder, Durability.PROCESS_CRASH)
     try:
         storage.load()
     finally:
@@ -106,7 +107,7 @@ def test_a_database_that_was_not_finished_is_made_again(tmp_path: Path) -> None:
 
 
 def test_a_million_messages_that_come_and_go_leave_a_small_file(tmp_path: Path) -> None:
-    storage = open_storage(tmp_path, Survives.PROCESS_CRASH)
+    storage = open_storage(tmp_path, Durability.PROCESS_CRASH)
     largest = 0
     for start in range(0, CYCLES, BATCH):
         numbers = range(start, start + BATCH)

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from live.storage.writer import last_turn, turn
-from milepost.edge.keeping import Changes, Queued, StorageUnavailable
-from milepost.storage import SqliteStorage, Survives, open_storage
+from milepost.broker.effects import Changes, Queued, StorageUnavailable
+from milepost.model.durability import Durability
+from milepost.storage import SqliteStorage, open_storage
 from milepost.storage.sqlite import REOPEN_S
 from parts import need
 
@@ -59,7 +60,7 @@ def written(storage: SqliteStorage, turns: Callable[[int], Changes], start: int 
 
 
 def test_a_full_disk_fails_a_turn_as_a_whole_and_the_next_one_works_when_there_is_space(disk: Disk) -> None:
-    storage = SqliteStorage(disk.at / "kept", Survives.PROCESS_CRASH)
+    storage = SqliteStorage(disk.at / "kept", Durability.PROCESS_CRASH)
     ballast = disk.at / "ballast"
     with suppress(OSError), ballast.open("wb", buffering=0) as file:
         while file.write(bytes(4096)):
@@ -72,16 +73,16 @@ def test_a_full_disk_fails_a_turn_as_a_whole_and_the_next_one_works_when_there_i
     storage.write(turn(2))
     assert last_turn(storage.load()) == 2
     storage.close()
-    storage = SqliteStorage(disk.at / "kept", Survives.PROCESS_CRASH)
+    storage = SqliteStorage(disk.at / "kept", Durability.PROCESS_CRASH)
     assert last_turn(storage.load()) == 2
     storage.close()
 
 
 def test_a_disk_that_its_own_log_has_filled_is_freed_by_taking_the_log_over(disk: Disk) -> None:
-    storage = SqliteStorage(disk.at / "kept", Survives.PROCESS_CRASH)
+    storage = SqliteStorage(disk.at / "kept", Durability.PROCESS_CRASH)
     assert written(storage, turn, end=20) == 19
     storage.close()
-    storage = SqliteStorage(disk.at / "kept", Survives.PROCESS_CRASH)
+    storage = SqliteStorage(disk.at / "kept", Durability.PROCESS_CRASH)
     kept = written(storage, turn, start=20)
     assert 20 < kept < 1_000
     assert last_turn(storage.load()) == kept
@@ -91,7 +92,7 @@ def test_a_disk_that_its_own_log_has_filled_is_freed_by_taking_the_log_over(disk
 
 
 def test_a_disk_that_is_full_of_what_is_kept_works_again_when_it_grows(disk: Disk) -> None:
-    storage = SqliteStorage(disk.at / "kept", Survives.PROCESS_CRASH)
+    storage = SqliteStorage(disk.at / "kept", Durability.PROCESS_CRASH)
 
     def growing(number: int) -> Changes:
         return Changes(messages={number: bytes(20_000)})
@@ -108,22 +109,22 @@ def test_a_disk_that_is_full_of_what_is_kept_works_again_when_it_grows(disk: Dis
 
 def test_a_disk_that_can_only_be_read_is_named_and_used_again_when_it_can_be_written(disk: Disk) -> None:
     folder = disk.at / "kept"
-    storage = open_storage(folder, Survives.PROCESS_CRASH)
+    storage = open_storage(folder, Durability.PROCESS_CRASH)
     storage.write(turn(1))
     storage.close()
     disk.remount("ro")
     with pytest.raises(StorageUnavailable, match=f"cannot lock {folder}: Read-only file system"):
-        open_storage(folder, Survives.PROCESS_CRASH)
+        open_storage(folder, Durability.PROCESS_CRASH)
     with pytest.raises(StorageUnavailable, match=r"cannot make .*: Read-only file system"):
-        open_storage(disk.at / "other", Survives.PROCESS_CRASH)
+        open_storage(disk.at / "other", Durability.PROCESS_CRASH)
     disk.remount("rw")
-    storage = open_storage(folder, Survives.PROCESS_CRASH)
+    storage = open_storage(folder, Durability.PROCESS_CRASH)
     assert last_turn(storage.load()) == 1
     storage.close()
 
 
 def test_a_directory_that_is_taken_away_is_noticed_and_used_again_when_it_is_back(tmp_path: Path) -> None:
-    storage = open_storage(tmp_path / "kept", Survives.PROCESS_CRASH)
+    storage = open_storage(tmp_path / "kept", Durability.PROCESS_CRASH)
     storage.write(turn(1))
     (tmp_path / "kept").rename(tmp_path / "away")
     for _ in range(3):
@@ -136,7 +137,7 @@ def test_a_directory_that_is_taken_away_is_noticed_and_used_again_when_it_is_bac
 
 
 def test_a_file_that_was_replaced_by_a_copy_is_noticed(tmp_path: Path) -> None:
-    storage = open_storage(tmp_path, Survives.PROCESS_CRASH)
+    storage = open_storage(tmp_path, Durability.PROCESS_CRASH)
     storage.write(turn(1))
     shutil.copy(tmp_path / "kept.db", tmp_path / "copy")
     (tmp_path / "copy").replace(tmp_path / "kept.db")
@@ -165,7 +166,7 @@ def spoil_descriptors(file: Path) -> None:
 
 def test_a_connection_that_fails_twice_is_opened_again_but_not_at_once(tmp_path: Path) -> None:
     clock = Clock()
-    storage = SqliteStorage(tmp_path, Survives.PROCESS_CRASH, clock_s=clock)
+    storage = SqliteStorage(tmp_path, Durability.PROCESS_CRASH, clock_s=clock)
     storage.write(turn(1))
     spoil_descriptors(tmp_path / "kept.db-wal")
     for _ in range(3):
@@ -179,14 +180,14 @@ def test_a_connection_that_fails_twice_is_opened_again_but_not_at_once(tmp_path:
 
 def test_a_file_that_changed_while_it_was_closed_is_not_written_to(tmp_path: Path) -> None:
     clock = Clock()
-    storage = SqliteStorage(tmp_path / "kept", Survives.PROCESS_CRASH, clock_s=clock)
+    storage = SqliteStorage(tmp_path / "kept", Durability.PROCESS_CRASH, clock_s=clock)
     storage.write(turn(1))
     spoil_descriptors(tmp_path / "kept" / "kept.db-wal")
     for _ in range(2):
         with pytest.raises(StorageUnavailable, match="SQLITE_IOERR_WRITE"):
             storage.write(turn(2))
     (tmp_path / "kept" / "lock").unlink()
-    other = SqliteStorage(tmp_path / "kept", Survives.PROCESS_CRASH)
+    other = SqliteStorage(tmp_path / "kept", Durability.PROCESS_CRASH)
     other.write(Changes(queued={(1, 1): Queued(1, 1, False, b"")}))
     other.close()
     clock.now_s += REOPEN_S

@@ -7,14 +7,15 @@ import pytest
 
 from live.storage.processes import lines, writer
 from live.storage.writer import last_turn
-from milepost.storage import Survives, open_storage
+from milepost.model.durability import Durability
+from milepost.storage import open_storage
 from parts import need
 
 TURNS = 40
 SYNC = re.compile(r"\b(?:fsync|fdatasync)\(")
 
 
-def traced(folder: Path, level: Survives, *options: str, turns: int = TURNS) -> tuple[list[str], list[str]]:
+def traced(folder: Path, level: Durability, *options: str, turns: int = TURNS) -> tuple[list[str], list[str]]:
     """What the writer said between its first word and its last, and the calls that were seen."""
     trace = folder.parent / "trace"
     under = (need("strace", debian="strace"), "--follow-forks", "--quiet=all", f"--output={trace}", *options)
@@ -26,9 +27,9 @@ def traced(folder: Path, level: Survives, *options: str, turns: int = TURNS) -> 
     return said[1:-1], calls
 
 
-@pytest.mark.parametrize(("level", "each"), [(Survives.PROCESS_CRASH, "."), (Survives.POWER_LOSS, "s.")])
+@pytest.mark.parametrize(("level", "each"), [(Durability.PROCESS_CRASH, "."), (Durability.POWER_LOSS, "s.")])
 def test_each_write_waits_for_the_disk_only_where_a_power_loss_is_to_be_survived(
-    tmp_path: Path, level: Survives, each: str
+    tmp_path: Path, level: Durability, each: str
 ) -> None:
     said, calls = traced(tmp_path / "kept", level, "--trace=fsync,fdatasync,write")
     assert said == [f"kept {number}" for number in range(1, TURNS + 1)]
@@ -40,14 +41,14 @@ def test_each_write_waits_for_the_disk_only_where_a_power_loss_is_to_be_survived
 @pytest.mark.parametrize(
     ("level", "call", "error", "text"),
     [
-        (Survives.PROCESS_CRASH, "pwrite64", "ENOSPC", "the disk is full (SQLITE_FULL)"),
-        (Survives.PROCESS_CRASH, "pwrite64", "EIO", "the disk failed to read or write (SQLITE_IOERR_WRITE)"),
-        (Survives.PROCESS_CRASH, "pwrite64", "EROFS", "the disk failed to read or write (SQLITE_IOERR_WRITE)"),
-        (Survives.POWER_LOSS, "fdatasync", "EIO", "the disk failed to read or write (SQLITE_IOERR_FSYNC)"),
+        (Durability.PROCESS_CRASH, "pwrite64", "ENOSPC", "the disk is full (SQLITE_FULL)"),
+        (Durability.PROCESS_CRASH, "pwrite64", "EIO", "the disk failed to read or write (SQLITE_IOERR_WRITE)"),
+        (Durability.PROCESS_CRASH, "pwrite64", "EROFS", "the disk failed to read or write (SQLITE_IOERR_WRITE)"),
+        (Durability.POWER_LOSS, "fdatasync", "EIO", "the disk failed to read or write (SQLITE_IOERR_FSYNC)"),
     ],
 )
 def test_a_disk_that_fails_for_a_while_is_used_again_when_it_works(
-    tmp_path: Path, level: Survives, call: str, error: str, text: str
+    tmp_path: Path, level: Durability, call: str, error: str, text: str
 ) -> None:
     folder = tmp_path / "kept"
     # Once, and from there on several times in a row.

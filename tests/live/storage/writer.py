@@ -8,8 +8,9 @@ import sys
 from itertools import count
 from pathlib import Path
 
-from milepost.edge.keeping import Changes, Kept, Queued, StorageUnavailable
-from milepost.storage import SqliteStorage, Survives
+from milepost.broker.effects import Changes, Kept, Queued, StorageUnavailable
+from milepost.model.durability import Durability
+from milepost.storage import SqliteStorage
 
 SESSION = 1
 EACH = 3
@@ -43,7 +44,7 @@ def _of(number: int) -> range:
 
 
 def main() -> None:
-    folder, level, turns = Path(sys.argv[1]), Survives(sys.argv[2]), int(sys.argv[3])
+    folder, level, turns = Path(sys.argv[1]), Durability(sys.argv[2]), int(sys.argv[3])
     seconds = count()  # a second passes each time somebody looks at the clock
     storage = SqliteStorage(folder, level, clock_s=lambda: float(next(seconds)))
     number = last_turn(storage.load())

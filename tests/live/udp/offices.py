@@ -6,8 +6,8 @@ from pathlib import Path
 
 from milepost.client import Trust
 from milepost.model.instants import Instant
-from milepost.service.authorities import AUTHORITY, REVOKED, issue_in, make_authority, new_keys, public_keys_of
-from milepost.service.trust_files import Kind, read_authority, write_new
+from milepost.runtime.certificate_authority import AUTHORITY, REVOKED, issue_in, make_authority, new_keys, public_keys_of
+from milepost.runtime.trust_files import Kind, read_authority, write_new
 
 
 @dataclass

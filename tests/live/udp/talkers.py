@@ -11,17 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from live.udp.edges import EDGE_NAME, HERE, UdpEdge
-from milepost.client.udp.events import Connected, Event
+from milepost.client.events import Connected, Event
+from milepost.client.udp.handshake import UdpSetup
 from milepost.client.udp.seals import Credentials
-from milepost.client.udp.session import Session
-from milepost.client.udp.setup import Setup
-from milepost.doors.udp.addresses import sockaddr_of
-from milepost.doors.udp.batches import Outbound
+from milepost.client.udp.session import UdpSession
+from milepost.listeners.udp.batch_io import Outbound, sockaddr_of
 from milepost.model import EndpointId, Message, Place, Report
 from milepost.model.instants import Instant
 from milepost.model.messages import MessageId
-from milepost.service.trust_files import read_certificate_file
-from milepost.trust.authority import Authority
+from milepost.runtime.trust_files import read_certificate_file
+from milepost.trust.certificates import Authority
 
 WAIT_S: Final = 20.0
 BATCH: Final = 256
@@ -44,7 +43,7 @@ class Talker:
         self.name = EndpointId(name)
         self.events: list[Event] = []
         self.came: list[bytes] = []
-        self._session = Session(Setup(self.name, credentials, Authority(trust.authority), 1_000_000), os.urandom)
+        self._session = UdpSession(UdpSetup(self.name, credentials, Authority(trust.authority), 1_000_000), os.urandom)
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._socket.settimeout(0.05)
         self._socket.connect(("127.0.0.1", edge.udp))

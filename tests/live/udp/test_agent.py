@@ -19,6 +19,7 @@ MQTT = 5
 def test_programs_hear_each_other_while_the_edge_is_away_and_the_edge_hears_them_once_when_it_is_there(
     make_edge: MakeUdpEdge, name: str, tmp_path: Path
 ) -> None:
+    # M19
     edge = make_edge(is_started=False)
     with agent_of(edge, f"{name}-truck", tmp_path) as agent, commands.sub(agent.port, MQTT, "-t", f"{name}/#", "-q", "1") as ears:
         commands.pub(agent.port, MQTT, "-t", f"{name}/1", "-m", "without", "-q", "1")

@@ -19,6 +19,7 @@ QUIET = Place(48.4, 11.6)
 
 
 def test_reports_and_messages_go_both_ways_between_udp_and_udp_and_mqtt(edge: UdpEdge, name: str) -> None:
+    # M7, M17, M18
     before = edge.figures()
 
     async def work() -> None:
@@ -55,6 +56,7 @@ def test_who_moves_hears_what_is_around_it(edge: UdpEdge, name: str) -> None:
 
 
 def test_a_message_to_an_endpoint_or_an_area_needs_no_subscription(edge: UdpEdge, name: str) -> None:
+    # M4, M5
     async def work() -> None:
         near, far = edge.client(f"{name}-near", place=QUIET), edge.client(f"{name}-far", place=FAR)
         sender = edge.mqtt_client(f"{name}-m")
@@ -68,6 +70,7 @@ def test_a_message_to_an_endpoint_or_an_area_needs_no_subscription(edge: UdpEdge
 
 
 def test_an_emergency_raises_an_alert_that_the_authority_vouches_for(edge: UdpEdge, name: str) -> None:
+    # M22
     async def work() -> None:
         witness, near, far = edge.client(f"{name}-w"), edge.client(f"{name}-n"), edge.client(f"{name}-f", place=FAR)
         async with witness, near, far, near.messages() as nears, far.messages() as fars:
@@ -123,6 +126,7 @@ def test_who_has_a_certificate_of_another_authority_is_refused_and_finds_no_edge
 
 
 def test_a_closed_session_is_forgotten_at_once(edge: UdpEdge, name: str) -> None:
+    # M10
     async def work() -> None:
         async with edge.client(name):
             during = edge.figures()["milepost_udp_sessions"]

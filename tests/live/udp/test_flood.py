@@ -10,7 +10,7 @@ from live.client.running import run
 from live.udp.edges import MakeUdpEdge, UdpEdge
 from live.udp.relays import Relay
 from live.udp.talkers import edge_key_of
-from milepost.trust.macs import Macs
+from milepost.trust.cookies import Macs
 from milepost.wire.sealed import INIT_BYTES_MIN, MACS_BYTES, Kind
 
 SOURCES: Final = 30_000

@@ -1,6 +1,6 @@
 """Hardness: datagrams that are almost right are accepted zero times, and cost honest endpoints nothing.
 
-FUZZ_DATAGRAMS says how many (by default 100,000, and 1,000,000 with MILEPOST_TEST_PROFILE=full), FUZZ_SEED from which seed.
+FUZZ_DATAGRAMS says how many (by default 100,000, and 1,000,000 in `make test-long`), FUZZ_SEED from which seed.
 """
 
 import asyncio
@@ -13,14 +13,14 @@ from typing import Final
 
 import pytest
 
+from effort import amount
 from live.udp.edges import HERE, Figures, MakeUdpEdge, UdpEdge
 from live.udp.forging import forged
 from live.udp.relays import Relay
 from live.udp.talkers import Cannon
 from milepost.client import Edge, Inbox
 
-IS_FULL: Final = os.environ.get("MILEPOST_TEST_PROFILE") == "full"
-DATAGRAMS: Final = int(os.environ.get("FUZZ_DATAGRAMS", "1000000" if IS_FULL else "100000"))
+DATAGRAMS: Final = amount("FUZZ_DATAGRAMS", fast=100_000, long=1_000_000, soak=5_000_000)
 SEED: Final = int(os.environ.get("FUZZ_SEED", "1"))
 STEP: Final = 1_000
 GROWTH_BYTES_MAX: Final = 12_000_000
@@ -70,6 +70,7 @@ async def count_of(inbox: Inbox) -> int:
 def test_forged_datagrams_are_accepted_zero_times_while_honest_endpoints_lose_nothing(
     make_edge: MakeUdpEdge, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    # M28
     edge = make_edge(udp=UDP)
     is_over = threading.Event()
 

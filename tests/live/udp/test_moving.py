@@ -22,6 +22,7 @@ async def rounds(relay: Relay) -> None:
 
 
 def test_who_gets_another_address_keeps_its_session_and_loses_nothing(make_edge: MakeUdpEdge, name: str) -> None:
+    # M13
     edge = make_edge(udp=ANY_RATE)
 
     async def work() -> None:

@@ -42,6 +42,7 @@ def send_all(edge: UdpEdge, datagrams: list[bytes], host: str) -> None:
 
 
 def test_a_whole_capture_sent_again_is_accepted_zero_times(make_edge: MakeUdpEdge, name: str) -> None:
+    # M28
     edge = make_edge(udp=NOTHING_REPORTED)
 
     async def work() -> None:

@@ -10,9 +10,15 @@ import pytest
 
 from live.client.running import run
 from live.udp.edges import UdpEdge
-from milepost.client import RefusedByEdge
+from milepost.client import Inbox, RefusedByEdge
 
 WITHIN_S = 2.0
+
+
+async def drain(inbox: Inbox) -> None:
+    """Receive what comes: alerts of other tests may still be active at this place."""
+    for _ in range(10):
+        await inbox.receive()
 
 
 def test_who_is_revoked_is_out_within_two_seconds_and_not_let_in_again(edge: UdpEdge, name: str) -> None:
@@ -27,7 +33,7 @@ def test_who_is_revoked_is_out_within_two_seconds_and_not_let_in_again(edge: Udp
             revoked_at = time.monotonic()
             assert b"is revoked" in done.stdout
             with pytest.raises(RefusedByEdge, match="220 NOT_ALLOWED: the edge expelled this endpoint"):
-                await inbox.receive()
+                await drain(inbox)
             assert time.monotonic() - revoked_at < WITHIN_S
             with pytest.raises(RefusedByEdge):
                 await bad.publish(name, qos=1)

@@ -8,8 +8,8 @@ import pytest
 
 from live.udp.edges import EDGE_NAME, UdpEdge
 from live.udp.offices import Office
-from milepost.service.command import main
-from milepost.service.trust_files import Kind, write_new
+from milepost.cli.main import main
+from milepost.runtime.trust_files import Kind, write_new
 
 SECOND = "edge-2"
 MISTAKES = ["nothing", "another key", "another edge", "no edge", "no file", "a short key", "another kind"]

@@ -32,8 +32,8 @@ class Alarm(Story):
         world = self.world
         world.drivers[:] = [Driver(world, "van")]
         world.clients = [Roamer(world, f"car{number}", 3_600) for number in range(4)]
-        self.desk = Roamer(world, "desk", 3_600)
-        world.clients.append(self.desk)
+        self.context = Roamer(world, "desk", 3_600)
+        world.clients.append(self.context)
         self.where = {"car0": INSIDE, "car1": INSIDE, "car2": OUTSIDE, "car3": OUTSIDE}
         self._said = 0
 
@@ -61,7 +61,7 @@ class Alarm(Story):
         latest = self._warn()
         world.run(20.0)
         found = list(self._check(latest))
-        self.desk.connect(random.choice(world.edges))
+        self.context.connect(random.choice(world.edges))
         for client in world.clients[:4]:
             if random.random() < 0.5:
                 client.connect(random.choice(world.edges))
@@ -102,15 +102,15 @@ class Alarm(Story):
         return self._say(AREA, body, ("milepost-incident", "i"), ("milepost-valid-until", until))
 
     def _say(self, to: str, body: bytes, *more: tuple[str, str]) -> bytes:
-        desk, world = self.desk, self.world
-        if desk.is_open and desk.line is not None:
-            site = desk.line.node.ref.site
-            merges = desk.account.merges
-            said = Message(body, "alert", 1, "desk", desk._era, site, world.now, merges, connections=[desk.connections])
+        context, world = self.context, self.world
+        if context.is_open and context.line is not None:
+            site = context.line.node.ref.site
+            merges = context.account.merges
+            said = Message(body, "alert", 1, "desk", context._era, site, world.now, merges, connections=[context.connections])
             world.ledger.messages[body] = said
-            number = desk._next_number()
+            number = context._next_number()
             packet = Publish("alert", body, 1, False, False, number, properties=Properties(user=(("milepost-to", to), *more)))
-            desk._send(packet)
+            context._send(packet)
         return body
 
     def _check(self, latest: bytes) -> Iterator[str]:
@@ -137,7 +137,7 @@ class Alarm(Story):
                 yield f"{car.name} got the last word {bodies[b'over']} times, not {expected}: {bodies}"
         for node in self.world.edges:
             assert node.process is not None, "all is up"
-            standing = node.process.corridor.deliveries.standing
+            standing = node.process.broker.deliveries.standing
             if len(standing) or standing._incidents:
                 yield f"{node.ref} has left over: {standing._incidents}"
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from milepost.backbone.memory import MemoryStore
-from milepost.model.sites import ALL, SUBSCRIPTION_INFO, VEHICLE_INFO, edge_ref, wanted_key
+from milepost.eventlog.memory import MemoryStore
+from milepost.model.sites import ALL, SUBSCRIPTION_INFO, VEHICLE_INFO, edge_ref, interest_key
 
 if TYPE_CHECKING:
     from simulation.roaming.nodes import EdgeNode
@@ -23,32 +23,32 @@ def _check_node(world: "World", node: "EdgeNode") -> Iterator[str]:
         return
     roaming, state = process.member.roaming, process.member.state
     if not state.is_ready:
-        yield f"{node.ref} has not read the register"
+        yield f"{node.ref} has not read the registry"
     left = {
-        "leaving": list(roaming.departures.leaving),
-        "young": list(roaming.youth._stays),
+        "leaving": list(roaming.outgoing.leaving),
+        "catching up": list(roaming.catch_up._residencies),
         "waiting": list(roaming._waiting),
-        "debts": list(roaming.departures.debts),
+        "owed": list(roaming.outgoing.owed),
         "unfinished": list(roaming._unfinished),
-        "read backs": list(roaming.moving.read_backs),
-        "expected": list(process.member.lookout._expected),
+        "read backs": list(roaming.handovers.read_backs),
+        "expected": list(process.member.prediction._expected),
         "outbox": list(state.outbox._spool),
-        "arriving": list(process.door.desk.arriving),
+        "arriving": list(process.door.context.arriving),
     }
     for what, those in left.items():
         if those:
             yield f"{node.ref} has left over: {what} {those}"
-    sessions = {session.name for session in process.corridor.sessions}
-    if set(roaming.stays) != sessions:
-        yield f"{node.ref} has stays {sorted(roaming.stays)} and sessions {sorted(sessions)}"
-    for session in process.corridor.sessions:
+    sessions = {session.name for session in process.broker.sessions}
+    if set(roaming.residencies) != sessions:
+        yield f"{node.ref} has residencies {sorted(roaming.residencies)} and sessions {sorted(sessions)}"
+    for session in process.broker.sessions:
         for name, asked in session.subscriptions.items():
             if asked.row < 0:
                 yield f"{node.ref}: {session.name}'s {name} is set aside for ever"
     kept = node.disk.load()
-    kept_sessions = {session.name for session in process.corridor.sessions if session.is_kept}
-    if set(kept.stays) != kept_sessions:
-        yield f"{node.ref} keeps stays {sorted(kept.stays)} for sessions {sorted(kept_sessions)}"
+    kept_sessions = {session.name for session in process.broker.sessions if session.is_kept}
+    if set(kept.residencies) != kept_sessions:
+        yield f"{node.ref} keeps residencies {sorted(kept.residencies)} for sessions {sorted(kept_sessions)}"
     if kept.outbox:
         yield f"{node.ref} keeps an outbox {sorted(kept.outbox)}"
     yield from _check_interest(world, node)
@@ -65,8 +65,8 @@ def _wanted(world: "World", site: str) -> set[str]:
     found = set()
     for node in world.edges:
         if node.ref.site == site and node.process is not None:
-            for session in node.process.corridor.sessions:
-                found |= {wanted_key(node.ref, session.name, name) for name in session.subscriptions}
+            for session in node.process.broker.sessions:
+                found |= {interest_key(node.ref, session.name, name) for name in session.subscriptions}
     return found
 
 
@@ -82,7 +82,7 @@ def _check_sites(world: "World") -> Iterator[str]:
     holders: dict[str, list[str]] = {}
     for node in world.edges:
         if node.process is not None:
-            for session in node.process.corridor.sessions:
+            for session in node.process.broker.sessions:
                 holders.setdefault(session.name, []).append(str(node.ref))
     for name, those in holders.items():
         if len(those) > 1:

@@ -3,8 +3,8 @@
 from collections import deque
 from typing import TYPE_CHECKING
 
-from door_in_memory import StreamInMemory
-from milepost.doors.mqtt.link import State
+from edge_in_memory import StreamInMemory
+from milepost.listeners.mqtt.connection import State
 from milepost.wire.mqtt import (
     Acknowledge,
     Code,

@@ -2,13 +2,15 @@
 
 from typing import TYPE_CHECKING
 
-from milepost.edge.corridor import Opened
-from milepost.edge.retained import WantsRetained
+from milepost.broker.broker import Opened
+from milepost.broker.retained_store import WantsRetained
 from milepost.model.endpoints import EndpointId
 from milepost.model.places import Place
 from milepost.model.queries import OnTopic
 from milepost.model.reports import Report
 from milepost.model.subscriptions import Subscription
+from milepost.vetting.access import Who
+from milepost.vetting.rates import UNLIMITED
 from simulation.roaming.ledger import Account, Receipt
 from simulation.roaming.plain_door import DIALECT, PlainLink
 
@@ -44,13 +46,22 @@ class Driver:
             return
         if self.is_open and node is self._node:
             return
-        if process.corridor.sessions.maybe(self.name) is not None:  # it ends, with what was on its way
+        if process.broker.sessions.maybe(self.name) is not None:  # it ends, with what was on its way
             self.account.begin_anew(self.world.now, is_asking=True)
         self.connections += 1
         self._node, self._process, self._link = node, process, PlainLink()
         self._been_at.add(str(node.ref))
-        opened = process.corridor.open(
-            self.name, link=self._link, is_fresh=False, expiry_ns=0, window=WINDOW, dialect=DIALECT, will=None, now=node.now
+        opened = process.broker.connect(
+            self.name,
+            who=Who(self.name),
+            rates=UNLIMITED,
+            link=self._link,
+            is_fresh=False,
+            expiry_ns=0,
+            window=WINDOW,
+            encoding=DIALECT,
+            will=None,
+            now=node.now,
         )
         assert isinstance(opened, Opened)
         self._link.session = opened.session
@@ -74,14 +85,14 @@ class Driver:
         assert self._process is not None
         assert session is not None
         asked = Subscription(self.name, OnTopic(topic_filter), qos=qos)
-        refused = self._process.corridor.subscribe(session, topic_filter, asked, node.now, wants_retained=WantsRetained.NEVER)
+        refused = self._process.broker.subscribe(session, topic_filter, asked, node.now, wants_retained=WantsRetained.NEVER)
         assert refused is None, refused
 
     def report(self, latitude: float, longitude: float) -> None:
         """Say where it is."""
         session, node = self._link.session, self._node
         if self.is_open and node is not None and session is not None and self._process is not None:
-            self._process.corridor.report(session, Report(self.name, Place(latitude, longitude), node.now), node.now)
+            self._process.broker.report(session, Report(self.name, Place(latitude, longitude), node.now), node.now)
             self._process.wants_turn = True
 
     @property
@@ -100,7 +111,7 @@ class Driver:
             self.world.note(f"{self.name} gets {body[:20]!r} number {number}")
             self.account.receipts.append(receipt)
             if number and session.link is self._link:
-                self._process.corridor.deliveries.acknowledge(session, number)
+                self._process.broker.deliveries.acknowledge(session, number)
                 self._process.unsettled.append(receipt)
         self._process.wants_turn = True
 

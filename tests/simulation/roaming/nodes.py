@@ -4,28 +4,26 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from door_in_memory import SMALL, LogInMemory
-from kept_in_memory import KeptInMemory
-from milepost.backbone.log import Done, Entry, LogUnavailable
-from milepost.backbone.memory import MemoryLog, MemoryStore, Step
-from milepost.doors.keeper import Keeper
-from milepost.doors.mqtt.desk import Desk, DoorSettings
-from milepost.doors.mqtt.door import MqttDoor
-from milepost.doors.rules import Rules
-from milepost.doors.settling import Settling
-from milepost.edge.corridor import Corridor
-from milepost.edge.keeping import Changes
-from milepost.edge.sessions import Link, Session
-from milepost.edge.site.limits import SiteLimits
-from milepost.edge.site.member import SiteMember
-from milepost.hub.centre import Centre
+from edge_in_memory import SMALL, LogInMemory
+from milepost.broker.broker import Broker
+from milepost.broker.effects import Changes
+from milepost.broker.session import Link, Session
+from milepost.eventlog.log import Done, Entry, LogUnavailable
+from milepost.eventlog.memory import MemoryLog, MemoryStore, Step
+from milepost.federation.central_hub import CentralHub
+from milepost.federation.limits import SiteLimits
+from milepost.federation.member import SiteMember
+from milepost.listeners.event_loop import ChangeWriter, TickLoop
+from milepost.listeners.mqtt.context import MqttContext, MqttSettings
+from milepost.listeners.mqtt.listener import MqttListener
 from milepost.model.endpoints import EndpointId
-from milepost.model.instants import Instant
-from milepost.model.sites import EdgeRef, Handover, Rest, Taken
-from milepost.service.centre import CentreLink
-from milepost.service.site import SiteLink
+from milepost.model.instants import SECOND_NS, Instant
+from milepost.model.sites import EdgeRef, Handover, HandoverPart, HandoverTaken
+from milepost.runtime.hub_logs import HubLink
+from milepost.runtime.membership import SiteLink
 from simulation.roaming.ledger import Receipt
 from simulation.roaming.plain_door import PlainDoor
+from storage_in_memory import KeptInMemory
 
 if TYPE_CHECKING:
     from simulation.roaming.clients import Line
@@ -77,14 +75,14 @@ class WatchedMember(SiteMember):
     arrived: set[tuple[str, str]]
     """The handovers that have come to any edge, by their senders and as they keep them."""
 
-    def _on_letter(self, letter: Handover | Rest | Taken, now: Instant) -> None:
-        if isinstance(letter, Handover | Rest):
+    def _on_letter(self, letter: Handover | HandoverPart | HandoverTaken, now: Instant) -> None:
+        if isinstance(letter, Handover | HandoverPart):
             self.arrived.add((str(letter.sender), f"{letter.endpoint}\n{letter.epoch}"))
         super()._on_letter(letter, now)
 
     def opened(self, session: Session, now: Instant, *, is_fresh: bool) -> None:
-        stay = self.roaming.stays.get(session.name)
-        self.watch(session, is_fresh or (stay is not None and stay.is_here))
+        residency = self.roaming.residencies.get(session.name)
+        self.watch(session, is_fresh or (residency is not None and residency.is_here))
         super().opened(session, now, is_fresh=is_fresh)
 
 
@@ -94,14 +92,16 @@ class EdgeProcess:
     def __init__(self, node: "EdgeNode", now: Instant) -> None:
         self.told = LogInMemory()
         self.calls: deque[Callable[[Instant], None]] = deque()
-        self.corridor = Corridor(SMALL, EndpointId(node.ref.edge))
-        self.member = WatchedMember(self.corridor, node.ref, node.limits)
+        self.broker = Broker(SMALL, EndpointId(node.ref.edge))
+        self.member = WatchedMember(self.broker, node.ref, node.limits)
         self.member.watch, self.member.arrived = self._opened, node.world.arrived
         self._node = node
         self.member.restore(node.disk.load(), now)
-        self.door = MqttDoor(Desk(self.corridor, DoorSettings(receive_max=100), Rules(), self.told))
-        self.plain = PlainDoor(self.corridor)
-        self.settling = Settling(self.corridor, Keeper(self.corridor, node.disk, self.told), self.door, self.plain)
+        self.door = MqttListener(
+            MqttContext(self.broker, MqttSettings(receive_max=100), self.told), clock=lambda: node.world.now / SECOND_NS
+        )
+        self.plain = PlainDoor(self.broker)
+        self.settling = TickLoop(self.broker, ChangeWriter(self.broker, node.disk, self.told), self.door, self.plain)
         self.log = node.store.open()
         self.link = SiteLink(self.member, FaultyLog(self.log, lambda: node.is_log_closed), self.calls.append, self.told)
         self.link.start()
@@ -125,7 +125,7 @@ class EdgeProcess:
             receipt.is_confirmed = True
         self.unsettled.clear()
         self.wants_turn |= self.link.flush(now)
-        assert not self.corridor.counts.faults
+        assert not self.broker.counts.faults
 
     def tick(self, now: Instant) -> None:
         self.settling.tick(now)
@@ -184,7 +184,7 @@ class EdgeNode:
 
     def holds(self, name: str) -> bool:
         """Whether it has a session, or one is on its way from it."""
-        kept = {(str(self.ref), key) for key in self.disk.load().stays if key.partition("\n")[0] == name}
+        kept = {(str(self.ref), key) for key in self.disk.load().residencies if key.partition("\n")[0] == name}
         return any(one for one in kept - self.world.arrived if one[1].count("\n") < 2)
 
     def owns(self, step: Step) -> bool:
@@ -199,7 +199,7 @@ class CentreNode:
         self.name = name
         self.calls: deque[Callable[[Instant], None]] = deque()
         self.logs: dict[str, MemoryLog] = {}
-        self.link: CentreLink | None = None
+        self.link: HubLink | None = None
         self.is_paused = False
 
     @property
@@ -209,7 +209,7 @@ class CentreNode:
     def start(self) -> None:
         self.calls.clear()
         self.logs = {site: store.open() for site, store in self.world.stores.items()}
-        self.link = CentreLink(Centre(self.name, self.world.stores), self.logs, self.calls.append, tell=self._tell)
+        self.link = HubLink(CentralHub(self.name, self.world.stores), self.logs, self.calls.append, tell=self._tell)
         self.link.begin()
 
     def _tell(self, event: str, site: str, reason: str) -> None:

@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from milepost.edge.actions import Deliver, Release, Run
-from milepost.edge.corridor import Corridor
-from milepost.edge.sessions import NOWHERE, Link, Session
+from milepost.broker.broker import Broker
+from milepost.broker.effects import Deliver, Release, Revoke, Run
+from milepost.broker.session import NOWHERE, Link, Session
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import Instant
 from milepost.model.reasons import Refused
@@ -28,16 +28,16 @@ class PlainLink(Link):
 class PlainDoor:
     """Keeps to `doors.settling.Door`."""
 
-    dialects: tuple[int, ...] = (DIALECT,)
+    encodings: tuple[int, ...] = (DIALECT,)
 
-    def __init__(self, corridor: Corridor) -> None:
-        self._corridor = corridor
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
 
     def deliver(self, action: Deliver, now: Instant) -> None:
         for session in action.sessions:
             if isinstance(session.link, PlainLink):
-                parcel = action.delivery.parcel
-                session.link.came.append((action.number, parcel.body, parcel.topic, action.delivery.qos))
+                publication = action.delivery.publication
+                session.link.came.append((action.number, publication.body, publication.topic, action.delivery.qos))
 
     def run(self, action: Run, now: Instant) -> None:
         raise AssertionError("nothing comes in by this door in runs")
@@ -52,6 +52,9 @@ class PlainDoor:
     def redirect(self, link: Link, address: str) -> None:
         """Nobody is sent on from here."""
 
+    def revoke(self, action: Revoke) -> None:
+        pass
+
     def welcome(self, name: EndpointId, why: Refused | None, now: Instant) -> None:
         """Nobody waits here."""
 
@@ -62,9 +65,9 @@ class PlainDoor:
         """Storage is always there."""
 
     def resume(self, now: Instant) -> None:
-        for session in self._corridor.sessions:
+        for session in self._broker.sessions:
             if isinstance(session.link, PlainLink) and session.link is not NOWHERE:
-                while self._corridor.deliveries.resume(session, now, 65_536):
+                while self._broker.deliveries.resume(session, now, 65_536):
                     pass
 
     def send(self, now: Instant) -> bool:

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from random import Random
 
-from milepost.edge.site import handing
-from milepost.edge.site.limits import SiteLimits
+from milepost.federation import handover as handing
+from milepost.federation.limits import SiteLimits
 from simulation.roaming.checks import check_rest
 from simulation.roaming.clients import Roamer
 from simulation.roaming.drivers import Driver

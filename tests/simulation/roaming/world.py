@@ -10,9 +10,9 @@ from heapq import heappop, heappush
 from itertools import count
 from random import Random
 
-from door_in_memory import START
-from milepost.backbone.memory import MemoryStore, Step, StepKind
-from milepost.edge.site.limits import SiteLimits
+from edge_in_memory import START
+from milepost.eventlog.memory import MemoryStore, Step, StepKind
+from milepost.federation.limits import SiteLimits
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.sites import EdgeRef
 from simulation.roaming.clients import Line, Roamer

@@ -1,8 +1,8 @@
 """A client's session and the other end of its connection, without one."""
 
-from milepost.client.mqtt.events import Arrived, Event
-from milepost.client.mqtt.session import Session, Setup
-from milepost.client.values import Wish
+from milepost.client.events import Arrival, Event
+from milepost.client.mqtt.session import MqttSession, MqttSetup
+from milepost.client.values import SubscriptionRequest
 from milepost.model import EndpointId, Instant
 from milepost.model.queries import parse_query
 from milepost.wire.mqtt import (
@@ -29,7 +29,7 @@ class Talk:
     """What the session says and hears; `begin` and `lose` are the life of a connection."""
 
     def __init__(self, *, clean_start: bool = False, receive_max: int = 100) -> None:
-        self.session = Session(Setup(EndpointId("car-1"), clean_start=clean_start, receive_max=receive_max))
+        self.session = MqttSession(MqttSetup(EndpointId("car-1"), clean_start=clean_start, receive_max=receive_max))
 
     def begin(self, properties: Properties = NO_PROPERTIES, *, present: bool = False) -> list[Event]:
         self.session.begin()
@@ -64,13 +64,13 @@ class Talk:
         return self.session.publish(Publish("a", body, qos), valid_until)
 
     def subscribe(self, text: str, query: str | None = None, qos: int = 1) -> int:
-        """Ask, and have it granted; gives the label."""
-        wish = Wish(text, query=None if query is None else parse_query(query), qos=qos)
-        label = self.session.label_for(wish)
-        self.session.subscribe(label, wish)
+        """Ask, and have it granted; gives the subscription_id."""
+        request = SubscriptionRequest(text, query=None if query is None else parse_query(query), qos=qos)
+        subscription_id = self.session.subscription_id_for(request)
+        self.session.subscribe(subscription_id, request)
         (packet,) = self.said()
         self.hear(granted(packet))
-        return label
+        return subscription_id
 
 
 def granted(packet: Packet) -> Packet:
@@ -93,4 +93,4 @@ def numbers_of(packets: list[Packet]) -> list[tuple[str, int | None, bool]]:
 
 
 def arrived(events: list[Event]) -> list[bytes]:
-    return [event.packet.payload for event in events if isinstance(event, Arrived)]
+    return [event.received.body for event in events if isinstance(event, Arrival)]

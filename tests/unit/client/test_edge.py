@@ -5,11 +5,11 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from milepost.client.carriers import Arrival, Listener, Motion
+from milepost.client.carrier import CarrierObserver, Motion
 from milepost.client.edge import Edge
-from milepost.client.faults import ClientFault, EdgeClosed, RefusedByEdge
-from milepost.client.states import Change, State
-from milepost.client.values import Publication, Received, Wish
+from milepost.client.errors import ClientFault, EdgeClosed, RefusedByEdge
+from milepost.client.events import Arrival, Change, State
+from milepost.client.values import Publication, Received, SubscriptionRequest
 from milepost.model import Circle, Instant, Malformed, Place, Reason, ToEveryone
 from milepost.model.tags import tags as tag_set
 
@@ -18,7 +18,7 @@ REFUSED = RefusedByEdge.of(Reason.NOT_ALLOWED)
 
 
 class Nowhere:
-    """A carrier to nowhere: remembers what it was asked, labels wishes by their filter."""
+    """A carrier to nowhere: remembers what it was asked, subscription_ids wishes by their filter."""
 
     name = "car-1"
     url = "mqtt://nowhere"
@@ -26,40 +26,40 @@ class Nowhere:
     def __init__(self) -> None:
         self.taken: list[object] = []
         self.published: list[Publication] = []
-        self.labels: dict[str, int] = {}
+        self.subscription_ids: dict[str, int] = {}
         self.ended: list[int] = []
         self.refused: RefusedByEdge | None = None
-        self.listener: Listener | None = None
+        self.observer: CarrierObserver | None = None
 
-    async def open(self, listener: Listener) -> None:
-        self.listener = listener
-        listener.on_change(Change(State.CONNECTED))
+    async def open(self, observer: CarrierObserver) -> None:
+        self.observer = observer
+        observer.on_change(Change(State.CONNECTED))
 
     async def publish(self, publication: Publication) -> None:
         self.published.append(publication)
 
     async def report(self, motion: Motion) -> None: ...
 
-    def label_for(self, wish: Wish) -> int:
-        return self.labels.setdefault(wish.filter, len(self.labels) + 1)
+    def subscription_id_for(self, request: SubscriptionRequest) -> int:
+        return self.subscription_ids.setdefault(request.filter, len(self.subscription_ids) + 1)
 
-    async def subscribe(self, label: int, wish: Wish) -> None:
+    async def subscribe(self, subscription_id: int, request: SubscriptionRequest) -> None:
         if self.refused is not None:
             raise self.refused
 
-    async def unsubscribe(self, label: int) -> None:
-        self.ended.append(label)
+    async def unsubscribe(self, subscription_id: int) -> None:
+        self.ended.append(subscription_id)
 
-    def took(self, receipt: object) -> None:
+    def acknowledge(self, receipt: object) -> None:
         self.taken.append(receipt)
 
     async def close(self) -> None:
-        assert self.listener is not None
-        self.listener.on_end(None)
+        assert self.observer is not None
+        self.observer.on_end(None)
 
 
-def message(body: bytes, *labels: int, receipt: object = None) -> Arrival:
-    return Arrival(Received("a", body, Instant(0)), labels, receipt)
+def message(body: bytes, *subscription_ids: int, receipt: object = None) -> Arrival:
+    return Arrival(Received("a", body, Instant(0)), subscription_ids, receipt)
 
 
 def with_edge(work: Callable[[Edge, Nowhere], Awaitable[None]]) -> None:
@@ -225,7 +225,9 @@ def test_a_publication_says_what_was_said() -> None:
     with_edge(work)
 
 
-@pytest.mark.parametrize("asked", [{"query": "a &"}, {"area": "around x"}, {"frame": "tomorrow"}, {"filter": "#/b"}, {"qos": 7}])
+@pytest.mark.parametrize(
+    "asked", [{"query": "a &"}, {"area": "around x"}, {"time_window": "tomorrow"}, {"filter": "#/b"}, {"qos": 7}]
+)
 def test_what_cannot_be_asked_is_told_before_it_is_sent(asked: dict[str, str]) -> None:
     async def work(edge: Edge, carrier: Nowhere) -> None:
         with pytest.raises(Malformed):

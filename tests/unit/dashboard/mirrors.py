@@ -6,15 +6,16 @@ from typing import Any, Final
 import numpy as np
 import orjson
 
-from milepost.dashboard.reading import DeliveriesHeard, ReportsHeard
+from milepost.dashboard.records import DeliveriesHeard, ReportsHeard
 from milepost.dashboard.vehicles import ROW
-from milepost.model.addresses import ToArea, ToTold
+from milepost.model.addresses import ToArea, ToNotified
 from milepost.model.areas import Circle
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.messages import Message, MessageId
 from milepost.model.places import Place
-from milepost.model.sites import EdgeRef, Said
+from milepost.model.sites import EdgeRef, ForwardedMessage
+from milepost.wire.json_form.notations import Digits
 
 HOME: Final = Place(40.76, -111.89)
 START: Final = Instant(1_800_000_000 * SECOND_NS)
@@ -72,7 +73,7 @@ def reports(edge: str, *rows: tuple[str, float, float], at: Instant = START, ver
 
 def alert(
     number: int, *, radius_m: float = 500.0, incident: str = "", phase: str = "raised", at: Instant = START, valid_s: int = 60
-) -> Said:
+) -> ForwardedMessage:
     """A message to a circle around home."""
     fields = {"kind": "Collision", "phase": phase, **({"incident": incident} if incident else {})}
     message = Message(
@@ -80,20 +81,19 @@ def alert(
         EndpointId("desk"),
         "Alert/Collision",
         at,
-        address=ToTold((incident or "none",)) if phase == "cleared" else ToArea(Circle(HOME, radius_m), incident),
+        address=ToNotified((incident or "none",)) if phase == "cleared" else ToArea(Circle(HOME, radius_m), incident),
         place=HOME,
         valid_until=Instant(at + valid_s * SECOND_NS),
         fields=fields,
     )
-    return Said(EdgeRef("north", "@desk"), number, message)
+    return ForwardedMessage(EdgeRef("north", "@desk"), number, message)
 
 
 def deliveries(number: int, *rows: tuple[str, str], at: Instant = START, reason: int = 0) -> DeliveriesHeard:
     """What became of an alert for some."""
     names, states = [name for name, _ in rows], [state for _, state in rows]
-    return DeliveriesHeard(
-        "north/west", "desk", number, names, states, [at // 1_000] * len(rows), [reason if "dropped" in states else 0] * len(rows)
-    )
+    at_us, reasons = [at // 1_000] * len(rows), [reason if "dropped" in states else 0] * len(rows)
+    return DeliveriesHeard("north/west", "desk", Digits(number), names, states, at_us, reasons)
 
 
 def later(seconds: float, than: Instant = START) -> Instant:

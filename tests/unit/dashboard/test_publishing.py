@@ -1,14 +1,14 @@
 import orjson
 import pytest
 
-from milepost.dashboard.publishing import ASK_BYTES_MAX, Publisher, ask_from_json, entries_of
-from milepost.dashboard.reading import SAID
-from milepost.model.addresses import ToArea, ToContent, ToTold
+from milepost.dashboard.publisher import ASK_BYTES_MAX, Publisher, ask_from_json, entries_of
+from milepost.dashboard.records import SAID
+from milepost.model.addresses import ToArea, ToContent, ToNotified
 from milepost.model.areas import Circle
 from milepost.model.incidents import EVENT_KINDS
 from milepost.model.places import Place
 from milepost.model.reasons import Malformed, Reason
-from milepost.model.sites import CROSS_HUB, Said
+from milepost.model.sites import CROSS_HUB, ForwardedMessage
 from milepost.wire.records import from_record
 from unit.dashboard.mirrors import START
 
@@ -38,7 +38,7 @@ def test_an_all_clear_names_what_is_over() -> None:
     raised = publisher.message(ask_from_json(ask(radius_m=300)), START)
     cleared = publisher.message(ask_from_json(ask(radius_m=300, incident=raised.fields["incident"])), START)
     assert cleared.fields["incident"] == raised.fields["incident"]
-    assert cleared.address == ToTold((str(raised.fields["incident"]),))
+    assert cleared.address == ToNotified((str(raised.fields["incident"]),))
     assert cleared.fields["phase"] == "cleared"
     assert cleared.id > raised.id
 
@@ -49,7 +49,7 @@ def test_it_goes_to_the_edges_and_to_pipelines() -> None:
     assert [entry.topic for entry in entries] == [CROSS_HUB, SAID]
     for entry in entries:
         said = from_record(entry.value or b"")
-        assert isinstance(said, Said)
+        assert isinstance(said, ForwardedMessage)
         assert said.message == message
 
 

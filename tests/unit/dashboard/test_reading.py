@@ -7,24 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milepost.backbone.log import Record
-from milepost.dashboard.reading import (
-    SAID,
-    TOPICS,
-    DeliveriesHeard,
-    EdgeGone,
-    IncidentsKnown,
-    ReportsHeard,
-    maybe_fact,
-)
-from milepost.hub.incidents.desk import STATE
+from milepost.dashboard.records import SAID, TOPICS, DeliveriesHeard, EdgeGone, IncidentsKnown, ReportsHeard, maybe_fact
+from milepost.eventlog.log import Record
+from milepost.incidents.engine import STATE
 from milepost.model.incidents import State
+from milepost.model.pipeline_records import DELIVERIES, REPORTS
 from milepost.model.reasons import Malformed
 from milepost.model.sites import SUBSCRIPTION_INFO, EdgeInfo, EdgeRef, edge_key
-from milepost.model.telling import DELIVERIES, REPORTS
 from milepost.wire.incidents import state_to_json
+from milepost.wire.json_form.notations import Digits
 from milepost.wire.records import to_record
-from milepost.wire.records.telling import Deliveries, Reports, deliveries_to_record, reports_to_record
+from milepost.wire.records.pipelines import Deliveries, Reports, deliveries_to_record, reports_to_record
 from unit.dashboard.mirrors import START, alert
 
 WEST = EdgeRef("north", "west")
@@ -44,7 +37,7 @@ def test_what_edges_write_is_read() -> None:
     assert found == ReportsHeard("north/west", ["a", "b"], [at, at], nearly, nearly, nearly, nearly, [0, 3])
     sent = Deliveries(WEST, "desk", 2**64 - 1, "Alert", ["a"], ["sent"], [5], [0])
     found = maybe_fact(record(DELIVERIES, deliveries_to_record(sent)))
-    assert found == DeliveriesHeard("north/west", "desk", 2**64 - 1, ["a"], ["sent"], [5], [0])
+    assert found == DeliveriesHeard("north/west", "desk", Digits(2**64 - 1), ["a"], ["sent"], [5], [0])
 
 
 def test_edges_messages_and_incidents_are_read() -> None:

@@ -3,16 +3,16 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milepost.dashboard.frames import frame_of
-from milepost.dashboard.reading import EdgeGone, Fact
+from milepost.dashboard.records import EdgeGone, Fact
 from milepost.dashboard.scene import AWAY_S, FORGET_S, ROAMED_S, Scene
+from milepost.dashboard.server import frame_of
 from milepost.dashboard.vehicles import Mark
 from milepost.model.areas import Circle
 from milepost.model.endpoints import EndpointId
 from milepost.model.incidents import EVENT_KINDS
 from milepost.model.instants import Instant
 from milepost.model.messages import Message, MessageId
-from milepost.model.sites import CentreInfo, EdgeInfo, EdgeRef, Said, edge_key
+from milepost.model.sites import EdgeInfo, EdgeRef, ForwardedMessage, HubInfo, edge_key
 from unit.dashboard.mirrors import HOME, START, Mirror, alert, deliveries, later, reports
 
 WEST = EdgeInfo(EdgeRef("north", "west"), Circle(HOME, 1_000))
@@ -174,15 +174,17 @@ def test_an_edge_that_has_vehicles_and_says_nothing_is_silent_and_one_that_was_t
 
 
 def test_a_centre_that_gives_no_sign_of_life_is_away() -> None:
-    scene = scene_of(CentreInfo("centre-1", ("north",), START))
+    scene = scene_of(HubInfo("centre-1", ("north",), START))
     assert shown(scene).tables["sites"]["north"]["is_centre_there"]
     go_on(scene, later(AWAY_S + 1))
     assert not shown(scene).tables["sites"]["north"]["is_centre_there"]
 
 
 def test_a_report_of_an_event_is_a_hazard_where_it_was_seen_or_where_its_source_is() -> None:
-    def said(number: int, topic: str, source: str = "car", **more: Any) -> Said:
-        return Said(EdgeRef("north", "west"), number, Message(MessageId(number), EndpointId(source), topic, START, **more))
+    def said(number: int, topic: str, source: str = "car", **more: Any) -> ForwardedMessage:
+        return ForwardedMessage(
+            EdgeRef("north", "west"), number, Message(MessageId(number), EndpointId(source), topic, START, **more)
+        )
 
     scene = scene_of(
         reports("north/west", ("car", 0.01, 0)),

@@ -1,6 +1,6 @@
 import asyncio
 
-from milepost.dashboard.viewers import WAITING_MAX, Viewer
+from milepost.dashboard.server import WAITING_MAX, Viewer
 
 
 def whole() -> bytes:

@@ -2,8 +2,8 @@ import threading
 
 import pytest
 
-from milepost.handlers.appending import CalledOff
 from milepost.handlers.calls import Caller, TookTooLong
+from milepost.handlers.ledger import Cancelled
 
 LONG_S = 60.0
 
@@ -76,6 +76,6 @@ def test_a_call_is_not_waited_for_when_it_is_called_off() -> None:
         over.set()
         gate.wait()
 
-    with pytest.raises(CalledOff):
+    with pytest.raises(Cancelled):
         calls.call(wait)
     gate.set()

@@ -19,6 +19,7 @@ def test_a_function_stays_a_function() -> None:
 
 
 def test_validators_are_mandatory() -> None:
+    # D11
     app = Handler("parking")
     with pytest.raises(TypeError, match="accepts"):
         app.on("a", answers=NOTHING)  # type: ignore[call-arg]
@@ -51,9 +52,9 @@ def test_a_name_that_no_topic_can_hold_is_refused(name: str) -> None:
 
 
 def test_limits_of_a_handler_are_checked() -> None:
-    for parts in (0, 65):
-        with pytest.raises(ValueError, match="parts"):
-            Handler("a", parts=parts)
+    for partitions in (0, 65):
+        with pytest.raises(ValueError, match="partitions"):
+            Handler("a", partitions=partitions)
     with pytest.raises(ValueError, match="timeout_s"):
         Handler("a", timeout_s=0)
 

@@ -3,15 +3,14 @@ from collections.abc import Callable
 import pytest
 
 from milepost.handlers import ANYTHING, NOTHING, Handler, Message, Reject, Store
-from milepost.handlers.appending import CalledOff
-from milepost.handlers.calls import TookTooLong, Work
-from milepost.handlers.notes import Request
-from milepost.handlers.serving import End, Outcome, Server
-from milepost.handlers.store import Shelf
+from milepost.handlers.calls import End, Outcome, Server, TookTooLong, Work
+from milepost.handlers.ledger import Cancelled
+from milepost.handlers.records import Request
+from milepost.handlers.store import StoreValues
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import FOREVER, Instant
 from milepost.model.messages import MessageId
-from milepost.model.sites import EdgeRef, Said
+from milepost.model.sites import EdgeRef, ForwardedMessage
 
 NOW = Instant(1_900_000_000_000_000_000)
 NUMBER = {"type": "integer", "minimum": 0}
@@ -23,7 +22,7 @@ def request(
     body: bytes = b"3", *, source: str = "truck-7", topic: str = "a", valid_until: int = FOREVER, times: int = 0
 ) -> Request:
     message = Message(MessageId(1), EndpointId(source), topic, Instant(NOW - 10), valid_until=Instant(valid_until), body=body)
-    return Request(Said(EdgeRef("north", "edge-1"), 1, message), times)
+    return Request(ForwardedMessage(EdgeRef("north", "edge-1"), 1, message), times)
 
 
 class Desk:
@@ -33,14 +32,14 @@ class Desk:
         app = Handler("counter")
         app.on("a/#", accepts=NUMBER, answers=NUMBER)(function)
         self.waits: list[float] = []
-        self.shelf = Shelf({"kept": b"1"})
+        self.values = StoreValues({"kept": b"1"})
         self._server = Server(app, self.call, self.waits.append)
 
     def call(self, work: Work) -> object:
         return work()
 
     def serve(self, asked: Request) -> Outcome:
-        return self._server.serve(asked, self.shelf, NOW)
+        return self._server.serve(asked, self.values, NOW)
 
 
 def test_what_is_in_order_is_accepted_with_what_it_changed() -> None:
@@ -61,6 +60,7 @@ def test_a_function_may_say_nothing() -> None:
 
 @pytest.mark.parametrize("body", [b"", b"-1", b'"3"', b"\xff\xfe", b"{" * 100_000])
 def test_poison_is_rejected_before_the_function_sees_it(body: bytes) -> None:
+    # D11
     def never(given: int, message: Message, store: Store) -> int:
         raise AssertionError
 
@@ -80,14 +80,14 @@ def test_a_rejection_is_told_and_changes_nothing() -> None:
     assert desk.waits == []
 
 
-def test_what_fails_is_tried_three_times_and_then_parked_with_the_last_fault() -> None:
+def test_what_fails_is_tried_three_times_and_then_a_dead_letter_with_the_last_fault() -> None:
     def fail(given: int, message: Message, store: Store) -> int:
         store.put("x", given)
         raise KeyError(given)
 
     desk = Desk(fail)
     outcome = desk.serve(request())
-    assert (outcome.end, outcome.tries, outcome.changes) == (End.PARKED, 3, {})
+    assert (outcome.end, outcome.tries, outcome.changes) == (End.DEAD_LETTER, 3, {})
     assert outcome.reason.startswith("KeyError: 3 (line ")
     assert "of fail)" in outcome.reason
     assert desk.waits == [0.1, 1.0]
@@ -107,12 +107,13 @@ def test_a_try_begins_as_if_none_had_been_before() -> None:
     app = Handler("counter")
     app.on("a", accepts={"type": "array"}, answers=NUMBER)(spoil)
     server = Server(app, lambda work: work(), lambda _: None)
-    outcome = server.serve(request(b"[3]"), Shelf({"kept": b"1"}), NOW)
+    outcome = server.serve(request(b"[3]"), StoreValues({"kept": b"1"}), NOW)
     assert (outcome.end, outcome.tries) == (End.ACCEPTED, 3)
     assert seen == [([3], ["kept"])] * 3
 
 
 def test_an_answer_that_breaks_its_schema_is_the_handler_s_fault_and_is_not_tried_again() -> None:
+    # D11
     calls = []
 
     def lie(given: int, message: Message, store: Store) -> int:
@@ -121,7 +122,7 @@ def test_an_answer_that_breaks_its_schema_is_the_handler_s_fault_and_is_not_trie
         return -1
 
     outcome = Desk(lie).serve(request())
-    assert (outcome.end, outcome.changes, len(calls)) == (End.PARKED, {}, 1)
+    assert (outcome.end, outcome.changes, len(calls)) == (End.DEAD_LETTER, {}, 1)
     assert "the answer" in outcome.reason
 
 
@@ -148,9 +149,9 @@ def test_a_call_that_is_called_off_has_no_outcome_and_its_store_is_shut() -> Non
 
     def keep(given: int, message: Message, store: Store) -> None:
         stores.append(store)
-        raise CalledOff
+        raise Cancelled
 
-    with pytest.raises(CalledOff):
+    with pytest.raises(Cancelled):
         Desk(keep).serve(request())
     with pytest.raises(ValueError, match="given up"):
         stores[0].put("x", 1)
@@ -163,7 +164,7 @@ def test_the_store_of_a_call_that_took_too_long_is_shut() -> None:
         stores.append(store)
         raise TookTooLong
 
-    assert Desk(keep).serve(request()).end is End.PARKED
+    assert Desk(keep).serve(request()).end is End.DEAD_LETTER
     for store in stores:
         with pytest.raises(ValueError, match="given up"):
             store.put("x", 1)
@@ -174,5 +175,5 @@ def test_bytes_pass_as_they_are_where_the_handler_says_so() -> None:
     app.on("a", accepts=ANYTHING, answers=ANYTHING)(lambda given, message, store: given)
     app.on("b", accepts=ANYTHING, answers=NOTHING)(lambda given, message, store: given)
     server = Server(app, lambda work: work(), lambda _: None)
-    assert server.serve(request(b"\xff"), Shelf({}), NOW) == Outcome(End.ACCEPTED, b"\xff", is_json=False, tries=1)
-    assert server.serve(request(b"\xff", topic="b"), Shelf({}), NOW).end is End.PARKED
+    assert server.serve(request(b"\xff"), StoreValues({}), NOW) == Outcome(End.ACCEPTED, b"\xff", is_json=False, tries=1)
+    assert server.serve(request(b"\xff", topic="b"), StoreValues({}), NOW).end is End.DEAD_LETTER

@@ -5,14 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from milepost.handlers import store as limits
-from milepost.handlers.store import Shelf, Store, StoreFault
+from milepost.handlers.store import Store, StoreFault, StoreValues
 
 KEYS = st.sampled_from(["a", "ab", "b", "ä"])
 CHANGES = st.lists(st.tuples(KEYS, st.one_of(st.none(), st.integers(0, 9), st.lists(st.booleans()))))
 
 
 def test_a_value_is_a_copy() -> None:
-    store = Store(Shelf({}))
+    store = Store(StoreValues({}))
     store.put("a", {"x": [1]})
     value = store.get("a")
     assert isinstance(value, dict)
@@ -22,21 +22,21 @@ def test_a_value_is_a_copy() -> None:
 
 
 def test_what_a_call_changes_is_seen_by_it_alone_until_it_is_applied() -> None:
-    shelf = Shelf({"a": b"1"})
-    store = Store(shelf)
+    values = StoreValues({"a": b"1"})
+    store = Store(values)
     store.put("b", 2)
     store.remove("a")
     assert (store.keys(), "a" in store, "b" in store) == (["b"], False, True)
-    assert Store(shelf).keys() == ["a"]
-    shelf.apply(store.changes)
-    assert list(Store(shelf).items()) == [("b", 2)]
+    assert Store(values).keys() == ["a"]
+    values.apply(store.changes)
+    assert list(Store(values).items()) == [("b", 2)]
 
 
 @given(st.dictionaries(KEYS, st.integers(0, 9)), CHANGES)
 def test_a_store_is_a_dictionary(before: dict[str, int], changes: list[tuple[str, object]]) -> None:
     model: dict[str, object] = dict(before)
-    shelf = Shelf({key: b"%d" % value for key, value in before.items()})
-    store = Store(shelf)
+    values = StoreValues({key: b"%d" % value for key, value in before.items()})
+    store = Store(values)
     for key, value in changes:
         if value is None:
             store.remove(key)
@@ -46,19 +46,19 @@ def test_a_store_is_a_dictionary(before: dict[str, int], changes: list[tuple[str
             model[key] = value
         assert dict(store.items()) == model
         assert dict(store.items("a")) == {key: value for key, value in model.items() if key.startswith("a")}
-    shelf.apply(store.changes)
-    assert dict(Store(shelf).items()) == model
-    assert shelf.size == sum(len(value) for value in shelf.values.values())
+    values.apply(store.changes)
+    assert dict(Store(values).items()) == model
+    assert values.size == sum(len(value) for value in values.values.values())
 
 
 @pytest.mark.parametrize("key", ["", "x" * 513, "a\n", 3])
 def test_a_bad_key_is_refused(key: str) -> None:
     with pytest.raises(StoreFault, match="key"):
-        Store(Shelf({})).put(key, 1)
+        Store(StoreValues({})).put(key, 1)
 
 
 def test_a_value_that_json_cannot_say_or_that_is_too_large_is_refused() -> None:
-    store = Store(Shelf({}))
+    store = Store(StoreValues({}))
     with pytest.raises(StoreFault, match="JSON"):
         store.put("a", {1, 2})
     with pytest.raises(StoreFault, match="bytes"):
@@ -67,7 +67,7 @@ def test_a_value_that_json_cannot_say_or_that_is_too_large_is_refused() -> None:
 
 def test_a_store_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "KEYS_MAX", 2)
-    store = Store(Shelf({"a": b"1"}))
+    store = Store(StoreValues({"a": b"1"}))
     store.put("b", 1)
     store.put("a", 2)
     with pytest.raises(StoreFault, match="keys"):
@@ -77,12 +77,12 @@ def test_a_store_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     assert store.keys() == ["b", "c"]
     monkeypatch.setattr(limits, "BYTES_MAX", 10)
     with pytest.raises(StoreFault, match="full"):
-        Store(Shelf({"a": b"1"})).put("a", "x" * 10)
+        Store(StoreValues({"a": b"1"})).put("a", "x" * 10)
 
 
 def test_one_call_changes_no_more_than_fits_into_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "CHANGES_BYTES_MAX", limits.ROW_BYTES + 11)
-    store = Store(Shelf({}))
+    store = Store(StoreValues({}))
     store.put("a", "x")
     store.put("a", "x" * 7)
     with pytest.raises(StoreFault, match="one call"):
@@ -93,7 +93,7 @@ def test_one_call_changes_no_more_than_fits_into_a_note(monkeypatch: pytest.Monk
 
 
 def test_a_call_that_was_given_up_can_do_nothing() -> None:
-    store = Store(Shelf({"a": b"1"}))
+    store = Store(StoreValues({"a": b"1"}))
     store.end()
     uses: list[Callable[[], object]] = [
         lambda: store.get("a"),

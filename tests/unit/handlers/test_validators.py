@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from milepost.handlers.validators import ANSWER_BYTES_MAX, ANYTHING, NOTHING, Validator
+from milepost.handlers.handler import ANSWER_BYTES_MAX, ANYTHING, NOTHING, Validator
 from milepost.model.reasons import Malformed, Reason
 
 HERE = Path(__file__).parent
@@ -26,6 +26,7 @@ def test_what_is_no_json_is_refused(body: bytes) -> None:
 
 @pytest.mark.parametrize("body", [b"{}", b'{"speed": "3"}', b'{"speed": 101}', b"[]", b"null"])
 def test_types_presence_and_limits_are_checked(body: bytes) -> None:
+    # D11
     assert refusal(body) is Reason.PAYLOAD_SCHEMA
 
 

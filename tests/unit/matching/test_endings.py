@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from milepost.matching.endings import Endings
+from milepost.matching.matcher import Endings
 from milepost.model.instants import FOREVER, Instant
 
 STRETCH_NS = 1 << 36

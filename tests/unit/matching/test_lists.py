@@ -5,7 +5,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from milepost.matching.lists import NO_LIST, Lists
+from milepost.matching.columns import NO_LIST, Lists
 
 
 def filled(lists: Lists, numbers: list[int]) -> int:

@@ -15,7 +15,6 @@ from milepost.model import (
     Box,
     Circle,
     EndpointId,
-    Frame,
     Instant,
     Malformed,
     Message,
@@ -24,6 +23,7 @@ from milepost.model import (
     Reason,
     Subscription,
     SubscriptionId,
+    TimeWindow,
     ToArea,
     ToContent,
     ToEveryone,
@@ -58,7 +58,7 @@ def owners(matcher: Matcher, now: int = NOW, **more: Any) -> list[int]:
 def state(matcher: Matcher) -> tuple[object, ...]:
     """All that a refused change must leave as it was."""
     formulas = matcher._formulas
-    counts = len(matcher), len(formulas), len(formulas._vocabulary), matcher._shares.count, matcher._framed, matcher.epoch
+    counts = len(matcher), len(formulas), len(formulas._vocabulary), matcher._shares.count, matcher._timed, matcher.epoch
     return counts, bytes(matcher._keyless), owners(matcher), owners(matcher, tags=tags(["other"]), place=None)
 
 
@@ -66,7 +66,7 @@ def full_of_subscriptions() -> tuple[Matcher, int, Subscription]:
     matcher = engine(subscriptions_max=2)
     for owner in range(2):
         matcher.add(owner, asking())
-    return matcher, 3, asking("other & new", NEARBY, share="g", frame=Frame(end=Instant(2_000)))
+    return matcher, 3, asking("other & new", NEARBY, share="g", time_window=TimeWindow(end=Instant(2_000)))
 
 
 def full_of_names() -> tuple[Matcher, int, Subscription]:
@@ -162,7 +162,7 @@ def test_negations_alone_are_counted_for_each_endpoint_and_given_back() -> None:
 def test_subscriptions_that_come_and_go_with_ever_other_ends_are_always_let_in() -> None:
     matcher = engine(subscriptions_max=8)
     for turn in range(20):
-        row = matcher.add(0, asking(frame=Frame(end=Instant(turn << 33))))
+        row = matcher.add(0, asking(time_window=TimeWindow(end=Instant(turn << 33))))
         matcher.remove(row)
     assert len(matcher) == 0
 
@@ -184,16 +184,16 @@ def test_an_expired_message_matches_nothing() -> None:
 
 def test_t3_a_subscription_matches_what_where_and_when_at_once() -> None:
     matcher = engine()
-    matcher.add(0, asking("ice & topic:road/#", NEARBY, frame=Frame(Instant(900), Instant(1_100))))
+    matcher.add(0, asking("ice & topic:road/#", NEARBY, time_window=TimeWindow(Instant(900), Instant(1_100))))
     assert owners(matcher) == [0]
     assert owners(matcher, tags=tags(["snow"])) == owners(matcher, topic="rail/7") == []
     assert owners(matcher, place=Place(50.01, 7.0)) == owners(matcher, place=None) == []
     assert owners(matcher, seen_at=Instant(899)) == owners(matcher, seen_at=Instant(1_101), now=1_101) == []
 
 
-def test_t7_when_the_frame_is_over_also_what_was_seen_in_it_is_no_longer_delivered() -> None:
+def test_t7_when_the_time_window_is_over_also_what_was_seen_in_it_is_no_longer_delivered() -> None:
     matcher = engine()
-    matcher.add(0, asking(frame=Frame(end=Instant(1_100))))
+    matcher.add(0, asking(time_window=TimeWindow(end=Instant(1_100))))
     assert owners(matcher, now=1_100) == [0]
     assert owners(matcher, now=1_101) == []
 
@@ -268,8 +268,8 @@ def test_t7_subscriptions_end_in_turns_of_limited_size_until_all_that_are_over_h
     matcher = engine(subscriptions_max=2_000)
     count = 3 * EXPIRE_A_TURN + 5
     for number in range(count):
-        matcher.add(number % 16, asking(frame=Frame(end=Instant(1_500 + number % 2))))
-    stays = matcher.add(0, asking(frame=Frame(end=Instant(9_000))))
+        matcher.add(number % 16, asking(time_window=TimeWindow(end=Instant(1_500 + number % 2))))
+    stays = matcher.add(0, asking(time_window=TimeWindow(end=Instant(9_000))))
     ever = matcher.add(1, asking())
     assert matcher.expire(Instant(1_500)) == []
     ended: list[int] = []
@@ -284,7 +284,7 @@ def test_t7_subscriptions_end_in_turns_of_limited_size_until_all_that_are_over_h
 
 def test_rows_are_used_again_with_nothing_of_what_they_were() -> None:
     matcher = engine(subscriptions_max=1)
-    first = asking("ice & !snow", NEARBY, frame=Frame(end=Instant(5_000)), share="g", qos=2, id=SubscriptionId(9))
+    first = asking("ice & !snow", NEARBY, time_window=TimeWindow(end=Instant(5_000)), share="g", qos=2, id=SubscriptionId(9))
     for subscription, owner in (
         (first, 0),
         (asking("other"), 1),
@@ -316,7 +316,7 @@ def test_a_row_that_is_no_subscription_cannot_be_removed_or_relocated() -> None:
 def test_the_epoch_grows_with_every_change_of_subscriptions_and_with_nothing_else() -> None:
     matcher = engine()
     epochs = [matcher.epoch]
-    row = matcher.add(0, asking(frame=Frame(end=Instant(1_100))))
+    row = matcher.add(0, asking(time_window=TimeWindow(end=Instant(1_100))))
     epochs.append(matcher.epoch)
     matcher.relocate(row, NEARBY)
     epochs.append(matcher.epoch)

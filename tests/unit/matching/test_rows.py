@@ -5,7 +5,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from milepost.matching.rows import RowsByQuery
+from milepost.matching.columns import RowsByQuery
 
 
 def asked(rows: RowsByQuery, *queries: int) -> list[int]:

@@ -5,17 +5,29 @@ from collections import Counter
 import numpy as np
 
 from milepost.matching import Limits, Matcher
-from milepost.matching.shares import Shares
-from milepost.model import Around, Circle, EndpointId, Frame, Instant, Message, MessageId, Place, Subscription, parse_query, tags
+from milepost.matching.matcher import Shares
+from milepost.model import (
+    Around,
+    Circle,
+    EndpointId,
+    Instant,
+    Message,
+    MessageId,
+    Place,
+    Subscription,
+    TimeWindow,
+    parse_query,
+    tags,
+)
 
 X = EndpointId("x")
 ICE = Message(MessageId(1), X, "road", Instant(50), tags(["ice"]), place=Place(10.0, 10.0))
 
 
 def asking(
-    text: str = "ice", share: str | None = "g", area: Circle | Around | None = None, frame: Frame | None = None
+    text: str = "ice", share: str | None = "g", area: Circle | Around | None = None, time_window: TimeWindow | None = None
 ) -> Subscription:
-    return Subscription(X, parse_query(text), area, frame or Frame(), share=share)
+    return Subscription(X, parse_query(text), area, time_window or TimeWindow(), share=share)
 
 
 def engine() -> Matcher:
@@ -83,8 +95,8 @@ def test_a_member_elsewhere_or_out_of_time_misses_its_turn_and_another_takes_it(
     matcher = engine()
     matcher.add(0, asking())
     matcher.add(1, asking(area=Circle(Place(-10.0, 10.0), 500.0)))
-    matcher.add(2, asking(frame=Frame(Instant(60), Instant(70))))
-    matcher.add(3, asking(area=Circle(Place(10.0, 10.0), 500.0), frame=Frame(end=Instant(50))))
+    matcher.add(2, asking(time_window=TimeWindow(Instant(60), Instant(70))))
+    matcher.add(3, asking(area=Circle(Place(10.0, 10.0), 500.0), time_window=TimeWindow(end=Instant(50))))
     matcher.add(4, asking(area=Around(500.0)))
     assert takers(matcher, 10) == {0: 5, 3: 5}
     matcher.move([4], [10.0], [10.0])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from milepost.matching.takers import NOBODY, Takers, group
+from milepost.matching.matcher import NOBODY, Takers, group
 
 
 def grouped(rows: list[int], owners: list[int]) -> Takers:

@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from milepost.matching.vocabulary import ALWAYS_TRUE, Vocabulary
+from milepost.matching.formulas import ALWAYS_TRUE, Vocabulary
 from milepost.model.queries import HasTag, OnTopic
 from milepost.model.tags import Tag
 from milepost.model.topics import filter_matches

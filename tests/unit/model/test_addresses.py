@@ -1,8 +1,8 @@
-"""Addresses: by endpoint, by content, by area, and to all (M5; the types only, delivery is not built)."""
+"""Addresses: by endpoint, by content, by area, to those notified and to all (M5), and whom each includes."""
 
 import pytest
 
-from milepost.model.addresses import Address, ToArea, ToContent, ToEndpoint, ToEveryone
+from milepost.model.addresses import Address, ToArea, ToContent, ToEndpoint, ToEveryone, ToNotified, includes
 from milepost.model.areas import Circle
 from milepost.model.endpoints import EndpointId
 from milepost.model.places import Place
@@ -27,3 +27,33 @@ def test_nobody_is_addressed_by_a_name_that_no_endpoint_has(name: str) -> None:
     with pytest.raises(Malformed) as caught:
         ToEndpoint(EndpointId(name))
     assert caught.value.reason is Reason.ENDPOINT_ID
+
+
+INSIDE, OUTSIDE = Place(1.0, 2.0), Place(1.1, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("address", "inside", "outside", "unplaced"),
+    [
+        (ToEndpoint(EndpointId("a")), True, True, True),
+        (ToEndpoint(EndpointId("b")), False, False, False),
+        (ToContent(), True, True, True),
+        (ToContent(HERE), True, False, None),
+        (ToArea(HERE), True, False, None),
+        (ToEveryone(), True, True, True),
+    ],
+)
+def test_m5_an_endpoint_is_in_the_audience_by_name_or_by_place(
+    address: Address, inside: bool, outside: bool, unplaced: bool | None
+) -> None:
+    """Where the place decides and is not known (None in the table), the caller does."""
+    for place, expected in ((INSIDE, inside), (OUTSIDE, outside)):
+        assert includes(address, EndpointId("a"), place, was_notified=False) is expected
+    for if_unplaced in (False, True):
+        found = includes(address, EndpointId("a"), None, was_notified=False, if_unplaced=if_unplaced)
+        assert found is (if_unplaced if unplaced is None else unplaced)
+
+
+def test_m5_only_endpoints_that_were_notified_are_in_the_audience_of_those_notified() -> None:
+    address = ToNotified(("I-1",))
+    assert [includes(address, EndpointId("a"), INSIDE, was_notified=was) for was in (False, True)] == [False, True]

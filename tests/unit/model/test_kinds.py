@@ -3,8 +3,8 @@
 import pytest
 
 from milepost.model.endpoints import EndpointId
+from milepost.model.incidents.kinds import Kind
 from milepost.model.instants import Instant
-from milepost.model.kinds import Kind
 from milepost.model.messages import Message, MessageId
 from milepost.model.priorities import DEADLINE_NS, Priority
 from milepost.model.topics import check_topic

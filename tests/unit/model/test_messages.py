@@ -48,16 +48,16 @@ def test_a_message_is_known_by_source_and_id_so_names_of_two_sources_never_clash
     assert len({message().key, message(id=MessageId(8)).key, message(source=EndpointId("truck-8")).key}) == 3
 
 
-@pytest.mark.parametrize("number", [0, 1, 2**53, 2**64 - 1])
-def test_an_unsigned_64_bit_integer_is_a_message_id(number: int) -> None:
+@pytest.mark.parametrize("number", [1, 2**53, 2**64 - 2, 2**64 - 1])
+def test_a_positive_64_bit_integer_is_a_message_id(number: int) -> None:
     check_message_id(number)
     assert message(id=number).id == number
 
 
-@pytest.mark.parametrize("number", [-1, 2**64, 10**400, 1.0, True, "1", None])
+@pytest.mark.parametrize("number", [0, -1, 2**64, 10**400, 1.0, True, "1", None])
 def test_anything_else_is_no_message_id(number: Any) -> None:
     assert refused(id=number).reason is Reason.FIELD_RANGE
-    with pytest.raises(Malformed, match="not an unsigned 64-bit integer"):
+    with pytest.raises(Malformed, match=r"not in 1\.\.2\^64-1"):
         check_message_id(number)
 
 

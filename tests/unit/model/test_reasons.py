@@ -25,7 +25,7 @@ def test_no_two_reasons_give_the_same_advice() -> None:
 
 def test_numbers_that_were_released_stay() -> None:
     released = {100: "MALFORMED", 101: "MESSAGE_TOO_LARGE", 112: "TAG_CHARACTER", 140: "QUERY_SYNTAX", 150: "COORDINATE_RANGE"}
-    released |= {154: "AREA_SELF_CROSSING", 160: "FRAME_BACKWARDS", 180: "SUBSCRIPTIONS_FULL", 190: "SESSION_UNKNOWN"}
+    released |= {154: "AREA_SELF_CROSSING", 160: "TIME_WINDOW_BACKWARDS", 180: "SUBSCRIPTIONS_FULL", 190: "SESSION_UNKNOWN"}
     assert {number: Reason(number).name for number in released} == released
 
 

@@ -7,7 +7,6 @@ import pytest
 
 from milepost.model.areas import Around, Circle
 from milepost.model.endpoints import EndpointId
-from milepost.model.frames import ALWAYS, Frame
 from milepost.model.instants import FOREVER, Instant
 from milepost.model.messages import Message, MessageId
 from milepost.model.places import Place
@@ -22,6 +21,7 @@ from milepost.model.subscriptions import (
     notice_of,
 )
 from milepost.model.tags import Tag
+from milepost.model.time_windows import ALWAYS, TimeWindow
 
 BUS = EndpointId("bus-3")
 ICE = parse_query("ice")
@@ -45,12 +45,12 @@ def refused(**changes: Any) -> Reason:
 
 def test_what_is_not_said_is_anywhere_always_and_for_its_owner_alone() -> None:
     plain = Subscription(BUS, ICE)
-    assert (plain.area, plain.frame, plain.share, plain.qos, plain.id) == (None, ALWAYS, None, 1, 0)
+    assert (plain.area, plain.time_window, plain.share, plain.qos, plain.id) == (None, ALWAYS, None, 1, 0)
 
 
 def test_t3_what_where_and_when_are_asked_for_at_once() -> None:
-    asked = Subscription(BUS, ICE, Circle(HERE, 500.0), Frame(Instant(5), Instant(9)), SubscriptionId(7), 2)
-    assert (asked.query, asked.area, asked.frame) == (ICE, Circle(HERE, 500.0), Frame(Instant(5), Instant(9)))
+    asked = Subscription(BUS, ICE, Circle(HERE, 500.0), TimeWindow(Instant(5), Instant(9)), SubscriptionId(7), 2)
+    assert (asked.query, asked.area, asked.time_window) == (ICE, Circle(HERE, 500.0), TimeWindow(Instant(5), Instant(9)))
     assert Subscription(BUS, ICE, Around(500.0)) != Subscription(BUS, ICE, Circle(HERE, 500.0))
 
 

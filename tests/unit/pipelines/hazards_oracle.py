@@ -1,4 +1,4 @@
-"""What hazards must give, in plain Python: cells of events by the definition in `unit.hub.incidents.events`."""
+"""What hazards must give, in plain Python: cells of events by the definition in `unit.incidents.events`."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -7,8 +7,8 @@ from milepost.model.incidents import Cell, CellKey, EventKind
 from milepost.model.incidents.predicates import fields_of
 from milepost.model.instants import Instant
 from milepost.model.places import Place
-from milepost.pipelines.hazards.transform import FIELD_MAX
-from unit.hub.incidents.events import Event, cells_of
+from milepost.pipelines.hazards import FIELD_MAX
+from unit.incidents.events import Event, cells_of
 
 
 @dataclass(frozen=True)

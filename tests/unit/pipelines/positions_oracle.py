@@ -6,8 +6,7 @@ from typing import Any
 
 from milepost.model.incidents import Grid
 from milepost.model.places import Place
-from milepost.pipelines.positions.places import FORGET_S
-from milepost.pipelines.positions.schema import HOLES_TOPIC, SIDE_M, SLOT_S, SPEEDS_TOPIC
+from milepost.pipelines.positions import FORGET_S, HOLES_TOPIC, SIDE_M, SLOT_S, SPEEDS_TOPIC
 
 
 @dataclass(frozen=True, order=True)

@@ -5,9 +5,8 @@ from math import cos, radians
 
 import pandas as pd
 
-from milepost.pipelines.reputation.flat import DEGREE_M
-from milepost.pipelines.reputation.near import Found
-from milepost.pipelines.reputation.schema import LEAD_US, MINUTE_US, What
+from milepost.pipelines.reputation.evidence import LEAD_US, MINUTE_US, What
+from milepost.pipelines.reputation.nearby import DEGREE_M, Found
 
 MINUTE = 31_666_666
 BEGIN_S = -(LEAD_US // 1_000_000)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from milepost.service.command import main
+from milepost.cli.main import main
 
 TIMES = ["--from", "2030-01-01T00:00Z", "--to", "2030-01-01T01:00Z"]
 
@@ -22,7 +22,7 @@ TIMES = ["--from", "2030-01-01T00:00Z", "--to", "2030-01-01T01:00Z"]
         (["backtest", "a.toml", "b.toml", "c.toml", *TIMES], "one rule file, or two"),
         (["lookback", "gone.json"], "gone.json is not there"),
         (["lookback", "questions.json"], "question 1 has a member 'areas'; did you mean 'area'?"),
-        (["lookback", "questions.json", "--query", "x"], "by a file or by options, not by both"),
+        (["lookback", "questions.json", "--query", "x"], "a file of questions or options, not both"),
         (["lookback", "number.json"], "number.json is not an array"),
         (["lookback", "--query", "x &"], "QUERY_SYNTAX"),
         (["lookback", "--count", "0"], "--count is less than 1"),

@@ -1,17 +1,16 @@
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.places import Place, moved
-from milepost.pipelines.backtest.comparing import Life, pairs
-from milepost.pipelines.backtest.showing import counts, page, row
+from milepost.pipelines.backtest import ReplayedIncident, counts, page, pairs, row
 
 HOME = Place(40.7608, -111.891)
 
 
-def life(name: str, raised_s: int, cleared_s: int | None, *, north_m: float = 0.0, kind: str = "Collision") -> Life:
+def life(name: str, raised_s: int, cleared_s: int | None, *, north_m: float = 0.0, kind: str = "Collision") -> ReplayedIncident:
     cleared_at = None if cleared_s is None else Instant(cleared_s * SECOND_NS)
-    return Life(name, kind, Instant(raised_s * SECOND_NS), cleared_at, moved(HOME, 0.0, north_m), 100.0, 5, 3)
+    return ReplayedIncident(name, kind, Instant(raised_s * SECOND_NS), cleared_at, moved(HOME, 0.0, north_m), 100.0, 5, 3)
 
 
-def told(a: list[Life], b: list[Life]) -> list[tuple[str | None, str | None]]:
+def told(a: list[ReplayedIncident], b: list[ReplayedIncident]) -> list[tuple[str | None, str | None]]:
     return [(pair.a.id if pair.a else None, pair.b.id if pair.b else None) for pair in pairs(a, b)]
 
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milepost.pipelines.sources.embedded_reading import PARTITION_OFFSETS, next_position, ranges
+from milepost.pipelines.sources.embedded import PARTITION_OFFSETS, next_position, ranges
 
 ends = st.dictionaries(
     st.sampled_from("abcd"),

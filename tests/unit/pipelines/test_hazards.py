@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from milepost.model.incidents import EventKind
-from unit.hub.incidents.events import HOME, after, away
+from unit.incidents.events import HOME, after, away
 from unit.pipelines.hazards_oracle import Sighting, expected_cells, last_of
 
 KIND = EventKind("Collision", "Collision", "weight >= 3 and mean_speed_mps < 4", "Alert/Collision")

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from milepost.pipelines.progress import Progress, progress_from_json
+from milepost.pipelines.runner import Progress, progress_from_json
 
 BATCH: dict[str, Any] = {
     "batchId": 11,

@@ -1,8 +1,7 @@
 import pytest
 
+from milepost.pipelines.reputation.evidence import MINUTE_US, MINUTES, WEIGHTS, What
 from milepost.pipelines.reputation.ledger import Ledger, judged
-from milepost.pipelines.reputation.limits import MINUTES, WEIGHTS
-from milepost.pipelines.reputation.schema import MINUTE_US, What
 
 LIES = {What.MOVES: 60.0, What.STANDS_STILL: 60.0}
 HONEST = {What.REPORTS: 60.0, What.MOVES: 60.0}

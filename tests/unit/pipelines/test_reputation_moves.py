@@ -4,9 +4,8 @@ import pandas as pd
 import pytest
 
 from milepost.model.reasons import Reason
-from milepost.pipelines.reputation.limits import Limits
-from milepost.pipelines.reputation.moves import judge_moves
-from milepost.pipelines.reputation.schema import What
+from milepost.pipelines.reputation.evidence import Limits, What
+from milepost.pipelines.reputation.judges import judge_moves
 from unit.pipelines.reputation_sights import MINUTE, Row, counts, driving, frame, sight, standing
 
 LIMITS = Limits()

@@ -3,10 +3,9 @@ from random import Random
 
 import pytest
 
-from milepost.pipelines.reputation.events import judge_events
-from milepost.pipelines.reputation.limits import Limits
-from milepost.pipelines.reputation.near import judge_near
-from milepost.pipelines.reputation.schema import What
+from milepost.pipelines.reputation.evidence import Limits, What
+from milepost.pipelines.reputation.judges import judge_events
+from milepost.pipelines.reputation.nearby import judge_near
 from unit.pipelines.reputation_sights import MINUTE, Row, driving, event, found_of, frame, later, standing
 
 LIMITS = Limits()

@@ -1,6 +1,5 @@
-from milepost.pipelines.reputation.limits import Limits
-from milepost.pipelines.reputation.schema import What
-from milepost.pipelines.reputation.ways import VISITORS_MAX, judge_ways, learnt, ways_from_bytes, ways_to_bytes
+from milepost.pipelines.reputation.evidence import Limits, What
+from milepost.pipelines.reputation.judges import VISITORS_MAX, judge_ways, learnt, ways_from_bytes, ways_to_bytes
 from unit.pipelines.reputation_sights import MINUTE, Row, driving, found_of, frame, later
 
 LIMITS = Limits()

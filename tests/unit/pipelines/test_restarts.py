@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milepost.pipelines.restarts import WAIT_S_MAX, Restarts
+from milepost.pipelines.runner import RESTART_POLICY, Restarts
 
 
 def waits(restarts: Restarts, failures: int) -> list[float]:
@@ -18,7 +18,7 @@ def waits(restarts: Restarts, failures: int) -> list[float]:
 
 
 def test_waits_grow_to_a_minute() -> None:
-    assert waits(Restarts(8), 8) == [1, 2, 4, 8, 16, 32, WAIT_S_MAX, WAIT_S_MAX]
+    assert waits(Restarts(8), 8) == [1, 2, 4, 8, 16, 32, RESTART_POLICY.limit_s, RESTART_POLICY.limit_s]
 
 
 def test_one_that_fails_too_often_in_a_row_is_given_up() -> None:

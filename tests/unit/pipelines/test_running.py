@@ -4,19 +4,18 @@ from pathlib import Path
 
 import pytest
 
+from milepost.model.durability import Durability
 from milepost.model.incidents import EventKind
-from milepost.model.survives import Survives
-from milepost.pipelines.hazards.job import plans
-from milepost.pipelines.pace import Mode, Pace
-from milepost.pipelines.plans import Plan
-from milepost.pipelines.running import checkpoint_of, cores_needed, is_real_time, query_name
-from milepost.pipelines.settings import PipelineSettings
+from milepost.pipelines.hazards import plans
+from milepost.pipelines.plan import Plan
+from milepost.pipelines.runner import checkpoint_of, cores_needed, is_real_time, query_name
+from milepost.pipelines.settings import Mode, Pace, PipelineSettings
+from milepost.pipelines.sources import Source
 from milepost.pipelines.sources.embedded import EmbeddedSource
 from milepost.pipelines.sources.kafka import KafkaSource
-from milepost.pipelines.sources.source import Source
 
 KAFKA = KafkaSource("127.0.0.1:9", "p.", {})
-EMBEDDED = EmbeddedSource(Path("log"), Survives.PROCESS_CRASH)
+EMBEDDED = EmbeddedSource(Path("log"), Durability.PROCESS_CRASH)
 URGENT = Plan("urgent", ("a", "b"), 3, lambda log: log, is_urgent=True)
 OTHER = Plan("other", ("a",), 1, lambda log: log)
 

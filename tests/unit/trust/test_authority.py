@@ -4,10 +4,16 @@ from hypothesis import strategies as st
 
 from milepost.model.instants import Instant
 from milepost.model.reasons import Malformed, Reason, Refused
-from milepost.trust import authority as room
-from milepost.trust.authority import Authority
-from milepost.trust.certificates import Certificate, read_certificate
-from milepost.trust.revocations import REVOKED_MAX, Revocations, read_revocations, revoke
+from milepost.trust import certificates as room
+from milepost.trust.certificates import (
+    REVOKED_MAX,
+    Authority,
+    Certificate,
+    Revocations,
+    read_certificate,
+    read_revocations,
+    revoke,
+)
 from milepost.wire._generated import datagram_pb2 as pb
 from unit.trust.trusted import AUTHORITY_KEY, AUTHORITY_PUBLIC, DAY_NS, NOW, authority, certificate, drawn
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from milepost.model.reasons import Malformed, Reason
-from milepost.trust import macs
-from milepost.trust.macs import NO_MAC, Macs, cookie_of, open_cookie, reset_key, reset_of, seal_cookie
+from milepost.trust import cookies as macs
+from milepost.trust.cookies import NO_MAC, Macs, cookie_of, open_cookie, reset_key, reset_of, seal_cookie
 
 EDGE_KEY, OTHER_KEY = b"e" * 32, b"o" * 32
 COOKIE, SALT, MAC1 = b"c" * 16, b"s" * 16, b"m" * 16

@@ -14,13 +14,11 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.reasons import Malformed, Reason, Refused
 from milepost.model.sessions import Datagram, Publish
-from milepost.trust.authority import Authority
-from milepost.trust.certificates import read_certificate
-from milepost.trust.macs import Macs, open_cookie
+from milepost.trust.certificates import Authority, read_certificate, read_revocations
+from milepost.trust.cookies import Macs, open_cookie
 from milepost.trust.noise import Initiator, Keys, Responder
-from milepost.trust.revocations import read_revocations
+from milepost.trust.replay_window import Window
 from milepost.trust.signing import Verifier
-from milepost.trust.windows import Window
 from milepost.wire.datagrams import decode
 from milepost.wire.sealed import (
     DATA_HEAD_BYTES,

@@ -8,7 +8,7 @@ from milepost.model.instants import Instant
 from milepost.model.messages import Message
 from milepost.model.reasons import Reason, Refused
 from milepost.model.sessions import Publish
-from milepost.trust.revocations import revoke
+from milepost.trust.certificates import revoke
 from milepost.trust.signing import Signer, Verifier
 from milepost.wire.datagrams import decode, encode, signed_bytes
 from strategies import messages

@@ -4,8 +4,7 @@ from hashlib import sha256
 from typing import Final
 
 from milepost.model.instants import SECOND_NS, Instant
-from milepost.trust.authority import Authority
-from milepost.trust.certificates import EDGE, Certificate, issue
+from milepost.trust.certificates import EDGE, Authority, Certificate, issue
 from milepost.trust.noise import public_of
 from milepost.trust.signing import signing_public_of
 

@@ -66,10 +66,12 @@ def test_without_rules_only_the_doors_of_the_system_take_dollar_topics(topic: st
     ],
 )
 def test_without_rules_what_is_reserved_is_not_subscribed_to(topic_filter: str, reason: Reason | None) -> None:
+    # D4
     assert reason_to_subscribe(Access(), topic_filter) is reason
 
 
 def test_the_first_rule_that_is_about_the_topic_decides() -> None:
+    # M27
     access = Access([allow("a/open"), deny("a/#"), allow("a/b")])
     assert reason_to_publish(access, "a/open") is None
     assert reason_to_publish(access, "a/b") is Reason.NOT_ALLOWED

@@ -1,6 +1,6 @@
 import pytest
 
-from milepost.vetting.filters import are_covering, covers, levels_of, maybe_overlap, text_of
+from milepost.model.topics import are_covering, covers, levels_of, maybe_overlap, text_of
 
 
 @pytest.mark.parametrize(

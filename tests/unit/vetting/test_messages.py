@@ -117,6 +117,7 @@ def test_a_refusal_says_what_exactly_is_wrong() -> None:
 def test_who_must_be_near_cannot_speak_of_what_it_cannot_have_seen(
     north_m: float, seen_s: float, expected: Reason | None
 ) -> None:
+    # M27
     here = Place(50.0, 8.0)
     assert reason(place=moved(here, 0.0, north_m), seen_s=seen_s, stand=Stand(500.0, here, NOON)) is expected
     assert reason(place=moved(here, 0.0, north_m), seen_s=seen_s) is None

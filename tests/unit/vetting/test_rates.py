@@ -95,6 +95,7 @@ def test_who_comes_twice_in_a_batch_is_counted_twice_in_order() -> None:
 
 
 def test_a_share_lowers_rate_and_burst_of_its_endpoint_alone() -> None:
+    # M27
     many = buckets(10, 10)
     share = np.array([0.2] * 12 + [1.0] * 12)
     both = rows(*[1] * 12, *[2] * 12)

@@ -78,12 +78,14 @@ def test_an_unknown_heading_is_not_a_heading_of_zero() -> None:
 
 
 def test_a_later_session_message_without_token_is_refused() -> None:
+    # M3
     part = parsed(Heartbeat(TOKEN))
     part.ClearField("session")
     assert refused(part.SerializeToString()) == (Reason.FIELD_MISSING, "Datagram.session is missing")
 
 
 def test_a_pubsub_message_between_parts_of_the_system_needs_no_token() -> None:
+    # M3
     assert decode(encode(Publish(MESSAGE))) == Publish(MESSAGE, None)
 
 
@@ -95,11 +97,13 @@ def test_another_version_is_refused_whatever_it_holds(version: int) -> None:
 
 
 def test_too_long_a_datagram_is_refused_before_it_is_parsed() -> None:
+    # M6
     assert refused(b"\xff" * (MESSAGE_BYTES_MAX + 1))[0] is Reason.MESSAGE_TOO_LARGE
     assert refused(b"\xff" * MESSAGE_BYTES_MAX)[0] is Reason.MALFORMED
 
 
 def test_a_message_fits_up_to_the_last_byte_and_not_one_further() -> None:
+    # M6
     def with_body(size: int) -> Publish:
         return Publish(Message(MessageId(1), TRUCK, "Collision", NOON, body=bytes(size)))
 
@@ -208,7 +212,7 @@ def test_a_report_seen_at_no_instant_is_refused() -> None:
     assert refused(part.SerializeToString())[0] is Reason.TIME_RANGE
 
 
-def test_a_frame_that_starts_when_time_ends_is_refused() -> None:
+def test_a_time_window_that_starts_when_time_ends_is_refused() -> None:
     part = parsed(Subscribe(Subscription(TRUCK, parse_query("a"))))
     part.subscribe.start = FOREVER
     assert refused(part.SerializeToString())[0] is Reason.TIME_RANGE
@@ -246,6 +250,7 @@ ROAD = Upstream((Stretch((Place(40.0, -111.0), Place(40.001, -111.0)), 12.0, 60.
         ({"end_metres": [1, 2]}, Reason.FIELD_RANGE),
         ({"half_widths": [0]}, Reason.AREA_RADIUS),
         ({"end_seconds": [601]}, Reason.FIELD_RANGE),
+        ({"end_metres": [6001]}, Reason.FIELD_RANGE),
         ({"longitudes": [-1_110_000_000]}, Reason.FIELD_RANGE),
         ({"latitudes": [400_000_000, 600_000_000]}, Reason.COORDINATE_RANGE),
         ({"latitudes": [2**62, 2**62]}, Reason.COORDINATE_RANGE),
@@ -259,7 +264,7 @@ def test_an_upstream_whose_columns_do_not_fit_is_refused(columns: dict[str, list
 
 
 def test_an_upstream_of_too_many_points_is_refused_before_a_place_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("milepost.wire.datagrams.upstream.Place", None)
+    monkeypatch.setattr("milepost.wire.datagrams.areas.Place", None)
     count = UPSTREAM_POINTS_MAX + 1
     assert refused(upstream(points=[count], latitudes=[1] * count, longitudes=[1] * count))[0] is Reason.AREA_TOO_COMPLEX
 

@@ -80,8 +80,8 @@ def test_feature_wraps_any_shape(area: Area, value: dict[str, Any]) -> None:
 def test_distance_may_be_among_the_properties_of_a_feature() -> None:
     circle = {"type": "Feature", "geometry": POINT, "properties": {"radius_m": 500, "colour": "red"}}
     assert area_from_geojson(circle) == Circle(Place(50.0, 10.0), 500.0)
-    corridor = {"type": "Feature", "geometry": LINE, "properties": {"half_width_m": 5}}
-    assert area_from_geojson(corridor) == Corridor((Place(50.0, 10.0), Place(51.0, 11.0)), 5.0)
+    broker = {"type": "Feature", "geometry": LINE, "properties": {"half_width_m": 5}}
+    assert area_from_geojson(broker) == Corridor((Place(50.0, 10.0), Place(51.0, 11.0)), 5.0)
 
 
 def test_distance_given_twice_is_refused() -> None:

@@ -27,7 +27,7 @@ from milepost.wire.incidents import (
     state_to_json,
 )
 from strategies import places
-from unit.hub.incidents.events import HOME, Event, after, away, cells_of, events, fed
+from unit.incidents.events import HOME, Event, after, away, cells_of, events, fed
 from unit.wire.test_schema import ODD, STRUCTURAL, changed
 
 PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "incidents.md").read_text()
@@ -113,6 +113,8 @@ def test_schema_and_decoder_agree_on_every_change(value: object, read: Callable[
         ({"tallies": {"x": {"count": 1}}}, Reason.FIELD_MISSING),
         ({"tallies": []}, Reason.FIELD_TYPE),
         ({"type": "bell"}, Reason.FIELD_RANGE),
+        ({"v": 2}, Reason.VERSION_UNKNOWN),
+        ({"v": 2, "type": "bell"}, Reason.VERSION_UNKNOWN),
     ],
 )
 def test_a_wrong_cell_is_refused_with_a_reason(change: dict[str, object], reason: Reason) -> None:

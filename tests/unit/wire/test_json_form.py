@@ -1,21 +1,31 @@
 """The JSON form: refusals name the member, and the published schema lists the same members as the decoder."""
 
+from typing import get_args
+
 import orjson
 import pytest
 
 from milepost.model.areas.circle import RADIUS_M_MAX
 from milepost.model.endpoints import EndpointId
-from milepost.model.frames import Frame
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.messages import BODY_BYTES_MAX, Message, MessageId
 from milepost.model.reasons import Malformed, Reason
 from milepost.model.reports import Report
-from milepost.model.sessions import Subscribe
+from milepost.model.sessions import Init, Subscribe
 from milepost.model.subscriptions import Subscription
+from milepost.model.time_windows import TimeWindow
 from milepost.wire.json_form import JSON_BYTES_MAX, SCHEMA_PATH, from_json, to_json
-from milepost.wire.json_form.messages import ADDRESS_MEMBERS, MESSAGE_MEMBERS, PLACE_MEMBERS, PRIORITIES
-from milepost.wire.json_form.sessions import CAUSES, NAME_MEMBERS, REPORT_MEMBERS, SESSION_MEMBERS
-from milepost.wire.json_form.subscriptions import AROUND_MEMBERS, FRAME_MEMBERS, NOTICE_MEMBERS, SUBSCRIPTION_MEMBERS
+from milepost.wire.json_form.codec import Form, member_names
+from milepost.wire.json_form.forms import (
+    FORMS,
+    AddressForm,
+    CellsForm,
+    MessageNameForm,
+    PlaceForm,
+    SubscriptionNameForm,
+    WindowForm,
+)
+from milepost.wire.json_form.notations import AROUND_MEMBERS, CauseName, PriorityName
 
 SCHEMA = orjson.loads(SCHEMA_PATH.read_bytes())
 NOON = Instant(1_893_499_200 * SECOND_NS)
@@ -41,7 +51,7 @@ def message(**members: object) -> dict[str, object]:
 
 def test_a_message_reads_like_this() -> None:
     assert to_json(MESSAGE) == (
-        b'{"type":"message","id":"18446744073709551615","source":"truck-7","topic":"Collision","seen_at":"2030-01-01T12:00:00Z"}'
+        b'{"v":1,"type":"message","id":"18446744073709551615","source":"truck-7","topic":"Collision","seen_at":"2030-01-01T12:00:00Z"}'
     )
 
 
@@ -97,20 +107,20 @@ def test_instants_are_exact_to_the_nanosecond_in_any_zone() -> None:
 
 
 @pytest.mark.parametrize("wrapped", [False, True])
-def test_a_frame_may_be_a_phrase_where_the_reader_knows_the_time(wrapped: bool) -> None:
-    asked: dict[str, object] = {"type": "subscription", "owner": "truck-7", "query": "a", "frame": "last 10 minutes"}
+def test_a_time_window_may_be_a_phrase_where_the_reader_knows_the_time(wrapped: bool) -> None:
+    asked: dict[str, object] = {"type": "subscription", "owner": "truck-7", "query": "a", "time_window": "last 10 minutes"}
     data = orjson.dumps({"type": "subscribe", "session": "1", "subscription": asked} if wrapped else asked)
     found = from_json(data, now=NOON)
     subscription = found.subscription if isinstance(found, Subscribe) else found
     assert isinstance(subscription, Subscription)
-    assert subscription.frame == Frame(Instant(NOON - 600 * 10**9), NOON)
+    assert subscription.time_window == TimeWindow(Instant(NOON - 600 * 10**9), NOON)
     with pytest.raises(Malformed) as caught:
         from_json(data)
     assert caught.value.reason is Reason.TIME_UNREADABLE
 
 
 def test_a_phrase_that_is_none_is_refused() -> None:
-    asked = {"type": "subscription", "owner": "truck-7", "query": "a", "frame": "some other day"}
+    asked = {"type": "subscription", "owner": "truck-7", "query": "a", "time_window": "some other day"}
     with pytest.raises(Malformed) as caught:
         from_json(orjson.dumps(asked), now=NOON)
     assert caught.value.reason is Reason.TIME_UNREADABLE
@@ -167,6 +177,27 @@ def test_a_lone_surrogate_is_not_written() -> None:
     assert found.value.reason is Reason.FIELD_RANGE
 
 
+@pytest.mark.parametrize("members", [{}, {"type": "of tomorrow"}, {"new": 1}, {"place": 7}])
+def test_a_newer_version_is_refused_as_such_whatever_else_it_holds(members: dict[str, object]) -> None:
+    assert refused(REPORT | members | {"v": 2}) == (Reason.VERSION_UNKNOWN, "v is 2, and only version 1 is known")
+
+
+@pytest.mark.parametrize("version", ["1", None, True, 1.5])
+def test_a_version_that_is_no_number_is_of_another_type(version: object) -> None:
+    assert refused(REPORT | {"v": version})[0] is Reason.FIELD_TYPE
+
+
+def test_a_text_without_a_version_is_of_version_1() -> None:
+    assert from_json(orjson.dumps(REPORT)) == from_json(orjson.dumps(REPORT | {"v": 1}))
+
+
+def test_an_object_inside_another_needs_a_type_only_where_there_is_a_choice() -> None:
+    report = {name: held for name, held in REPORT.items() if name != "type"}
+    assert isinstance(from_json(orjson.dumps({"type": "init", "report": report})), Init)
+    name = {"source": "truck-7", "id": "1"}
+    assert refused({"type": "received", "name": name}) == (Reason.FIELD_MISSING, "received.name.type is missing")
+
+
 def test_a_feature_is_an_area_too() -> None:
     feature = {
         "type": "Feature",
@@ -184,28 +215,27 @@ def members_in_schema(name: str) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    ("name", "members"),
+    ("name", "form"),
     [
-        ("message", MESSAGE_MEMBERS),
-        ("report", REPORT_MEMBERS),
-        ("subscription", SUBSCRIPTION_MEMBERS),
-        ("notice", NOTICE_MEMBERS),
-        ("frame", FRAME_MEMBERS),
-        ("around", AROUND_MEMBERS),
-        ("place", PLACE_MEMBERS),
-        *SESSION_MEMBERS.items(),
-        *NAME_MEMBERS.items(),
+        ("time_window", WindowForm),
+        ("place", PlaceForm),
+        *((str(form.__struct_config__.tag), form) for form in (*FORMS, MessageNameForm, SubscriptionNameForm)),
     ],
 )
-def test_the_schema_lists_the_members_of_the_decoder(name: str, members: tuple[str, ...]) -> None:
-    assert members_in_schema(name) == set(members)
+def test_the_schema_lists_the_members_of_the_decoder(name: str, form: type[Form]) -> None:
+    assert members_in_schema(name) == member_names(form)
+
+
+def test_the_schema_lists_the_members_of_objects_without_a_form_or_a_name() -> None:
+    assert members_in_schema("around") == set(AROUND_MEMBERS)
+    assert set(SCHEMA["$defs"]["acknowledge"]["properties"]["cells"]["properties"]) == member_names(CellsForm)
 
 
 def test_the_schema_lists_the_words_and_limits_of_the_decoder() -> None:
     defs = SCHEMA["$defs"]
-    assert set(defs["priority"]["enum"]) == set(PRIORITIES)
-    assert set(defs["close"]["properties"]["cause"]["enum"]) == set(CAUSES)
+    assert set(defs["priority"]["enum"]) == set(PriorityName.WORDS)
+    assert set(defs["close"]["properties"]["cause"]["enum"]) == set(CauseName.WORDS)
     assert {one["properties"]["to"]["const"]: set(one["properties"]) for one in defs["address"]["oneOf"]} == {
-        to: set(members) for to, members in ADDRESS_MEMBERS.items()
+        form.__struct_config__.tag: member_names(form) for form in get_args(AddressForm)
     }
     assert defs["distance_m"]["exclusiveMaximum"] == RADIUS_M_MAX

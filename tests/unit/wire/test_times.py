@@ -2,16 +2,16 @@
 
 import pytest
 
-from milepost.model.frames import ALWAYS, Frame
 from milepost.model.instants import BEGINNING, FOREVER, SECOND_NS, Instant
 from milepost.model.reasons import Malformed, Reason
+from milepost.model.time_windows import ALWAYS, TimeWindow
 from milepost.wire.times import (
     TIME_CHARACTERS_MAX,
     duration_from_text,
-    frame_from_text,
-    frame_to_text,
     instant_from_text,
     instant_to_text,
+    time_window_from_text,
+    time_window_to_text,
 )
 
 MINUTE_NS = 60 * SECOND_NS
@@ -32,9 +32,9 @@ def instant_refusal(text: str) -> Malformed:
     return caught.value
 
 
-def frame_refusal(text: str) -> Malformed:
+def time_window_refusal(text: str) -> Malformed:
     with pytest.raises(Malformed) as caught:
-        frame_from_text(text, NOW)
+        time_window_from_text(text, NOW)
     return caught.value
 
 
@@ -216,49 +216,49 @@ def test_a_bad_duration_is_refused_with_a_sentence(text: str, reason: Reason, se
     assert sentence in caught.value.detail
 
 
-# Frames
+# Time windows
 
 
 @pytest.mark.parametrize(
-    ("text", "frame"),
+    ("text", "time_window"),
     [
         ("always", ALWAYS),
         ("../..", ALWAYS),
-        ("last 10 minutes", Frame(after(-10 * MINUTE_NS), NOW)),
-        ("Last hour", Frame(after(-HOUR_NS), NOW)),
-        ("next 2 hours", Frame(NOW, after(2 * HOUR_NS))),
-        ("until 18:00Z", Frame(NOW, after(30 * MINUTE_NS))),
-        ("until now", Frame(NOW, NOW)),
-        ("since 2030-05-01T18:00:00Z", Frame(after(30 * MINUTE_NS))),
-        ("since 10 minutes ago", Frame(after(-10 * MINUTE_NS))),
-        ("from now on", Frame(NOW)),
-        ("from last 10 minutes on", Frame(after(-10 * MINUTE_NS))),
-        ("from 10 minutes ago until in 2 hours", Frame(after(-10 * MINUTE_NS), after(2 * HOUR_NS))),
-        ("2030-05-01T17:30:00Z/2030-05-01T18:00:00Z", Frame(NOW, after(30 * MINUTE_NS))),
-        ("2030-05-01T17:30:00Z / PT2H", Frame(NOW, after(2 * HOUR_NS))),
-        ("PT2H/2030-05-01T17:30:00Z", Frame(after(-2 * HOUR_NS), NOW)),
-        ("now/..", Frame(NOW)),
-        ("../now", Frame(BEGINNING, NOW)),
+        ("last 10 minutes", TimeWindow(after(-10 * MINUTE_NS), NOW)),
+        ("Last hour", TimeWindow(after(-HOUR_NS), NOW)),
+        ("next 2 hours", TimeWindow(NOW, after(2 * HOUR_NS))),
+        ("until 18:00Z", TimeWindow(NOW, after(30 * MINUTE_NS))),
+        ("until now", TimeWindow(NOW, NOW)),
+        ("since 2030-05-01T18:00:00Z", TimeWindow(after(30 * MINUTE_NS))),
+        ("since 10 minutes ago", TimeWindow(after(-10 * MINUTE_NS))),
+        ("from now on", TimeWindow(NOW)),
+        ("from last 10 minutes on", TimeWindow(after(-10 * MINUTE_NS))),
+        ("from 10 minutes ago until in 2 hours", TimeWindow(after(-10 * MINUTE_NS), after(2 * HOUR_NS))),
+        ("2030-05-01T17:30:00Z/2030-05-01T18:00:00Z", TimeWindow(NOW, after(30 * MINUTE_NS))),
+        ("2030-05-01T17:30:00Z / PT2H", TimeWindow(NOW, after(2 * HOUR_NS))),
+        ("PT2H/2030-05-01T17:30:00Z", TimeWindow(after(-2 * HOUR_NS), NOW)),
+        ("now/..", TimeWindow(NOW)),
+        ("../now", TimeWindow(BEGINNING, NOW)),
     ],
 )
-def test_a_frame_is_read_as_the_table_says(text: str, frame: Frame) -> None:
-    assert frame_from_text(text, NOW) == frame
+def test_a_time_window_is_read_as_the_table_says(text: str, time_window: TimeWindow) -> None:
+    assert time_window_from_text(text, NOW) == time_window
 
 
 @pytest.mark.parametrize(
     ("text", "reason", "sentence"),
     [
-        ("until 17:00Z", Reason.FRAME_BACKWARDS, "ends at 2030-05-01T17:00:00Z, before it starts at 2030-05-01T17:30:00Z"),
-        ("from in 2 hours until now", Reason.FRAME_BACKWARDS, "before it starts"),
-        ("in 1s/now", Reason.FRAME_BACKWARDS, "before it starts"),
+        ("until 17:00Z", Reason.TIME_WINDOW_BACKWARDS, "ends at 2030-05-01T17:00:00Z, before it starts at 2030-05-01T17:30:00Z"),
+        ("from in 2 hours until now", Reason.TIME_WINDOW_BACKWARDS, "before it starts"),
+        ("in 1s/now", Reason.TIME_WINDOW_BACKWARDS, "before it starts"),
         ("last 4000 weeks", Reason.TIME_RANGE, "before 1970"),
         ("next 15000 weeks", Reason.TIME_RANGE, "after April 2262"),
         ("", Reason.TIME_UNREADABLE, "it is empty"),
-        ("now", Reason.TIME_UNREADABLE, "is no frame"),
-        ("from now", Reason.TIME_UNREADABLE, "is no frame"),
-        ("from now until", Reason.TIME_UNREADABLE, "is no frame"),
+        ("now", Reason.TIME_UNREADABLE, "is no time window"),
+        ("from now", Reason.TIME_UNREADABLE, "is no time window"),
+        ("from now until", Reason.TIME_UNREADABLE, "is no time window"),
         ("last", Reason.TIME_UNREADABLE, "is no duration"),
-        ("since", Reason.TIME_UNREADABLE, "is no frame"),
+        ("since", Reason.TIME_UNREADABLE, "is no time window"),
         ("since 18:00", Reason.TIME_UNREADABLE, "names no zone"),
         ("/", Reason.TIME_UNREADABLE, "is no instant"),
         ("now/now/now", Reason.TIME_UNREADABLE, "is no instant"),
@@ -267,20 +267,20 @@ def test_a_frame_is_read_as_the_table_says(text: str, frame: Frame) -> None:
         ("PT1H/..", Reason.TIME_UNREADABLE, "is no instant"),
     ],
 )
-def test_a_bad_frame_is_refused_with_a_sentence(text: str, reason: Reason, sentence: str) -> None:
-    fault = frame_refusal(text)
+def test_a_bad_time_window_is_refused_with_a_sentence(text: str, reason: Reason, sentence: str) -> None:
+    fault = time_window_refusal(text)
     assert fault.reason is reason
     assert sentence in fault.detail
 
 
 @pytest.mark.parametrize(
-    ("frame", "text"),
+    ("time_window", "text"),
     [
         (ALWAYS, "../.."),
-        (Frame(NOW), "2030-05-01T17:30:00Z/.."),
-        (Frame(BEGINNING, NOW), "../2030-05-01T17:30:00Z"),
-        (Frame(NOW, after(1)), "2030-05-01T17:30:00Z/2030-05-01T17:30:00.000000001Z"),
+        (TimeWindow(NOW), "2030-05-01T17:30:00Z/.."),
+        (TimeWindow(BEGINNING, NOW), "../2030-05-01T17:30:00Z"),
+        (TimeWindow(NOW, after(1)), "2030-05-01T17:30:00Z/2030-05-01T17:30:00.000000001Z"),
     ],
 )
-def test_a_frame_prints_as_an_iso_interval(frame: Frame, text: str) -> None:
-    assert frame_to_text(frame) == text
+def test_a_time_window_prints_as_an_iso_interval(time_window: TimeWindow, text: str) -> None:
+    assert time_window_to_text(time_window) == text

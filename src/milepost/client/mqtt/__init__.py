@@ -1,1 +1,1 @@
-"""MQTT 5 as a carrier: `Session` decides without I/O, `MqttCarrier` is its thin skin of asyncio."""
+"""MQTT 5 as a carrier: `MqttSession` decides without I/O, `MqttCarrier` adds asyncio I/O."""

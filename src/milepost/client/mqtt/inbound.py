@@ -1,16 +1,16 @@
-"""Messages on their way to the application, and what the server is owed for them.
+"""Messages for the application, and the acknowledgements that the server waits for.
 
-    stage      when                                          goes on when
-    HELD       the application does not have it yet          it takes it: PUBACK, done (1); PUBREC ─▶ RECEIVED (2)
-    OWED       it took it while the server was away          the server sends it again: answered at once, not shown again
+    stage      when                                          next
+    HELD       not yet taken by the application              taken: PUBACK, done (1); PUBREC ─▶ RECEIVED (2)
+    OWED       taken while the server was unreachable        redelivered: acknowledged at once, not delivered again
     RECEIVED   PUBREC was sent (2)                           PUBREL: PUBCOMP, done
 
-What must hold:
-- the server is answered when the application has the message, not before, so that what is not answered is bounded by the receive
-  maximum we announced;
-- under quality 2 no message is shown twice while this object lives and the server keeps the session [MQTT-4.3.3-10];
-- after a reconnection, what is `HELD` is expected again from the server (`is_expected`): with DUP it is the same message, without
-  it the server gave the old one up and uses its number anew.
+Invariants:
+- a message is acknowledged only once the application has it, so that the announced receive maximum bounds the unacknowledged
+  messages;
+- with QoS 2 no message is delivered twice while this object exists and the server has the session [MQTT-4.3.3-10];
+- after a reconnection the server is expected to redeliver `HELD` messages (`is_expected`): with DUP it is the same message,
+  without DUP the server discarded the old one and reuses its packet identifier.
 """
 
 from dataclasses import dataclass
@@ -20,11 +20,11 @@ from typing import Final
 from milepost.wire.mqtt import Acknowledge, Code, Kind, Publish
 
 OVERRUN_MAX: Final = 1_000
-"""So many messages beyond what was allowed are put up with."""
+"""Tolerated messages beyond the receive maximum."""
 
 
-class Stage(Enum):
-    """How far a message is."""
+class InboundStage(Enum):
+    """Progress of an inbound message."""
 
     HELD = 0
     OWED = 1
@@ -33,16 +33,16 @@ class Stage(Enum):
 
 @dataclass(slots=True, eq=False)
 class Held:
-    """A message that the server waits to hear of."""
+    """A message whose acknowledgement the server waits for."""
 
     number: int
     qos: int
-    stage: Stage = Stage.HELD
+    stage: InboundStage = InboundStage.HELD
     is_expected: bool = False
 
 
-class Inbound:
-    """All messages that the server waits to hear of."""
+class MqttInbound:
+    """All messages whose acknowledgement the server waits for."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -54,14 +54,14 @@ class Inbound:
 
     @property
     def is_overrun(self) -> bool:
-        """Whether the server has sent far more than it may without an answer. [MQTT-3.3.4-9]
+        """Whether the server far exceeds the receive maximum. [MQTT-3.3.4-9]
 
-        Not at once: Mosquitto 2.0 miscounts when it is answered in a bundle, and to disconnect would not cure that.
+        Tolerant, because Mosquitto 2.0 miscounts when acknowledgements arrive in a batch, and disconnecting would not cure that.
         """
         return len(self._held) > self._limit + OVERRUN_MAX
 
     def on_publish(self, packet: Publish) -> tuple[Held | None, Acknowledge | None]:
-        """A message of quality 1 or 2: what to hand out, if it is new, and what to answer at once."""
+        """Process a PUBLISH of QoS 1 or 2; return the message if it is new, and the acknowledgement to send at once, if any."""
         assert packet.number is not None, "it has a number, or it could not have been read"
         held = self._held.get(packet.number)
         if held is None or self._is_another(held, packet):
@@ -69,23 +69,23 @@ class Inbound:
             return new, None
         held.is_expected = False
         match held.stage:
-            case Stage.HELD:
+            case InboundStage.HELD:
                 return None, None
-            case Stage.OWED:
+            case InboundStage.OWED:
                 return None, self._answer(held)
-            case Stage.RECEIVED:
+            case InboundStage.RECEIVED:
                 return None, Acknowledge(Kind.PUBREC, held.number)
 
     @staticmethod
     def _is_another(held: Held, packet: Publish) -> bool:
-        return packet.qos != held.qos or (held.is_expected and not packet.dup and held.stage is not Stage.RECEIVED)
+        return packet.qos != held.qos or (held.is_expected and not packet.dup and held.stage is not InboundStage.RECEIVED)
 
-    def took(self, held: Held) -> Acknowledge | None:
-        """The application has a message: what to tell the server, if anything."""
-        if self._held.get(held.number) is not held or held.stage is not Stage.HELD:
-            return None  # of a session that the server forgot
+    def acknowledge(self, held: Held) -> Acknowledge | None:
+        """Record that the application has a message; return the acknowledgement to send, if any."""
+        if self._held.get(held.number) is not held or held.stage is not InboundStage.HELD:
+            return None  # from a session that the server discarded
         if not self._is_connected or held.is_expected:
-            held.stage = Stage.OWED
+            held.stage = InboundStage.OWED
             return None
         return self._answer(held)
 
@@ -93,28 +93,28 @@ class Inbound:
         if held.qos == 1:
             del self._held[held.number]
             return Acknowledge(Kind.PUBACK, held.number)
-        held.stage = Stage.RECEIVED
+        held.stage = InboundStage.RECEIVED
         return Acknowledge(Kind.PUBREC, held.number)
 
     def on_release(self, number: int) -> Acknowledge:
-        """PUBREL: the server will not send that message again. [MQTT-4.3.3-11]"""
+        """Process PUBREL: the server will not send that message again. [MQTT-4.3.3-11]"""
         held = self._held.get(number)
-        if held is None or held.stage is not Stage.RECEIVED:
+        if held is None or held.stage is not InboundStage.RECEIVED:
             return Acknowledge(Kind.PUBCOMP, number, Code.PACKET_IDENTIFIER_NOT_FOUND)
         del self._held[number]
         return Acknowledge(Kind.PUBCOMP, number)
 
     def on_lost(self) -> None:
-        """The connection is gone."""
+        """Process the loss of the connection."""
         self._is_connected = False
 
     def go_on(self) -> None:
-        """The server still has the session, and will send again what it was not told of."""
+        """Resume the session: the server will resend unacknowledged messages."""
         self._is_connected = True
         for held in self._held.values():
             held.is_expected = True
 
     def start_over(self) -> None:
-        """The server has a new session; what the application still has to take is nobody's business."""
+        """Start a new session; messages that the application has not taken need no acknowledgement any more."""
         self._is_connected = True
         self._held.clear()

@@ -1,34 +1,31 @@
-"""One MQTT 5 session from the client's side, over as many connections as it takes: bytes and calls in, bytes and events out.
+"""The client side of one MQTT 5 session, over any number of connections: bytes and calls in, bytes and events out.
 
-    phase      may arrive                                  goes to
+    phase      accepted packets                            next
     OFF        -                                           begin ─▶ OPENING
-    OPENING    CONNACK                                     yes ─▶ OPEN, no ─▶ OFF
+    OPENING    CONNACK                                     success ─▶ OPEN, error ─▶ OFF
     OPEN       all but CONNACK, CONNECT and requests       DISCONNECT ─▶ OFF, on_lost ─▶ OFF
 
-What must hold:
-- now is an argument; no clock, no socket, no randomness: the same calls give the same bytes;
-- state is kept in memory only: a client that is restarted knows of nothing it sent before;
-- after `on_lost` nothing of the old connection is sent, and everything unanswered is in `Outbound`, `Inbound` and `Wishes`.
+Invariants:
+- `now` is an argument; no clock, no socket, no randomness: the same calls produce the same bytes;
+- state is in memory only: a restarted client does not know its earlier messages;
+- after `on_lost` nothing of the old connection is sent; unanswered messages stay in `MqttOutbound`, `MqttInbound` and
+  `MqttSubscriptions`.
 """
 
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from milepost.client.carriers import Motion
-from milepost.client.mqtt.events import Arrived, Done, Ended, Event, Opened
-from milepost.client.mqtt.inbound import Held, Inbound
-from milepost.client.mqtt.numbers import NUMBER_MAX, Numbers
-from milepost.client.mqtt.outbound import Allowed, Outbound
-from milepost.client.mqtt.refusals import is_final, refused_by
-from milepost.client.mqtt.wishes import Wishes
-from milepost.client.mqtt.words import report_json
-from milepost.client.values import Wish
+from milepost.client.carrier import Motion
+from milepost.client.events import Arrival, Connected, Done, Ended, Event
+from milepost.client.mqtt.inbound import Held, MqttInbound
+from milepost.client.mqtt.mapping import is_final, received_from, refused_by, report_json
+from milepost.client.mqtt.outbound import PACKET_ID_MAX, Allowed, MqttOutbound, PacketIds
+from milepost.client.mqtt.subscriptions import MqttSubscriptions
+from milepost.client.values import SubscriptionRequest
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import Instant
 from milepost.model.reasons import Malformed, Reason
-from milepost.wire.asks import REPLY_TOPIC, SERVICE_PREFIX
-from milepost.wire.asks.services import Service
 from milepost.wire.mqtt import (
     Acknowledge,
     Code,
@@ -51,15 +48,16 @@ from milepost.wire.mqtt import (
     fitting,
     frame_at,
 )
+from milepost.wire.requests import REPLY_TOPIC, SERVICE_PREFIX, Service
 
 CHUNK_BYTES: Final = 65_536
-"""About so much of what waits is handed over at once."""
+"""Approximate maximum of bytes returned by one `take`."""
 
 _REPORT_TOPIC: Final = SERVICE_PREFIX + Service.REPORT.value
 
 
 class Phase(Enum):
-    """Where a session is with its connection."""
+    """Phase of a session's connection."""
 
     OFF = 0
     OPENING = 1
@@ -67,8 +65,8 @@ class Phase(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Setup:
-    """What a client tells the server with CONNECT."""
+class MqttSetup:
+    """Contents of CONNECT."""
 
     client_id: EndpointId
     clean_start: bool = False
@@ -81,32 +79,32 @@ class Setup:
     packet_bytes_max: int = 4_000_000
 
 
-class Session:
-    """One session."""
+class MqttSession:
+    """One MQTT session."""
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: MqttSetup) -> None:
         self.setup = setup
         self.phase = Phase.OFF
         self.keep_alive_s = setup.keep_alive_s
-        numbers = Numbers()
-        self._outbound = Outbound(numbers)
-        self._inbound = Inbound(setup.receive_max)
-        self._wishes = Wishes(setup.client_id, numbers, self._outbound)
+        packet_ids = PacketIds()
+        self._outbound = MqttOutbound(packet_ids)
+        self._inbound = MqttInbound(setup.receive_max)
+        self._subscriptions = MqttSubscriptions(setup.client_id, packet_ids, self._outbound)
         self._motion: tuple[Motion, Instant, int] | None = None
-        """Where we are, when that was said, and with which ticket."""
-        self._has_labels = True
+        """The last reported motion, when it was reported, and its ticket."""
+        self._has_subscription_ids = True
         self._is_first = True
         self._buffer = b""
         self._replies: list[Packet] = []
 
     def begin(self) -> None:
-        """A connection is there: introduce ourselves."""
+        """Begin a new connection: queue CONNECT."""
         self.phase = Phase.OPENING
         self._buffer = b""
         self._replies = [self.hello()]
 
     def hello(self) -> Connect:
-        """What the client says first."""
+        """Return the CONNECT packet."""
         setup = self.setup
         properties = Properties(
             session_expiry_s=setup.session_expiry_s,
@@ -119,19 +117,19 @@ class Session:
         )
 
     def take(self, now: Instant) -> tuple[bytes, list[Event]]:
-        """What to send now, and what is done once it was sent."""
+        """Return the bytes to send now, and the events that follow once they were sent."""
         events: list[Event] = []
         packets = [encode(packet, Version.V5) for packet in self._replies]
         self._replies.clear()
         if self.phase is Phase.OPEN:
-            packets += [encode(packet, Version.V5) for packet in self._wishes.take()]
+            packets += [encode(packet, Version.V5) for packet in self._subscriptions.take()]
             more, done = self._outbound.take(now, CHUNK_BYTES)
             packets += more
-            events += [event for one in done if (event := self._wishes.maybe_answered(one)) is not None]
+            events += [event for one in done if (event := self._subscriptions.on_done(one)) is not None]
         return b"".join(packets), events
 
     def on_bytes(self, data: bytes, now: Instant) -> list[Event]:
-        """Bytes came; what cannot be understood is `Malformed`, and ends the connection."""
+        """Process received bytes; undecodable ones raise `Malformed`, which ends the connection."""
         data = self._buffer + data if self._buffer else data
         events: list[Event] = []
         at = 0
@@ -151,11 +149,11 @@ class Session:
             case Connack():
                 return self._on_connack(packet, now)
             case Publish():
-                return self._on_publish(packet)
+                return self._on_publish(packet, now)
             case Acknowledge():
                 return self._on_acknowledge(packet)
             case Suback() | Unsuback():
-                answer = self._wishes.on_answer(packet)
+                answer = self._subscriptions.on_answer(packet)
                 return [answer] if answer is not None else []
             case Pong():
                 return []
@@ -170,15 +168,15 @@ class Session:
         self.phase = Phase.OPEN
         self._settle(packet.properties)
         self._tell_place_again(now)
-        events: list[Event] = [Opened(packet.session_present)]
+        events: list[Event] = [Connected(packet.session_present)]
         if packet.session_present:
             self._outbound.is_inherited |= self._is_first
             self._outbound.go_on()
             self._inbound.go_on()
         else:
             self._inbound.start_over()
-            self._wishes.start_over()
-            events += [event for one in self._outbound.start_over() if (event := self._wishes.maybe_answered(one)) is not None]
+            self._subscriptions.start_over()
+            events += [event for one in self._outbound.start_over() if (event := self._subscriptions.on_done(one)) is not None]
         self._is_first = False
         return events
 
@@ -188,22 +186,22 @@ class Session:
         return Ended(refused, is_final(packet.code, refused), packet.properties.server_reference or "")
 
     def _settle(self, said: Properties) -> None:
-        """Go by what the server allows."""
-        self._has_labels = said.subscription_ids_available is not False
+        """Apply the limits that the server set in CONNACK."""
+        self._has_subscription_ids = said.subscription_ids_available is not False
         self.keep_alive_s = self.setup.keep_alive_s if said.server_keep_alive_s is None else said.server_keep_alive_s
         self._outbound.allowed = Allowed(
-            window=said.receive_maximum or NUMBER_MAX,
+            window=said.receive_maximum or PACKET_ID_MAX,
             qos=2 if said.maximum_qos is None else said.maximum_qos,
             retain=said.retain_available is not False,
             packet_bytes=said.maximum_packet_size or Allowed().packet_bytes,
         )
 
-    def _on_publish(self, packet: Publish) -> list[Event]:
-        if packet.properties.topic_alias is not None:  # we announced that we take none
+    def _on_publish(self, packet: Publish, now: Instant) -> list[Event]:
+        if packet.properties.topic_alias is not None:  # CONNECT allowed none
             raise Malformed(Reason.TOPIC_ALIAS, f"{packet.properties.topic_alias}, none is allowed")
-        is_ours = packet.topic == REPLY_TOPIC  # what it says was said in the answer to the request too
+        is_ours = packet.topic == REPLY_TOPIC  # the acknowledgement of the request carried the same answer
         if not packet.qos:
-            return [] if is_ours else [Arrived(packet)]
+            return [] if is_ours else [self._arrival(packet, None, now)]
         held, answer = self._inbound.on_publish(packet)
         if self._inbound.is_overrun:
             raise Malformed(Reason.WINDOW_EXCEEDED, f"{self.setup.receive_max} were allowed")
@@ -212,9 +210,12 @@ class Session:
         if held is None:
             return []
         if is_ours:
-            self.took(held)
+            self.acknowledge(held)
             return []
-        return [Arrived(packet, held)]
+        return [self._arrival(packet, held, now)]
+
+    def _arrival(self, packet: Publish, held: Held | None, now: Instant) -> Arrival:
+        return Arrival(received_from(packet, now), self.subscription_ids_of(packet), held)
 
     def _on_acknowledge(self, packet: Acknowledge) -> list[Event]:
         if packet.kind is Kind.PUBREL:
@@ -223,79 +224,79 @@ class Session:
         reply, done = self._outbound.on_answer(packet)
         if reply is not None:
             self._replies.append(reply)
-        event = None if done is None else self._wishes.maybe_answered(done)
+        event = None if done is None else self._subscriptions.on_done(done)
         return [] if event is None else [event]
 
     def on_lost(self) -> list[Done]:
-        """The connection is gone."""
+        """Process the loss of the connection."""
         self.phase = Phase.OFF
         self._replies.clear()
         self._outbound.on_lost()
         self._inbound.on_lost()
-        return self._wishes.on_lost()
+        return self._subscriptions.on_lost()
 
     def object_to(self, fault: Malformed) -> None:
-        """The server does not keep to the protocol: tell it so, and nothing else."""
+        """Send only DISCONNECT, with the reason, after a protocol violation by the server."""
         code = fitting(code_of(fault.reason), Kind.DISCONNECT)
         self._replies = [Disconnect(code)] if self.phase is Phase.OPEN else []
         self.phase = Phase.OFF
 
     def leave(self, *, forget: bool) -> None:
-        """Say goodbye; with `forget`, the server need not keep the session."""
+        """Disconnect; with `forget`, the server may discard the session."""
         if self.phase is Phase.OPEN:
             self._replies.append(Disconnect(properties=Properties(session_expiry_s=0)) if forget else Disconnect())
         self.phase = Phase.OFF
 
     def ping(self) -> None:
-        """Ask whether the server is still there."""
+        """Queue PINGREQ."""
         self._replies.append(Ping())
 
     def publish(self, packet: Publish, valid_until: Instant | None) -> int:
-        """Have a message sent; gives the ticket of its `Done`."""
+        """Queue a message; return the ticket of its `Done`."""
         return self._outbound.put(packet, valid_until)
 
     def withdraw(self, ticket: int) -> None:
-        """Nobody waits for a message any more: do not send it, if it was not sent yet."""
+        """Discard a message whose caller no longer waits, if it is not sent yet."""
         self._outbound.withdraw(ticket)
 
     def report(self, motion: Motion, now: Instant) -> int:
-        """Have a report sent; gives the ticket of its `Done`."""
+        """Queue a report; return the ticket of its `Done`."""
         body = report_json(motion, self.setup.client_id, now, tells_when=self.phase is not Phase.OPEN)
         ticket = self._outbound.put(Publish(_REPORT_TOPIC, body, qos=1), needs_service=True)
         self._motion = motion, now, ticket
         return ticket
 
     def _tell_place_again(self, now: Instant) -> None:
-        """A server that was restarted does not know where we are; a report that was not answered is sent again by itself."""
+        """Resend the last report, because a restarted server has lost it; an unanswered one is resent anyway."""
         if self._motion is not None and not self._outbound.has(self._motion[2]):
             motion, said_at, _ = self._motion
             body = report_json(motion, self.setup.client_id, min(said_at, now), tells_when=True)
             self._replies.append(Publish(_REPORT_TOPIC, body))
 
-    def label_for(self, wish: Wish) -> int:
-        """The label that a subscription would have."""
-        return self._wishes.label_for(wish)
+    def subscription_id_for(self, request: SubscriptionRequest) -> int:
+        """Return the id for a new subscription."""
+        return self._subscriptions.id_for(request)
 
-    def subscribe(self, label: int, wish: Wish) -> int:
-        """Have a subscription; gives the ticket of its `Done`."""
+    def subscribe(self, subscription_id: int, request: SubscriptionRequest) -> int:
+        """Add a subscription; return the ticket of its `Done`."""
         ticket = self._outbound.new_ticket()
-        self._wishes.add(label, wish, ticket)
+        self._subscriptions.add(subscription_id, request, ticket)
         return ticket
 
-    def unsubscribe(self, label: int) -> tuple[int, Done | None]:
-        """Have it no more; gives the ticket, and its `Done` if that is known at once."""
+    def unsubscribe(self, subscription_id: int) -> tuple[int, Done | None]:
+        """End a subscription; return the ticket, and its `Done` if that is known at once."""
         ticket = self._outbound.new_ticket()
-        return ticket, self._wishes.remove(label, ticket)
+        return ticket, self._subscriptions.remove(subscription_id, ticket)
 
-    def labels_of(self, packet: Publish) -> tuple[int, ...]:
-        """For which subscriptions a message came; without the server's help: whose filter it passes."""
-        if self._has_labels:
+    def subscription_ids_of(self, packet: Publish) -> tuple[int, ...]:
+        """Return the subscriptions that a message matches; by topic filter if the server sends no subscription identifiers."""
+        if self._has_subscription_ids:
             return packet.properties.subscription_ids
-        return self._wishes.matching(packet.topic)
+        return self._subscriptions.matching(packet.topic)
 
-    def took(self, held: object) -> None:
-        """The application has a message."""
-        assert isinstance(held, Held), "receipts are made by `Inbound`"
-        answer = self._inbound.took(held)
+    def acknowledge(self, held: object) -> None:
+        """Acknowledge a message that the application has taken."""
+        assert isinstance(held, Held), "receipts are made by `MqttInbound`"
+        answer = self._inbound.acknowledge(held)
         if answer is not None:
             self._replies.append(answer)

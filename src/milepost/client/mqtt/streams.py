@@ -1,4 +1,4 @@
-"""Connections that carry bytes to a server and back: TCP, TLS, WebSocket."""
+"""Byte streams to a server: TCP, TLS, WebSocket."""
 
 import asyncio
 import contextlib
@@ -9,28 +9,28 @@ from urllib.parse import unquote, urlsplit
 
 READ_BYTES: Final = 65_536
 GOODBYE_S: Final = 2.0
-"""So long the last bytes may take."""
+"""Maximum time to send the last bytes before closing."""
 
 PORTS: Final = {"mqtt": 1883, "mqtts": 8883, "ws": 80, "wss": 443}
 SUBPROTOCOL: Final = "mqtt"
 
 
 class Stream(Protocol):
-    """One connection. Whatever goes wrong with it is an `OSError`."""
+    """One connection. Every failure is an `OSError`."""
 
     async def read(self) -> bytes:
-        """The next bytes; none at the end."""
+        """Return the next bytes; empty at the end."""
 
     async def send(self, data: bytes) -> None:
-        """Hand bytes over; comes back when there is room for more."""
+        """Send bytes; return when the buffer has room for more."""
 
     async def close(self) -> None:
-        """Let what was handed over leave, for a moment, and close."""
+        """Flush for a moment, then close."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a URL says."""
+    """A decoded URL."""
 
     scheme: str
     host: str
@@ -41,7 +41,7 @@ class Target:
 
     @property
     def is_encrypted(self) -> bool:
-        """Whether it needs TLS."""
+        """Whether the scheme requires TLS."""
         return self.scheme in ("mqtts", "wss")
 
     def __str__(self) -> str:
@@ -50,10 +50,10 @@ class Target:
 
 
 def target_of(url: str) -> Target:
-    """Where a URL leads; `ValueError` with what is wrong with it."""
+    """Decode a URL; raise `ValueError` with the reason if it is invalid."""
     parts = urlsplit(url)
     if parts.scheme not in PORTS:
-        raise ValueError(f"the URL {url!r} does not begin with {', '.join(f'{name}://' for name in PORTS)}")
+        raise ValueError(f"the URL {url!r} does not begin with {', '.join(f'{name}://' for name in PORTS)} or udp://")
     try:
         port = parts.port
     except ValueError:
@@ -69,7 +69,7 @@ def target_of(url: str) -> Target:
 
 
 def referred(target: Target, reference: str) -> Target | None:
-    """The server that a reference such as `host:1883` names, reached in the same way; nothing if it cannot be read."""
+    """Return the server that a reference such as `host:1883` names, with the same scheme; None if it cannot be decoded."""
     try:
         found = target_of(f"{target.scheme}://{reference}")
     except ValueError:
@@ -79,10 +79,10 @@ def referred(target: Target, reference: str) -> Target | None:
 
 
 async def open_stream(target: Target, tls: ssl.SSLContext | None, message_bytes_max: int) -> Stream:
-    """Connect."""
+    """Open a connection."""
     context = (tls or ssl.create_default_context()) if target.is_encrypted else None
     if target.scheme in ("ws", "wss"):
-        from milepost.client.mqtt.websocket import open_websocket  # noqa: PLC0415  # 11 MB, and most do without
+        from milepost.client.mqtt.websocket import open_websocket  # noqa: PLC0415  # 11 MB that most clients do not need
 
         return await open_websocket(str(target), context, message_bytes_max)
     reader, writer = await asyncio.open_connection(target.host, target.port, ssl=context, limit=READ_BYTES)
@@ -90,23 +90,23 @@ async def open_stream(target: Target, tls: ssl.SSLContext | None, message_bytes_
 
 
 class TcpStream:
-    """TCP, with TLS or without."""
+    """A TCP connection, with or without TLS."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
 
     async def read(self) -> bytes:
-        """The next bytes; none at the end."""
+        """Return the next bytes; empty at the end."""
         return await self._reader.read(READ_BYTES)
 
     async def send(self, data: bytes) -> None:
-        """Hand bytes over; comes back when there is room for more."""
+        """Send bytes; return when the buffer has room for more."""
         self._writer.write(data)
         await self._writer.drain()
 
     async def close(self) -> None:
-        """Let what was handed over leave, for a moment, and close."""
+        """Flush for a moment, then close."""
         self._writer.close()
         try:
             async with asyncio.timeout(GOODBYE_S):

@@ -1,4 +1,4 @@
-"""MQTT in a WebSocket, from the client's side."""
+"""The client side of MQTT over WebSocket."""
 
 import asyncio
 import ssl
@@ -11,7 +11,7 @@ from milepost.client.mqtt.streams import GOODBYE_S, SUBPROTOCOL
 
 
 async def open_websocket(url: str, tls: ssl.SSLContext | None, message_bytes_max: int) -> "WebSocketStream":
-    """Connect; the server must speak MQTT in it. [MQTT-6.0.0-3]"""
+    """Connect; the server must accept the subprotocol mqtt. [MQTT-6.0.0-3]"""
     try:
         connection = await connect(
             url,
@@ -19,7 +19,7 @@ async def open_websocket(url: str, tls: ssl.SSLContext | None, message_bytes_max
             subprotocols=[Subprotocol(SUBPROTOCOL)],
             compression=None,
             proxy=None,
-            ping_interval=None,  # MQTT has its own
+            ping_interval=None,  # MQTT has its own keepalive
             close_timeout=GOODBYE_S,
             max_size=message_bytes_max,
         )
@@ -32,13 +32,13 @@ async def open_websocket(url: str, tls: ssl.SSLContext | None, message_bytes_max
 
 
 class WebSocketStream:
-    """A WebSocket; where its frames begin and end means nothing. [MQTT-6.0.0-2]"""
+    """A WebSocket as a byte stream; frame boundaries carry no meaning. [MQTT-6.0.0-2]"""
 
     def __init__(self, connection: ClientConnection) -> None:
         self._connection = connection
 
     async def read(self) -> bytes:
-        """The next bytes; none at the end."""
+        """Return the next bytes; empty at the end."""
         try:
             while not (data := await self._connection.recv()):
                 pass
@@ -49,13 +49,13 @@ class WebSocketStream:
         return data
 
     async def send(self, data: bytes) -> None:
-        """Hand bytes over; comes back when there is room for more."""
+        """Send bytes; return when the buffer has room for more."""
         try:
             await self._connection.send(data)
         except ConnectionClosed as fault:
             raise ConnectionResetError(str(fault)) from None
 
     async def close(self) -> None:
-        """Let what was handed over leave, for a moment, and close."""
+        """Flush for a moment, then close."""
         async with asyncio.timeout(2 * GOODBYE_S):
             await self._connection.close()

@@ -1,1 +1,1 @@
-"""UDP, the edge's own protocol: sessions of datagrams, sealed or plain."""
+"""Milepost's UDP protocol as a carrier: sessions of datagrams, encrypted or plain."""

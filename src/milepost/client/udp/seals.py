@@ -1,11 +1,11 @@
-"""What a session's datagrams are wrapped in: nothing (`Plain`), or Noise (`Sealed`); the session cannot tell the two apart.
+"""Protection of a session's datagrams: none (`Plain`), or Noise (`Sealed`), behind one interface.
 
-    Seal ──begin──▶ Handshake ──read_answer──▶ Opening: ACKNOWLEDGE and a Channel
+    Seal ──begin──▶ Handshake ──read_answer──▶ Opened: ACKNOWLEDGE and a Channel
 
-What must hold:
-- whatever bytes arrive, the one fault is `Malformed`, and it changes nothing;
-- an INIT is repeated byte by byte, but for mac2 once there is a cookie; the next one has a later `sent_at`;
-- a counter is used once; one that came is taken after its datagram was opened.
+Invariants:
+- for arbitrary input bytes the only exception is `Malformed`, and no state changes;
+- an INIT is repeated byte for byte, except for mac2 once there is a cookie; the next one has a later `sent_at`;
+- a counter is used once; a received one is marked as used only after its datagram was decrypted.
 """
 
 import hmac
@@ -15,14 +15,14 @@ from typing import Final, NamedTuple, Protocol
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from milepost.client.udp.waits import Draw
+from milepost.client.carrier import Draw
 from milepost.model.instants import BEGINNING, SECOND_NS, Instant
 from milepost.model.reasons import Malformed, Reason
 from milepost.model.sessions import Acknowledge, Datagram, Init, Refusal, SessionToken
 from milepost.trust.certificates import Certificate
-from milepost.trust.macs import Macs, open_cookie
+from milepost.trust.cookies import Macs, open_cookie
 from milepost.trust.noise import Initiator, Keys
-from milepost.trust.windows import Window
+from milepost.trust.replay_window import Window
 from milepost.wire.datagrams import decode, encode
 from milepost.wire.sealed import (
     COOKIE_DATAGRAM_BYTES,
@@ -43,80 +43,80 @@ from milepost.wire.sealed import (
 )
 
 COOKIE_NS: Final = 120 * SECOND_NS
-"""So long a cookie is good."""
+"""Validity of a cookie."""
 
 PLAIN_INIT_BYTES: Final = 256
-"""No edge answers with more bytes than it was sent: a plain INIT is made this long."""
+"""Size to which a plain INIT is padded, because an edge never answers with more bytes than it received."""
 
 _PADDING: Final = b"\xc2\x3e"  # field 1000, bytes; its length follows in two bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """By what an endpoint shows who it is, and knows its edge."""
+    """The endpoint's certificate and private key, and the edge's public key."""
 
     certificate: Certificate
     key: bytes
-    """The private key that the certificate is about."""
+    """The private key of the certificate."""
     edge_key: bytes
     """The edge's public key."""
 
 
 class Opened(NamedTuple):
-    """A handshake that the edge answered with yes."""
+    """A handshake that the edge accepted."""
 
     said: Acknowledge
     channel: "Channel"
 
 
 class Channel(Protocol):
-    """One session's way to the edge and back."""
+    """The encoding and decoding of one session's datagrams."""
 
     @property
     def token(self) -> SessionToken:
         """The session's token."""
 
     def seal(self, value: Datagram) -> bytes:
-        """The datagram that says a value."""
+        """Encode and encrypt a datagram."""
 
     def open(self, data: bytes) -> Datagram:
-        """What a datagram of this session says, if it is new."""
+        """Decrypt and decode a datagram of this session; raise `Malformed` for a replayed one."""
 
     def is_reset(self, data: bytes) -> bool:
-        """Whether the edge says, and may be believed, that it does not know this session."""
+        """Return whether this is an authentic notice that the edge does not know the session."""
 
 
 class Handshake(Protocol):
-    """One INIT that is under way."""
+    """One pending INIT."""
 
     def datagram(self, now: Instant) -> bytes:
-        """The INIT."""
+        """Return the INIT."""
 
     def has_new_cookie(self, data: bytes, now: Instant) -> bool:
-        """Take a COOKIE; whether it is another one than we had, so that INIT is to be sent again at once."""
+        """Process a COOKIE; return whether it is a new one, so that INIT is resent at once."""
 
     def read_answer(self, data: bytes) -> Opened | Refusal:
-        """What the edge answered."""
+        """Decode the edge's answer."""
 
 
 class Seal(Protocol):
-    """A way to open sessions with one edge."""
+    """A method to open sessions with one edge."""
 
     def kind_of(self, data: bytes) -> Kind:
-        """What a datagram is."""
+        """Return the kind of a datagram."""
 
     def meet(self, edge_key: bytes) -> None:
-        """From now on it is another edge, or the same under another key."""
+        """Switch to another edge, or to another key of the same edge."""
 
     def begin(self, init: Init, now: Instant, draw: Draw) -> Handshake:
-        """A new INIT."""
+        """Build a new INIT."""
 
 
 class Plain:
-    """Nothing is sealed."""
+    """No encryption."""
 
     def kind_of(self, data: bytes) -> Kind:
-        """What a datagram is, in the words of sealed ones."""
+        """Return the kind that an encrypted datagram with this content would have."""
         value = decode(data)
         if isinstance(value, Refusal) and value.reason == Reason.SESSION_UNKNOWN and value.about is None:
             return Kind.RESET
@@ -124,63 +124,63 @@ class Plain:
         return Kind.ACK if is_answer else Kind.DATA
 
     def meet(self, edge_key: bytes) -> None:
-        """One edge is like the other."""
+        """Do nothing: plain sessions do not depend on the edge's key."""
 
     def begin(self, init: Init, now: Instant, draw: Draw) -> "PlainHandshake":
-        """A new INIT."""
+        """Build a new INIT."""
         del now, draw
         return PlainHandshake(_padded(encode(init)))
 
 
 def _padded(data: bytes) -> bytes:
-    """The same with a field that readers pass over, so that any answer is shorter."""
+    """Append an unknown field, which decoders skip, so that any answer is shorter."""
     missing = PLAIN_INIT_BYTES - len(data) - len(_PADDING) - 2
     return data + _PADDING + bytes((missing & 0x7F | 0x80, missing >> 7)) + bytes(missing) if missing > 0 else data
 
 
 class PlainHandshake:
-    """An INIT that anybody may answer."""
+    """An INIT without authentication of the edge."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
 
     def datagram(self, now: Instant) -> bytes:
-        """The INIT."""
+        """Return the INIT."""
         del now
         return self._data
 
     def has_new_cookie(self, data: bytes, now: Instant) -> bool:
-        """There are none."""
+        """Return False: plain handshakes have no cookies."""
         del data, now
         return False
 
     def read_answer(self, data: bytes) -> Opened | Refusal:
-        """What the edge answered."""
+        """Decode the edge's answer."""
         return _answer(decode(data), lambda said: PlainChannel(said.session))
 
 
 class PlainChannel:
-    """A session that is known by its token alone."""
+    """A session identified only by its token."""
 
     def __init__(self, token: SessionToken) -> None:
         self.token = token
 
     def seal(self, value: Datagram) -> bytes:
-        """The datagram that says a value."""
+        """Encode a datagram."""
         return encode(value)
 
     def open(self, data: bytes) -> Datagram:
-        """What a datagram of this session says."""
+        """Decode a datagram of this session."""
         return _of_session(decode(data), self.token)
 
     def is_reset(self, data: bytes) -> bool:
-        """Whether the edge says that it does not know this session."""
+        """Return whether the edge answered that it does not know this session."""
         value = decode(data)
         return isinstance(value, Refusal) and value.session in (None, self.token)
 
 
 class Sealed:
-    """Noise, and what is around it."""
+    """Noise handshakes, with MACs and cookies."""
 
     def __init__(self, trust: Credentials) -> None:
         self.trust = trust
@@ -190,20 +190,20 @@ class Sealed:
         self._sent_at = BEGINNING
 
     def kind_of(self, data: bytes) -> Kind:
-        """What a datagram is: its first byte says so."""
+        """Return the kind of a datagram, its first byte."""
         try:
             return Kind(data[0])
         except (IndexError, ValueError):
             raise Malformed(Reason.MALFORMED, f"{len(data)} bytes that are no sealed datagram") from None
 
     def meet(self, edge_key: bytes) -> None:
-        """From now on it is another edge, or the same under another key; what was under way is of no use any more."""
+        """Switch to another edge, or to another key of the same edge; pending handshakes become invalid."""
         self.trust = replace(self.trust, edge_key=edge_key)
         self.macs = Macs(edge_key)
         self.cookie = b""
 
     def begin(self, init: Init, now: Instant, draw: Draw) -> "SealedHandshake":
-        """A new INIT; later than the last, also if the clock stands still."""
+        """Build a new INIT; its time is later than the last one's even if the clock stands still."""
         self._sent_at = Instant(max(now, self._sent_at + 1))
         initiator = Initiator(self.trust.key, self.trust.edge_key, draw(KEY_BYTES))
         hello = Hello(self._sent_at, self.trust.certificate.data, encode(init))
@@ -219,13 +219,13 @@ class SealedHandshake:
         self._data = bytes([Kind.INIT]) + message
 
     def datagram(self, now: Instant) -> bytes:
-        """The INIT, with a second mac while there is a cookie."""
+        """Return the INIT, with mac2 while there is a valid cookie."""
         seal = self._seal
         cookie = seal.cookie if now - seal.cookie_at <= COOKIE_NS else b""
         return self._data + seal.macs.stamp(self._data, cookie)
 
     def has_new_cookie(self, data: bytes, now: Instant) -> bool:
-        """Take a COOKIE; one that answers another INIT is refused."""
+        """Process a COOKIE; reject one that answers another INIT."""
         if len(data) != COOKIE_DATAGRAM_BYTES:
             raise Malformed(Reason.MALFORMED, f"COOKIE has {len(data)} bytes, not {COOKIE_DATAGRAM_BYTES}")
         seal = self._seal
@@ -236,13 +236,13 @@ class SealedHandshake:
         return is_new
 
     def read_answer(self, data: bytes) -> Opened | Refusal:
-        """What the edge answered."""
+        """Decode the edge's answer."""
         payload, keys = self._initiator.read(data[1:])
         return _answer(decode(payload), lambda said: SealedChannel(said, keys))
 
 
 class SealedChannel:
-    """A session under two keys."""
+    """A session encrypted with one key per direction."""
 
     def __init__(self, said: Acknowledge, keys: Keys) -> None:
         self.token = said.session
@@ -252,12 +252,12 @@ class SealedChannel:
         self._window = Window()
 
     def seal(self, value: Datagram) -> bytes:
-        """The datagram that says a value, under the next counter."""
+        """Encode and encrypt a datagram under the next counter."""
         counter, self._counter = self._counter, self._counter + 1
         return data_head(self.token, counter) + self._send.encrypt(nonce_of(counter), encode(value), None)
 
     def open(self, data: bytes) -> Datagram:
-        """What a datagram of this session says, if it is new."""
+        """Decrypt and decode a datagram of this session; raise `Malformed` for a replayed one."""
         if len(data) < DATA_BYTES_MIN or token_of(data) != self.token:
             raise Malformed(Reason.SESSION_UNKNOWN, "a datagram of another session")
         counter = counter_of(data)
@@ -271,7 +271,7 @@ class SealedChannel:
         return _of_session(decode(plain), self.token)
 
     def is_reset(self, data: bytes) -> bool:
-        """Whether a RESET shows what ACKNOWLEDGE gave us."""
+        """Return whether a RESET contains the reset token from ACKNOWLEDGE."""
         is_ours = len(data) == RESET_DATAGRAM_BYTES and token_of(data) == self.token
         return is_ours and bool(self._reset) and hmac.compare_digest(data[1 + TOKEN_BYTES :], self._reset)
 

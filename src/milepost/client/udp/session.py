@@ -1,42 +1,51 @@
-"""One endpoint's session with its edge over datagrams: datagrams, ticks and wishes in; datagrams and events out.
+"""One endpoint's session with its edge over UDP: datagrams, ticks and calls in; datagrams and events out.
 
-    phase      what is going on                        goes to
-    IDLE       nothing was said yet                    start ─▶ OPENING
+    phase      when                                    next
+    IDLE       nothing was sent yet                    start ─▶ OPENING
     OPENING    INIT is sent until it is answered       ACKNOWLEDGE ─▶ OPEN                     a final refusal ─▶ CLOSED
-    OPEN       reports go out, messages both ways      2/3 of the keys' life is over ─▶ RENEWING
-    RENEWING   open, and INIT with `former` is sent    ACKNOWLEDGE ─▶ OPEN                     keys worn out ─▶ AWAY
-    AWAY       the edge was there; INIT is sent        ACKNOWLEDGE ─▶ OPEN                     a final refusal ─▶ CLOSED
-    CLOSED     it is over, nothing does anything       -
-    from OPEN, RENEWING: silence of the edge, a right RESET, SESSION_UNKNOWN, CLOSE ─▶ AWAY; CLOSE expelled, replaced ─▶ CLOSED
+    OPEN       reports go out, messages both ways      2/3 of the keys' lifetime is over ─▶ RENEWING
+    RENEWING   open, and INIT with `former` is sent    ACKNOWLEDGE ─▶ OPEN                     keys expired ─▶ AWAY
+    AWAY       the session was lost; INIT is sent      ACKNOWLEDGE ─▶ OPEN                     a final refusal ─▶ CLOSED
+    CLOSED     the end; all calls are no-ops           -
+    from OPEN, RENEWING: silence of the edge, a valid RESET, SESSION_UNKNOWN, CLOSE ─▶ AWAY; CLOSE expelled, replaced ─▶ CLOSED
     from each: close ─▶ CLOSED
 
-What must hold:
-- no clock, no socket, no randomness: `now` is an argument, random bytes come from `draw`; the same calls give the same bytes;
-- whatever datagram arrives, nothing is raised; what is not the edge's changes nothing but a count;
-- messages, subscriptions and what was shown belong to the endpoint, not to the session with the edge: they outlast it.
+Invariants:
+- no clock, no socket, no randomness: `now` is an argument, random bytes come from `draw`; the same calls produce the same bytes;
+- no datagram raises; one that is not from the edge changes nothing but a counter;
+- publications, subscriptions and the names of delivered messages belong to the endpoint, and outlast the session with the edge.
 """
 
 from dataclasses import replace
 from enum import Enum
 from typing import Final
 
-from milepost.client.carriers import Unshown
-from milepost.client.faults import ClientFault, RefusedByEdge
-from milepost.client.udp.cells import overheard
-from milepost.client.udp.events import Arrived, Away, Complained, Connected, Done, Ended, Event, Hidden
-from milepost.client.udp.lines import Line
-from milepost.client.udp.opening import Opening
-from milepost.client.udp.receiving import Arrivals, Verdict
-from milepost.client.udp.refusals import is_final, refused_by
+from milepost.client.carrier import Draw
+from milepost.client.errors import ClientFault, RefusedByEdge
+from milepost.client.events import (
+    Arrival,
+    Connected,
+    Done,
+    Ended,
+    Event,
+    Lost,
+    ReportRefused,
+    SubscriptionRefused,
+    Suppressed,
+    Suppression,
+)
+from milepost.client.udp.handshake import Opening, UdpSetup
+from milepost.client.udp.inbound import InboundVerdict, UdpInbound
+from milepost.client.udp.mapping import is_final, received_from, refused_by
+from milepost.client.udp.multicast import overheard
+from milepost.client.udp.open_session import LastPosition, OpenSession
+from milepost.client.udp.outbound import UdpOutbound
 from milepost.client.udp.seals import Channel, Opened, Plain, Sealed
-from milepost.client.udp.sending import Outbox
-from milepost.client.udp.setup import Setup
-from milepost.client.udp.waits import Draw
-from milepost.client.udp.whereabouts import Whereabouts
-from milepost.client.udp.wishes import Wishes
-from milepost.model.cells import Cells
+from milepost.client.udp.subscriptions import UdpSubscriptions
+from milepost.client.values import SubscriptionRequest
 from milepost.model.instants import FOREVER, SECOND_NS, Instant
 from milepost.model.messages import Message
+from milepost.model.multicast_cells import Cells
 from milepost.model.reasons import Malformed, Reason
 from milepost.model.reports import Report
 from milepost.model.sessions import (
@@ -46,6 +55,7 @@ from milepost.model.sessions import (
     Heartbeat,
     Init,
     MessageName,
+    Name,
     Notify,
     Publish,
     Received,
@@ -62,14 +72,14 @@ from milepost.wire.datagrams import encode
 from milepost.wire.sealed import Kind
 
 FORMER_NS: Final = 10 * SECOND_NS
-"""So long datagrams under the former token are still taken."""
+"""How long datagrams under the former token are still accepted."""
 
 _ANY_TOKEN: Final = SessionToken(1)
 _UNKNOWN: Final = "the edge does not know the session any more"
 
 
 class Phase(Enum):
-    """Where a session is."""
+    """Phase of a session."""
 
     IDLE = 0
     OPENING = 1
@@ -83,53 +93,53 @@ _HAS_SESSION: Final = frozenset({Phase.OPEN, Phase.RENEWING})
 _ASKS: Final = frozenset({Phase.OPENING, Phase.RENEWING, Phase.AWAY})
 
 
-class Session:
+class UdpSession:
     """One endpoint at one edge."""
 
-    def __init__(self, setup: Setup, draw: Draw) -> None:
+    def __init__(self, setup: UdpSetup, draw: Draw) -> None:
         self.setup = setup
         self.phase = Phase.IDLE
         self.broken = 0
-        """How many datagrams came that could not be read, were not the edge's, or had come before."""
+        """Datagrams that were undecodable, not from the edge, or replayed."""
         self._draw = draw
         self._opening = Opening(Plain() if setup.trust is None else Sealed(setup.trust), draw)
-        self._outbox = Outbox(setup.waiting_max, draw)
-        self._arrivals = Arrivals(None if setup.authority is None else Verifier(setup.authority), setup.held_max)
-        self._wishes = Wishes(setup.endpoint)
-        self._line: Line | None = None
-        """The session; while the edge is away, the one that may still live."""
+        self._outbound = UdpOutbound(setup.waiting_max, draw)
+        self._inbound = UdpInbound(None if setup.authority is None else Verifier(setup.authority), setup.held_max)
+        self._subscriptions = UdpSubscriptions(setup.endpoint)
+        self._line: OpenSession | None = None
+        """The session; while the edge is unreachable, the one that may still exist there."""
         self._former: tuple[Channel, Instant] | None = None
-        """The channel before this one, and until when it is listened to."""
-        self._whereabouts = Whereabouts()
+        """The previous channel, and until when its datagrams are accepted."""
+        self._last_position = LastPosition()
         self._outgoing: list[bytes] = []
         self._events: list[Event] = []
 
     @property
     def next_at(self) -> Instant:
-        """When `on_tick` is wanted next."""
+        """When `on_tick` must be called next."""
         if self.phase not in _HAS_SESSION:
             return self._opening.next_at
-        return min(self._open_line.next_at, self._opening.next_at, self._outbox.next_at)
+        return min(self._open_line.next_at, self._opening.next_at, self._outbound.next_at)
 
     @property
     def cells(self) -> Cells | None:
-        """Where to listen for messages to an area."""
+        """The grid of multicast groups to join for messages to an area."""
         return self._line.cells if self._line is not None and self.setup.hears_cells else None
 
     def take_outgoing(self) -> list[bytes]:
-        """What to send, in this order."""
+        """Return the datagrams to send, in order."""
         outgoing, self._outgoing = self._outgoing, []
         return outgoing
 
     def take_events(self) -> list[Event]:
-        """What happened."""
+        """Return the events since the last call."""
         events, self._events = self._events, []
         return events
 
     def start(self, report: Report, now: Instant) -> None:
-        """Ask for a session; once it was asked for, this is a report like any other."""
+        """Request a session; once it was requested, this is an ordinary report."""
         if self.phase is Phase.IDLE:
-            self._whereabouts.change(report)
+            self._last_position.change(report)
             self.phase = Phase.OPENING
             self._opening.begin(now, at_once=True)
             self.on_tick(now)
@@ -137,71 +147,72 @@ class Session:
             self.report(report, now)
 
     def report(self, report: Report, now: Instant) -> None:
-        """Say where the endpoint is; while there is no session, the next one begins with it."""
-        self._whereabouts.change(report)
+        """Report the endpoint's position; without a session, the next INIT carries it."""
+        self._last_position.change(report)
         if self.phase in _HAS_SESSION:
             self._say_report(report.seen_at, now)
 
     def publish(self, message: Message, now: Instant) -> None:
-        """Have a message sent; what does not fit into a datagram is `Malformed`."""
+        """Queue a message; raise `Malformed` if it does not fit into a datagram."""
         if self.phase is Phase.CLOSED:
             return
-        letter = Publish(message)
-        encode(replace(letter, session=_ANY_TOKEN))
-        if self._outbox.is_full:
+        datagram = Publish(message)
+        encode(replace(datagram, session=_ANY_TOKEN))
+        if self._outbound.is_full:
             full = RefusedByEdge.of(Reason.QUEUE_FULL, f"{self.setup.waiting_max} are not answered")
             self._events.append(Done(MessageName(message.source, message.id), full))
             return
-        self._outbox.put(letter)
+        self._outbound.put(datagram)
         self._flush(now)
 
-    def withdraw(self, name: MessageName) -> None:
-        """Nobody waits for a message any more: do not send it, if it was not sent yet."""
-        self._outbox.drop(name, if_sent=False)
+    def withdraw(self, name: Name) -> None:
+        """Discard a message whose caller no longer waits, if it is not sent yet."""
+        self._outbound.drop(name, if_sent=False)
 
     def subscribe(self, subscription: Subscription, now: Instant) -> None:
-        """Have a subscription, in this session and all that follow; what does not fit into a datagram is `Malformed`."""
+        """Add a subscription, for this session and all that follow; raise `Malformed` if it does not fit into a datagram."""
         if self.phase is Phase.CLOSED:
             return
-        letter = Subscribe(subscription)
-        encode(replace(letter, session=_ANY_TOKEN))
-        self._wishes.add(subscription)
-        self._outbox.put(letter)
+        datagram = Subscribe(subscription)
+        encode(replace(datagram, session=_ANY_TOKEN))
+        self._subscriptions.add(subscription)
+        self._outbound.put(datagram)
         self._flush(now)
 
     def unsubscribe(self, number: SubscriptionId, now: Instant) -> None:
-        """Have it no more."""
+        """End a subscription."""
         if self.phase is Phase.CLOSED:
             return
-        self._wishes.remove(number)
-        self._outbox.put(Unsubscribe(SubscriptionName(self.setup.endpoint, number)))
+        self._subscriptions.remove(number)
+        self._outbound.put(Unsubscribe(SubscriptionName(self.setup.endpoint, number)))
         self._flush(now)
 
-    def is_label_free(self, number: SubscriptionId) -> bool:
-        """Whether a new subscription may have that number."""
-        return self._wishes.is_free(number)
+    def subscription_id_for(self, request: SubscriptionRequest) -> int:
+        """Return the id for a new subscription."""
+        return self._subscriptions.id_for(request)
 
-    def took(self, receipt: MessageName) -> None:
-        """The application has a message; without a session the edge is told when it repeats it."""
-        if self._arrivals.took(receipt):
+    def acknowledge(self, receipt: object) -> None:
+        """Acknowledge a message that the application has taken; without a session, when the edge resends it."""
+        assert isinstance(receipt, MessageName), "receipts are made by this session"
+        if self._inbound.acknowledge(receipt):
             self._confirm(receipt)
 
     def meet(self, edge_key: bytes, now: Instant) -> None:
-        """Ask another edge than the one that does not answer; with it nothing goes on, all is subscribed to anew."""
+        """Switch from an unreachable edge to another one; no session is resumed there, and all subscriptions are sent again."""
         if self.phase in (Phase.OPENING, Phase.AWAY):
             self._opening.seal.meet(edge_key)
             self._line = None
             self._opening.begin(now, at_once=True)
 
     def close(self, now: Instant) -> None:
-        """Say goodbye."""
+        """Send CLOSE and end."""
         del now
         if self.phase in _HAS_SESSION:
             self._say(Close(self._open_line.channel.token))
         self._end(None)
 
     def on_tick(self, now: Instant) -> None:
-        """Time has passed."""
+        """Process the timers that are due."""
         if self.phase in _HAS_SESSION:
             self._look_at_line(self._open_line, now)
         if self.phase in _ASKS:
@@ -209,7 +220,7 @@ class Session:
             self._outgoing += [] if init is None else [init]
         self._flush(now)
 
-    def _look_at_line(self, line: Line, now: Instant) -> None:
+    def _look_at_line(self, line: OpenSession, now: Instant) -> None:
         if now >= line.silent_at:
             self._go_away("the edge is silent", now, may_live=True)
         elif now >= line.worn_at:
@@ -224,7 +235,7 @@ class Session:
             self._say(Heartbeat(line.channel.token))
 
     def on_datagram(self, data: bytes, now: Instant) -> None:
-        """A datagram came, from whomever."""
+        """Process a datagram from any sender."""
         if self.phase in (Phase.IDLE, Phase.CLOSED):
             return
         try:
@@ -245,7 +256,7 @@ class Session:
         self._flush(now)
 
     def on_multicast(self, data: bytes, now: Instant) -> None:
-        """A datagram came to a group that is listened to, from whomever; whose subscriptions it matches is not said there."""
+        """Process a multicast datagram from any sender; it does not name the subscriptions that it matches."""
         if self.phase in _HAS_SESSION:
             try:
                 self._on_publish(Publish(overheard(data, is_sealed=self.setup.trust is not None)), now)
@@ -255,21 +266,21 @@ class Session:
     def _on_answer(self, answer: Opened | Refusal, now: Instant) -> None:
         if isinstance(answer, Refusal):
             refused = refused_by(answer)
-            self._end(refused) if is_final(answer) else self._events.append(Complained(refused))
+            self._end(refused) if is_final(answer) else self._events.append(ReportRefused(refused))
             return
         was_renewing = self.phase is Phase.RENEWING
         if self._line is not None:
             self._former = self._line.channel, Instant(now + FORMER_NS)
         self._opening.end()
-        self._line = Line(answer, now, self._draw)
+        self._line = OpenSession(answer, now, self._draw)
         self.phase = Phase.OPEN
         if not was_renewing:
-            self._events.append(Connected(answer.said.edge, answer.said.is_resumed))
+            self._events.append(Connected(answer.said.is_resumed, answer.said.edge))
         if not answer.said.is_resumed:
-            for subscription in self._wishes:
-                self._outbox.ensure(Subscribe(subscription))
+            for subscription in self._subscriptions:
+                self._outbound.ensure(Subscribe(subscription))
         if not (was_renewing and answer.said.is_resumed):
-            self._outbox.start_over(now)
+            self._outbound.start_over(now)
         self._say_report(now, now)
 
     def _on_reset(self, data: bytes, now: Instant) -> None:
@@ -285,7 +296,7 @@ class Session:
             case Publish():
                 self._on_publish(value, now)
             case Received():
-                self._finish(self._outbox.on_answer(value.name, None))
+                self._finish(self._outbound.on_answer(value.name, None))
             case Refusal():
                 self._on_refusal(value, now, is_former=is_former)
             case Close():
@@ -297,7 +308,7 @@ class Session:
                 raise Malformed(Reason.MALFORMED, f"{type(value).__name__} from an edge")
 
     def _opened(self, data: bytes, now: Instant) -> tuple[Datagram, bool]:
-        """What a datagram says, and whether it came under the former token."""
+        """Decrypt a datagram; return it, and whether it came under the former token."""
         channels = [] if self._line is None else [(self._line.channel, False)]
         if self._former is not None and now <= self._former[1]:
             channels.append((self._former[0], True))
@@ -311,21 +322,22 @@ class Session:
 
     def _on_publish(self, value: Publish, now: Instant) -> None:
         message = value.message
-        for stray in self._wishes.strays(value.matches):
-            self._outbox.ensure(Unsubscribe(stray))
+        for stray in self._subscriptions.strays(value.matches):
+            self._outbound.ensure(Unsubscribe(stray))
         name = MessageName(message.source, message.id)
-        verdict = self._arrivals.judge(message, self._whereabouts.place, now)
+        verdict = self._inbound.judge(message, self._last_position.place, now)
         match verdict:
-            case Verdict.SHOW:
-                is_signed = self._arrivals.is_vouched_for(message)
-                self._events.append(Arrived(message, value.matches, is_signed, name if message.reliable else None))
-            case Verdict.OUTSIDE:
-                self._events.append(Hidden(Unshown.OUTSIDE))
-            case Verdict.FORGED:
-                self._events.append(Hidden(Unshown.FORGED))
-            case Verdict.ANSWER | Verdict.IGNORE:
+            case InboundVerdict.SHOW:
+                is_signed = self._inbound.is_vouched_for(message)
+                received = received_from(message, now, is_signed=is_signed)
+                self._events.append(Arrival(received, value.matches, name if message.reliable else None))
+            case InboundVerdict.OUTSIDE:
+                self._events.append(Suppressed(Suppression.OUTSIDE))
+            case InboundVerdict.FORGED:
+                self._events.append(Suppressed(Suppression.FORGED))
+            case InboundVerdict.ANSWER | InboundVerdict.IGNORE:
                 pass
-        if verdict is Verdict.ANSWER or (verdict is Verdict.OUTSIDE and message.reliable):
+        if verdict is InboundVerdict.ANSWER or (verdict is InboundVerdict.OUTSIDE and message.reliable):
             self._confirm(name)
 
     def _confirm(self, name: MessageName) -> None:
@@ -338,9 +350,9 @@ class Session:
             if self.phase in _HAS_SESSION and not is_former:
                 self._go_away(_UNKNOWN, now, at_once=True)
         elif value.about is not None:
-            self._finish(self._outbox.on_answer(value.about, refused))
-        elif value.reason != Reason.REPORT_OUT_OF_ORDER:  # of two reports the newer one came first: nothing is lost
-            self._events.append(Complained(refused))
+            self._finish(self._outbound.on_answer(value.about, refused))
+        elif value.reason != Reason.REPORT_OUT_OF_ORDER:  # reordered reports are harmless: the edge has the newer one
+            self._events.append(ReportRefused(refused))
 
     def _on_close(self, cause: CloseCause, now: Instant) -> None:
         match cause:
@@ -352,14 +364,14 @@ class Session:
                 self._go_away(f"the edge closed the session: {cause.name.lower()}", now)
 
     def _go_away(self, why: str, now: Instant, *, may_live: bool = False, at_once: bool = False) -> None:
-        """Ask for a session again: at once only if the last one lasted, so that two who disagree do not talk for ever."""
+        """Request a session again: at once only if the last one was stable, to avoid an endless exchange of INIT and RESET."""
         line = self._open_line
         if line.is_settled(now):
             self._opening.settle()
         self._opening.begin(now, at_once=at_once and line.is_settled(now))
         self._line = line if may_live else None
         self.phase = Phase.AWAY
-        self._events.append(Away(why))
+        self._events.append(Lost(why))
 
     def _end(self, fault: ClientFault | None) -> None:
         if self.phase is not Phase.CLOSED:
@@ -369,32 +381,39 @@ class Session:
             self._events.append(Ended(fault))
 
     @property
-    def _open_line(self) -> Line:
+    def _open_line(self) -> OpenSession:
         assert self._line is not None, "there is a session"
         return self._line
 
     def _init(self, now: Instant) -> Init:
         former = None if self._line is None else self._line.channel.token
-        return Init(self._whereabouts.as_of(now, now), former, self.setup.hears_cells)
+        return Init(self._last_position.as_of(now, now), former, self.setup.hears_cells)
 
     def _say_report(self, seen_at: Instant, now: Instant) -> None:
-        self._say(ReportSent(self._open_line.channel.token, self._whereabouts.as_of(seen_at, now)))
+        self._say(ReportSent(self._open_line.channel.token, self._last_position.as_of(seen_at, now)))
         self._open_line.reported(now)
 
     def _flush(self, now: Instant) -> None:
-        """Send what is due, and give up what is too late."""
+        """Send datagrams that are due, and give up expired ones."""
         if self.phase is Phase.CLOSED:
             return
-        letters, done = self._outbox.take(now, is_open=self.phase in _HAS_SESSION)
-        for letter in letters:
-            self._say(replace(letter, session=self._open_line.channel.token))
+        datagrams, done = self._outbound.take(now, is_open=self.phase in _HAS_SESSION)
+        for datagram in datagrams:
+            self._say(replace(datagram, session=self._open_line.channel.token))
         self._finish(done)
 
     def _finish(self, done: list[Done]) -> None:
         for one in done:
-            if one.refused is not None and isinstance(one.name, SubscriptionName):
-                self._wishes.remove(one.name.id)
-        self._events += done
+            self._events.append(self._settled(one, one.key) if isinstance(one.key, SubscriptionName) else one)
+
+    def _settled(self, done: Done, name: SubscriptionName) -> Event:
+        """Return the event of an answered subscription; no caller waits if it was granted before and is refused now."""
+        if done.refused is None:
+            self._subscriptions.grant(name.id)
+            return done
+        was_granted = self._subscriptions.is_granted(name.id)
+        self._subscriptions.remove(name.id)
+        return SubscriptionRefused(name.id, done.refused) if was_granted else done
 
     def _say(self, value: Datagram) -> None:
         self._outgoing.append(self._open_line.channel.seal(value))

@@ -1,20 +1,20 @@
-"""Whom an endpoint believes, and by what it shows who it is."""
+"""The credentials of an endpoint, and the certificate authority it trusts."""
 
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from milepost.model.reasons import Malformed, Reason
-from milepost.trust.texts import AUTHORITY, CERTIFICATE, PRIVATE_KEY, bytes_from_text
+from milepost.trust.pem import AUTHORITY, CERTIFICATE, PRIVATE_KEY, bytes_from_text
 from milepost.wire.sealed import KEY_BYTES
 
-if TYPE_CHECKING:  # OpenSSL and protobuf are not wanted by who speaks MQTT
+if TYPE_CHECKING:  # MQTT clients do without OpenSSL and protobuf
     from milepost.trust.certificates import Certificate
 
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """The authority's public key, and this endpoint's certificate and private key; without these two nothing is sealed."""
+    """Public key of the certificate authority, and the endpoint's certificate and private key; without these, no encryption."""
 
     authority: bytes
     certificate: "Certificate | None" = None
@@ -36,7 +36,7 @@ class Trust:
     def from_files(
         cls, *, authority: str | Path, certificate: str | Path | None = None, key: str | Path | None = None
     ) -> "Trust":
-        """The same from the files that `milepost trust` makes: authority.pub, NAME.cert and NAME.key."""
+        """Read the files that `milepost trust` writes: authority.pub, NAME.cert and NAME.key."""
         from milepost.trust.certificates import read_certificate  # noqa: PLC0415
 
         public = bytes_from_text(Path(authority).read_text(), AUTHORITY)

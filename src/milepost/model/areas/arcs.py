@@ -1,9 +1,9 @@
-"""Great-circle arcs: how far a point is from one, and how far one reaches north, south, east and west.
+"""Great-circle arcs: their distances from points, and their bounds to the north, south, east and west.
 
-Rules of this file:
+Invariants:
 - an arc is the shorter way between two places that are neither the same nor antipodes;
-- arcs are rows of arrays, and nothing here loops over rows;
-- tables of points by arcs are made in blocks of `PAIRS_MAX`, so that scratch memory stays under about 4 MB.
+- arcs are rows of arrays, and no code here loops over rows;
+- tables of points by arcs are computed in blocks of `PAIRS_MAX`, so that temporary memory stays under about 4 MB.
 """
 
 from collections.abc import Iterator
@@ -19,13 +19,13 @@ from milepost.model.places import Place, Vectors, vectors
 from milepost.model.reasons import Malformed, Reason
 
 TOUCH_RAD: Final = 1e-10
-"""Places this near to each other (0.6 mm) are taken for one."""
+"""Places closer to each other than this (0.6 mm) count as the same."""
 
 ANTIPODE_RAD: Final = 1e-6
-"""Places this near to being antipodes (6 m) have no one shortest way between them."""
+"""Places this close to being antipodes (6 m) have no unique shortest way between them."""
 
 PAIRS_MAX: Final = 16_384
-"""Cells of a table of points by arcs; each costs up to some 200 bytes while it is worked on."""
+"""Maximum cells of a table of points by arcs; each takes up to about 200 bytes during the computation."""
 
 Angles = NDArray[np.float64]
 """Radians, one for each row of a `Vectors` or an `Arcs`."""
@@ -36,7 +36,7 @@ Rows = NDArray[np.intp]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Arcs:
-    """Many arcs: where each starts and ends, and the unit normal to the left of the way."""
+    """Arcs: the start and the end of each, and the unit normal to the left of its direction."""
 
     starts: Vectors
     ends: Vectors
@@ -47,29 +47,29 @@ class Arcs:
 
     @property
     def lengths_rad(self) -> Angles:
-        """How long each arc is, as an angle."""
+        """The length of each arc, as an angle."""
         return angles_between_rad(self.starts, self.ends)
 
     def take(self, rows: Rows | slice) -> "Arcs":
-        """Some of the arcs, in the order asked for."""
+        """Return the arcs of *rows*, in that order."""
         return Arcs(self.starts[rows], self.ends[rows], self.normals[rows])
 
 
 def arcs_along(points: Vectors) -> Arcs:
-    """The arcs from each point to the next."""
+    """Return the arcs from each point to the next."""
     starts, ends = points[:-1], points[1:]
-    # Twice starts x ends, written so that nothing cancels where the two are metres apart.
+    # Twice starts x ends, written so that no digits cancel where the two are metres apart.
     normals = np.cross(starts - ends, starts + ends)
     return Arcs(starts, ends, normals / np.linalg.norm(normals, axis=1, keepdims=True))
 
 
 def vectors_of(places: tuple[Place, ...]) -> Vectors:
-    """The places as unit vectors, one a row."""
+    """Return the places as unit vectors, one per row."""
     return vectors([place.latitude for place in places], [place.longitude for place in places])
 
 
 def check_steps(points: Vectors, reason: Reason, name: str) -> None:
-    """Refuse neighbours that are the same place, or antipodes."""
+    """Raise `Malformed` if consecutive points are the same place, or antipodes."""
     gaps = np.linalg.norm(np.diff(points, axis=0), axis=1)
     if (gaps <= TOUCH_RAD).any():
         first = int(np.argmax(gaps <= TOUCH_RAD))
@@ -81,13 +81,13 @@ def check_steps(points: Vectors, reason: Reason, name: str) -> None:
 
 
 def angles_between_rad(ones: Vectors, others: Vectors) -> Angles:
-    """The angle between the vectors of each row, precise from nanometres to antipodes."""
+    """Return the angle between the vectors of each row, precise from nanometres to antipodes."""
     angles: Angles = 2 * np.arctan2(np.linalg.norm(ones - others, axis=-1), np.linalg.norm(ones + others, axis=-1))
     return angles
 
 
 def distances_rad(points: Vectors, arcs: Arcs) -> Angles:
-    """How far the point of each row is from the arc of the same row, as an angle."""
+    """Return the distance of the point of each row from the arc of the same row, as an angle."""
     onward = np.cross(arcs.normals, arcs.starts)
     ahead = _dot(points, onward)
     beside = (ahead >= 0) & (_dot(points, np.cross(arcs.ends, arcs.normals)) >= 0)
@@ -97,13 +97,13 @@ def distances_rad(points: Vectors, arcs: Arcs) -> Angles:
 
 
 def blocks(count: int, width: int) -> Iterator[slice]:
-    """Slices of `count` points, each small enough for a table of points by `width` arcs."""
+    """Return slices of *count* points, each small enough for a table of points by *width* arcs."""
     step = max(1, PAIRS_MAX // max(1, width))
     return (slice(first, first + step) for first in range(0, count, step))
 
 
 def cut(arcs: Arcs, length_rad: float) -> Arcs:
-    """The same arcs in equal pieces no longer than `length_rad`."""
+    """Return the arcs, each divided into equal pieces no longer than *length_rad*."""
     lengths = arcs.lengths_rad
     counts = np.maximum(1, np.ceil(lengths / length_rad)).astype(np.intp)
     which = np.repeat(np.arange(len(arcs)), counts)
@@ -119,7 +119,7 @@ def cut(arcs: Arcs, length_rad: float) -> Arcs:
 
 
 def latitudes_rad(arcs: Arcs) -> tuple[Angles, Angles]:
-    """The southernmost and northernmost latitude of each arc, which may lie between its ends."""
+    """Return the southernmost and northernmost latitude of each arc, which may lie between its ends."""
     first, last = _latitudes_of(arcs.starts), _latitudes_of(arcs.ends)
     lowest, highest = np.minimum(first, last), np.maximum(first, last)
     x, y, z = arcs.normals.T
@@ -132,14 +132,14 @@ def latitudes_rad(arcs: Arcs) -> tuple[Angles, Angles]:
 
 
 def turns_rad(arcs: Arcs) -> Angles:
-    """How far east (or, negative, west) each arc goes around the axis."""
+    """Return the change of longitude along each arc, positive to the east."""
     (x, y), (ends_x, ends_y) = arcs.starts.T[:2], arcs.ends.T[:2]
     turns: Angles = np.arctan2(x * ends_y - y * ends_x, x * ends_x + y * ends_y)
     return turns
 
 
 def bounds_around(arcs: Arcs, margin_rad: float) -> tuple[Bounds, ...]:
-    """A box for each arc that holds all within `margin_rad` of it."""
+    """Return a box for each arc that contains all points within *margin_rad* of it."""
     lowest, highest = latitudes_rad(arcs)
     wests = np.arctan2(arcs.starts[:, 1], arcs.starts[:, 0])
     turns = turns_rad(arcs)
@@ -149,7 +149,7 @@ def bounds_around(arcs: Arcs, margin_rad: float) -> tuple[Bounds, ...]:
 
 
 def widened(south: float, west: float, north: float, east: float, margin_rad: float) -> Bounds:
-    """The box, from radians to degrees, with room for all within `margin_rad` of it."""
+    """Return the box, converted from radians to degrees, with all points within *margin_rad* of it."""
     steepest = max(abs(south), abs(north))
     south, north = south - margin_rad, north + margin_rad
     if steepest + margin_rad >= pi / 2:
@@ -162,7 +162,7 @@ def widened(south: float, west: float, north: float, east: float, margin_rad: fl
 
 
 def _longitude(radians: float) -> float:
-    """Degrees in -180..180; the two ends stay what they are."""
+    """Return degrees in -180..180; both limits are left unchanged."""
     if -pi <= radians <= pi:
         return float(np.degrees(radians))
     return float(np.degrees(radians - 2 * pi * np.floor((radians + pi) / (2 * pi))))

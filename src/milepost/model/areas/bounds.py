@@ -1,4 +1,4 @@
-"""What an index needs to know of an area: a cap around it, boxes over it."""
+"""Bounds of an area for an index: a cap around it, boxes that cover it."""
 
 from dataclasses import dataclass
 from math import asin, atan2, cos, degrees, hypot, pi, sin
@@ -7,11 +7,11 @@ from typing import Final, NamedTuple
 from milepost.model.places import EARTH_RADIUS_M, Vectors
 
 SLACK_RAD: Final = 1e-9
-"""Bounds are this much (6 mm) wider than the area, so that rounding never cuts anything off."""
+"""Bounds are this much (6 mm) wider than the area, so that rounding never excludes a point."""
 
 
 class Bounds(NamedTuple):
-    """A box in degrees; `west` is greater than `east` where it lies across the antimeridian."""
+    """A box in degrees; `west` is greater than `east` where it crosses the antimeridian."""
 
     south: float
     west: float
@@ -24,24 +24,24 @@ WHOLE_EARTH: Final = Bounds(-90.0, -180.0, 90.0, 180.0)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cap:
-    """All that is within an angle of a centre: the round lid that holds an area."""
+    """A spherical cap: all points within an angle of a centre."""
 
     centre: Vectors
     angle_rad: float
 
     @property
     def cosine(self) -> float:
-        """A point is in the cap if its product with the centre is not below this; no product is where it holds everything."""
+        """A point is in the cap if its scalar product with the centre is not below this; -2 for a cap of the whole Earth."""
         return -2.0 if self.angle_rad >= pi - SLACK_RAD else cos(self.angle_rad)
 
     @property
     def radius_m(self) -> float:
-        """The angle as a distance on the ground."""
+        """The angle as a distance along the ground."""
         return self.angle_rad * EARTH_RADIUS_M
 
 
 def bounds_of_cap(cap: Cap) -> Bounds:
-    """The box around a cap; all longitudes where it holds a pole."""
+    """Return the box around a cap; all longitudes where it contains a pole."""
     angle = cap.angle_rad + SLACK_RAD
     x, y, z = cap.centre.tolist()
     latitude, longitude = atan2(z, hypot(x, y)), atan2(y, x)

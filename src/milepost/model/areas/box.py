@@ -13,17 +13,17 @@ from milepost.model.places import Flags, Vectors, check_coordinates, vectors
 from milepost.model.reasons import Malformed, Reason
 
 _RIM: Final = 2e-15
-"""Rounding allowed for at the rim, so that the rim is inside: 13 nm."""
+"""Tolerance for rounding at the boundary, so that the boundary is inside: 13 nm."""
 
 _LID_RAD: Final = _RIM / SLACK_RAD
-"""Around a pole (13 m) longitudes are too close for `_RIM` to tell apart; there the boxes for an index take in all of them."""
+"""Within 13 m of a pole, longitudes are too close for `_RIM` to separate; there the boxes for an index include all of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """All places between two parallels and two meridians, rim included; `west` above `east` lies across the antimeridian.
+    """All places between two parallels and two meridians, boundary included; if `west` > `east`, across the antimeridian.
 
-    -180 to 180 is all longitudes. A pole is inside where its latitude is, whatever the longitudes.
+    -180 to 180 is all longitudes. A pole is inside if its latitude is, whatever the longitudes.
     """
 
     south: float
@@ -54,7 +54,7 @@ class Box:
         return self.east - self.west if self.east >= self.west else self.east - self.west + 360.0
 
     def _boxes(self) -> tuple[Bounds, ...]:
-        """The box itself with room for rounding, and a lid on each pole that it reaches."""
+        """Return the box with a margin for rounding, and a box of all longitudes at each pole that it reaches."""
         low, high = np.arcsin(np.clip((self._heights[0] - _RIM, self._heights[1] + _RIM), -1, 1)).tolist()
         south, north = max(-90.0, degrees(low - SLACK_RAD)), min(90.0, degrees(high + SLACK_RAD))
         west, east = _with_slack(self)
@@ -67,7 +67,7 @@ class Box:
         return tuple(found)
 
     def contains(self, points: Vectors) -> Flags:
-        """Which points lie inside, the rim included."""
+        """Return which points lie inside, the boundary included."""
         x, y, z = points.T
         inside: Flags = (z >= self._heights[0]) & (z <= self._heights[1])
         if self.width_deg == 360:
@@ -78,13 +78,13 @@ class Box:
         if self.width_deg > 180:
             inside &= is_past_west | is_before_east
         else:
-            # The last test tells a box a hair wide from the meridian behind the pole.
+            # The last test separates a very narrow box from the opposite meridian.
             inside &= is_past_west & is_before_east & (middle_x * x + middle_y * y >= -_RIM)
         return inside
 
 
 def _with_slack(box: Box) -> tuple[float, float]:
-    """West and east of the box, a little further apart."""
+    """Return west and east of the box, widened by `SLACK_RAD`."""
     slack_deg = degrees(SLACK_RAD)
     if box.width_deg + 2 * slack_deg >= 360:
         return -180.0, 180.0
@@ -93,11 +93,11 @@ def _with_slack(box: Box) -> tuple[float, float]:
 
 
 def _cap_around(box: Box) -> Cap:
-    """The smallest of a few caps that hold the box: around a pole, or around a place on the meridian in its middle."""
+    """Return the smallest of a few caps that contain the box: centred on a pole, or on the middle meridian."""
     south, north, half = radians(box.south), radians(box.north), radians(box.width_deg / 2)
     found = [(pi / 2 - south, pi / 2), (pi / 2 + north, -pi / 2)]
     if half <= pi / 2:
-        # The corners are the farthest: as far to the south as to the north, or the nearest to the one pair or the other.
+        # The corners are the farthest points: candidates are equally far from both pairs, or nearest to one pair.
         found += [
             (_reach(latitude, south, north, half), latitude)
             for latitude in (
@@ -112,7 +112,7 @@ def _cap_around(box: Box) -> Cap:
 
 
 def _reach(latitude: float, south: float, north: float, half: float) -> float:
-    """From a place on the middle meridian to the farther corner; all in radians."""
+    """Return the angle from a place on the middle meridian to the farther corner; all in radians."""
     centre = vectors([degrees(latitude)], [0.0])[0]
     corners = vectors([degrees(south), degrees(north)], [degrees(half)] * 2)
     return float(angles_between_rad(corners, centre).max())

@@ -1,9 +1,9 @@
-"""The smallest cap around many points, found by pivoting: a cap rests on two or three of its points.
+"""The smallest cap around many points, found by pivoting: two or three of the points determine a cap.
 
-Rules of this file:
-- a cap given out holds all points for certain, by the test `points @ centre >= cosine` too, whose rounding is why
-  caps are a little wider than they need be: 0.6 m around a single point, less than a millimetre from 1 km up;
-- how near it comes to the smallest cap is a matter of speed, never of correctness.
+Invariants:
+- a returned cap contains all points, also by the test `points @ centre >= cosine`. The rounding of that test is why
+  caps are a little wider than necessary: 0.6 m around a single point, less than a millimetre from 1 km up;
+- how close a cap comes to the smallest one affects speed, never correctness.
 """
 
 from itertools import combinations
@@ -17,7 +17,7 @@ from milepost.model.areas.bounds import SLACK_RAD, Cap
 from milepost.model.places import Vectors
 
 HALF_GLOBE_RAD: Final = pi / 2 - 1e-6
-"""What fits into half the globe fits into a cap of this angle, 6 m short of a right one."""
+"""Maximum angle of a cap that counts as fitting into half the globe: 6 m less than a right angle."""
 
 _BLUR_RAD: Final = 1e-7
 _PIVOTS_MAX: Final = 100
@@ -25,7 +25,7 @@ _LOOSE: Final = 1 + 1e-9
 
 
 def cap_around(points: Vectors) -> Cap | None:
-    """The smallest cap that holds the points, nothing where they do not fit into half the globe."""
+    """Return the smallest cap that contains the points; None if they do not fit into half the globe."""
     centre = points[0]
     support = points[:1]
     for _ in range(_PIVOTS_MAX):
@@ -43,7 +43,7 @@ def cap_around(points: Vectors) -> Cap | None:
 
 
 def cap_around_middle(points: Vectors) -> Cap | None:
-    """A cap that holds the points, found fast but not the smallest; nothing where it does not fit into half the globe."""
+    """Return a cap that contains the points, found fast but not the smallest; None if it does not fit into half the globe."""
     middle = points.mean(axis=0)
     length = float(np.linalg.norm(middle))
     if length < _BLUR_RAD:
@@ -54,7 +54,7 @@ def cap_around_middle(points: Vectors) -> Cap | None:
 
 
 def cap_around_caps(caps: tuple[Cap, ...]) -> Cap:
-    """A cap that holds all the caps, near the smallest where they fit into half the globe."""
+    """Return a cap that contains all the caps, close to the smallest where they fit into half the globe."""
     largest = max(caps, key=lambda cap: cap.angle_rad)
     centre = largest.centre
     if largest.angle_rad < HALF_GLOBE_RAD:
@@ -65,12 +65,12 @@ def cap_around_caps(caps: tuple[Cap, ...]) -> Cap:
 
 
 def blurred(angle_rad: float) -> float:
-    """The angle with room for rounding, also for that of a cosine near 1."""
+    """Return the angle with a margin for rounding, also that of a cosine near 1."""
     return min(pi, hypot(angle_rad + SLACK_RAD, _BLUR_RAD))
 
 
 def _smallest(points: Vectors) -> tuple[Vectors, Vectors] | None:
-    """Centre and support of the smallest cap around up to four points, with the last of them on its rim."""
+    """Return centre and support of the smallest cap around up to four points, with the last of them on its boundary."""
     last = len(points) - 1
     best: tuple[float, Vectors, Vectors] | None = None
     for others in (*combinations(range(last), 1), *combinations(range(last), 2)):
@@ -86,7 +86,7 @@ def _smallest(points: Vectors) -> tuple[Vectors, Vectors] | None:
 
 
 def _centre(support: Vectors) -> Vectors | None:
-    """The place as far from each of two or three points, on their side of the globe."""
+    """Return the place equally far from two or three points, on their side of the globe."""
     first = support[0]
     away = first + support[1] if len(support) == 2 else np.cross(support[1] - first, support[2] - first)
     length = np.linalg.norm(away)
@@ -97,7 +97,7 @@ def _centre(support: Vectors) -> Vectors | None:
 
 
 def _rim(cap: Cap) -> Vectors:
-    """Eight points around the rim of a cap."""
+    """Return eight points on the boundary of a cap."""
     aside = np.cross(cap.centre, np.eye(3)[np.argmin(np.abs(cap.centre))])
     aside /= np.linalg.norm(aside)
     ahead = np.cross(cap.centre, aside)

@@ -1,4 +1,4 @@
-"""Circles on the ground, fixed or around an endpoint that moves."""
+"""Circles on the ground, fixed or around a moving endpoint."""
 
 from dataclasses import dataclass, field
 from math import cos, pi, sin
@@ -13,7 +13,7 @@ from milepost.model.reasons import Malformed, Reason, shown
 RADIUS_M_MAX: Final = pi * EARTH_RADIUS_M
 
 SMALL_RAD: Final = 2e-5
-"""Below this (127 m) cosines are too near to one to tell distances apart, and the straight line is measured instead."""
+"""Below this (127 m) cosines are too close to 1 to resolve distances, so chords are measured instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Circle:
         return (bounds_of_cap(self.cap),)
 
     def contains(self, points: Vectors) -> Flags:
-        """Which points lie inside, the rim included."""
+        """Return which points lie inside, the boundary included."""
         angle, centre = self.cap.angle_rad, self.cap.centre
         if angle > SMALL_RAD:
             inside: Flags = points @ centre >= cos(angle)
@@ -46,7 +46,7 @@ class Circle:
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """Around me: all places within `radius_m` of wherever the owner of the subscription last reported from."""
+    """All places within `radius_m` of the last reported position of the subscription's owner."""
 
     radius_m: float
 
@@ -54,17 +54,17 @@ class Around:
         check_distance("radius_m", self.radius_m)
 
     def at(self, place: Place) -> Circle:
-        """The circle while the owner is at `place`."""
+        """Return the circle for an owner at *place*."""
         return Circle(place, self.radius_m)
 
 
 def chord_squared(angle_rad: float) -> float:
-    """The square of the straight line between two points of the unit sphere that are an angle apart."""
+    """Return the squared chord between two points of the unit sphere that are *angle_rad* apart."""
     return (2.0 * sin(min(angle_rad, pi) / 2.0)) ** 2
 
 
 def check_distance(name: str, metres: float) -> None:
-    """Refuse a radius or width that is not a positive distance on the Earth."""
+    """Raise `Malformed` unless *metres* is a positive distance on the Earth."""
     is_number = isinstance(metres, float | int) and not isinstance(metres, bool)
     if not is_number or not 0 < metres < RADIUS_M_MAX:
         raise Malformed(Reason.AREA_RADIUS, f"{name} is {shown(metres)}")

@@ -1,8 +1,8 @@
-"""Corridors: all that is near a route.
+"""Corridors: all places near a route.
 
-Rules of this file:
-- a path is looked at in stretches of some segments, each with a cap that most points are outside of;
-- a scalar product settles what is near or far for certain; what it leaves open is measured.
+Invariants:
+- a path is searched in stretches of 32 segments, each with a cap that excludes most points;
+- a scalar product decides the clear cases; distances are computed only for the rest.
 """
 
 from dataclasses import dataclass, field
@@ -21,11 +21,11 @@ from milepost.model.reasons import Malformed, Reason
 CORRIDOR_POINTS_MAX: Final = 1000
 CORRIDOR_CUTS_MAX: Final = 256
 CORRIDOR_BOXES_MAX: Final = CORRIDOR_POINTS_MAX - 1 + CORRIDOR_CUTS_MAX
-"""One box for each segment, and as many more as long segments are cut into."""
+"""One box for each segment, and up to `CORRIDOR_CUTS_MAX` more for long segments."""
 
 _STRETCH_SEGMENTS: Final = 32
 _BLUR: Final = 4e-15
-"""Rounding of a scalar product, with room to spare."""
+"""Upper bound for the rounding of a scalar product."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +60,12 @@ class Corridor:
         return self.half_width_m / EARTH_RADIUS_M
 
     def _boxes(self) -> tuple[Bounds, ...]:
-        """A box for each segment, more for long ones: no piece is longer than twice the width, or 1/256 of the path."""
+        """Return a box for each segment, several for long ones: no piece is longer than twice the width, or 1/256 of the path."""
         piece_rad = max(4 * self.half_width_rad, float(self._arcs.lengths_rad.sum()) / CORRIDOR_CUTS_MAX)
         return bounds_around(cut(self._arcs, piece_rad), self.half_width_rad + SLACK_RAD)
 
     def contains(self, points: Vectors) -> Flags:
-        """Which points lie inside, the rim included."""
+        """Return which points lie inside, the boundary included."""
         inside = np.zeros(len(points), np.bool_)
         near = np.flatnonzero(points @ self.cap.centre >= self.cap.cosine)
         for stretch in self._stretches:
@@ -77,17 +77,17 @@ class Corridor:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Stretch:
-    """Some segments of a path, and all that is within an angle of them."""
+    """Some segments of a path, and all places within an angle of them."""
 
     arcs: Arcs
     half_width_rad: float
     cap: Cap
     middles: Vectors
     reaches: Vectors
-    """Cosines of how far from the middle of a segment a point can be and yet near enough."""
+    """For each segment, the cosine of the maximum distance of a near point from its middle."""
 
     def are_near(self, points: Vectors) -> Flags:
-        """Which points are near enough to one of the segments."""
+        """Return which points are near at least one of the segments."""
         found = np.zeros(len(points), np.bool_)
         near = np.flatnonzero(points @ self.cap.centre >= self.cap.cosine)
         for block in blocks(len(near), len(self.arcs)):
@@ -98,14 +98,14 @@ class _Stretch:
         return found
 
     def _are_near_a_point(self, points: Vectors) -> Flags:
-        """Which points are near enough for certain, as they are to an end of a segment."""
+        """Return which points are certainly near because they are near an end of a segment."""
         enough = cos(self.half_width_rad) + _BLUR
         near: Flags = (points @ self.arcs.starts.T).max(axis=1) > enough
         near |= points @ self.arcs.ends[-1] > enough
         return near
 
     def _are_near_a_segment(self, points: Vectors) -> Flags:
-        """Which points are near enough as measured, from those segments that they may be near to."""
+        """Return which points are near by their computed distance from the candidate segments."""
         rows, segments = np.nonzero(points @ self.middles.T >= self.reaches)
         is_near = distances_rad(points[rows], self.arcs.take(segments)) <= self.half_width_rad
         near: Flags = np.bincount(rows[is_near], minlength=len(points)) > 0
@@ -121,5 +121,5 @@ def _stretch(arcs: Arcs, half_width_rad: float) -> _Stretch:
 
 
 def _grown(cap: Cap | None, half_width_rad: float) -> Cap:
-    """A cap around what is near the cap; the whole Earth where the path has none, as it does not fit into half the globe."""
+    """Return *cap* widened by the half width; the whole Earth if the path has no cap, as it does not fit into half the globe."""
     return Cap(np.array([0.0, 0.0, 1.0]), pi) if cap is None else Cap(cap.centre, blurred(cap.angle_rad + half_width_rad))

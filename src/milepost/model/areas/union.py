@@ -1,4 +1,4 @@
-"""Unions: several areas as one."""
+"""Unions of areas."""
 
 from dataclasses import dataclass, field
 from typing import Final
@@ -16,13 +16,13 @@ from milepost.model.places import Flags, Vectors
 from milepost.model.reasons import Malformed, Reason
 
 UNION_PARTS_MAX: Final = 64
-"""Parts that are not unions themselves, counted through all levels."""
+"""Maximum parts that are not unions themselves, counted through all levels."""
 
 UNION_POINTS_MAX: Final = 5000
-"""Points of all parts together: a circle has 1, a box 2, a polygon, a corridor and an upstream as many as were given."""
+"""Maximum points of all parts together: a circle has 1, a box 2, a polygon, a corridor and an upstream as many as were given."""
 
 UNION_DEPTH_MAX: Final = 4
-"""Levels of unions within unions; one of shapes alone has 1."""
+"""Maximum levels of nested unions; a union of shapes alone has 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Union:
     def __post_init__(self) -> None:
         if not self.parts:
             raise Malformed(Reason.AREA_EMPTY, "the union has no parts")
-        # Before the parts are added up: the sum of a few thousand is quick, that of a few million is not.
+        # Before the sums: those of a few million parts would take long.
         check_size(Size(parts=len(self.parts), points=0, depth=1))
         sizes = [size_of(part) for part in self.parts]
         size = Size(
@@ -51,7 +51,7 @@ class Union:
         object.__setattr__(self, "boxes", tuple(box for part in self.parts for box in part.boxes))
 
     def contains(self, points: Vectors) -> Flags:
-        """Which points lie inside one of the parts or more."""
+        """Return which points lie inside at least one of the parts."""
         inside = np.zeros(len(points), np.bool_)
         for part in self.parts:
             rest = np.flatnonzero(~inside)
@@ -61,7 +61,7 @@ class Union:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """How much an area is made of: shapes, points, and levels of unions."""
+    """Complexity of an area: shapes, points, and levels of unions."""
 
     parts: int
     points: int
@@ -69,7 +69,7 @@ class Size:
 
 
 def size_of(area: Circle | Box | Polygon | Corridor | Upstream | Union) -> Size:
-    """How much the area is made of."""
+    """Return the complexity of the area."""
     match area:
         case Union():
             return area.size
@@ -86,7 +86,7 @@ def size_of(area: Circle | Box | Polygon | Corridor | Upstream | Union) -> Size:
 
 
 def check_size(size: Size) -> None:
-    """Refuse a union of too many parts, points or levels."""
+    """Raise `Malformed` if a union has too many parts, points or levels."""
     for count, limit, name in (
         (size.parts, UNION_PARTS_MAX, "parts"),
         (size.points, UNION_POINTS_MAX, "points"),
@@ -98,17 +98,17 @@ def check_size(size: Size) -> None:
 
 @dataclass(slots=True)
 class Tally:
-    """What a text has asked for so far: its reader counts before it builds, so that a refusal costs little."""
+    """Shapes and points read so far: parsers count before they construct, so that a refusal is cheap."""
 
     parts: int = 0
     points: int = 0
 
     def add(self, *, points: int) -> None:
-        """Count one more shape, or refuse it."""
+        """Count one more shape; raises `Malformed` over the limits."""
         self.parts += 1
         self.points += points
         check_size(Size(parts=self.parts, points=self.points, depth=0))
 
     def check_depth(self, depth: int) -> None:
-        """Refuse a union inside too many others."""
+        """Raise `Malformed` if a union is nested too deep."""
         check_size(Size(parts=0, points=0, depth=depth))

@@ -1,55 +1,147 @@
 """Upstream: the stretches of road on which traffic comes towards a place (M26).
 
-    ────▶────┐                 a stretch is driven from its first point to its last; at each point it is known
-             ▼                 how many seconds and metres are left to the place
-    ────▶────●───▶───✕ here    ✕ the end: nothing is left
+    ────▶────┐                 a stretch is driven from its first point to its last; the remaining seconds and
+             ▼                 metres to the place are known at each point
+    ────▶────●───▶───✕ here    ✕ the end: 0 s and 0 m remain
 
-What must hold:
-- a place is inside if it is within `half_width_m` of a stretch; who moves is inside if it goes the way the stretch goes, too;
-- the area is all there is to know: nobody needs the road network to tell who is inside;
-- along a stretch, what is left gets less, evenly from its start to its end.
+Invariants:
+- a place is inside if it is within `half_width_m` of a stretch; a moving endpoint must also move in its driving direction;
+- the area is self-contained: deciding which endpoints are inside does not need the road network;
+- along a stretch, the remaining time and distance decrease linearly from its start to its end.
 """
 
 from dataclasses import dataclass, field
+from math import pi
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from milepost.model.areas.arcs import TOUCH_RAD, Angles, Arcs, Rows, angles_between_rad
-from milepost.model.areas.bounds import Bounds, Cap, bounds_of_cap
+from milepost.model.areas.arcs import PAIRS_MAX, TOUCH_RAD, Angles, Arcs, Rows, angles_between_rad, blocks, distances_rad
+from milepost.model.areas.bounds import SLACK_RAD, Bounds, Cap, bounds_of_cap
 from milepost.model.areas.caps import blurred, cap_around_middle
 from milepost.model.areas.circle import check_distance
-from milepost.model.areas.strips import Strips, strips_of
 from milepost.model.places import EARTH_RADIUS_M, Flags, Place, Vectors, vectors
 from milepost.model.reasons import Malformed, Reason, shown
 
+_CLUSTER: Final = 32
+_BLUR: Final = 4e-15
+"""Upper bound for the rounding of a scalar product."""
+_BLUR_RAD: Final = 1e-7
+"""Rounding of a cosine near 1, as an angle."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Strips:
+    """Arcs, each with its own width, in clusters of neighbours; `order` maps them to the original arcs.
+
+    A point is compared with the clusters, then with the arcs of those clusters whose cap contains it; distances are computed only
+    for the remaining pairs. No loop runs over points, arcs or clusters; tables are computed in blocks (`arcs.PAIRS_MAX`).
+    """
+
+    arcs: Arcs
+    widths_rad: Angles
+    order: Rows
+    middles: Vectors
+    reaches: Angles
+    """For each arc, the cosine of the maximum distance of a near point from its middle."""
+    centres: Vectors
+    angles_rad: Angles
+    """Centres and angles of the caps around clusters."""
+
+    @property
+    def caps(self) -> list[Cap]:
+        """A cap around all places near the arcs of each cluster."""
+        return [Cap(centre, angle) for centre, angle in zip(self.centres, self.angles_rad.tolist(), strict=True)]
+
+    def near(self, points: Vectors) -> tuple[Rows, Rows, Angles]:
+        """Return all pairs of a point and an arc that it is near, by point: rows of both, and their distances."""
+        cosines = np.cos(np.minimum(pi, self.angles_rad)) - _BLUR
+        found = [self._near(points, block, cosines) for block in blocks(len(points), len(self.centres))]
+        rows, arcs, distances = (
+            (np.concatenate(some) for some in zip(*found, strict=True)) if found else (_NO_ROWS, _NO_ROWS, _NO_ANGLES)
+        )
+        return rows, self.order[arcs], distances
+
+    def _near(self, points: Vectors, block: slice, cosines: Angles) -> tuple[Rows, Rows, Angles]:
+        rows, clusters = np.nonzero(points[block] @ self.centres.T >= cosines)
+        rows += block.start
+        step = PAIRS_MAX // _CLUSTER
+        parts = [self._measured(points, rows[at : at + step], clusters[at : at + step]) for at in range(0, len(rows), step)]
+        if not parts:
+            return _NO_ROWS, _NO_ROWS, _NO_ANGLES
+        near_rows, near_arcs, distances = (np.concatenate(some) for some in zip(*parts, strict=True))
+        return near_rows, near_arcs, distances
+
+    def _measured(self, points: Vectors, rows: Rows, clusters: Rows) -> tuple[Rows, Rows, Angles]:
+        arcs = (clusters[:, None] * _CLUSTER + np.arange(_CLUSTER)).ravel()
+        rows = np.repeat(rows, _CLUSTER)[arcs < len(self.arcs)]
+        arcs = arcs[arcs < len(self.arcs)]
+        may = np.flatnonzero(np.einsum("ij,ij->i", points[rows], self.middles[arcs]) >= self.reaches[arcs])
+        rows, arcs = rows[may], arcs[may]
+        distances = distances_rad(points[rows], self.arcs.take(arcs))
+        is_near = distances <= self.widths_rad[arcs]
+        return rows[is_near], arcs[is_near], distances[is_near]
+
+
+_NO_ROWS: Final[Rows] = np.empty(0, np.intp)
+_NO_ANGLES: Final[Angles] = np.empty(0)
+
+
+def strips_of(arcs: Arcs, widths_rad: Angles) -> Strips:
+    """Return the arcs in clusters."""
+    middles = arcs.starts + arcs.ends
+    middles /= np.linalg.norm(middles, axis=1, keepdims=True)
+    order = _near_each_other(middles)
+    arcs, widths_rad, middles = arcs.take(order), widths_rad[order], middles[order]
+    reaches_rad = arcs.lengths_rad / 2 + widths_rad
+    firsts = np.arange(0, len(arcs), _CLUSTER)
+    centres = np.add.reduceat(middles, firsts, axis=0)
+    lengths = np.linalg.norm(centres, axis=1, keepdims=True)
+    # Middles spread around the whole globe have no mean direction: then the cap is the whole Earth.
+    centres = np.where(lengths > _BLUR_RAD, centres / np.maximum(lengths, _BLUR_RAD), [0.0, 0.0, 1.0])
+    own = np.repeat(centres, np.diff(np.append(firsts, len(arcs))), axis=0)
+    angles = np.maximum.reduceat(angles_between_rad(middles, own) + reaches_rad, firsts)
+    angles = np.where(lengths[:, 0] > _BLUR_RAD, np.minimum(pi, np.hypot(angles + SLACK_RAD, _BLUR_RAD)), pi)
+    return Strips(arcs, widths_rad, order, middles, np.cos(np.minimum(pi, reaches_rad)) - _BLUR, centres, angles)
+
+
+def _near_each_other(middles: Vectors) -> Rows:
+    """Return an order that makes clusters about as wide as high: by slices from south to north, in each from west to east."""
+    slices = max(1, round((len(middles) / _CLUSTER) ** 0.5))
+    by_height: NDArray[np.intp] = np.argsort(middles[:, 2], kind="stable")
+    slice_of = np.empty(len(middles), np.intp)
+    slice_of[by_height] = np.arange(len(middles)) * slices // len(middles)
+    order: Rows = np.lexsort((np.arctan2(middles[:, 1], middles[:, 0]), slice_of))
+    return order
+
+
 UPSTREAM_STRETCHES_MAX: Final = 1000
 UPSTREAM_POINTS_MAX: Final = 4000
-"""Points of all stretches together."""
+"""Maximum points of all stretches together."""
 SECONDS_LEFT_MAX: Final = 86_400.0
 METRES_LEFT_MAX: Final = 1_000_000.0
 
 HEADING_OFF_DEG_MAX: Final = 60.0
-"""Who goes the way a stretch goes has a heading no farther from it: less than a right turn, more than receivers are off by."""
+"""Maximum difference between an endpoint's heading and its stretch: less than a right turn, more than the error of receivers."""
 MOVING_MPS_MIN: Final = 2.0
-"""Who is slower stands: headings of receivers that stand say nothing."""
+"""Minimum speed of a moving endpoint: the headings of stationary receivers are meaningless."""
 
 
 class Going(NamedTuple):
-    """Which way and how fast points go, one row each; NaN where that is not known."""
+    """Headings and speeds of points, one row each; NaN where unknown."""
 
     headings_deg: NDArray[np.floating]
     speeds_mps: NDArray[np.floating]
 
     def only(self, rows: NDArray[np.integer] | NDArray[np.bool_]) -> "Going":
-        """Those of some points."""
+        """Return the headings and speeds of *rows*."""
         return Going(self.headings_deg[rows], self.speeds_mps[rows])
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """A piece of road in the driving direction, and what is left to the place from its start and from its end."""
+    """A piece of road in the driving direction, with the remaining time and distance to the place from its start and its end."""
 
     path: tuple[Place, ...]
     half_width_m: float
@@ -68,13 +160,13 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Upstream:
-    """All places on some stretches of road, each as wide as it says."""
+    """All places on some stretches of road, each with its own width."""
 
     stretches: tuple[Stretch, ...]
     cap: Cap = field(init=False, repr=False, compare=False)
     boxes: tuple[Bounds, ...] = field(init=False, repr=False, compare=False)
     arcs: Arcs = field(init=False, repr=False, compare=False)
-    """The segments of all stretches, one after the other."""
+    """The segments of all stretches, concatenated."""
     widths_m: Angles = field(init=False, repr=False, compare=False)
     """The half width of each segment."""
     _strips: Strips = field(init=False, repr=False, compare=False)
@@ -104,17 +196,17 @@ class Upstream:
         object.__setattr__(self, "boxes", tuple(map(bounds_of_cap, strips.caps)))
 
     def contains(self, points: Vectors) -> Flags:
-        """Which points lie on one of the stretches, the rim included, whichever way they go."""
+        """Return which points lie on one of the stretches, the boundary included, whatever their heading."""
         rows, _, _ = self._near(points)
         return _flags(rows, len(points))
 
     def holds(self, points: Vectors, going: Going) -> Flags:
-        """Which points lie on a stretch and do not go another way; who stands or has no heading counts by its place."""
+        """Return which points lie on a stretch and do not move another way; heading is ignored where unknown or stationary."""
         rows, arcs, _ = self._near(points)
         return _flags(rows[self._are_along(rows, arcs, going)], len(points))
 
     def seconds_to_reach(self, points: Vectors, going: Going | None = None) -> Angles:
-        """How long it takes from each point, as roads allow: by the nearest stretch that it is on; NaN for those outside."""
+        """Return the travel time by road from each point, on its nearest stretch; NaN for points outside."""
         rows, arcs, distances = self._near(points)
         if going is not None:
             is_along = self._are_along(rows, arcs, going)
@@ -134,14 +226,14 @@ class Upstream:
         return inside[rows], arcs, distances
 
     def _are_along(self, rows: Rows, arcs: Rows, going: Going) -> Flags:
-        """Which pairs of a point and a segment go the same way, or may."""
+        """Return which pairs of a point and a segment have the same direction, as far as known."""
         off_deg = np.abs((going.headings_deg[rows] - self._bearings_deg[arcs] + 180.0) % 360.0 - 180.0)
         stands = going.speeds_mps[rows] < MOVING_MPS_MIN
         along: Flags = stands | ~(off_deg > HEADING_OFF_DEG_MAX)  # also where the heading is NaN
         return along
 
     def _seconds_left(self, lengths: Angles, of_arc: Rows, counts: Rows) -> tuple[Angles, Angles]:
-        """What is left at the start and at the end of each segment."""
+        """Return the remaining seconds at the start and at the end of each segment."""
         start_s = np.array([stretch.start_s for stretch in self.stretches])
         lost_s = start_s - np.array([stretch.end_s for stretch in self.stretches])
         behind = np.cumsum(lengths)
@@ -154,7 +246,7 @@ class Upstream:
 
 
 def check_upstream_size(stretches: int, points: int) -> None:
-    """Refuse an upstream of too many stretches or points."""
+    """Raise `Malformed` if there are too many stretches or points."""
     for count, limit, name in ((stretches, UPSTREAM_STRETCHES_MAX, "stretches"), (points, UPSTREAM_POINTS_MAX, "points")):
         if count > limit:
             raise Malformed(Reason.AREA_TOO_COMPLEX, f"there are {count} {name} upstream, more than {limit}")
@@ -170,11 +262,11 @@ def _check_left(name: str, start: float, end: float, limit: float) -> None:
 
 
 def _arcs(points: Vectors, firsts: Rows) -> Arcs:
-    """The arcs from some points to the next; refuses those that stand still or lead to the antipodes."""
+    """Return the arcs from some points to the next; raises `Malformed` for equal points and antipodes."""
     starts, ends = points[firsts], points[firsts + 1]
     normals = np.cross(starts - ends, starts + ends)
     lengths = np.linalg.norm(normals, axis=1, keepdims=True)
-    # Twice the sine of the angle: nothing where two places are the same, or antipodes.
+    # Twice the sine of the angle: 0 where two places are the same, or antipodes.
     if (lengths <= 2 * TOUCH_RAD).any():
         first = int(np.argmin(lengths))
         raise Malformed(Reason.AREA_EMPTY, f"a stretch stands still at segment {first} (counted from 0, over all stretches)")
@@ -182,7 +274,7 @@ def _arcs(points: Vectors, firsts: Rows) -> Arcs:
 
 
 def _bearings_deg(arcs: Arcs) -> Angles:
-    """Which way each arc goes at its start, clockwise from north."""
+    """Return the bearing of each arc at its start, clockwise from north."""
     x, y, z = arcs.starts.T
     onward = np.cross(arcs.normals, arcs.starts)
     east = onward[:, 1] * x - onward[:, 0] * y
@@ -197,7 +289,7 @@ def _cap(points: Vectors, width_rad: float) -> Cap:
 
 
 def _shares(points: Vectors, arcs: Arcs) -> Angles:
-    """How far along its arc the place nearest to each point is: 0 at the start, 1 at the end."""
+    """Return the position along its arc of the place nearest to each point: 0 at the start, 1 at the end."""
     onward = np.cross(arcs.normals, arcs.starts)
     along = np.arctan2(np.einsum("ij,ij->i", points, onward), np.einsum("ij,ij->i", points, arcs.starts))
     shares: Angles = np.clip(along / angles_between_rad(arcs.starts, arcs.ends), 0.0, 1.0)

@@ -1,4 +1,4 @@
-"""From reports to incidents: squares and cells, the rules of each kind of event, bins, and incidents that live (M21-M25)."""
+"""From reports to incidents: squares and cells, the rules of each kind of event, bins, and active incidents (M21-M25)."""
 
 from milepost.model.incidents.cells import TALLIES_MAX, TALLY_PARTS, WITNESSES_MAX, Cell, CellKey, Extent, Tally
 from milepost.model.incidents.grid import METRES_A_UNIT, Grid, Spot, Square

@@ -1,8 +1,8 @@
-"""Cells: the reports of one kind in one square of the grid and one slot of time, added up (M23).
+"""Cells: aggregates of the reports of one kind in one square of the grid and one time slot (M23).
 
-What must hold:
-- everything in a cell is a whole number, a set or a time, so that reports give the same cell in whatever order they are added;
-- a cell may be told again as reports come in: of two with one key the one with more reports is the later, `is_after` says which.
+Invariants:
+- all values in a cell are integers, sets or times, so that the order in which reports are added does not matter;
+- a cell may be published again as reports arrive: of two with one key, `is_after` decides which is later, by reports first.
 """
 
 from collections.abc import Mapping
@@ -17,21 +17,21 @@ from milepost.model.messages import FIELD_NAME_CHARACTERS_MAX
 from milepost.model.reasons import Malformed, Reason, shown
 
 WITNESSES_MAX: Final = 64
-"""So many witnesses of a cell are known by name; of more, those whose names come first, and how many there are."""
+"""Maximum witnesses of a cell that are listed: the first by name; the others are only counted."""
 
 TALLIES_MAX: Final = 16
-"""So many fields of the payload a cell may have tallies of."""
+"""Maximum fields of the payload that a cell has tallies of."""
 
 TALLY_PARTS: Final = 1000
-"""Values of the payload are added up in whole thousandths."""
+"""Values of the payload are summed in integer thousandths."""
 
 COUNT_MAX: Final = 2**53 - 1
-"""What every reader of JSON keeps exact."""
+"""Largest integer that every JSON parser reads exactly."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Tally:
-    """A field of the payload over some reports: how many had it, their sum, the least and the greatest, in thousandths."""
+    """Aggregates of a payload field over some reports: count, and sum, minimum and maximum in thousandths."""
 
     count: int
     total: int
@@ -49,7 +49,7 @@ class Extent(NamedTuple):
 
 
 class CellKey(NamedTuple):
-    """What a cell is told again under."""
+    """Identity of a cell across its publications."""
 
     kind: str
     slot: int
@@ -65,14 +65,14 @@ class Cell:
 
     kind: str
     slot: int
-    """Which interval of the kind's since 1970."""
+    """Number of the kind's interval since 1970."""
     square: Square
     reports: int
     witnesses: frozenset[EndpointId]
     """All of them, or the first `WITNESSES_MAX` by name."""
     witness_count: int
     north_sum: int
-    """Of how far north of the corner each report is, in units."""
+    """Sum of the reports' distances north of the corner, in units."""
     east_sum: int
     extent: Extent
     first_at: Instant
@@ -93,11 +93,11 @@ class Cell:
 
     @property
     def key(self) -> CellKey:
-        """What the cell is told again under."""
+        """Identity of the cell across its publications."""
         return CellKey(self.kind, self.slot, self.square)
 
     def is_after(self, former: "Cell") -> bool:
-        """Whether this is the later of two cells with one key; for any two that differ, one of them is."""
+        """Return whether this is the later of two cells with one key; of any two that differ, exactly one is."""
         if self.reports != former.reports:
             return self.reports > former.reports
         return self != former and _order(self) > _order(former)

@@ -1,4 +1,4 @@
-"""The grid: squares of the Earth by which reports are gathered, the same in Python, numpy and SQL, bit by bit.
+"""The grid: squares of the Earth by which reports are aggregated, bit for bit the same in Python, numpy and SQL.
 
     up      = trunc((latitude + 90) × 10⁷)                              whole ten-millionths of a degree, about 1 cm
     over    = trunc((longitude + 180) × 10⁷) mod 3,600,000,000
@@ -6,11 +6,11 @@
     columns = max(1, trunc(around × (32400 - 4x²) / (32400 + x²)))      around = 3,600,000,000 div height
     column  = over × columns div 3,600,000,000                          x = the latitude of the row's middle
 
-What must hold:
-- nothing but whole numbers and + - × ÷ of doubles in this order, which every machine rounds alike. The quotient stands for the
+Invariants:
+- only integers and + - × ÷ of doubles in this order, which every machine rounds alike. The quotient approximates the
   cosine, which is not rounded alike everywhere; squares are therefore up to 2 % narrower or wider than high;
-- each row is cut into equal columns that close round the Earth: the antimeridian is a border like any other;
-- what lies in a square is counted from its south-west corner, in whole units, so that sums are exact in any order.
+- each row is divided into equal columns all around the Earth: the antimeridian is a border like any other;
+- positions in a square are relative to its south-west corner, in integer units, so that sums are exact in any order.
 """
 
 from collections.abc import Sequence
@@ -35,14 +35,14 @@ _BLOCKS_KEPT: Final = 65_536
 
 
 class Square(NamedTuple):
-    """A square of a grid: rows from the south pole up, columns from the antimeridian eastward."""
+    """A square of a grid: rows from the south pole northward, columns from the antimeridian eastward."""
 
     row: int
     column: int
 
 
 class Spot(NamedTuple):
-    """Where a place is in the grid: its square, and how far north and east of the corner, in units."""
+    """Position of a place in the grid: its square, and the distances north and east of the corner, in units."""
 
     square: Square
     north: int
@@ -51,11 +51,11 @@ class Spot(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Squares of one size."""
+    """A grid with squares of one size."""
 
     side_m: float
     height: int = field(init=False, repr=False)
-    """Of each row, in units."""
+    """Height of each row, in units."""
     rows: int = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -65,7 +65,7 @@ class Grid:
         object.__setattr__(self, "rows", -(-_TURN // 2 // self.height))
 
     def spot(self, place: Place) -> Spot:
-        """Where a place is in the grid."""
+        """Return the position of a place in the grid."""
         up = int((place.latitude + 90.0) * 1e7)
         over = int((place.longitude + 180.0) * 1e7) % _TURN
         row = min(up // self.height, self.rows - 1)
@@ -73,25 +73,25 @@ class Grid:
         return Spot(square, up - self.south(square), over - self.west(square))
 
     def place(self, up: float, over: float) -> Place:
-        """The place so many units north of the south pole and east of the antimeridian, to the unit: people read it."""
+        """Return the place *up* units north of the south pole and *over* east of the antimeridian, rounded for display."""
         return Place(min(round(up / 1e7 - 90.0, 7), 90.0), round(over % _TURN / 1e7 - 180.0, 7))
 
     def columns(self, row: int) -> int:
-        """How many squares a row has."""
+        """Return the number of squares in a row."""
         middle = (2 * row + 1) * self.height / 2e7 - 90.0
         narrower = (32400.0 - 4.0 * middle * middle) / (32400.0 + middle * middle)
         return max(1, int(_TURN // self.height * narrower))
 
     def south(self, square: Square) -> int:
-        """Units from the south pole to the corner."""
+        """Return the units from the south pole to the corner."""
         return square.row * self.height
 
     def west(self, square: Square) -> int:
-        """Units from the antimeridian to the corner."""
+        """Return the units from the antimeridian to the corner."""
         return square.column * _TURN // self.columns(square.row)
 
     def middles(self, squares: Sequence[Square]) -> Vectors:
-        """The middles of squares, but for a hair."""
+        """Return the approximate middles of squares."""
         rows, columns = np.array(squares, np.float64).T
         latitudes = np.minimum((rows + 0.5) * self.height / 1e7 - 90.0, 90.0)
         squared = latitudes * latitudes
@@ -99,19 +99,19 @@ class Grid:
         return vectors(latitudes, (columns + 0.5) * widths - 180.0)
 
     def holds(self, square: Square, north: int, east: int) -> bool:
-        """Whether there is such a square, and so much of it to the north and east of its corner."""
+        """Return whether the square exists and extends *north* and *east* units from its corner."""
         if not 0 <= square.row < self.rows:
             return False
         columns = self.columns(square.row)
         return 0 <= square.column < columns and 0 <= north <= self.height and 0 <= east <= _TURN // columns + 1
 
     def block(self, square: Square) -> tuple[Square, ...]:
-        """The square and those around it: three rows, in each the column abreast of the square's middle and its neighbours."""
+        """Return the square and those around it: in three rows, the column abreast of the square's middle and its neighbours."""
         return _block(self, square)
 
 
 def units_between(west: int, other: int) -> int:
-    """How far east the other is, the shorter way round; west is less than nothing."""
+    """Return the units eastward from *west* to *other*, the shorter way round; negative if it is to the west."""
     return (other - west + _TURN // 2) % _TURN - _TURN // 2
 
 

@@ -1,4 +1,4 @@
-"""Bins, incidents and what becomes of them; and the answer to "what is going on around here?" (M23-M25)."""
+"""Bins, incidents and their changes; and the current conditions in an area (M23-M25)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,66 +13,66 @@ from milepost.model.instants import Instant
 from milepost.model.places import Place
 
 IncidentId = NewType("IncidentId", str)
-"""KIND-SLOT-ROW-COLUMN: where and when it was first hot, so that the same cells give the same id wherever they are looked at."""
+"""KIND-SLOT-ROW-COLUMN: where and when it was first hot, so that the same cells give the same id in every process."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """The reports of the 3 x 3 squares around one, over the last slots."""
+    """Aggregate of the reports in the 3 x 3 squares around one, over the last slots."""
 
     square: Square
     reports: int
     witnesses: int
     weight: float
-    """The witnesses, each counted by how far it is believed."""
+    """The sum of the witnesses' weights, each by its reputation."""
     centre: Place
     """The mean of the reports."""
     radius_m: float
-    """Half the diagonal of the box around them, never under the kind's minimum."""
+    """Half the diagonal of the box around the reports, at least the kind's minimum."""
     first_at: Instant
     last_at: Instant
     tallies: Mapping[str, Tally]
 
     @property
     def rank(self) -> tuple[float, int, Square]:
-        """The lesser, the greater the bin: by witnesses, then reports, then the lowest square."""
+        """Sort key, largest bin first: by weight, then reports, then the lowest square."""
         return -self.weight, -self.reports, self.square
 
 
 class Phase(Enum):
-    """What became of an incident."""
+    """Kind of change of an incident."""
 
     EARLY = "early"
-    """It will be raised if its place is still hot when the slot has ended: told live, and no change that is counted."""
+    """It will be raised if its place is still hot when the slot has ended: an early warning, not counted as a change."""
     RAISED = "raised"
     MOVED = "moved"
     GROWN = "grown"
     LASTING = "lasting"
-    """It is as it was, and is said again before what was said is no longer valid."""
+    """It is unchanged; its alert is repeated before the last one expires."""
     CLEARED = "cleared"
 
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """Hot bins that touch, of which one leads; the same id as long as it lives."""
+    """A group of adjacent hot bins, one of which leads; the id stays the same while it is active."""
 
     id: IncidentId
     kind: str
     centre: Place
-    """Of the bin that leads."""
+    """Centre of the leading bin."""
     radius_m: float
-    """From there all bins are within it."""
+    """All bins are within this distance of the centre."""
     reports: int
-    """Of the bin that leads, like the two that follow."""
+    """Of the leading bin, like the next two."""
     witnesses: int
     weight: float
     squares: frozenset[Square]
-    """Those whose bins were hot, when last any was."""
+    """Squares of the bins that were hot at `hot_at`."""
     raised_at: Instant
     hot_at: Instant
-    """When last it was hot."""
+    """When it was last hot."""
     told: Circle
-    """Who was told last."""
+    """Area of the last alert."""
     told_at: Instant
 
     def __post_init__(self) -> None:
@@ -80,13 +80,13 @@ class Incident:
 
     @property
     def circle(self) -> Circle:
-        """Where it is."""
+        """The area of the incident."""
         return Circle(self.centre, self.radius_m)
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Something that became of an incident, at the end of a slot."""
+    """A change of an incident, at the end of a slot."""
 
     phase: Phase
     incident: Incident
@@ -95,33 +95,33 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Warned:
-    """A place that was told of early, and what it came to."""
+    """An early warning and its outcome."""
 
     incident: Incident
-    """As it was then."""
+    """The incident as announced."""
     slot: int
-    """When it has ended, it is known what it comes to."""
-    heir: IncidentId | None = None
-    """The incident that speaks for it since; nothing while that is not known."""
+    """The outcome is known when this slot has ended."""
+    successor: IncidentId | None = None
+    """The incident that has replaced the warning; None while unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """What is known of one kind in an area."""
+    """Incidents and reports of one kind in an area."""
 
     kind: str
     incidents: tuple[Incident, ...]
-    """Those that touch the area, the oldest first."""
+    """Incidents that touch the area, the oldest first."""
     bin: Bin | None
-    """The hottest that touches the area; nothing if nobody reported anything there."""
+    """The hottest bin that touches the area; None if there are no reports."""
     is_hot: bool
-    """Whether the predicate is true of that bin."""
+    """Whether the predicate holds for that bin."""
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What `Incidents` cannot find out again from the cells of the last slots: to go on from after a restart."""
+    """State of `Incidents` that cannot be recomputed from the cells of the last slots: needed to resume after a restart."""
 
     slots: Mapping[str, int]
-    """The last slot that was looked at, by kind."""
+    """The last evaluated slot, by kind."""
     incidents: tuple[Incident, ...]

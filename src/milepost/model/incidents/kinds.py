@@ -1,19 +1,41 @@
-"""Event kinds: how reports of each sort of event are gathered, when they are an incident, and who hears of it (M21, M24).
+"""Event kinds: topic, priority and validity of reported events, and the rules by which they become incidents (M21, M24, M29).
 
-A kind is configuration: what is wrong with it is a `ValueError`. Mercury's own kinds are `EVENT_KINDS`; its Area-of-Interest is
-no kind of report but a question, which `Incidents.around` answers.
+A kind is configuration: a fault in it raises `ValueError`. Mercury's own kinds are `EVENT_KINDS`; its Area-of-Interest is not a
+kind of report but a request, which `Incidents.around` answers.
 """
 
 import re
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Final
 
 from milepost.model.incidents.grid import Grid
 from milepost.model.incidents.predicates import Predicate, parse_predicate
 from milepost.model.instants import SECOND_NS
-from milepost.model.kinds import Kind
 from milepost.model.priorities import Priority
 from milepost.model.topics import check_topic
+
+
+@dataclass(frozen=True, slots=True)
+class KindRule:
+    """Defaults for messages about an event of one kind."""
+
+    topic: str
+    priority: Priority
+    validity_ns: int
+
+
+class Kind(Enum):
+    """Mercury's event types."""
+
+    EMERGENCY = KindRule("Emergency", Priority.EMERGENCY, 30 * SECOND_NS)
+    MOVING_OBJECT = KindRule("Moving_Object", Priority.SAFETY, 10 * SECOND_NS)
+    COLLISION = KindRule("Collision", Priority.SAFETY, 600 * SECOND_NS)
+    OBSTACLE = KindRule("Object_Hazard", Priority.SAFETY, 600 * SECOND_NS)
+    CONGESTION = KindRule("Congestion", Priority.TRAFFIC, 300 * SECOND_NS)
+    BLOCKED = KindRule("Blocked", Priority.TRAFFIC, 1800 * SECOND_NS)
+    AREA_QUERY = KindRule("Area_Query", Priority.CONVENIENCE, 10 * SECOND_NS)
+
 
 SLOTS_MAX: Final = 1_000
 NAME_PATTERN: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,31}")
@@ -25,27 +47,27 @@ class EventKind:
 
     name: str
     topic: str
-    """Messages on it are reports of this kind."""
+    """The topic of reports of this kind."""
     predicate: str
-    """When a bin is hot."""
+    """The condition under which a bin is hot."""
     alert: str | None = None
-    """The topic of alerts; nothing: none are sent from here."""
+    """The topic of alerts; None: the incident engine sends none."""
     side_m: float = 150.0
-    """The join distance: how high and wide the squares are that reports are gathered in."""
+    """The join distance: height and width of the squares that reports are aggregated in."""
     interval_s: float = 10.0
-    """How long a slot is: bins are looked at when one ends."""
+    """Length of a slot: bins are evaluated when one ends."""
     slots: int = 6
-    """How many slots a bin looks back."""
+    """Number of slots that a bin covers."""
     radius_m_min: float = 50.0
     margin_m: float = 200.0
-    """So much farther than the incident reaches, alerts go."""
+    """Margin around the incident that alerts cover."""
     clear_after_s: float = 60.0
-    """An incident that has not been hot for so long is over."""
+    """An incident that has not been hot for this long is cleared."""
     valid_s: float = 300.0
-    """How long an alert is valid; at half of it, it is said again if the incident lasts."""
+    """Validity of an alert; at half of it, the alert is repeated if the incident lasts."""
     priority: Priority = Priority.SAFETY
     from_reports: bool = False
-    """Whether reports of places that were let in and say a speed are reports of this kind too, with the field `speed_mps`."""
+    """Whether accepted position reports with a speed also count as reports of this kind, with the field `speed_mps`."""
     condition: Predicate = field(init=False, repr=False, compare=False)
     grid: Grid = field(init=False, repr=False, compare=False)
 
@@ -68,17 +90,17 @@ class EventKind:
 
     @property
     def interval_ns(self) -> int:
-        """How long a slot is."""
+        """Length of a slot."""
         return round(self.interval_s * SECOND_NS)
 
     @property
     def clear_after_ns(self) -> int:
-        """How long an incident is not hot before it is over."""
+        """Time after which an incident that is not hot is cleared."""
         return round(self.clear_after_s * SECOND_NS)
 
     @property
     def valid_ns(self) -> int:
-        """How long an alert is valid."""
+        """Validity of an alert."""
         return round(self.valid_s * SECOND_NS)
 
 
@@ -115,7 +137,7 @@ def _mercury(
 
 
 _STANDS: Final = "(count_speed_mps == 0 or mean_speed_mps < 4)"
-"""Traffic that flows is no congestion, whoever says so; where nobody says how fast it is, those who call it one decide."""
+"""Flowing traffic is no congestion, whatever is reported; without reported speeds, the congestion reports decide."""
 
 EVENT_KINDS: Final = (
     _mercury(Kind.EMERGENCY, "Emergency", "reports >= 1", interval_s=1.0, slots=30, clear_after_s=30.0),
@@ -133,4 +155,4 @@ EVENT_KINDS: Final = (
     ),
     _mercury(Kind.BLOCKED, "Blocked", "weight >= 3 and reports >= 5", interval_s=30.0, slots=10, clear_after_s=300.0),
 )
-"""Mercury's kinds, with rules to begin with."""
+"""Mercury's kinds, with default rules."""

@@ -1,4 +1,4 @@
-"""Predicates: when a bin is hot, as a text such as `witnesses >= 3 and reports >= 5` (M24).
+"""Predicates: conditions under which a bin is hot, as a text such as `witnesses >= 3 and reports >= 5` (M24).
 
     predicate   = conjunction { "or" conjunction }                     not binds before and, and before or
     conjunction = part { "and" part }
@@ -6,8 +6,8 @@
     comparison  = operand ( "<" | "<=" | ">" | ">=" | "==" | "!=" ) operand
     operand     = number | reports | witnesses | weight | radius_m | age_s | mean_F | min_F | max_F | sum_F | count_F
 
-F is a field of the payload. Where no report had it, count_F is 0 and a comparison with anything else of it is false, whichever
-way it asks.
+F is a field of the payload. Where no report had it, count_F is 0 and a comparison with any other aggregate of it is false,
+whatever the operator.
 """
 
 import operator
@@ -20,7 +20,7 @@ from typing import Final, NoReturn, TypeAlias, assert_never
 
 PREDICATE_CHARACTERS_MAX: Final = 1_000
 PREDICATE_DEPTH_MAX: Final = 32
-"""The most nested parentheses and negations."""
+"""Maximum nested parentheses and negations."""
 
 AGGREGATES: Final = ("reports", "witnesses", "weight", "radius_m", "age_s")
 FIELD_AGGREGATES: Final = ("mean_", "min_", "max_", "sum_", "count_")
@@ -34,7 +34,7 @@ _WORDS: Final = ("and", "or", "not")
 
 
 class BadPredicate(ValueError):
-    """A text that is no predicate; `at` is the character (counted from 0) that is wrong."""
+    """A text that is not a predicate; `at` is the position of the fault (counted from 0)."""
 
     def __init__(self, detail: str, at: int) -> None:
         super().__init__(detail)
@@ -43,7 +43,7 @@ class BadPredicate(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two operands, each the name of an aggregate or a number, and a mark between them."""
+    """Two operands, each the name of an aggregate or a number, and a comparison operator."""
 
     left: str | float
     mark: str
@@ -74,11 +74,11 @@ class NotSo:
 Predicate: TypeAlias = Comparison | AllOf | AnyOf | NotSo
 
 ValueOf: TypeAlias = Callable[[str], float | None]
-"""The value of an aggregate by its name; nothing if no report had it."""
+"""Returns the value of an aggregate by its name; None if no report had the field."""
 
 
 def holds(predicate: Predicate, value_of: ValueOf) -> bool:
-    """Whether the predicate is true of a bin; aggregates that do not matter are not asked for."""
+    """Return whether the predicate holds for a bin; aggregates are only computed if needed."""
     match predicate:
         case Comparison(left, mark, right):
             one = value_of(left) if isinstance(left, str) else left
@@ -95,7 +95,7 @@ def holds(predicate: Predicate, value_of: ValueOf) -> bool:
 
 
 def fields_of(predicate: Predicate) -> frozenset[str]:
-    """The fields of the payload that it asks about: what cells must have tallies of."""
+    """Return the fields of the payload that it refers to: cells must have tallies of them."""
     match predicate:
         case Comparison(left, _, right):
             names = [name for name in (left, right) if isinstance(name, str) and name not in AGGREGATES]
@@ -109,7 +109,7 @@ def fields_of(predicate: Predicate) -> frozenset[str]:
 
 
 def reports_at_least(predicate: Predicate) -> float:
-    """A bin with fewer reports is not hot, whatever else is true of it."""
+    """Return a lower bound: a bin with fewer reports is never hot."""
     match predicate:
         case Comparison(str() as name, mark, float() as number):
             return number if mark in (">=", ">", "==") and _is_counted(name) else 0.0
@@ -128,12 +128,12 @@ def reports_at_least(predicate: Predicate) -> float:
 
 
 def _is_counted(name: str) -> bool:
-    """Whether there are never more of these than reports."""
+    """Return whether the aggregate is never greater than the number of reports."""
     return name in ("reports", "witnesses", "weight") or name.startswith("count_")
 
 
 def parse_predicate(text: str) -> Predicate:
-    """The predicate that a text spells; `BadPredicate` says where it goes wrong."""
+    """Return the predicate of a text; raises `BadPredicate` with the position of the fault."""
     if len(text) > PREDICATE_CHARACTERS_MAX:
         detail = f"the predicate has {len(text)} characters, {PREDICATE_CHARACTERS_MAX} are allowed"
         raise BadPredicate(detail, PREDICATE_CHARACTERS_MAX)
@@ -145,7 +145,7 @@ def parse_predicate(text: str) -> Predicate:
 
 
 class _Reader:
-    """A text, and the token that is next; every method reads one rule of the grammar."""
+    """A text and its next token; every method reads one rule of the grammar."""
 
     def __init__(self, text: str) -> None:
         self._text = text

@@ -1,4 +1,4 @@
-"""Queries: what. Formulas over tags and topic filters, their text and their normal form."""
+"""Queries: formulas over tags and topic filters, their text and their normal form."""
 
 from milepost.model.queries.formula import (
     QUERY_CHARACTERS_MAX,

@@ -1,9 +1,9 @@
-"""Formulas over tags and topic filters: what a query is, how it is printed and what it means (T4).
+"""Formulas over tags and topic filters: syntax tree, printed form and meaning of a query (T4).
 
-Rules of this file:
-- a formula that exists is within the limits: its constructor refuses what is nested deeper than `QUERY_DEPTH_MAX` or prints
-  longer than `QUERY_CHARACTERS_MAX`, so nothing that walks a formula runs out of stack or time, also where parts are shared;
-- structure is kept, never tidied: `a & (b & c)` and `a & b & c` are two formulas (with one normal form), each prints as itself;
+Invariants:
+- every formula is within the limits: the constructor refuses formulas nested deeper than `QUERY_DEPTH_MAX` or printed longer
+  than `QUERY_CHARACTERS_MAX`, so no traversal runs out of stack or time, also where parts are shared;
+- structure is preserved: `a & (b & c)` and `a & b & c` are two formulas (with one normal form), each prints as itself;
 - `parse_query(str(query)) == query` for every formula.
 """
 
@@ -18,10 +18,10 @@ from milepost.model.tags import tag as checked_tag
 from milepost.model.topics import SHARE_PREFIX, check_filter, filter_matches
 
 QUERY_CHARACTERS_MAX: Final = 4096
-"""The most characters of a query, as it was written and as it is printed."""
+"""Maximum characters of a query, both as written and as printed."""
 
 QUERY_DEPTH_MAX: Final = 32
-"""The most operators above a tag or filter, and the most nested parentheses and negations in a text."""
+"""Maximum operators above a tag or filter, and maximum nested parentheses and negations in a text."""
 
 TOPIC_PREFIX: Final = "topic:"
 BARE_FILTER: Final = re.compile(r'[^\s&|!()"]+')
@@ -30,7 +30,7 @@ BARE_FILTER: Final = re.compile(r'[^\s&|!()"]+')
 
 @dataclass(frozen=True, slots=True)
 class HasTag:
-    """True of a message that carries the tag."""
+    """True for messages with the tag."""
 
     tag: Tag
 
@@ -43,7 +43,7 @@ class HasTag:
 
 @dataclass(frozen=True, slots=True)
 class OnTopic:
-    """True of a message whose topic passes the filter."""
+    """True for messages whose topic matches the filter."""
 
     filter: str
 
@@ -110,7 +110,7 @@ Query: TypeAlias = HasTag | OnTopic | Not | And | Or
 
 
 def holds(query: Query, topic: str, tags: AbstractSet[str]) -> bool:
-    """Whether a message on `topic` with `tags` is asked for: the plain definition that the matching engine is held to."""
+    """Return whether a message on *topic* with *tags* matches: the reference definition for the matching engine."""
     match query:
         case HasTag(tag):
             return tag in tags
@@ -131,7 +131,7 @@ def _inside(outer: Not | And | Or, part: Query) -> str:
 
 
 def _needs_parentheses(outer: Not | And | Or, part: Query) -> bool:
-    # ! binds before &, & before |; an & directly inside an & is parted to keep its structure, likewise | in |.
+    # ! binds before &, & before |; an & directly inside an & gets parentheses to preserve the structure, likewise | in |.
     return isinstance(part, Or) or (isinstance(part, And) and not isinstance(outer, Or))
 
 
@@ -145,7 +145,7 @@ def _check_parts(mark: str, parts: tuple[Query, ...]) -> None:
 
 
 def _measure(query: Not | And | Or, parts: tuple[Query, ...], *, marks: int) -> None:
-    """Write down the formula's depth and printed width, from those of its parts; refuse what is too much."""
+    """Set the formula's depth and printed width from those of its parts; raises `Malformed` over the limits."""
     depth = 1 + max(_depth_of(part) for part in parts)
     if depth > QUERY_DEPTH_MAX:
         raise Malformed(Reason.QUERY_TOO_DEEP, f"operators are nested {depth} deep, {QUERY_DEPTH_MAX} are allowed")

@@ -1,13 +1,13 @@
 """The disjunctive normal form: alternatives, each a set of atoms that must be true and a set that must be false (T13).
 
-Rules of this file:
-- clauses are ints while they are worked on: bit i = atom i is wanted, bit i + n = atom i is unwanted, n = number of atoms;
-- after every step the clauses are minimal: no contradiction, no duplicate, none that follows from a smaller one;
-- no step keeps more than `CLAUSES_MAX` clauses and all steps together try at most `COMBINATIONS_MAX`, so a refusal is quick.
-  The limit thus holds for every part of a formula, not only for the whole;
+Invariants:
+- clauses are ints during the expansion: bit i = atom i is wanted, bit i + n = atom i is unwanted, n = number of atoms;
+- after every step the clauses are minimal: no contradiction, no duplicate, none that is implied by a smaller one;
+- no step has more than `CLAUSES_MAX` clauses and all steps together try at most `COMBINATIONS_MAX`, so a refusal is quick.
+  The limit thus applies to every part of a formula, not only to the whole;
 - neither the clauses nor a refusal depend on the order in which parts were written.
 
-Only `a & !a` counts as a contradiction; that no topic passes both `topic:x` and `topic:y` is left to matching.
+Only `a & !a` counts as a contradiction; that no topic matches both `topic:x` and `topic:y` is left to the matching engine.
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,13 +19,13 @@ from milepost.model.reasons import Malformed, Reason
 
 CLAUSES_MAX: Final = 64
 LITERALS_MAX: Final = 256
-"""The most atoms, wanted and unwanted, in all clauses together."""
+"""Maximum atoms, wanted and unwanted, in all clauses together."""
 
 COMBINATIONS_MAX: Final = 16_384
-"""The most pairs of clauses tried while multiplying out one formula."""
+"""Maximum pairs of clauses tried while expanding one formula."""
 
 _COUNT_MAX: Final = 10**12
-"""Where the counting of alternatives for a refusal's detail stops."""
+"""Upper limit of the count of alternatives in a refusal's detail."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ NormalForm: TypeAlias = tuple[Clause, ...]
 
 
 def normal_form(query: Query) -> NormalForm:
-    """The query's alternatives, minimal and in one order; refuses what has too many or what no message can meet."""
+    """Return the query's alternatives, minimal and sorted; raises `Malformed` if there are too many or no message can match."""
     atoms = sorted(set(atoms_of(query)), key=str)
     try:
         masks = Expansion({atom: number for number, atom in enumerate(atoms)}).clauses(query, True)
@@ -60,12 +60,12 @@ def normal_form(query: Query) -> NormalForm:
 
 
 def is_negated_only(clause: Clause) -> bool:
-    """Whether the clause wants nothing, so that nothing in a message leads to it (T13)."""
+    """Return whether the clause has no wanted atom, so that no index entry can lead to it (T13)."""
     return not clause.wanted
 
 
 def atoms_of(query: Query) -> Iterator[Atom]:
-    """The tags and filters of a formula, from left to right, as often as they occur."""
+    """Yield the tags and filters of a formula, from left to right, duplicates included."""
     match query:
         case HasTag() | OnTopic():
             yield query
@@ -84,13 +84,13 @@ class TooManyAlternatives(Exception):
 
 @dataclass(slots=True)
 class Expansion:
-    """One formula being multiplied out; `combinations` counts the pairs of clauses tried."""
+    """The expansion of one formula; `combinations` counts the pairs of clauses tried."""
 
     numbers: dict[Atom, int]
     combinations: int = field(default=0)
 
     def clauses(self, query: Query, is_asserted: bool) -> list[int]:
-        """The minimal clauses of the formula, or of its negation."""
+        """Return the minimal clauses of the formula, or of its negation."""
         match query:
             case HasTag() | OnTopic():
                 return [1 << self.numbers[query] + (0 if is_asserted else len(self.numbers))]
@@ -116,7 +116,7 @@ class Expansion:
 
     def _minimal(self, masks: Iterable[int]) -> list[int]:
         kept: list[int] = []
-        # A clause can only follow from a smaller one; so in order of size what is kept once stays, and its number only grows.
+        # A clause can only be implied by a smaller one; so in order of size, an accepted clause is never removed.
         for mask in sorted(masks, key=lambda mask: (mask.bit_count(), mask)):
             if self._is_contradiction(mask) or any(small & mask == small for small in kept):
                 continue
@@ -126,7 +126,7 @@ class Expansion:
         return kept
 
     def _is_contradiction(self, mask: int) -> bool:
-        return bool(mask & mask >> len(self.numbers))  # the unwanted half lies above every wanted bit
+        return bool(mask & mask >> len(self.numbers))  # unwanted bits are above all wanted bits
 
 
 def _clause(mask: int, atoms: list[Atom]) -> Clause:
@@ -142,7 +142,7 @@ def _too_many(query: Query) -> str:
 
 
 def _written_out(query: Query, is_asserted: bool) -> int:
-    """How many alternatives the formula has before any is found needless, counted up to `_COUNT_MAX`."""
+    """Return the number of alternatives before minimisation, up to `_COUNT_MAX`."""
     match query:
         case HasTag() | OnTopic():
             return 1

@@ -1,4 +1,4 @@
-"""From text to formula, in one pass from left to right, and to a pointed finger where the text is wrong.
+"""Parser of queries: one pass from left to right; errors carry the position of the fault.
 
     query       = conjunction { "|" conjunction }                  ! binds before &, & before |
     conjunction = part { "&" part }
@@ -8,8 +8,8 @@
     collision & (i80 | i15) & !cleared
     topic:city/+/parking/# & !topic:"city/old town/#"
 
-A tag or filter in quotes may hold anything that tags or filters may hold; \\" and \\\\ stand for a quote and a backslash. A tag
-that begins with `topic:` needs the quotes. There are no words for the operators: `and` is a tag.
+A quoted tag or filter may have all characters that tags or filters may have; \\" and \\\\ are a quote and a backslash. A tag
+that begins with `topic:` needs the quotes. The operators have no word forms: `and` is a tag.
 """
 
 import re
@@ -34,7 +34,7 @@ from milepost.model.reasons import Malformed, Reason
 from milepost.model.tags import TAG_PATTERN, Tag
 
 POINT_AT_CHARACTERS: Final = 76
-"""The width of the window that `point_at` cuts out of a long text."""
+"""Maximum characters of the text that `point_at` shows."""
 
 _SPACE: Final = re.compile(r"\s*")
 _FOUND: Final = re.compile(r"[\w.:/@-]{1,20}|.", re.DOTALL)
@@ -46,7 +46,7 @@ _Formula = TypeVar("_Formula")
 
 
 def parse_query(text: str) -> Query:
-    """The formula that a text such as `collision & (i80 | i15) & !cleared` spells."""
+    """Return the formula of a text such as `collision & (i80 | i15) & !cleared`."""
     if len(text) > QUERY_CHARACTERS_MAX:
         detail = f"it has {len(text)} characters, {QUERY_CHARACTERS_MAX} are allowed"
         raise Malformed(Reason.QUERY_TOO_LONG, detail, at=QUERY_CHARACTERS_MAX)
@@ -58,7 +58,7 @@ def parse_query(text: str) -> Query:
 
 
 def point_at(text: str, at: int) -> str:
-    """Two lines, the text and a caret below its character `at`; of a long text the stretch around it."""
+    """Return two lines, the text and a caret below its character *at*; of a long text the part around it."""
     start = max(0, min(at - POINT_AT_CHARACTERS // 2, len(text) - POINT_AT_CHARACTERS))
     end = start + POINT_AT_CHARACTERS
     shown = "".join(character if character.isprintable() else " " for character in text[start:end])
@@ -68,7 +68,7 @@ def point_at(text: str, at: int) -> str:
 
 @dataclass(slots=True)
 class _Reader:
-    """A text and how far it was read; every method reads one rule of the grammar and the spaces after it."""
+    """A text and the position in it; every method reads one rule of the grammar and the spaces after it."""
 
     text: str
     at: int = 0
@@ -137,7 +137,7 @@ class _Reader:
         return _built(OnTopic, found.group(), range(start, found.end()))
 
     def _quoted(self, start: int) -> tuple[str, Sequence[int]]:
-        """What stands between the quotes, and where in the text each of its characters and the closing quote stand."""
+        """Return the quoted text, and the positions of each of its characters and the closing quote."""
         characters: list[str] = []
         places: list[int] = []
         self.at = start + 1
@@ -168,7 +168,7 @@ class _Reader:
 
 
 def _built(kind: Callable[[_Content], _Formula], content: _Content, places: Sequence[int]) -> _Formula:
-    """The formula, or its refusal pointing into the text; `places` says where each character of the content stands."""
+    """Return the formula, or raise its refusal with a position in the text; `places` has the position of each character."""
     try:
         return kind(content)
     except Malformed as fault:

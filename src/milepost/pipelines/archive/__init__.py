@@ -1,1 +1,1 @@
-"""The archive: messages, reports and deliveries in Parquet files, by hour and cell, for as long as they are wanted."""
+"""The archive: messages, reports and deliveries in Parquet files, by hour and cell, for a configured time."""

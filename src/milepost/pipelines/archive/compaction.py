@@ -1,15 +1,14 @@
-"""Compaction: hours that are over are sorted into cells, what was unpublished is taken out, what is too old goes; and meanwhile
-small files are put together.
+"""Compaction: sort finished hours into cells, remove unpublished messages and expired hours; between runs, merge small files.
 
-    an hour       is sorted anew when                                         and then
-    over          batches have come since it was sorted                       one file for each cell
-    any           it has messages that were unpublished since the last time   the same, without them
-    too old       –                                                           it is gone
+    hour          sorted again when                                           result
+    over          batches have arrived since it was sorted                    one file for each cell
+    any           it has messages unpublished since the last compaction       the same, without them
+    expired       –                                                           removed
 
-What must hold:
-- readers see an hour as it was before or as it is after, never something between (`files`);
-- files that no longer count are removed when no reader can be at them: `grace_s` later, at the next compaction;
-- what was unpublished is remembered for longer than a copy of it can be on its way.
+Invariants:
+- readers see an hour as before or as after, never in between (`files`);
+- outdated files are removed when no reader can be using them: `grace_s` later, at the next compaction;
+- an unpublished message is remembered for longer than a copy of it can be in flight.
 """
 
 import fcntl
@@ -24,21 +23,20 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 from milepost.model.instants import BEGINNING, SECOND_NS, Instant
-from milepost.pipelines.archive.files import KEEP_S_MIN, Batch, Hour, HourState, Shelf, files_of, put
-from milepost.pipelines.archive.reading import read_files, visible
+from milepost.pipelines.archive.files import KEEP_S_MIN, Batch, Hour, HourState, TableFolder, files_of, put
+from milepost.pipelines.archive.rows import read_files, visible, with_cell, with_hour
 from milepost.pipelines.archive.schema import MESSAGES, TABLES, UNPUBLISHED
-from milepost.pipelines.archive.transform import with_cell, with_hour
 
 BATCHES_MAX: Final = 64
-"""Of an hour that has more files of batches, these are put together."""
+"""Maximum batch files of an hour; more are merged."""
 OVER_AFTER_S: Final = 3_600
-"""So long after its end an hour counts as over: most of what comes late has come."""
+"""Time after its end when an hour counts as over: most late rows have arrived."""
 GRACE_S: Final = 600
 
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """What was done."""
+    """Counts of a compaction: hours sorted, hours expired, files removed."""
 
     sorted: int = 0
     gone: int = 0
@@ -52,45 +50,45 @@ class Busy(Exception):
 def compact(
     session: SparkSession, folder: Path, *, now: Instant, keep_s: float | None = None, grace_s: float = GRACE_S
 ) -> Compacted:
-    """Bring an archive in order, and remove what is older than `keep_s`."""
+    """Compact an archive, and remove hours older than `keep_s`."""
     assert keep_s is None or keep_s >= KEEP_S_MIN, f"at least {KEEP_S_MIN} s are kept"
     done = Compacted()
     with _alone(folder):
         over_before = Instant(now - OVER_AFTER_S * SECOND_NS)
         keeps_from = BEGINNING if keep_s is None else Instant(now - int(keep_s * SECOND_NS))
         marked = _hours_with_unpublished(session, folder)
-        for shelf in (Shelf(folder, table) for table in TABLES):
-            upto = shelf.upto()
-            forgets = Instant(now - KEEP_S_MIN * SECOND_NS) if shelf.table == UNPUBLISHED else keeps_from
-            for hour in shelf.hours():
+        for table_folder in (TableFolder(folder, table) for table in TABLES):
+            upto = table_folder.upto()
+            forgets = Instant(now - KEEP_S_MIN * SECOND_NS) if table_folder.table == UNPUBLISHED else keeps_from
+            for hour in table_folder.hours():
                 if hour.end <= forgets:
                     done = _let_go(hour, done, now, grace_s)
                     continue
                 if hour.path in marked or (hour.end <= over_before and hour.unsorted(upto)):
-                    _sort(session, shelf, hour, now)
+                    _sort(session, table_folder, hour, now)
                     done = replace(done, sorted=done.sorted + 1)
                 done = replace(done, files_removed=done.files_removed + _remove_outdated(hour, now, grace_s))
     return done
 
 
-def maybe_gather(session: SparkSession, shelf: Shelf, hour: Hour, *, now: Instant) -> None:
-    """Put batches of an hour together if there are many, unless somebody compacts."""
+def maybe_gather(session: SparkSession, table_folder: TableFolder, hour: Hour, *, now: Instant) -> None:
+    """Merge batch files of an hour if there are many, unless another process compacts."""
     try:
-        with _alone(shelf.folder):
-            found = hour.unsorted(shelf.upto())
+        with _alone(table_folder.folder):
+            found = hour.unsorted(table_folder.upto())
             single = [batch for batch in found if batch.first == batch.upto]
-            # Once those that were put together are many themselves, all of them: each row is written again seldom.
+            # Merge all files only once merged ones are at least half of them: each row is rewritten seldom.
             some = found if 2 * len(single) <= len(found) else single
             if len(found) > BATCHES_MAX:
-                _gather(session, shelf, hour, some)
+                _gather(session, table_folder, hour, some)
             _remove_gathered(hour, now)
     except Busy:
         return
 
 
-def _gather(session: SparkSession, shelf: Shelf, hour: Hour, batches: Sequence[Batch]) -> None:
-    staging = shelf.staging("gather")
-    rows = read_files(session, shelf.table, [str(batch.path) for batch in batches])
+def _gather(session: SparkSession, table_folder: TableFolder, hour: Hour, batches: Sequence[Batch]) -> None:
+    staging = table_folder.staging("gather")
+    rows = read_files(session, table_folder.table, [str(batch.path) for batch in batches])
     rows.repartition(1).sortWithinPartitions("offset").write.option("compression", "zstd").parquet(str(staging))
     (made,) = staging.glob("*.parquet")
     put(made, hour.batch(max(batch.upto for batch in batches), min(batch.first for batch in batches)))
@@ -104,18 +102,18 @@ def _remove_gathered(hour: Hour, now: Instant) -> None:
             batch.path.unlink()
 
 
-def _sort(session: SparkSession, shelf: Shelf, hour: Hour, now: Instant) -> None:
-    """Make the next generation of an hour, and let it count."""
-    state, upto = hour.state(), shelf.upto()
+def _sort(session: SparkSession, table_folder: TableFolder, hour: Hour, now: Instant) -> None:
+    """Write the next generation of an hour, and make it current."""
+    state, upto = hour.state(), table_folder.upto()
     number = state.generation + 1
     for left_behind in hour.generation(number):
         left_behind.unlink()
-    rows = read_files(session, shelf.table, [str(path) for path in hour.current(upto)])
-    staging = shelf.staging("sort")
+    rows = read_files(session, table_folder.table, [str(path) for path in hour.current(upto)])
+    staging = table_folder.staging("sort")
     placed = (
-        with_cell(visible(session, shelf.folder, shelf.table, rows), shelf.table)
+        with_cell(visible(session, table_folder.folder, table_folder.table, rows), table_folder.table)
         .repartition("cell")
-        .sortWithinPartitions("cell", shelf.table.time, "offset")
+        .sortWithinPartitions("cell", table_folder.table.time, "offset")
     )
     placed.write.partitionBy("cell").option("compression", "zstd").parquet(str(staging))
     for path in staging.glob("cell=*/*.parquet"):
@@ -124,7 +122,7 @@ def _sort(session: SparkSession, shelf: Shelf, hour: Hour, now: Instant) -> None
 
 
 def _let_go(hour: Hour, done: Compacted, now: Instant, grace_s: float) -> Compacted:
-    """An hour that is too old: first it does not count, later it is removed."""
+    """Expire an hour: first hide it from readers, later remove it."""
     state = hour.state()
     if not state.is_gone:
         hour.become(replace(state, is_gone=True, at=now))
@@ -146,19 +144,19 @@ def _remove_outdated(hour: Hour, now: Instant, grace_s: float) -> int:
 
 
 def _hours_with_unpublished(session: SparkSession, folder: Path) -> set[Path]:
-    """The hours in which messages still stand that were unpublished."""
+    """Return the hours that still contain unpublished messages."""
     names = read_files(session, UNPUBLISHED, files_of(folder, UNPUBLISHED)).select("source", "id").distinct()
     if names.isEmpty():
         return set()
-    shelf = Shelf(folder, MESSAGES)
+    table_folder = TableFolder(folder, MESSAGES)
     rows = read_files(session, MESSAGES, files_of(folder, MESSAGES)).join(f.broadcast(names), ["source", "id"], "left_semi")
     hours = with_hour(rows, MESSAGES).select("date", "hour").distinct().collect()
-    return {shelf.path / f"date={date}" / f"hour={hour}" for date, hour in hours}
+    return {table_folder.path / f"date={date}" / f"hour={hour}" for date, hour in hours}
 
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """While no other process compacts the archive."""
+    """Hold the archive's compaction lock, or raise `Busy`."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "_compact.lock").open("w") as lock:
         try:

@@ -1,16 +1,16 @@
-"""Which files of the archive count: no Spark needed, so that duckdb, pandas and others can ask too.
+"""The current files of the archive; does not import Spark, so that DuckDB, pandas and others can use it too.
 
     archive/TABLE/_table.json                                {"upto": 1234, "next": null}
     archive/TABLE/date=2030-01-01/hour=12/_hour.json         {"generation": 2, "upto": 1200, "at": …, "is_gone": false}
     archive/TABLE/date=2030-01-01/hour=12/cell=recent/00…1234.parquet      one batch: rows up to this offset of the log
-    archive/TABLE/date=2030-01-01/hour=12/cell=recent/00…1001-00…1200.parquet      all batches from one to another
+    archive/TABLE/date=2030-01-01/hour=12/cell=recent/00…1001-00…1200.parquet      merged: all batches from one to another
     archive/TABLE/date=2030-01-01/hour=12/cell=r1307c687/g2.parquet        all rows of a cell, up to the hour's `upto`
 
-What must hold:
-- a batch counts once `_table.json` says so, a generation once `_hour.json` does: each is one file, replaced at once;
-- of an hour count: the files of its generation, and the batches after what that holds; of batches that were put together only
-  the file that has them all;
-- what no longer counts stays for a while, for readers that have begun; what does not count yet is nobody's.
+Invariants:
+- `_table.json` makes a batch current, `_hour.json` a generation: each is one file, replaced atomically;
+- current files of an hour are those of its generation and the batches after the generation's `upto`; of merged batches only
+  the merged file;
+- outdated files stay for a while, for readers that have begun; files that are not current yet are never read.
 """
 
 import json
@@ -24,14 +24,13 @@ from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
 from milepost.model.areas import Area
-from milepost.model.frames import ALWAYS, Frame
 from milepost.model.instants import SECOND_NS, Instant
-from milepost.pipelines.archive.cells import RECENT, Wanted, cells_over, everywhere
-from milepost.pipelines.archive.schema import Table
+from milepost.model.time_windows import ALWAYS, TimeWindow
+from milepost.pipelines.archive.schema import RECENT, Table, Wanted, cells_over, everywhere
 
 HOUR_NS: Final = 3600 * SECOND_NS
 KEEP_S_MIN: Final = 8 * 86_400
-"""Hours that ended later than this long ago are kept: rows may come for them (`records.transform.BEHIND_S`, and a day)."""
+"""Minimum retention: rows may still arrive for younger hours (`records.BEHIND_S`, and a day)."""
 NOTHING_YET: Final = -1
 
 _TABLE_FILE: Final = "_table.json"
@@ -39,37 +38,37 @@ _HOUR_FILE: Final = "_hour.json"
 
 
 class Batch(NamedTuple):
-    """A file of rows as they came: one batch, or all from one to another, each known by its last offset."""
+    """A file of rows in order of arrival: one batch, or merged batches; a batch is identified by its last offset."""
 
     first: int
     upto: int
     path: Path
 
     def holds(self, other: "Batch") -> bool:
-        """Whether all of another file is in this one."""
+        """Return whether this file contains all of another one."""
         return self != other and self.first <= other.first and other.upto <= self.upto
 
 
 @dataclass(frozen=True, slots=True)
 class TableState:
-    """What counts of a table."""
+    """The current state of a table."""
 
     upto: int = NOTHING_YET
-    """Batches up to this offset do."""
+    """Batches up to this offset are current."""
     next: int | None = None
-    """The batch that is being put in its places; somebody died over it if nobody is doing so."""
+    """The batch being moved into place; if no process is doing so, the writer crashed."""
 
 
 @dataclass(frozen=True, slots=True)
 class HourState:
-    """What counts of an hour."""
+    """The current state of an hour."""
 
     generation: int = 0
-    """Of its files by cell; 0: there are none."""
+    """Number of the current files by cell; 0: there are none."""
     upto: int = NOTHING_YET
     """Batches up to this offset are in the generation."""
     at: int = 0
-    """Since when."""
+    """When this state was written."""
     is_gone: bool = False
 
 
@@ -82,58 +81,58 @@ class Hour:
 
     @property
     def end(self) -> Instant:
-        """When it was over."""
+        """The end of the hour."""
         return Instant(self.start + HOUR_NS)
 
     def state(self) -> HourState:
-        """What counts now."""
+        """Read the current state."""
         return HourState(**_read(self.path / _HOUR_FILE))
 
     def become(self, state: HourState) -> None:
-        """Let something else count from now on."""
+        """Replace the state atomically."""
         self.path.mkdir(parents=True, exist_ok=True)
         _write(self.path / _HOUR_FILE, asdict(state))
 
     def batches(self) -> list[Batch]:
-        """All files of rows as they came, the oldest first."""
+        """Return all batch files, the oldest first."""
         return sorted(map(_batch, (self.path / f"cell={RECENT}").glob("*.parquet")))
 
     def batch(self, upto: int, first: int | None = None) -> Path:
-        """Where the rows of a batch belong, or of all batches from a first one on."""
+        """Return the path of a batch, or of the merged batches from *first* to *upto*."""
         name = f"{upto:019}" if first is None else f"{first:019}-{upto:019}"
         return self.path / f"cell={RECENT}" / f"{name}.parquet"
 
     def generation(self, number: int, wanted: Wanted = everywhere) -> list[Path]:
-        """The files of a generation, in the cells that are wanted."""
+        """Return the files of a generation, in the *wanted* cells."""
         found = sorted(self.path.glob(f"cell=*/g{number}.parquet"))
         return [path for path in found if wanted(path.parent.name.removeprefix("cell="))]
 
     def current(self, upto: int, wanted: Wanted = everywhere) -> list[Path]:
-        """The files that count, of a table that counts up to an offset."""
+        """Return the current files, for a table that is current up to an offset."""
         state = self.state()
         if state.is_gone:
             return []
         return self.generation(state.generation, wanted) + [batch.path for batch in self.unsorted(upto)]
 
     def unsorted(self, upto: int) -> list[Batch]:
-        """Those of them that are in no generation."""
+        """Return the current batch files, which are in no generation yet."""
         after = self.state().upto
         found = [batch for batch in self.batches() if after < batch.upto <= upto]
         return [batch for batch in found if not any(other.holds(batch) for other in found)]
 
     def outdated(self) -> list[Path]:
-        """The files that do not count any more."""
+        """Return the files that are no longer current."""
         state = self.state()
         former = [path for path in self.path.glob("cell=*/g*.parquet") if int(path.stem[1:]) < state.generation]
         return former + [batch.path for batch in self.batches() if batch.upto <= state.upto]
 
 
 @dataclass(frozen=True, slots=True)
-class Shelf:
-    """A table of an archive."""
+class TableFolder:
+    """The folder of one table of an archive."""
 
     folder: Path
-    """Of the archive."""
+    """The folder of the archive."""
     table: Table
 
     @property
@@ -142,52 +141,52 @@ class Shelf:
         return self.folder / self.table.name
 
     def staging(self, purpose: str) -> Path:
-        """A place where files are made before they are put in theirs, which is not there yet; earlier ones are removed.
+        """Return a new path, not created yet, for files before they are moved into place; remove earlier ones.
 
-        It is never the same: the Java of a process that was killed may go on writing for a moment.
+        The path is never reused: the JVM of a killed process may go on writing for a moment.
         """
         places = self.folder / "_staging" / self.table.name / purpose
         shutil.rmtree(places, ignore_errors=True)
         return places / uuid4().hex
 
     def upto(self) -> int:
-        """The last offset of the log whose rows count."""
+        """Return the last offset of the log whose rows are current."""
         return self.state().upto
 
     def state(self) -> TableState:
-        """What counts now."""
+        """Read the current state."""
         return TableState(**_read(self.path / _TABLE_FILE))
 
     def become(self, state: TableState) -> None:
-        """Let something else count from now on."""
+        """Replace the state atomically."""
         _write(self.path / _TABLE_FILE, asdict(state))
 
     def hour_of(self, folder: Path) -> Hour:
-        """The hour that a folder is named for, here or in another place."""
+        """Return the hour after which a folder is named, here or in staging."""
         date, hour = folder.parent.name, folder.name
         start = datetime.strptime(f"{date} {hour}", "date=%Y-%m-%d hour=%H").replace(tzinfo=UTC)
         return Hour(self.path / date / hour, Instant(int(start.timestamp()) * SECOND_NS))
 
-    def hours(self, frame: Frame = ALWAYS) -> Iterator[Hour]:
-        """The hours there are, in their order, as far as they are in a frame."""
+    def hours(self, time_window: TimeWindow = ALWAYS) -> Iterator[Hour]:
+        """Yield the existing hours that overlap a time window, in order."""
         for hour in map(self.hour_of, sorted(self.path.glob("date=*/hour=*"))):
-            if hour.start <= frame.end and hour.end > frame.start:
+            if hour.start <= time_window.end and hour.end > time_window.start:
                 yield hour
 
-    def current(self, frame: Frame = ALWAYS, wanted: Wanted = everywhere) -> list[Path]:
-        """The files that count in a frame and in the cells that are wanted."""
+    def current(self, time_window: TimeWindow = ALWAYS, wanted: Wanted = everywhere) -> list[Path]:
+        """Return the current files in a time window and in the *wanted* cells."""
         upto = self.upto()
-        return [path for hour in self.hours(frame) for path in hour.current(upto, wanted)]
+        return [path for hour in self.hours(time_window) for path in hour.current(upto, wanted)]
 
 
-def files_of(folder: Path, table: Table, *, frame: Frame = ALWAYS, area: Area | None = None) -> list[str]:
-    """The files of an archive that may have rows in a frame and an area, for any reader of Parquet."""
+def files_of(folder: Path, table: Table, *, time_window: TimeWindow = ALWAYS, area: Area | None = None) -> list[str]:
+    """Return the files of an archive that may have rows in a time window and an area, for any Parquet reader."""
     wanted = everywhere if area is None else cells_over(area)
-    return [str(path) for path in Shelf(folder, table).current(frame, wanted)]
+    return [str(path) for path in TableFolder(folder, table).current(time_window, wanted)]
 
 
 def put(source: Path, target: Path) -> None:
-    """Put a finished file in its place, in the place of what was there."""
+    """Sync a finished file to disk and move it to *target*, replacing it."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with source.open("rb") as file:
         os.fsync(file.fileno())

@@ -1,1 +1,1 @@
-"""How far endpoints are to be believed: what they say held against what they did and what others say."""
+"""Reputation scores of endpoints: their claims checked against their moves and the reports of others."""

@@ -1,9 +1,9 @@
-"""The ledger: evidence of the last minutes for a share of all endpoints, and the score that follows from it.
+"""The ledger: recent evidence about the endpoints of one bucket, and their scores.
 
-What must hold:
-- the score is a function of the evidence of the last `MINUTES` minutes, in whatever order it came;
-- nobody stays in it longer than the minutes that count, and the last thing said of who was not believed is that he is again;
-- of one endpoint later scores are told later.
+Invariants:
+- the score is a function of the evidence of the last `MINUTES` minutes, regardless of the order of arrival;
+- an endpoint is forgotten after these minutes, and the last record of a distrusted endpoint restores its full score;
+- the scores of an endpoint are published in order of time.
 """
 
 from dataclasses import dataclass, field
@@ -11,11 +11,10 @@ from typing import Final
 
 import orjson
 
-from milepost.pipelines.reputation.limits import MINUTES, WEIGHTS
-from milepost.pipelines.reputation.schema import GROUNDS, MINUTE_US, What
+from milepost.pipelines.reputation.evidence import GROUNDS, MINUTE_US, MINUTES, WEIGHTS, What
 
 STEP: Final = 0.05
-"""Scores are told in steps of this: a smaller change is worth no record."""
+"""Minimum change of a score that is published."""
 REASONS_MAX: Final = 8
 
 Counts = dict[What, float]
@@ -23,7 +22,7 @@ Counts = dict[What, float]
 
 @dataclass(frozen=True, slots=True)
 class Reputation:
-    """What is said of an endpoint."""
+    """The published score of an endpoint."""
 
     endpoint: str
     score: float
@@ -36,14 +35,14 @@ class Ledger:
     """Evidence by endpoint and minute."""
 
     minute: int = 0
-    """The latest that evidence came for."""
+    """The latest minute with evidence."""
     pages: dict[str, dict[int, Counts]] = field(default_factory=dict)
     told: dict[str, float] = field(default_factory=dict)
-    """The scores of those who are not fully believed, as they were last told."""
+    """The last published scores below 1, by endpoint."""
 
     @classmethod
     def from_bytes(cls, kept: bytes | None) -> "Ledger":
-        """As it was kept; empty at first."""
+        """Return the ledger in stored state; an empty one if there is no state."""
         if kept is None:
             return cls()
         form = orjson.loads(kept)
@@ -54,12 +53,12 @@ class Ledger:
         return cls(form["minute"], pages, form["told"])
 
     def to_bytes(self) -> bytes:
-        """To keep."""
+        """Return the ledger as state to be stored."""
         form = {"minute": self.minute, "pages": self.pages, "told": self.told}
         return orjson.dumps(form, option=orjson.OPT_NON_STR_KEYS)
 
     def take(self, evidence: list[tuple[int, str, What, float]]) -> list[Reputation]:
-        """The scores that change by it, minute by minute."""
+        """Add *evidence* minute by minute, and return the changed scores."""
         by_minute: dict[int, list[tuple[str, What, float]]] = {}
         for minute, endpoint, what, count in evidence:
             by_minute.setdefault(minute, []).append((endpoint, what, count))
@@ -87,9 +86,9 @@ class Ledger:
 
 
 def judged(counts: Counts) -> tuple[float, tuple[tuple[What, int], ...]]:
-    """The score that counts of some minutes give, and what it is for, the worst first."""
+    """Return the score for the summed evidence, and its reasons, the worst first."""
     taken = {what: _taken(what, counts) for what in WEIGHTS}
-    # A crash stops a car at once, and a parked car is passed closely: each alone says little, both that nobody is there.
+    # A crash stops a car at once, and a parked car is passed closely: each alone is weak evidence, both show an empty place.
     if taken[What.SUDDEN_STOP] and counts.get(What.DRIVEN_THROUGH, 0):
         taken[What.DRIVEN_THROUGH] = max(taken[What.DRIVEN_THROUGH], min(0.9, 0.3 + 0.2 * counts[What.DRIVEN_THROUGH]))
     score = 1.0

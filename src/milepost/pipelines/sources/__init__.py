@@ -1,1 +1,34 @@
-"""Where pipelines read and write: a site's log, on Kafka by Spark's connector, on one machine by a data source of our own."""
+"""The log of a site as a Spark source and sink: Kafka by Spark's connector, the embedded log by a custom data source.
+
+stream, table ─▶ LOG_ROW ─▶ transform ─▶ OUT_ROW ─▶ sink, append
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+
+class Source(Protocol):
+    """The log of one site."""
+
+    @property
+    def prefix(self) -> str:
+        """The prefix of topic names in Spark's progress."""
+
+    @property
+    def is_real_time(self) -> bool:
+        """Whether the log supports Spark's real-time mode."""
+
+    def stream(self, session: SparkSession, topics: Sequence[str], *, records_max: int | None) -> DataFrame:
+        """Return LOG_ROW of topics from the oldest record on, as a stream with at most *records_max* per batch."""
+
+    def table(self, session: SparkSession, topics: Sequence[str]) -> DataFrame:
+        """Return LOG_ROW of all current records of topics."""
+
+    def sink(self, rows: DataFrame, query: str) -> DataStreamWriter:
+        """Return the sink of a stream of OUT_ROW; `query` is unique, and the same after a restart."""
+
+    def append(self, rows: DataFrame) -> None:
+        """Append a static DataFrame of OUT_ROW."""

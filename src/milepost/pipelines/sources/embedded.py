@@ -1,50 +1,133 @@
-"""A site's log on one machine, by a data source of our own (`embedded_reading`, `embedded_writing`)."""
+"""The embedded log as a data source and a sink of Spark.
 
-from collections.abc import Sequence
+    topics ─▶ positions ─▶ ranges of offsets, one task each ─▶ LOG_ROW ─▶ transform ─▶ OUT_ROW ─▶
+    driver: one transaction { is the batch recorded? · append its records · record its number } ─▶ bell
+
+*Invariants:*
+- a position is the offset of the next record of each topic; the records between two positions are the same whenever they are
+  read, except for those that retention or compaction has removed since;
+- a batch is bounded: topics share the limit, and topics with few records leave the rest to the others;
+- the records of a batch and its number are committed together, or neither is. A driver killed before the commit has written
+  nothing and the batch is repeated; one killed after it finds the number recorded and appends nothing.
+"""
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from time import time_ns
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import DataSource
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+    WriterCommitMessage,
+)
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import StructType
 
-from milepost.model.survives import Survives
-from milepost.pipelines.records.schema import LOG_ROW
-from milepost.pipelines.sources.embedded_reading import LogReader, LogStreamReader
-from milepost.pipelines.sources.embedded_writing import Appender, Batch, LogWriter, entries_of
+from milepost.eventlog.embedded.database import open_database
+from milepost.eventlog.embedded.retention import Cleaner
+from milepost.eventlog.embedded.rows import append_rows, find_topic, oldest, read_batch
+from milepost.eventlog.embedded.watcher import Bell
+from milepost.eventlog.log import Entry, Record, check_entries
+from milepost.model.durability import Durability
+from milepost.pipelines.records import LOG_ROW
+
+if TYPE_CHECKING:
+    import pyarrow
 
 FORMAT: Final = "milepost_log"
 
+GROUP: Final = "pipelines"
+"""Consumer group under which batch numbers are committed, with the query in place of the topic."""
+PATIENCE_MS: Final = 10_000
+"""Maximum wait for a lock held by another process."""
+PARTITION_OFFSETS: Final = 20_000
+"""Offsets per task."""
+
+Position = Mapping[str, int]
+"""The offset of the next record, by topic; a missing topic is read from its beginning."""
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedSource:
+    """The embedded log in a folder."""
+
+    folder: Path
+    survives: Durability
+
+    @property
+    def prefix(self) -> str:
+        """Empty: topics have no prefix."""
+        return ""
+
+    @property
+    def is_real_time(self) -> bool:
+        """False: data sources in Python work in micro-batches."""
+        return False
+
+    def stream(self, session: SparkSession, topics: Sequence[str], *, records_max: int | None) -> DataFrame:
+        """Return LOG_ROW of topics, as a stream."""
+        session.dataSource.register(EmbeddedLogSource)
+        reader = session.readStream.format(FORMAT).options(folder=str(self.folder), topics=",".join(topics))
+        return (reader if records_max is None else reader.option("records_max", records_max)).load()
+
+    def table(self, session: SparkSession, topics: Sequence[str]) -> DataFrame:
+        """Return LOG_ROW of all current records of topics."""
+        session.dataSource.register(EmbeddedLogSource)
+        return session.read.format(FORMAT).options(folder=str(self.folder), topics=",".join(topics)).load()
+
+    def sink(self, rows: DataFrame, query: str) -> DataStreamWriter:
+        """Return the sink of a stream of OUT_ROW; each batch is appended exactly once."""
+
+        appender = Appender(self.folder, self.survives)
+
+        # Not by the data source: Spark does not support update mode there, and starts several processes for each batch.
+        def append(batch: DataFrame, number: int) -> None:
+            appender.append(list(entries_of(batch.toArrow().to_batches())), Batch(query, number))
+
+        return rows.writeStream.foreachBatch(append)
+
+    def append(self, rows: DataFrame) -> None:
+        """Append a static DataFrame of OUT_ROW atomically."""
+        rows.sparkSession.dataSource.register(EmbeddedLogSource)
+        rows.write.format(FORMAT).options(folder=str(self.folder), survives=self.survives.value).mode("append").save()
+
 
 class EmbeddedLogSource(DataSource):
-    """Options: `folder` of the log; to read `topics`, with commas between, and maybe `records_max`; to write `survives`."""
+    """Options: `folder` of the log; to read, comma-separated `topics` and optionally `records_max`; to write, `survives`."""
 
     @classmethod
     def name(cls) -> str:
-        """What Spark calls it."""
+        """Return the format name."""
         return FORMAT
 
     def schema(self) -> str:
-        """Of what is read."""
+        """Return the schema of reads."""
         return LOG_ROW
 
-    def reader(self, schema: StructType) -> LogReader:
-        """For a table."""
+    def reader(self, schema: StructType) -> "LogReader":
+        """Return the reader of a table."""
         del schema
         return LogReader(Path(self.options["folder"]), self._topics())
 
-    def streamReader(self, schema: StructType) -> LogStreamReader:  # noqa: N802  # Spark's name
-        """For a stream."""
+    def streamReader(self, schema: StructType) -> "LogStreamReader":  # noqa: N802  # Spark's name
+        """Return the reader of a stream."""
         del schema
         limit = self.options.get("records_max")
         return LogStreamReader(Path(self.options["folder"]), self._topics(), None if limit is None else int(limit))
 
-    def writer(self, schema: StructType, overwrite: bool) -> LogWriter:
-        """For rows that are no stream."""
+    def writer(self, schema: StructType, overwrite: bool) -> "LogWriter":
+        """Return the writer of a static DataFrame."""
         self._check(schema, overwrite)
-        return LogWriter(Path(self.options["folder"]), Survives(self.options["survives"]))
+        return LogWriter(Path(self.options["folder"]), Durability(self.options["survives"]))
 
     def _topics(self) -> tuple[str, ...]:
         return tuple(self.options["topics"].split(","))
@@ -55,46 +138,231 @@ class EmbeddedLogSource(DataSource):
             raise ValueError("the log takes rows of topic, key and value, and only appends them")
 
 
-@dataclass(frozen=True, slots=True)
-class EmbeddedSource:
-    """The log in a folder."""
+@dataclass(frozen=True)
+class OffsetRange(InputPartition):
+    """Records of a topic from offset `first` to before `end`."""
 
-    folder: Path
-    survives: Survives
+    topic: str
+    first: int
+    end: int
 
-    @property
-    def prefix(self) -> str:
-        """There is none."""
-        return ""
 
-    @property
-    def is_real_time(self) -> bool:
-        """Data sources in Python are read and written in batches."""
-        return False
+class LogReader(DataSourceReader):
+    """Batch reader of all current records."""
 
-    def stream(self, session: SparkSession, topics: Sequence[str], *, records_max: int | None) -> DataFrame:
-        """LOG_ROW of topics, for ever."""
-        session.dataSource.register(EmbeddedLogSource)
-        reader = session.readStream.format(FORMAT).options(folder=str(self.folder), topics=",".join(topics))
-        return (reader if records_max is None else reader.option("records_max", records_max)).load()
+    def __init__(self, folder: Path, topics: Sequence[str]) -> None:
+        self._folder = folder
+        self._topics = topics
 
-    def table(self, session: SparkSession, topics: Sequence[str]) -> DataFrame:
-        """LOG_ROW of topics, all that is there now."""
-        session.dataSource.register(EmbeddedLogSource)
-        return session.read.format(FORMAT).options(folder=str(self.folder), topics=",".join(topics)).load()
+    def partitions(self) -> Sequence[OffsetRange]:
+        """Return ranges of at most PARTITION_OFFSETS."""
+        with closing(_connected(self._folder)) as connection:
+            ends = _ends(connection, self._topics)
+        return ranges({topic: first for topic, (first, _) in ends.items()}, {topic: end for topic, (_, end) in ends.items()})
 
-    def sink(self, rows: DataFrame, query: str) -> DataStreamWriter:
-        """Where a stream of OUT_ROW goes: each batch once."""
+    def read(self, partition: InputPartition) -> "Iterator[pyarrow.RecordBatch]":
+        """Yield LOG_ROW of a range."""
+        assert isinstance(partition, OffsetRange)
+        return read_range(self._folder, partition)
 
-        appender = Appender(self.folder, self.survives)
 
-        # Not by the data source: Spark gives it no updates, and starts several processes for each batch.
-        def append(batch: DataFrame, number: int) -> None:
-            appender.append(list(entries_of(batch.toArrow().to_batches())), Batch(query, number))
+class LogStreamReader(DataSourceStreamReader):
+    """Streaming reader, in batches of at most *records_max* records."""
 
-        return rows.writeStream.foreachBatch(append)
+    def __init__(self, folder: Path, topics: Sequence[str], records_max: int | None) -> None:
+        self._folder = folder
+        self._topics = topics
+        self._records_max = records_max
+        self._connection: sqlite3.Connection | None = None
 
-    def append(self, rows: DataFrame) -> None:
-        """Append OUT_ROW that are no stream: all at once, or none."""
-        rows.sparkSession.dataSource.register(EmbeddedLogSource)
-        rows.write.format(FORMAT).options(folder=str(self.folder), survives=self.survives.value).mode("append").save()
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802  # Spark's name, like those below
+        """Return the oldest offset of each topic."""
+        return {topic: first for topic, (first, _) in _ends(self._connected(), self._topics).items()}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """Return the limit in the options."""
+        return ReadAllAvailable() if self._records_max is None else ReadMaxRows(self._records_max)
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
+        """Return the end of the next batch."""
+        ends = _ends(self._connected(), self._topics)
+        rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        return next_position(start, ends, rows)
+
+    def reportLatestOffset(self) -> dict[str, int]:  # noqa: N802
+        """Return the end of the log, for metrics."""
+        return {topic: end for topic, (_, end) in _ends(self._connected(), self._topics).items()}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[OffsetRange]:
+        """Return ranges of at most PARTITION_OFFSETS."""
+        return ranges(start, end)
+
+    def read(self, partition: InputPartition) -> "Iterator[pyarrow.RecordBatch]":
+        """Yield LOG_ROW of a range; runs in another process than the other methods."""
+        assert isinstance(partition, OffsetRange)
+        return read_range(self._folder, partition)
+
+    def stop(self) -> None:
+        """Close the connection."""
+        if self._connection is not None:
+            self._connection.close()
+        self._connection = None
+
+    def _connected(self) -> sqlite3.Connection:
+        if self._connection is None:
+            self._connection = _connected(self._folder)
+        return self._connection
+
+
+def next_position(start: Position, ends: Mapping[str, tuple[int, int]], records_max: int | None) -> dict[str, int]:
+    """Return the end of the next batch from a position, given the oldest and the next offset of each topic."""
+    # Skip removed records, and never go back, not even where a topic has become shorter.
+    reached = {topic: max(start.get(topic, first), first) for topic, (first, _) in ends.items()}
+    waiting = {topic: max(0, end - reached[topic]) for topic, (_, end) in ends.items()}
+    left, topics_left = records_max, len(waiting)
+    for topic, count in sorted(waiting.items(), key=lambda one: one[1]):
+        taken = count if left is None else min(count, -(-left // topics_left))
+        left = None if left is None else left - taken
+        topics_left -= 1
+        reached[topic] += taken
+    return reached
+
+
+def ranges(start: Position, end: Position) -> list[OffsetRange]:
+    """Return the offsets between two positions, in ranges of at most PARTITION_OFFSETS."""
+    found = []
+    for topic, last in sorted(end.items()):
+        first = start.get(topic, 0)
+        found += [OffsetRange(topic, at, min(at + PARTITION_OFFSETS, last)) for at in range(first, last, PARTITION_OFFSETS)]
+    return found
+
+
+def read_range(folder: Path, wanted: OffsetRange) -> "Iterator[pyarrow.RecordBatch]":
+    """Yield LOG_ROW of the records in a range."""
+    with closing(_connected(folder)) as connection:
+        first = wanted.first
+        while first < wanted.end:
+            batch = read_batch(connection, wanted.topic, first)
+            records = [] if batch is None else [one for one in batch.records if one.offset < wanted.end]
+            if not records:
+                return
+            yield _rows(records)
+            first = records[-1].offset + 1
+
+
+def _rows(records: Sequence[Record]) -> "pyarrow.RecordBatch":
+    import pyarrow as pa  # noqa: PLC0415  # imported late: processes that only compute offsets start faster
+
+    texts = [None if record.value is None else record.value.decode("utf-8", "replace") for record in records]
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array([record.topic for record in records], pa.string()),
+            pa.array([record.key for record in records], pa.string()),
+            pa.array(texts, pa.string()),
+            pa.array([record.offset for record in records], pa.int64()),
+            pa.array([record.appended_at // 1_000 for record in records], pa.timestamp("us", tz="UTC")),
+        ],
+        names=["topic", "key", "value", "offset", "appended_at"],
+    )
+
+
+def _ends(connection: sqlite3.Connection, topics: Sequence[str]) -> dict[str, tuple[int, int]]:
+    """Return the oldest and the next offset of each topic; both are 0 for a missing topic."""
+    found = {}
+    for name in topics:
+        topic = find_topic(connection, name)
+        found[name] = (0, 0) if topic is None else (oldest(connection, topic), topic.next)
+    return found
+
+
+def _connected(folder: Path) -> sqlite3.Connection:
+    return open_database(folder, Durability.PROCESS_CRASH).connect()
+
+
+class Batch(NamedTuple):
+    """A batch of a query; the query's name is unique, and the same after a restart."""
+
+    query: str
+    number: int
+
+
+@dataclass(frozen=True)
+class Rows(WriterCommitMessage):
+    """The records of one task, for the commit."""
+
+    entries: tuple[Entry, ...]
+
+
+class LogWriter(DataSourceArrowWriter):
+    """Writer that appends the rows of all tasks atomically."""
+
+    def __init__(self, folder: Path, survives: Durability) -> None:
+        self._folder = folder
+        self._survives = survives
+
+    def write(self, iterator: "Iterator[pyarrow.RecordBatch]") -> Rows:
+        """Collect the rows of a task."""
+        return Rows(tuple(entries_of(iterator)))
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Append the rows of all tasks."""
+        assert all(isinstance(message, Rows) for message in messages), "nothing is committed before all tasks are done"
+        entries = [entry for message in messages if isinstance(message, Rows) for entry in message.entries]
+        with closing(Appender(self._folder, self._survives)) as appender:
+            appender.append(entries, None)
+
+
+class Appender:
+    """Appends batches to the log in a folder."""
+
+    def __init__(self, folder: Path, survives: Durability) -> None:
+        self._database = open_database(folder, survives)
+        self._connection = self._database.connect()
+        self._connection.execute(f"PRAGMA busy_timeout = {PATIENCE_MS}")
+        self._cleaner = Cleaner(time_ns)
+        self._bell = Bell(folder)
+
+    def append(self, entries: Sequence[Entry], batch: Batch | None) -> bool:
+        """Append records unless this batch of the query, or a later one, was appended before; return whether it did."""
+        check_entries(entries)
+        self._database.check()
+        connection, grown = self._connection, dict[int, int]()
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            is_news = batch is None or _note(connection, batch)
+            if is_news and entries:
+                grown = append_rows(connection, [entries], time_ns())
+            connection.execute("COMMIT")
+        except BaseException:
+            with suppress(sqlite3.Error):
+                connection.execute("ROLLBACK")
+            raise
+        if grown:
+            self._bell.ring()
+        self._cleaner.grew(grown)
+        with suppress(sqlite3.Error):  # the appending process also enforces retention; the next batch retries
+            self._cleaner.step(connection)
+        return is_news
+
+    def close(self) -> None:
+        """Close the connection and the bell."""
+        self._connection.close()
+        self._bell.close()
+
+
+def _note(connection: sqlite3.Connection, batch: Batch) -> bool:
+    """Record a batch; return whether it is new."""
+    changed = connection.execute(
+        "INSERT INTO committed VALUES (?, ?, ?) ON CONFLICT (group_name, topic) DO UPDATE SET next = excluded.next "
+        "WHERE excluded.next > next",
+        (GROUP, batch.query, batch.number + 1),
+    )
+    return changed.rowcount > 0
+
+
+def entries_of(batches: "Iterable[pyarrow.RecordBatch]") -> Iterator[Entry]:
+    """Yield rows of topic, key and value as log entries."""
+    for batch in batches:
+        for row in batch.to_pylist():
+            value = row["value"]
+            yield Entry(row["topic"], row["key"] or "", None if value is None else value.encode())

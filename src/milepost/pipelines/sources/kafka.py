@@ -1,7 +1,7 @@
-"""A site's log on Kafka, by Spark's own connector.
+"""A site's log on Kafka, by Spark's connector.
 
-What must hold: a record is read at least once and appended at least once. After a crash records are read again and outputs told
-again, which is why every output has a key or an id by which readers know it.
+Invariants: a record is read at least once and appended at least once. After a crash records are read again and outputs appended
+again, which is why every output has a key or an id by which readers recognise duplicates.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,17 +13,17 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from milepost.backbone.log import RECORD_BYTES_MAX
+from milepost.eventlog.log import RECORD_BYTES_MAX
 
 _FORMAT: Final = "kafka"
 _RECORD_BYTES_MAX: Final = RECORD_BYTES_MAX + 100_000
 _JAVA_NAMES: Final = {"sasl.mechanisms": "sasl.mechanism", "ssl.ca.location": "ssl.truststore.location"}
-"""Options of librdkafka, as Kafka's client in Java calls them; most have one name."""
+"""Options of librdkafka whose name differs in Kafka's Java client."""
 _LOGIN: Final = ("sasl.username", "sasl.password")
 _READER: Final = {
     "fetch.max.wait.ms": "100",
     "request.timeout.ms": "10000",
-    "default.api.timeout.ms": "15000",  # a cluster that is away is noticed, and the query started again, before people ask
+    "default.api.timeout.ms": "15000",  # detect an unreachable cluster, and restart the query, before users notice
 }
 _WRITER: Final = {
     "acks": "all",
@@ -36,7 +36,7 @@ _WRITER: Final = {
 
 @dataclass(frozen=True, slots=True)
 class KafkaSource:
-    """Topics whose names begin with a prefix; `options` are those of the site, in librdkafka's words."""
+    """Topics whose names begin with a prefix; `options` are the site's librdkafka options."""
 
     address: str
     prefix: str
@@ -44,11 +44,11 @@ class KafkaSource:
 
     @property
     def is_real_time(self) -> bool:
-        """It can."""
+        """True: Kafka supports it."""
         return True
 
     def stream(self, session: SparkSession, topics: Sequence[str], *, records_max: int | None) -> DataFrame:
-        """LOG_ROW of topics, for ever."""
+        """Return LOG_ROW of topics, as a stream."""
         reader = session.readStream.format(_FORMAT).options(**self._client(_READER), **self._wanted(topics))
         reader = reader.option("startingOffsets", "earliest").option("failOnDataLoss", "false")
         if records_max is not None:
@@ -56,16 +56,16 @@ class KafkaSource:
         return self._rows(reader.load())
 
     def table(self, session: SparkSession, topics: Sequence[str]) -> DataFrame:
-        """LOG_ROW of topics, all that is there now."""
+        """Return LOG_ROW of all current records of topics."""
         return self._rows(session.read.format(_FORMAT).options(**self._client(_READER), **self._wanted(topics)).load())
 
     def sink(self, rows: DataFrame, query: str) -> DataStreamWriter:
-        """Where a stream of OUT_ROW goes."""
-        del query  # Kafka knows nothing of it: a batch that comes again is appended again
+        """Return the sink of a stream of OUT_ROW."""
+        del query  # unused: a repeated batch is appended again
         return self._prefixed(rows).writeStream.format(_FORMAT).options(**self._client(_WRITER))
 
     def append(self, rows: DataFrame) -> None:
-        """Append OUT_ROW that are no stream."""
+        """Append a static DataFrame of OUT_ROW."""
         self._prefixed(rows).write.format(_FORMAT).options(**self._client(_WRITER)).save()
 
     def _wanted(self, topics: Sequence[str]) -> dict[str, str]:
@@ -89,12 +89,12 @@ class KafkaSource:
 
 
 def java_options(options: Mapping[str, str]) -> dict[str, str]:
-    """What librdkafka was told, for Kafka's client in Java."""
+    """Return librdkafka options translated for Kafka's Java client."""
     found = {_JAVA_NAMES.get(name, name): value for name, value in options.items() if name not in _LOGIN}
     if "ssl.truststore.location" in found:
         found.setdefault("ssl.truststore.type", "PEM")
     certificate, key = found.pop("ssl.certificate.location", ""), found.pop("ssl.key.location", "")
-    if certificate and key:  # Java wants them in one; as a text there need be no third file
+    if certificate and key:  # Java needs both in one keystore; passed as text it needs no extra file
         found |= {"ssl.keystore.type": "PEM", "ssl.keystore.certificate.chain": Path(certificate).read_text(encoding="ascii")}
         found["ssl.keystore.key"] = Path(key).read_text(encoding="ascii")
     if all(name in options for name in _LOGIN):

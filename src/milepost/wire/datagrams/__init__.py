@@ -1,9 +1,9 @@
-"""Datagrams: one value in, the bytes of one UDP datagram out, and back (M3, M6). `docs/reference/wire.md` has the layout.
+"""Datagrams: values ↔ the bytes of one UDP datagram (M3, M6). `docs/reference/wire.md` has the layout.
 
-Rules of this room:
-- equal values give equal bytes: tags and fields are sorted, what has its default is absent;
-- nothing is repaired: a datagram gives exactly the value that was meant, or `Malformed` with a reason, whatever bytes arrive;
-- fields that this version does not know are passed over, so that a newer peer can say more; all else unknown is refused.
+Invariants:
+- the encoding is canonical: tags and fields are sorted, fields with their default value are absent;
+- decoding is strict: a datagram decodes to exactly the value that was sent, or raises `Malformed` with a reason;
+- unknown fields are ignored, for compatibility with newer peers; all other unknown values are refused.
 """
 
 from collections.abc import Callable
@@ -30,9 +30,9 @@ from milepost.model.sessions import (
 )
 from milepost.model.subscriptions import SubscriptionId
 from milepost.wire._generated import datagram_pb2 as pb
-from milepost.wire.datagrams import messages, sessions, subscriptions
+from milepost.wire.datagrams import messages, sessions
+from milepost.wire.datagrams.areas import missing, require
 from milepost.wire.datagrams.messages import signed_bytes
-from milepost.wire.datagrams.presence import missing, require
 
 VERSION: Final = 1
 
@@ -40,7 +40,7 @@ __all__ = ["VERSION", "decode", "encode", "signed_bytes"]
 
 
 def encode(value: Datagram) -> bytes:
-    """The datagram that says `value`."""
+    """Return the datagram of a value."""
     part = pb.Datagram()
     part.version = VERSION
     try:
@@ -55,14 +55,14 @@ def encode(value: Datagram) -> bytes:
 
 
 def decode(data: bytes | memoryview) -> Datagram:
-    """The value that a datagram says; raises nothing but `Malformed`."""
+    """Return the value of a datagram; raises only `Malformed`."""
     _check_size(len(data))
     try:
         part = pb.Datagram.FromString(bytes(data))
     except DecodeError:
         raise Malformed(Reason.MALFORMED, f"{len(data)} bytes that are no protobuf message Datagram") from None
     if part.version != VERSION:
-        raise Malformed(Reason.VERSION_UNKNOWN, f"version is {part.version}, this release speaks {VERSION}")
+        raise Malformed(Reason.VERSION_UNKNOWN, f"version is {part.version}, and only version {VERSION} is known")
     kind = part.WhichOneof("content")
     if kind is None:
         raise missing(part, "content")
@@ -96,11 +96,11 @@ def _write(value: Datagram, part: pb.Datagram) -> None:
         case Refusal():
             sessions.write_refusal(value, part.refusal)
         case Subscribe():
-            subscriptions.write_subscription(value.subscription, part.subscribe)
+            messages.write_subscription(value.subscription, part.subscribe)
         case Unsubscribe():
             sessions.write_subscription_name(value.subscription, part.unsubscribe)
         case Notify():
-            subscriptions.write_notice(value.notice, part.notice)
+            messages.write_notice(value.notice, part.notice)
         case _:
             assert_never(value)
 
@@ -136,8 +136,8 @@ _READERS: Final[dict[str, Callable[[pb.Datagram], Datagram]]] = {
     "close": lambda part: sessions.read_close(part.close, _session(part)),
     "refusal": lambda part: sessions.read_refusal(part.refusal, _maybe_session(part)),
     "publish": _read_publish,
-    "subscribe": lambda part: Subscribe(subscriptions.read_subscription(part.subscribe), _maybe_session(part)),
+    "subscribe": lambda part: Subscribe(messages.read_subscription(part.subscribe), _maybe_session(part)),
     "unsubscribe": lambda part: Unsubscribe(sessions.read_subscription_name(part.unsubscribe), _maybe_session(part)),
-    "notice": lambda part: Notify(subscriptions.read_notice(part.notice), _maybe_session(part)),
+    "notice": lambda part: Notify(messages.read_notice(part.notice), _maybe_session(part)),
     "received": lambda part: Received(sessions.read_name(part.received), _maybe_session(part)),
 }

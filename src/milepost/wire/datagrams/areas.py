@@ -1,32 +1,58 @@
-"""Areas and places as parts of a datagram."""
+"""Areas and places as parts of a datagram, and the check for required fields.
+
+Invariants:
+- points are counted before any is constructed;
+- an upstream is encoded as columns of small integers, because alerts are sent over radio: degrees to 10^-7 (a centimetre),
+  metres and seconds to a tenth. Decoding and encoding again gives the same bytes.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import assert_never
+from typing import Final, assert_never
 
-from milepost.model.areas import Area, Box, Circle, Corridor, Polygon, Union, Upstream
+import numpy as np
+from google.protobuf.message import Message as Part
+from numpy.typing import NDArray
+
+from milepost.model.areas import Area, Box, Circle, Corridor, Polygon, Stretch, Union, Upstream
 from milepost.model.areas.union import Tally
+from milepost.model.areas.upstream import check_upstream_size
 from milepost.model.places import Place
 from milepost.model.reasons import Malformed, Reason
 from milepost.wire._generated import datagram_pb2 as pb
-from milepost.wire.datagrams.presence import missing, require
-from milepost.wire.datagrams.upstream import read_upstream, write_upstream
+
+
+def require(part: Part, *names: str) -> None:
+    """Raise `Malformed` if one of these fields is absent; in protobuf all are optional."""
+    for name in names:
+        if not part.HasField(name):
+            raise missing(part, name)
+
+
+def missing(part: Part, name: str) -> Malformed:
+    """Return the error for an absent field or oneof."""
+    return Malformed(Reason.FIELD_MISSING, f"{part.DESCRIPTOR.name}.{name} is missing")
+
+
+_A_DEGREE: Final = 10_000_000
+_A_TENTH: Final = 10
+_STEP_MAX: Final = 360 * _A_DEGREE
 
 
 def write_place(place: Place, part: pb.Place) -> None:
-    """Fill in a place."""
+    """Write a place into *part*."""
     part.latitude = place.latitude
     part.longitude = place.longitude
 
 
 def read_place(part: pb.Place) -> Place:
-    """The place that a part holds."""
+    """Return the place of a part."""
     require(part, "latitude", "longitude")
     return Place(part.latitude, part.longitude)
 
 
 def write_area(area: Area, part: pb.Area) -> None:
-    """Fill in an area of any shape."""
+    """Write an area of any shape into *part*."""
     match area:
         case Circle():
             write_place(area.centre, part.circle.centre)
@@ -51,18 +77,18 @@ def write_area(area: Area, part: pb.Area) -> None:
 
 
 def read_area(part: pb.Area) -> Area:
-    """The area that a part holds; what is too much is refused before it is built."""
+    """Return the area of a part; one over the limits is refused before it is constructed."""
     return _Reader(Tally()).area(part, depth=0)
 
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """Reads one area, and keeps count of what it is made of."""
+    """Reader of one area, which counts its shapes and points."""
 
     tally: Tally
 
     def area(self, part: pb.Area, depth: int) -> Area:
-        """The area of a part that is inside `depth` unions."""
+        """Return the area of a part that is inside *depth* unions."""
         shape = part.WhichOneof("shape")
         if shape == "circle":
             return self._circle(part.circle)
@@ -111,3 +137,54 @@ def _read_path(part: pb.Path) -> tuple[Place, ...]:
     if len(latitudes) != len(longitudes):
         raise Malformed(Reason.FIELD_RANGE, f"Path has {len(latitudes)} latitudes and {len(longitudes)} longitudes")
     return tuple(map(Place, latitudes, longitudes))
+
+
+def write_upstream(area: Upstream, part: pb.Upstream) -> None:
+    """Write the stretches into *part*."""
+    stretches = area.stretches
+    part.points.extend([len(stretch.path) for stretch in stretches])
+    part.latitudes.extend(_steps([place.latitude for stretch in stretches for place in stretch.path]))
+    part.longitudes.extend(_steps([place.longitude for stretch in stretches for place in stretch.path]))
+    part.half_widths.extend([max(1, _tenths(stretch.half_width_m)) for stretch in stretches])
+    part.start_seconds.extend([_tenths(stretch.start_s) for stretch in stretches])
+    part.end_seconds.extend([_tenths(stretch.end_s) for stretch in stretches])
+    part.start_metres.extend([_tenths(stretch.start_m) for stretch in stretches])
+    part.end_metres.extend([_tenths(stretch.end_m) for stretch in stretches])
+
+
+def read_upstream(part: pb.Upstream) -> Upstream:
+    """Return the upstream of a part."""
+    points = list(part.points)
+    columns = (part.half_widths, part.start_seconds, part.end_seconds, part.start_metres, part.end_metres)
+    if any(len(column) != len(points) for column in columns):
+        raise Malformed(Reason.FIELD_RANGE, f"Upstream has {len(points)} stretches, but not as many of every column")
+    if not len(part.latitudes) == len(part.longitudes) == sum(points):
+        raise Malformed(Reason.FIELD_RANGE, f"Upstream has {len(part.latitudes)} latitudes for {sum(points)} points")
+    check_upstream_size(len(points), sum(points))
+    latitudes, longitudes = _degrees(part.latitudes, "latitudes"), _degrees(part.longitudes, "longitudes")
+    places = list(map(Place, latitudes, longitudes))
+    stretches, first = [], 0
+    for count, *numbers in zip(points, *columns, strict=True):
+        path = tuple(places[first : first + count])
+        half_width_m, start_s, end_s, start_m, end_m = (number / _A_TENTH for number in numbers)
+        stretches.append(Stretch(path, half_width_m, start_s, end_s, start_m, end_m))
+        first += count
+    return Upstream(tuple(stretches))
+
+
+def _tenths(number: float) -> int:
+    return round(number * _A_TENTH)
+
+
+def _steps(degrees: list[float]) -> list[int]:
+    whole: NDArray[np.int64] = np.rint(np.array(degrees) * _A_DEGREE).astype(np.int64)
+    steps: list[int] = np.diff(whole, prepend=0).tolist()
+    return steps
+
+
+def _degrees(steps: Sequence[int], name: str) -> list[float]:
+    column = np.array(steps, np.int64)
+    if column.size and not -_STEP_MAX <= column.min() <= column.max() <= _STEP_MAX:
+        raise Malformed(Reason.COORDINATE_RANGE, f"a step of the {name} is longer than once around the Earth")
+    degrees: list[float] = (np.cumsum(column) / _A_DEGREE).tolist()
+    return degrees

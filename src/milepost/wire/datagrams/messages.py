@@ -1,18 +1,21 @@
-"""Messages and their addresses as parts of a datagram."""
+"""Messages, subscriptions and notices as parts of a datagram."""
 
 from types import MappingProxyType
 from typing import Final, assert_never
 
-from milepost.model.addresses import Address, ToArea, ToContent, ToEndpoint, ToEveryone, ToTold
+from milepost.model.addresses import Address, ToArea, ToContent, ToEndpoint, ToEveryone, ToNotified
+from milepost.model.areas import Area, Around, Box, Circle, Corridor, Polygon, Union, Upstream
 from milepost.model.endpoints import EndpointId
-from milepost.model.instants import FOREVER, Instant
+from milepost.model.instants import BEGINNING, FOREVER, Instant
 from milepost.model.messages import Message, MessageId, Scalar
 from milepost.model.priorities import Priority
+from milepost.model.queries import parse_query
 from milepost.model.reasons import Malformed, Reason
+from milepost.model.subscriptions import Notice, Subscription, SubscriptionId
+from milepost.model.time_windows import TimeWindow
 from milepost.wire._generated import datagram_pb2 as pb
 from milepost.wire.checks import sayable, tags_once
-from milepost.wire.datagrams.areas import read_area, read_place, write_area, write_place
-from milepost.wire.datagrams.presence import missing, require
+from milepost.wire.datagrams.areas import missing, read_area, read_place, require, write_area, write_place
 
 _PRIORITIES: Final = {
     Priority.EMERGENCY: pb.EMERGENCY,
@@ -23,7 +26,7 @@ _PRIORITIES: Final = {
 
 
 def write_message(message: Message, part: pb.Message) -> None:
-    """Fill in a message; what has its default value stays absent."""
+    """Write a message into *part*; fields with their default value stay absent."""
     part.id = message.id
     part.source = message.source
     part.topic = message.topic
@@ -45,7 +48,7 @@ def write_message(message: Message, part: pb.Message) -> None:
 
 
 def signed_bytes(message: Message) -> bytes:
-    """What a signature on a message is about: all of it but the signature and the certificate of who signed."""
+    """Return the signed bytes of a message: all of it except the signature and the signer's certificate."""
     part = pb.Message()
     write_message(message, part)
     part.ClearField("signature")
@@ -55,7 +58,7 @@ def signed_bytes(message: Message) -> bytes:
 
 
 def read_message(part: pb.Message) -> Message:
-    """The message that a part holds."""
+    """Return the message of a part."""
     require(part, "id", "source", "topic", "seen_at")
     return Message(
         id=MessageId(part.id),
@@ -92,7 +95,7 @@ def _write_address(address: Address, part: pb.Message) -> None:
         case ToArea():
             write_area(address.area, part.address.area)
             part.address.incident = address.incident
-        case ToTold():
+        case ToNotified():
             part.address.told.incidents.extend(address.incidents)
         case ToEveryone():
             part.address.everyone.SetInParent()
@@ -109,7 +112,7 @@ def _read_address(part: pb.Address) -> Address:
     if to == "area":
         return ToArea(read_area(part.area), part.incident)
     if to == "told":
-        return ToTold(tuple(part.told.incidents))
+        return ToNotified(tuple(part.told.incidents))
     if to == "everyone":
         return ToEveryone()
     raise missing(part, "to")
@@ -117,7 +120,7 @@ def _read_address(part: pb.Address) -> Address:
 
 def _write_scalar(value: Scalar, part: pb.Scalar) -> None:
     match value:
-        case bool():  # before int, which it also is
+        case bool():  # before int: bool is a subclass
             part.truth = value
         case str():
             part.text = value
@@ -137,3 +140,91 @@ def _read_scalar(name: str, part: pb.Scalar) -> Scalar:
         raise Malformed(Reason.FIELD_MISSING, f"field {name[:64]!r} holds nothing")
     value: Scalar = getattr(part, held)
     return value
+
+
+# Subscriptions and notices.
+
+QOS_USUAL: Final = 1
+
+
+def write_subscription(subscription: Subscription, part: pb.Subscription) -> None:
+    """Write a subscription into *part*; its query is encoded as text."""
+    part.owner = subscription.owner
+    part.query = str(subscription.query)
+    _write_where(subscription.area, part)
+    if subscription.time_window.start != BEGINNING:
+        part.start = subscription.time_window.start
+    if subscription.time_window.end != FOREVER:
+        part.end = subscription.time_window.end
+    part.id = subscription.id
+    if subscription.qos != QOS_USUAL:
+        part.qos = subscription.qos
+    if subscription.share is not None:
+        part.share = subscription.share
+
+
+def read_subscription(part: pb.Subscription) -> Subscription:
+    """Return the subscription of a part."""
+    require(part, "owner", "query")
+    return Subscription(
+        owner=EndpointId(part.owner),
+        query=parse_query(part.query),
+        area=_read_where(part),
+        time_window=TimeWindow(
+            Instant(part.start) if part.HasField("start") else BEGINNING,
+            sayable("end", part.end) if part.HasField("end") else FOREVER,
+        ),
+        id=SubscriptionId(part.id),
+        qos=part.qos if part.HasField("qos") else QOS_USUAL,
+        share=part.share if part.HasField("share") else None,
+    )
+
+
+def write_notice(notice: Notice, part: pb.Notice) -> None:
+    """Write a notice into *part*."""
+    part.subscription = notice.subscription
+    part.message = notice.message
+    part.source = notice.source
+    part.topic = notice.topic
+    part.tags.extend(sorted(notice.tags))
+    if notice.place is not None:
+        write_place(notice.place, part.place)
+    part.seen_at = notice.seen_at
+    part.summary = notice.summary
+
+
+def read_notice(part: pb.Notice) -> Notice:
+    """Return the notice of a part."""
+    require(part, "message", "source", "topic", "seen_at")
+    return Notice(
+        subscription=SubscriptionId(part.subscription),
+        message=MessageId(part.message),
+        source=EndpointId(part.source),
+        topic=part.topic,
+        tags=tags_once(part.tags),
+        place=read_place(part.place) if part.HasField("place") else None,
+        seen_at=Instant(part.seen_at),
+        summary=part.summary,
+    )
+
+
+def _write_where(area: Area | Around | None, part: pb.Subscription) -> None:
+    match area:
+        case None:
+            pass
+        case Around():
+            part.around.radius_m = area.radius_m
+        case Circle() | Box() | Polygon() | Corridor() | Upstream() | Union():
+            write_area(area, part.area)
+        case _:
+            assert_never(area)
+
+
+def _read_where(part: pb.Subscription) -> Area | Around | None:
+    where = part.WhichOneof("where")
+    if where == "area":
+        return read_area(part.area)
+    if where == "around":
+        require(part.around, "radius_m")
+        return Around(part.around.radius_m)
+    return None

@@ -1,11 +1,11 @@
-"""Session messages, and the names that answers refer to, as parts of a datagram."""
+"""Session messages, and the names of messages and subscriptions in answers, as parts of a datagram."""
 
 from typing import assert_never
 
-from milepost.model.cells import Cells
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import Instant
 from milepost.model.messages import MessageId
+from milepost.model.multicast_cells import Cells
 from milepost.model.places import Place
 from milepost.model.reasons import Malformed, Reason
 from milepost.model.reports import Report
@@ -22,11 +22,11 @@ from milepost.model.sessions import (
 )
 from milepost.model.subscriptions import SubscriptionId
 from milepost.wire._generated import datagram_pb2 as pb
-from milepost.wire.datagrams.presence import missing, require
+from milepost.wire.datagrams.areas import missing, require
 
 
 def write_report(report: Report, part: pb.Report) -> None:
-    """Fill in a report."""
+    """Write a report into *part*."""
     part.endpoint = report.endpoint
     part.latitude = report.place.latitude
     part.longitude = report.place.longitude
@@ -38,7 +38,7 @@ def write_report(report: Report, part: pb.Report) -> None:
 
 
 def read_report(part: pb.Report) -> Report:
-    """The report that a part holds. Presence is asked only of zeros: this is the busiest reader of all."""
+    """Return the report of a part. Presence is only checked for zeros, because this is the hottest reader."""
     endpoint, latitude, longitude, seen_at = part.endpoint, part.latitude, part.longitude, part.seen_at
     if not (endpoint and latitude and longitude and seen_at):
         require(part, "endpoint", "latitude", "longitude", "seen_at")
@@ -53,20 +53,20 @@ def read_report(part: pb.Report) -> Report:
 
 
 def write_init(value: Init, part: pb.Init) -> None:
-    """Fill in what an endpoint asks a session with."""
+    """Write an INIT into *part*."""
     write_report(value.report, part.report)
     part.former = value.former or 0
     part.hears_cells = value.hears_cells
 
 
 def read_init(part: pb.Init) -> Init:
-    """What an endpoint asks a session with."""
+    """Return the INIT of a part."""
     require(part, "report")
     return Init(read_report(part.report), SessionToken(part.former) if part.former else None, part.hears_cells)
 
 
 def write_acknowledge(value: Acknowledge, part: pb.Acknowledge) -> None:
-    """Fill in what an edge answers to INIT."""
+    """Write an ACKNOWLEDGE into *part*."""
     part.reporting_interval_ns = value.reporting_interval_ns
     part.edge = value.edge
     part.resumed = value.is_resumed
@@ -84,7 +84,7 @@ def write_acknowledge(value: Acknowledge, part: pb.Acknowledge) -> None:
 
 
 def read_acknowledge(part: pb.Acknowledge, session: SessionToken) -> Acknowledge:
-    """What an edge answered to INIT."""
+    """Return the ACKNOWLEDGE of a part."""
     require(part, "reporting_interval_ns", "edge")
     return Acknowledge(
         session,
@@ -103,7 +103,7 @@ def _read_cells(part: pb.Cells) -> Cells:
 
 
 def read_close(part: pb.Close, session: SessionToken) -> Close:
-    """The end of a session."""
+    """Return the CLOSE of a part."""
     require(part, "cause")
     try:
         return Close(session, CloseCause(part.cause))
@@ -116,7 +116,7 @@ def read_close(part: pb.Close, session: SessionToken) -> Close:
 
 
 def write_refusal(value: Refusal, part: pb.Refusal) -> None:
-    """Fill in a refusal."""
+    """Write a refusal into *part*."""
     part.reason = value.reason
     part.name = value.name
     part.detail = value.detail
@@ -125,14 +125,14 @@ def write_refusal(value: Refusal, part: pb.Refusal) -> None:
 
 
 def read_refusal(part: pb.Refusal, session: SessionToken | None) -> Refusal:
-    """A refusal, whether or not its reason is known here."""
+    """Return the refusal of a part, whether or not this version knows its reason."""
     require(part, "reason", "name")
     about = read_name(part.about) if part.HasField("about") else None
     return Refusal(part.reason, part.name, part.detail, about, session)
 
 
 def write_name(name: Name, part: pb.Name) -> None:
-    """Fill in what an answer is about."""
+    """Write the subject of an answer into *part*."""
     match name:
         case MessageName():
             part.message.source, part.message.id = name.source, name.id
@@ -143,7 +143,7 @@ def write_name(name: Name, part: pb.Name) -> None:
 
 
 def read_name(part: pb.Name) -> Name:
-    """What an answer is about."""
+    """Return the subject of an answer."""
     thing = part.WhichOneof("thing")
     if thing == "message":
         require(part.message, "source", "id")
@@ -154,11 +154,11 @@ def read_name(part: pb.Name) -> Name:
 
 
 def write_subscription_name(name: SubscriptionName, part: pb.SubscriptionName) -> None:
-    """Fill in a subscription's name."""
+    """Write a subscription's name into *part*."""
     part.owner, part.id = name.owner, name.id
 
 
 def read_subscription_name(part: pb.SubscriptionName) -> SubscriptionName:
-    """A subscription's name."""
+    """Return the subscription's name of a part."""
     require(part, "owner", "id")
     return SubscriptionName(EndpointId(part.owner), SubscriptionId(part.id))

@@ -1,17 +1,15 @@
-"""MQTT 3.1.1 and 5: packets ↔ bytes, strictly, both ways; `frame_at` finds a packet, `decode` and `encode` do the rest."""
+"""MQTT 3.1.1 and 5: strict encoder and decoder of packets; `frame_at` finds a packet, `decode` and `encode` convert it."""
 
-from milepost.wire.mqtt.codes import Code, code_of, fitting, of_return_code, return_code_of
-from milepost.wire.mqtt.connecting import maybe_version
-from milepost.wire.mqtt.decoding import decode
-from milepost.wire.mqtt.encoding import encode, publish_head
-from milepost.wire.mqtt.framing import check_first, encode_length, frame_at
+from milepost.wire.mqtt.connect import maybe_version
+from milepost.wire.mqtt.decoder import decode
+from milepost.wire.mqtt.encoder import encode, publish_head
+from milepost.wire.mqtt.fields import Kind, Version, check_first, encode_length, frame_at
 from milepost.wire.mqtt.packets import (
     Acknowledge,
     Auth,
     Connack,
     Connect,
     Disconnect,
-    Kind,
     Packet,
     Ping,
     Pong,
@@ -21,10 +19,10 @@ from milepost.wire.mqtt.packets import (
     Subscribe,
     Unsuback,
     Unsubscribe,
-    Version,
     Will,
 )
 from milepost.wire.mqtt.properties import NO_PROPERTIES, Properties, forwarded, parse_forwarded
+from milepost.wire.mqtt.reason_codes import Code, code_of, fitting, of_return_code, return_code_of
 
 __all__ = [
     "NO_PROPERTIES",

@@ -1,10 +1,10 @@
-"""The control packets of MQTT 3.1.1 and 5 as values; `number` is what the specification calls the packet identifier."""
+"""The control packets of MQTT 3.1.1 and 5 as values; `number` is the packet identifier of the specification."""
 
 from dataclasses import dataclass
 
-from milepost.wire.mqtt.codes import Code
-from milepost.wire.mqtt.kinds import Kind, Version
+from milepost.wire.mqtt.fields import Kind, Version
 from milepost.wire.mqtt.properties import NO_PROPERTIES, Properties
+from milepost.wire.mqtt.reason_codes import Code
 
 __all__ = [
     "Acknowledge",
@@ -29,7 +29,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Will:
-    """What the server publishes for a client that went without a goodbye."""
+    """The will: the server publishes it if a client goes without DISCONNECT."""
 
     topic: str
     payload: bytes
@@ -40,7 +40,7 @@ class Will:
 
 @dataclass(frozen=True, slots=True)
 class Connect:
-    """A client's first packet; `version` is the one both sides speak from here on."""
+    """A client's first packet; both sides use `version` from then on."""
 
     client_id: str
     version: Version
@@ -63,7 +63,7 @@ class Connack:
 
 @dataclass(slots=True)  # not frozen: that would double the time to make one
 class Publish:
-    """A message; `number` is there if and only if `qos` is above 0."""
+    """A message; `number` is set if and only if `qos` is above 0."""
 
     topic: str
     payload: bytes
@@ -97,7 +97,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Subscribe:
-    """A request for what passes any of some filters."""
+    """A request for messages that match any of some filters."""
 
     number: int
     requests: tuple[Request, ...]
@@ -115,7 +115,7 @@ class Suback:
 
 @dataclass(frozen=True, slots=True)
 class Unsubscribe:
-    """The end of some subscriptions, by their filters."""
+    """A request to remove subscriptions, by their filters."""
 
     number: int
     filters: tuple[str, ...]
@@ -133,17 +133,17 @@ class Unsuback:
 
 @dataclass(frozen=True, slots=True)
 class Ping:
-    """PINGREQ: a client's sign of life."""
+    """PINGREQ: a client's keepalive."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pong:
-    """PINGRESP: the server's answer to it."""
+    """PINGRESP: the server's answer to PINGREQ."""
 
 
 @dataclass(frozen=True, slots=True)
 class Disconnect:
-    """The last packet of a connection and why it ends; MQTT 3.1.1 has neither code nor properties."""
+    """The last packet of a connection, with the reason; MQTT 3.1.1 has neither code nor properties."""
 
     code: Code = Code.SUCCESS
     properties: Properties = NO_PROPERTIES
@@ -151,7 +151,7 @@ class Disconnect:
 
 @dataclass(frozen=True, slots=True)
 class Auth:
-    """A step of an authentication in several steps; MQTT 5 only."""
+    """A step of an extended authentication exchange; MQTT 5 only."""
 
     code: Code = Code.SUCCESS
     properties: Properties = NO_PROPERTIES

@@ -1,87 +1,325 @@
-"""Records of a site's log: values ↔ JSON, one object each, whose `type` says what it is.
+"""Records of a site's log: values ↔ JSON, one object each, identified by its `type`.
 
-Rules of this room:
-- what has its default value is absent; instants and numbers that may need 64 bits are texts, edges are `SITE/EDGE`;
-- messages, subscriptions and areas are in the form that `wire.json_form` has for everybody;
-- whoever reads a log that others write to meets anything: every fault is `Malformed`, and costs that record alone.
+Invariants:
+- every record carries the version of its form as its first member (`v`); a record of a newer version is refused as such;
+- members with their default value are absent; instants and numbers that may need 64 bits are texts, edges are `SITE/EDGE`;
+- messages, subscriptions and areas have the form of `wire.json_form`;
+- a log has many writers: every fault is `Malformed`, and affects only that record.
 """
 
-from collections.abc import Callable
-from typing import Final
+import re
+from typing import Final, NamedTuple
 
-import orjson
+import msgspec
 
-from milepost.model.reasons import Malformed, Reason
 from milepost.model.sites import (
-    CentreInfo,
+    NEVER,
+    NO_EPOCH,
     Claim,
-    Claimed,
+    ClaimNotice,
     EdgeInfo,
-    Extra,
+    EdgeRef,
+    EndpointPosition,
+    EndpointPositions,
+    ForwardedMessage,
     Handover,
-    Places,
-    Prepare,
-    Prior,
-    Rest,
-    Said,
+    HandoverPart,
+    HandoverTaken,
+    HeldSubscription,
+    HubInfo,
+    Interest,
+    MissedMessages,
+    NotifiedIncident,
+    PrepareHandover,
+    PriorEdge,
+    QueuedMessage,
     SiteRecord,
-    Taken,
-    Wanted,
+    edge_ref,
 )
-from milepost.wire.json_form.reading import JsonObject, kind_of
-from milepost.wire.records import handing, saying, whereabouts
+from milepost.wire.json_form.codec import VERSION, Codec, Form, Notation, Standalone, Whole, absent
+from milepost.wire.json_form.forms import MessageForm, PlaceForm, SubscriptionForm
+from milepost.wire.json_form.notations import Base64, Digits, Endpoint, GeoArea, text_of
 
-_WRITERS: Final[dict[type, Callable[..., JsonObject]]] = {
-    Said: saying.write_said,
-    Wanted: saying.write_wanted,
-    EdgeInfo: saying.write_edge,
-    CentreInfo: saying.write_centre,
-    Claim: whereabouts.write_claim,
-    Claimed: whereabouts.write_claimed,
-    Prior: whereabouts.write_prior,
-    Places: whereabouts.write_places,
-    Prepare: handing.write_prepare,
-    Handover: handing.write_handover,
-    Rest: handing.write_rest,
-    Extra: handing.write_extra,
-    Taken: handing.write_taken,
-}
-
-_READERS: Final[dict[str, Callable[[object], SiteRecord]]] = {
-    "said": saying.read_said,
-    "wanted": saying.read_wanted,
-    "edge": saying.read_edge,
-    "centre": saying.read_centre,
-    "claim": whereabouts.read_claim,
-    "claimed": whereabouts.read_claimed,
-    "prior": whereabouts.read_prior,
-    "places": whereabouts.read_places,
-    "prepare": handing.read_prepare,
-    "handover": handing.read_handover,
-    "rest": handing.read_rest,
-    "extra": handing.read_extra,
-    "taken": handing.read_taken,
-}
+RECORD_BYTES_MAX: Final = 64_000_000
+"""Maximum bytes of a record; the limits of logs are lower."""
 
 
 def to_record(value: SiteRecord) -> bytes:
-    """The bytes that stand in the log."""
-    try:
-        return orjson.dumps(_WRITERS[type(value)](value))
-    except orjson.JSONEncodeError as fault:
-        raise Malformed(Reason.FIELD_RANGE, f"JSON cannot hold it: {fault}") from None
+    """Return the bytes of a record."""
+    return _CODEC.encode(value)
 
 
 def from_record(data: bytes) -> SiteRecord:
-    """The value that stands in the log; raises nothing but `Malformed`."""
-    try:
-        value = orjson.loads(data)
-    except orjson.JSONDecodeError as fault:
-        raise Malformed(Reason.MALFORMED, f"no JSON: {fault}") from None
-    kind = kind_of(value, "record", _READERS)
-    try:
-        return _READERS[kind](value)
-    except Malformed:
-        raise
-    except (ValueError, TypeError, IndexError) as fault:
-        raise Malformed(Reason.FIELD_TYPE, f"{kind}: {fault}") from None
+    """Return the value of a record; raises only `Malformed`."""
+    return _CODEC.decode(data)
+
+
+def record_prefix(kind: str) -> bytes:
+    """Return the first bytes of every record of a type."""
+    return b'{"v":%d,"type":"%b"' % (VERSION, kind.encode())
+
+
+# The head of a message's record, read from its first bytes without parsing the rest: it suffices for most reads of a log.
+#
+#     {"v":1,"type":"said","from":"SITE/EDGE","number":"17" … "topic":"t/a" … }
+#                                 publisher and position      plain messages only
+#
+# Only records exactly as written by `to_record` have a head; all others must be parsed. The audience of a plain message
+# depends on its topic alone: it is addressed to matching subscriptions, has no area and no expiry, and is not retained.
+
+_DIGITS: Final = rb"(?:0|[1-9][0-9]{0,18})"
+_OCTETS: Final = rb"[A-Za-z0-9+/]*+={0,2}"
+_PLAIN: Final = (
+    rb'(?:,"qos":[12])?(?:,"extras":"%(octets)s")?'
+    rb',"message":\{"type":"message","id":"%(digits)s","source":"[ !#-\[\]-~]+"'
+    rb',"topic":"([ !$-*,-\[\]-~]+)","seen_at":"[0-9T:.-]+Z"(?:,"reliable":true)?(?:,"body":"%(octets)s")?\}\}\Z'
+) % {b"octets": _OCTETS, b"digits": _DIGITS}
+_SAID: Final = re.compile(
+    re.escape(record_prefix("said")) + rb',"from":"([A-Za-z0-9_-]+)/([A-Za-z0-9_-]+)","number":"(%b)"(?:%b)?' % (_DIGITS, _PLAIN)
+)
+
+
+class Head(NamedTuple):
+    """The origin of a message, and its topic if the audience depends on that alone."""
+
+    site: str
+    sender: str
+    """The edge, as SITE/EDGE."""
+    number: int
+    topic: str | None
+    """The topic of a plain message; None for all others."""
+
+
+def head_of(value: bytes) -> Head | None:
+    """Return the head of a message's record; None for other records and other spellings."""
+    found = _SAID.match(value)
+    if found is None:
+        return None
+    site, edge, number, topic = found.groups()
+    name = site.decode()
+    return Head(name, f"{name}/{edge.decode()}", int(number), topic.decode() if topic is not None else None)
+
+
+class Ref(Notation):
+    """An edge, as SITE/EDGE."""
+
+    write = staticmethod(str)
+
+    @staticmethod
+    def read(value: object) -> EdgeRef:
+        """Return the edge."""
+        return edge_ref(text_of(value))
+
+
+def _no_numbers() -> dict[str, Digits]:
+    return msgspec.field(default_factory=dict)
+
+
+# Messages, subscriptions, edges and the central hub.
+
+
+class ForwardedMessageForm(Standalone, frozen=True, kw_only=True, tag="said"):
+    """A message that its edge forwarded."""
+
+    MODEL = ForwardedMessage
+    sender: Ref = msgspec.field(name="from")
+    number: Digits
+    qos: Whole = 0
+    is_retained: bool = msgspec.field(name="retained", default=False)
+    extras: Base64 = absent(None)
+    direct: tuple[str, ...] = ()
+    message: MessageForm
+
+
+class InterestForm(Standalone, frozen=True, tag="wanted"):
+    """A subscription at an edge."""
+
+    MODEL = Interest
+    edge: Ref
+    subscription: SubscriptionForm
+
+
+class EdgeInfoForm(Standalone, frozen=True, tag="edge"):
+    """An edge."""
+
+    MODEL = EdgeInfo
+    edge: Ref
+    coverage: GeoArea = absent(None)
+    strays: tuple[tuple[Whole, Whole], ...] = ()
+    address: str = ""
+
+
+class HubInfoForm(Standalone, frozen=True, tag="centre"):
+    """The central hub."""
+
+    MODEL = HubInfo
+    name: str
+    sites: tuple[str, ...]
+    at: Digits
+
+
+# Locations of endpoints.
+
+
+class ClaimForm(Standalone, frozen=True, tag="claim"):
+    """An endpoint is at an edge."""
+
+    MODEL = Claim
+    endpoint: Endpoint
+    edge: Ref
+    epoch: Digits
+    anew: Digits = absent(NO_EPOCH)
+    asks: bool = False
+    place: PlaceForm = absent(None)
+
+
+class ClaimNoticeForm(Standalone, frozen=True, tag="claimed"):
+    """Another edge has claimed an endpoint."""
+
+    MODEL = ClaimNotice
+    claim: ClaimForm
+
+
+class PriorEdgeForm(Standalone, frozen=True, tag="prior"):
+    """The previous edge of an endpoint."""
+
+    MODEL = PriorEdge
+    endpoint: Endpoint
+    epoch: Digits
+    edge: Ref = absent(None)
+
+
+class PlacePair(PlaceForm, frozen=True, array_like=True):
+    """A place as latitude and longitude."""
+
+
+class EndpointPositionRow(Form, frozen=True, array_like=True):
+    """The last position of an endpoint, as an array because there are many."""
+
+    MODEL = EndpointPosition
+    endpoint: Endpoint
+    place: PlacePair
+    heading_deg: float | None
+    speed_mps: float | None
+    seen_at: Digits
+
+
+class EndpointPositionsForm(Standalone, frozen=True, tag="places"):
+    """The last positions of endpoints at an edge."""
+
+    MODEL = EndpointPositions
+    edge: Ref
+    places: tuple[EndpointPositionRow, ...]
+
+
+# Handover of a session from one edge to another.
+
+
+class HeldSubscriptionForm(Form, frozen=True):
+    """A subscription as stored in a session."""
+
+    MODEL = HeldSubscription
+    name: str
+    subscription: SubscriptionForm
+    is_not_own: bool = msgspec.field(name="not_own", default=False)
+    is_retain_shown: bool = msgspec.field(name="retain_shown", default=False)
+    since: dict[str, Digits] = _no_numbers()
+
+
+class QueuedMessageRow(Form, frozen=True, array_like=True):
+    """A message queued for an endpoint."""
+
+    MODEL = QueuedMessage
+    number: Whole
+    qos: Whole
+    is_sent: bool
+    is_released: bool
+    labels: tuple[Whole, ...]
+    is_from_store: bool
+    forwarded_by: str
+    forwarded_number: Digits
+    publication: Base64
+
+
+class NotifiedIncidentRow(Form, frozen=True, array_like=True):
+    """An incident that an endpoint was notified of."""
+
+    MODEL = NotifiedIncident
+    source: Endpoint
+    incident: str
+    id: Digits
+    is_again: bool
+    until: Digits
+
+
+class _Letter(Standalone, frozen=True):
+    """Members that all records of a handover begin with."""
+
+    endpoint: Endpoint
+    epoch: Digits
+    sender: Ref = msgspec.field(name="from")
+    receiver: Ref = msgspec.field(name="to")
+    number: Digits
+
+
+class HandoverForm(_Letter, frozen=True, tag="handover"):
+    """The state of an endpoint's session."""
+
+    MODEL = Handover
+    is_whole: bool = msgspec.field(name="whole", default=True)
+    is_held: bool = msgspec.field(name="held", default=True)
+    expiry_ns: Digits = absent(0)
+    place: PlaceForm = absent(None)
+    subscriptions: tuple[HeldSubscriptionForm, ...] = ()
+    waiting: tuple[QueuedMessageRow, ...] = ()
+    received: tuple[Whole, ...] = ()
+    cursors: dict[str, Digits] = _no_numbers()
+    offset: Digits = absent(0)
+    as_of: Digits = absent(NEVER)
+    parts: Whole = 0
+    began: Digits = absent(NO_EPOCH)
+    anew: Digits = absent(NO_EPOCH)
+    awaits: dict[str, Digits] = _no_numbers()
+    offsets: dict[str, Digits] = _no_numbers()
+    notified: tuple[NotifiedIncidentRow, ...] = ()
+
+
+class HandoverPartForm(_Letter, frozen=True, tag="rest"):
+    """A further part of a handover."""
+
+    MODEL = HandoverPart
+    waiting: tuple[QueuedMessageRow, ...] = ()
+    subscriptions: tuple[HeldSubscriptionForm, ...] = ()
+
+
+class MissedMessagesForm(_Letter, frozen=True, tag="extra"):
+    """Messages that the central hub found for an endpoint."""
+
+    MODEL = MissedMessages
+    messages: tuple[ForwardedMessageForm, ...] = ()
+    is_last: bool = msgspec.field(name="last", default=True)
+
+
+class HandoverTakenForm(_Letter, frozen=True, tag="taken"):
+    """Acknowledgement of a handover."""
+
+    MODEL = HandoverTaken
+    subscriptions: tuple[HeldSubscriptionForm, ...] = ()
+
+
+class PrepareHandoverForm(Standalone, frozen=True, tag="prepare"):
+    """Announcement of an endpoint that moves towards an edge."""
+
+    MODEL = PrepareHandover
+    endpoint: Endpoint
+    edge: Ref
+    epoch: Digits
+    subscriptions: tuple[HeldSubscriptionForm, ...] = ()
+
+
+_CODEC: Final[Codec[SiteRecord]] = Codec(
+    "record",
+    ForwardedMessageForm, InterestForm, EdgeInfoForm, HubInfoForm, ClaimForm, ClaimNoticeForm, PriorEdgeForm,
+    EndpointPositionsForm, HandoverForm, HandoverPartForm, MissedMessagesForm, HandoverTakenForm, PrepareHandoverForm,
+    bytes_max=RECORD_BYTES_MAX,
+)  # fmt: skip

@@ -2,7 +2,7 @@
 
 import pytest
 
-from milepost.client.mqtt.events import Arrived, Event
+from milepost.client.events import Arrival, Event
 from milepost.client.mqtt.inbound import OVERRUN_MAX
 from milepost.client.mqtt.session import Phase
 from milepost.model import Malformed
@@ -16,8 +16,8 @@ def message(number: int, qos: int, *, dup: bool = False, body: bytes = b"x") -> 
 
 def take_all(talk: Talk, events: list[Event]) -> None:
     for event in events:
-        if isinstance(event, Arrived) and event.held is not None:
-            talk.session.took(event.held)
+        if isinstance(event, Arrival) and event.receipt is not None:
+            talk.session.acknowledge(event.receipt)
 
 
 @pytest.mark.parametrize(("qos", "answer"), [(1, "PUBACK"), (2, "PUBREC")])

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from milepost.client.faults import RefusedByEdge
-from milepost.client.mqtt.events import Done
-from milepost.client.mqtt.numbers import NUMBER_MAX, Numbers
+from milepost.client.errors import RefusedByEdge
+from milepost.client.events import Done
+from milepost.client.mqtt.outbound import PACKET_ID_MAX, PacketIds
 from milepost.model import SECOND_NS, Instant, Reason, Refused
 from milepost.wire.mqtt import Acknowledge, Code, Kind, Properties, Publish
 from unit.client.talk import NOW, Talk, numbers_of
@@ -200,10 +200,10 @@ def test_a_received_that_belongs_to_nothing_is_answered_as_unknown() -> None:
 
 
 def test_numbers_go_round_and_leave_out_those_in_use() -> None:
-    numbers = Numbers()
+    numbers = PacketIds()
     assert [numbers.take() for _ in range(3)] == [1, 2, 3]
     numbers.give_back(2)
-    rest = [numbers.take() for _ in range(NUMBER_MAX - 2)]
+    rest = [numbers.take() for _ in range(PACKET_ID_MAX - 2)]
     assert (rest[0], rest[-1]) == (4, 2)
     assert not numbers.has_any
     numbers.give_back(9)

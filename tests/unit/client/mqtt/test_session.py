@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-from milepost.client.carriers import Motion
-from milepost.client.mqtt.events import Arrived, Done, Ended, Opened
+from milepost.client.carrier import Motion
+from milepost.client.errors import RefusedByEdge
+from milepost.client.events import Arrival, Connected, Done, Ended
 from milepost.client.mqtt.session import Phase
 from milepost.model import Instant, Malformed, Place, Reason
 from milepost.wire.mqtt import (
@@ -31,7 +32,7 @@ from unit.client.talk import NOW, Talk, arrived, numbers_of
 def test_the_first_connection_alone_starts_clean() -> None:
     talk = Talk(clean_start=True)
     assert talk.session.hello().clean_start
-    assert talk.begin() == [Opened(is_resumed=False)]
+    assert talk.begin() == [Connected(is_resumed=False)]
     assert not talk.session.hello().clean_start
 
 
@@ -58,7 +59,8 @@ def test_a_connection_that_is_refused_is_tried_again_only_where_that_makes_sense
     talk.session.begin()
     (event,) = talk.hear(Connack(False, code))
     assert isinstance(event, Ended)
-    assert (event.is_final, event.refused.number, event.refused.name) == (is_final, code.value, code.name)
+    assert isinstance(event.fault, RefusedByEdge)
+    assert (event.is_final, event.fault.number, event.fault.name) == (is_final, code.value, code.name)
     assert talk.session.phase is Phase.OFF
 
 
@@ -79,7 +81,8 @@ def test_a_server_that_says_goodbye_is_gone_back_to_only_where_that_makes_sense(
     talk.begin()
     (event,) = talk.hear(Disconnect(code))
     assert isinstance(event, Ended)
-    assert (event.is_final, event.refused.name) == (is_final, code.name)
+    assert isinstance(event.fault, RefusedByEdge)
+    assert (event.is_final, event.fault.name) == (is_final, code.name)
 
 
 @pytest.mark.parametrize("is_open", [False, True])
@@ -142,7 +145,7 @@ def test_what_was_left_of_a_lost_connection_is_not_read_into_the_next() -> None:
     talk = Talk()
     talk.begin()
     talk.session.on_bytes(encode(Publish("a", b"cut short"), Version.V5)[:5], NOW)
-    assert talk.again(present=True) == [Opened(is_resumed=True)]
+    assert talk.again(present=True) == [Connected(is_resumed=True)]
 
 
 def test_the_keep_alive_is_the_servers_if_it_says_one() -> None:
@@ -161,8 +164,8 @@ def test_a_goodbye_comes_after_what_is_owed_and_before_what_waits() -> None:
     talk = Talk()
     talk.begin()
     (event,) = talk.hear(Publish("a", b"", 1, number=3))
-    assert isinstance(event, Arrived)
-    talk.session.took(event.held)
+    assert isinstance(event, Arrival)
+    talk.session.acknowledge(event.receipt)
     talk.publish(1)
     talk.session.leave(forget=True)
     assert talk.said() == [Acknowledge(Kind.PUBACK, 3), Disconnect(properties=Properties(session_expiry_s=0))]
@@ -179,18 +182,18 @@ def test_answers_of_the_service_are_not_shown() -> None:
 def test_messages_come_for_the_labels_that_the_server_names() -> None:
     talk = Talk()
     talk.begin()
-    label = talk.subscribe("a/#")
-    packet = Publish("a/b", b"", properties=Properties(subscription_ids=(label, 9)))
-    assert talk.session.labels_of(packet) == (label, 9)
-    assert talk.session.labels_of(Publish("a/b", b"")) == ()  # addressed to this endpoint
+    subscription_id = talk.subscribe("a/#")
+    packet = Publish("a/b", b"", properties=Properties(subscription_ids=(subscription_id, 9)))
+    assert talk.session.subscription_ids_of(packet) == (subscription_id, 9)
+    assert talk.session.subscription_ids_of(Publish("a/b", b"")) == ()  # addressed to this endpoint
 
 
 def test_a_server_without_labels_is_done_without() -> None:
     talk = Talk()
     talk.begin(Properties(subscription_ids_available=False))
-    wish_label = talk.subscribe("a/#")
+    subscription_id = talk.subscribe("a/#")
     talk.subscribe("b")
-    assert talk.session.labels_of(Publish("a/b", b"")) == (wish_label,)
+    assert talk.session.subscription_ids_of(Publish("a/b", b"")) == (subscription_id,)
 
 
 def test_a_report_is_a_request_and_is_said_again_after_a_reconnection() -> None:

@@ -11,10 +11,10 @@ from random import Random
 
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from milepost.client.udp.events import Arrived, Event
+from milepost.client.events import Arrival, Event
+from milepost.client.udp.handshake import UdpSetup
 from milepost.client.udp.seals import Credentials
-from milepost.client.udp.session import Session
-from milepost.client.udp.setup import Setup
+from milepost.client.udp.session import UdpSession
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import FOREVER, SECOND_NS, Instant
 from milepost.model.messages import Message, MessageId
@@ -38,12 +38,11 @@ from milepost.model.sessions import (
     refusal_of,
 )
 from milepost.model.subscriptions import SubscriptionId
-from milepost.trust.authority import Authority
-from milepost.trust.certificates import EDGE, issue
-from milepost.trust.macs import Macs, cookie_of, reset_key, reset_of, seal_cookie
+from milepost.trust.certificates import EDGE, Authority, issue
+from milepost.trust.cookies import Macs, cookie_of, reset_key, reset_of, seal_cookie
 from milepost.trust.noise import Keys, Responder, public_of
+from milepost.trust.replay_window import Window
 from milepost.trust.signing import Signer, signing_public_of
-from milepost.trust.windows import Window
 from milepost.wire.datagrams import decode, encode
 from milepost.wire.sealed import (
     COOKIE_BYTES,
@@ -82,9 +81,9 @@ SIGNER = Signer(SIGNING_KEY, EDGE_CERTIFICATE)
 TRUST = Credentials(CAR_CERTIFICATE, CAR_KEY, public_of(EDGE_KEY))
 
 
-def make_session(*, is_sealed: bool = True, seed: int = 0, waiting_max: int = 1_000, held_max: int = 1_000) -> Session:
-    setup = Setup(CAR, TRUST if is_sealed else None, AUTHORITY, waiting_max, held_max)
-    return Session(setup, Random(seed).randbytes)
+def make_session(*, is_sealed: bool = True, seed: int = 0, waiting_max: int = 1_000, held_max: int = 1_000) -> UdpSession:
+    setup = UdpSetup(CAR, TRUST if is_sealed else None, AUTHORITY, waiting_max, held_max)
+    return UdpSession(setup, Random(seed).randbytes)
 
 
 def report_at(now: Instant, place: Place = HERE) -> Report:
@@ -303,7 +302,7 @@ class Talk:
 class Network:
     """Between a session and an edge: each datagram is lost, doubled or late as a seed says, until it heals."""
 
-    def __init__(self, session: Session, edge: ScriptedEdge, seed: int, *, loss: float, doubling: float) -> None:
+    def __init__(self, session: UdpSession, edge: ScriptedEdge, seed: int, *, loss: float, doubling: float) -> None:
         self.session, self.edge = session, edge
         self.now = NOW
         self.events: list[Event] = []
@@ -341,10 +340,10 @@ class Network:
     def _collect(self) -> None:
         for event in self.session.take_events():
             self.events.append(event)
-            if isinstance(event, Arrived) and event.receipt is not None and self.takes():
-                self.session.took(event.receipt)
+            if isinstance(event, Arrival) and event.receipt is not None and self.takes():
+                self.session.acknowledge(event.receipt)
         for data in self.session.take_outgoing():
             self.send(data, to_edge=True)
 
     def shown(self) -> list[tuple[str, int]]:
-        return [event.message.key for event in self.events if isinstance(event, Arrived)]
+        return [event.received.message.key for event in self.events if isinstance(event, Arrival)]

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milepost.client.udp.events import Arrived, Done
+from milepost.client.events import Arrival, Done
 from milepost.client.udp.session import Phase
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.queries import parse_query
@@ -19,7 +19,7 @@ class Repeater:
 
     def __init__(self, network: Network, count: int) -> None:
         self._network = network
-        self._messages = [message(number, source="car-2") for number in range(count)]
+        self._messages = [message(number, source="car-2") for number in range(1, count + 1)]
 
     def unanswered(self) -> list[int]:
         heard = {one.name for one in self._network.edge.heard if isinstance(one, Received)}
@@ -30,7 +30,7 @@ class Repeater:
         if edge.sessions and edge.sessions[edge.token].is_confirmed:
             self._network.send(edge.heartbeat(), to_edge=False)
             for number in self.unanswered():
-                self._network.send(edge.say(Publish(self._messages[number])), to_edge=False)
+                self._network.send(edge.say(Publish(self._messages[number - 1])), to_edge=False)
 
 
 steps = st.lists(st.sampled_from(["publish", "forget", "cut", "mend", "hold", "take", "pass"]), max_size=12)
@@ -54,8 +54,8 @@ def test_all_that_is_reliable_arrives_and_is_shown_once(
     published = 0
     for step in script:
         if step == "publish":
-            session.publish(message(published, now=network.now), network.now)
             published += 1
+            session.publish(message(published, now=network.now), network.now)
         elif step == "forget":
             network.edge.forget()
         elif step in ("cut", "mend"):
@@ -66,20 +66,20 @@ def test_all_that_is_reliable_arrives_and_is_shown_once(
         network.run_until(Instant(network.now + 2 * SECOND_NS))
     network.loss, network.takes = 0.0, lambda: True
     for event in network.events:
-        if isinstance(event, Arrived) and event.receipt is not None:
-            session.took(event.receipt)
+        if isinstance(event, Arrival) and event.receipt is not None:
+            session.acknowledge(event.receipt)
     for _ in range(60):
         repeater.say()
         network.run_until(Instant(network.now + SECOND_NS))
 
     assert session.phase in (Phase.OPEN, Phase.RENEWING)
-    assert sorted(number for _, number in network.shown()) == [0, 1, 2, 3, 4]
+    assert sorted(number for _, number in network.shown()) == [1, 2, 3, 4, 5]
     assert repeater.unanswered() == []
-    assert {number for _, number in network.edge.names()} == set(range(published))
+    assert {number for _, number in network.edge.names()} == set(range(1, published + 1))
     done = [event for event in network.events if isinstance(event, Done)]
     assert [event for event in done if event.refused is not None] == []
-    assert sorted(event.name.id for event in done if isinstance(event.name, MessageName)) == list(range(published))
-    assert SubscriptionName(CAR, SUBSCRIPTION) in [event.name for event in done]
+    assert sorted(event.key.id for event in done if isinstance(event.key, MessageName)) == list(range(1, published + 1))
+    assert SubscriptionName(CAR, SUBSCRIPTION) in [event.key for event in done]
     assert network.edge.sessions[network.edge.token].subscriptions == {SUBSCRIPTION}
 
 

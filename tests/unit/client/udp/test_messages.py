@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from milepost.client.carriers import Unshown
-from milepost.client.udp.events import Arrived, Connected, Done, Hidden
-from milepost.client.udp.sending import WINDOW
-from milepost.client.udp.wishes import LEFT_MAX, Wishes
+from milepost.client.events import Arrival, Connected, Done, SubscriptionRefused, Suppressed, Suppression
+from milepost.client.udp.mapping import received_from, subscription_of
+from milepost.client.udp.outbound import WINDOW
+from milepost.client.udp.subscriptions import ENDED_MAX, UdpSubscriptions
+from milepost.client.values import SubscriptionRequest
 from milepost.model.addresses import ToArea
 from milepost.model.areas import Circle
 from milepost.model.instants import SECOND_NS, Instant
@@ -34,7 +35,7 @@ def answers(talk: Talk) -> list[object]:
 
 
 def shown(talk: Talk) -> list[int]:
-    return [event.message.id for event in talk.events if isinstance(event, Arrived)]
+    return [event.received.message.id for event in talk.events if isinstance(event, Arrival)]
 
 
 def test_a_reliable_message_is_done_when_the_edge_has_it() -> None:
@@ -136,25 +137,25 @@ def test_what_was_not_answered_is_sent_again_in_a_new_session() -> None:
 def test_more_than_may_wait_are_refused() -> None:
     talk = Talk()
     talk.session.setup = replace(talk.session.setup, waiting_max=1_000)
-    for number in range(1_001):
+    for number in range(1, 1_002):
         talk.session.publish(message(number), NOW)
     (done,) = talk.session.take_events()
     assert isinstance(done, Done)
     assert done.refused is not None
-    assert (done.name, done.refused.number) == (MessageName(CAR, MessageId(1_000)), Reason.QUEUE_FULL)
+    assert (done.key, done.refused.number) == (MessageName(CAR, MessageId(1_001)), Reason.QUEUE_FULL)
 
 
 def test_no_more_than_a_window_is_in_flight_and_emergencies_come_first() -> None:
     talk = Talk().start()
     talk.is_cut = True
-    for number in range(WINDOW + 5):
+    for number in range(1, WINDOW + 6):
         talk.session.publish(message(number), talk.now)
     talk.session.publish(replace(message(999), priority=Priority.EMERGENCY), talk.now)
     assert len(talk.session.take_outgoing()) == WINDOW
     talk.is_cut = False
-    talk.hear(talk.edge.say(Received(name_of(message(0)))))
+    talk.hear(talk.edge.say(Received(name_of(message(1)))))
     assert talk.edge.names()[0] == (CAR, 999)
-    assert sorted(number for _, number in talk.edge.names()) == [*range(WINDOW, WINDOW + 5), 999]
+    assert sorted(number for _, number in talk.edge.names()) == [*range(WINDOW + 1, WINDOW + 6), 999]
 
 
 def test_what_is_withdrawn_before_it_was_sent_is_not_sent() -> None:
@@ -171,13 +172,13 @@ def test_a_reliable_message_is_answered_when_it_was_taken_and_shown_once(is_seal
     talk = Talk(is_sealed=is_sealed).start()
     one = message(1, source="car-2")
     (arrived,) = talk.hear(talk.edge.say(Publish(one, matches=(SubscriptionId(5),))))
-    assert arrived == Arrived(one, (SubscriptionId(5),), is_signed=False, receipt=name_of(one))
+    assert arrived == Arrival(received_from(one, talk.now, is_signed=False), (SubscriptionId(5),), name_of(one))
     assert talk.hear(talk.edge.say(Publish(one))) == []
     assert answers(talk) == []
-    talk.session.took(name_of(one))
+    talk.session.acknowledge(name_of(one))
     talk.pass_on()
     assert answers(talk) == [name_of(one)]
-    talk.session.took(name_of(one))
+    talk.session.acknowledge(name_of(one))
     assert talk.hear(talk.edge.say(Publish(one))) == []
     assert answers(talk) == [name_of(one)] * 2
 
@@ -186,7 +187,7 @@ def test_an_unreliable_message_is_shown_once_and_never_answered() -> None:
     talk = Talk().start()
     one = message(1, source="car-2", reliable=False)
     (arrived,) = talk.hear(talk.edge.say(Publish(one)), talk.edge.say(Publish(one)))
-    assert isinstance(arrived, Arrived)
+    assert isinstance(arrived, Arrival)
     assert arrived.receipt is None
     assert answers(talk) == []
 
@@ -195,7 +196,7 @@ def test_what_was_shown_is_not_shown_again_in_another_session() -> None:
     talk = Talk().start()
     one = message(1, source="car-2")
     talk.hear(talk.edge.say(Publish(one)))
-    talk.session.took(name_of(one))
+    talk.session.acknowledge(name_of(one))
     talk.session.take_outgoing()  # the answer is lost
     talk.edge.forget()
     talk.wait(20)
@@ -206,12 +207,12 @@ def test_what_was_shown_is_not_shown_again_in_another_session() -> None:
 
 def test_names_are_remembered_to_a_limit() -> None:
     talk = Talk(keys_ns=None).start()
-    for number in range(4_097):
+    for number in range(1, 4_098):
         talk.session.on_datagram(talk.edge.say(Publish(message(number, source="car-2", reliable=False))), talk.now)
     talk.pass_on()
-    for number in (1, 0):
+    for number in (2, 1):
         talk.hear(talk.edge.say(Publish(message(number, source="car-2", reliable=False))))
-    assert shown(talk) == [*range(4_097), 0]
+    assert shown(talk) == [*range(1, 4_098), 1]
 
 
 def test_more_than_the_application_may_hold_are_left_to_the_edge() -> None:
@@ -219,17 +220,18 @@ def test_more_than_the_application_may_hold_are_left_to_the_edge() -> None:
     for number in (1, 2, 3):
         talk.hear(talk.edge.say(Publish(message(number, source="car-2"))))
     assert shown(talk) == [1, 2]
-    talk.session.took(name_of(message(1, source="car-2")))
+    talk.session.acknowledge(name_of(message(1, source="car-2")))
     talk.hear(talk.edge.say(Publish(message(3, source="car-2"))))
     assert shown(talk) == [1, 2, 3]
 
 
 def test_a_message_to_an_area_is_shown_inside_it_only() -> None:
+    # M16
     talk = Talk().start()
     inside, outside = replace(message(1, source="e"), address=INSIDE), replace(message(2, source="e"), address=ELSEWHERE)
     arrived, hidden = talk.hear(talk.edge.say(Publish(inside)), talk.edge.say(Publish(outside)))
-    assert isinstance(arrived, Arrived)
-    assert hidden == Hidden(Unshown.OUTSIDE)
+    assert isinstance(arrived, Arrival)
+    assert hidden == Suppressed(Suppression.OUTSIDE)
     assert answers(talk) == [name_of(outside)]
     talk.session.report(report_at(talk.now, Place(0, 0)), talk.now)
     talk.hear(talk.edge.say(Publish(outside)))
@@ -237,18 +239,19 @@ def test_a_message_to_an_area_is_shown_inside_it_only() -> None:
 
 
 def test_a_right_signature_is_told_and_a_wrong_one_is_not_shown() -> None:
+    # M28
     talk = Talk().start()
     alert = SIGNER.sign(replace(message(1, source="edge-1"), address=INSIDE, priority=Priority.EMERGENCY))
     forged = replace(alert, body=b"turn round")
     (hidden,) = talk.hear(talk.edge.say(Publish(forged)))
-    assert hidden == Hidden(Unshown.FORGED)
+    assert hidden == Suppressed(Suppression.FORGED)
     assert answers(talk) == []
     (arrived,) = talk.hear(talk.edge.say(Publish(alert)))
-    assert isinstance(arrived, Arrived)
-    assert arrived.is_signed
+    assert isinstance(arrived, Arrival)
+    assert arrived.received.is_signed
     (unsigned,) = talk.hear(talk.edge.say(Publish(replace(alert, id=MessageId(2), signature=b"", certificate=b""))))
-    assert isinstance(unsigned, Arrived)
-    assert not unsigned.is_signed
+    assert isinstance(unsigned, Arrival)
+    assert not unsigned.received.is_signed
 
 
 def test_a_subscription_is_asked_for_again_only_where_the_edge_forgot_it() -> None:
@@ -277,15 +280,28 @@ def test_a_subscription_that_is_refused_is_not_asked_for_again() -> None:
     assert len(talk.edge.of(Subscribe)) == 1
 
 
-def test_what_is_unsubscribed_from_is_gone_for_good_and_its_number_rests() -> None:
+def test_a_subscription_that_a_new_session_does_not_get_is_ended() -> None:
     talk = Talk().start()
     talk.session.subscribe(ICE, talk.now)
-    assert not talk.session.is_label_free(SubscriptionId(5))
-    talk.session.unsubscribe(SubscriptionId(5), talk.now)
+    assert talk.pass_on() == [Done(ICE_NAME)]
+    talk.edge.refuses[Subscribe] = Refused(Reason.SUBSCRIPTIONS_FULL)
+    talk.edge.forget()
+    events = talk.wait(20)
+    (refused,) = [event for event in events if isinstance(event, SubscriptionRefused)]
+    assert (refused.subscription_id, refused.refused.number) == (5, Reason.SUBSCRIPTIONS_FULL)
+    assert not [event for event in events if isinstance(event, Done)]
+
+
+def test_what_is_unsubscribed_from_is_gone_for_good_and_its_number_rests() -> None:
+    talk = Talk().start()
+    request = SubscriptionRequest("ice")
+    number = talk.session.subscription_id_for(request)
+    talk.session.subscribe(subscription_of(request, CAR, number), talk.now)
+    assert talk.session.subscription_id_for(request) == number + 1
+    talk.session.unsubscribe(SubscriptionId(number), talk.now)
     talk.pass_on()
     assert talk.edge.sessions[talk.edge.token].subscriptions == set()
-    assert not talk.session.is_label_free(SubscriptionId(5))
-    assert talk.session.is_label_free(SubscriptionId(6))
+    assert talk.session.subscription_id_for(request) == number + 1
     talk.edge.forget()
     talk.wait(20)
     assert len(talk.edge.of(Subscribe)) <= 1
@@ -323,8 +339,8 @@ def test_a_message_that_is_held_and_forgotten_makes_room() -> None:
 
 
 def test_of_subscriptions_that_ended_the_last_thousand_are_remembered() -> None:
-    wishes = Wishes(CAR)
-    for number in range(1, LEFT_MAX + 2):
+    wishes = UdpSubscriptions(CAR)
+    for number in range(1, ENDED_MAX + 2):
         wishes.add(replace(ICE, id=SubscriptionId(number)))
         wishes.remove(SubscriptionId(number))
     assert wishes.is_free(SubscriptionId(1))

@@ -6,9 +6,9 @@ from random import Random
 
 import pytest
 
-from milepost.client.faults import RefusedByEdge
-from milepost.client.udp.events import Away, Complained, Connected, Ended
-from milepost.client.udp.session import Phase, Session
+from milepost.client.errors import RefusedByEdge
+from milepost.client.events import Connected, Ended, Lost, ReportRefused
+from milepost.client.udp.session import Phase, UdpSession
 from milepost.model.instants import FOREVER, SECOND_NS, Instant
 from milepost.model.places import Place
 from milepost.model.reasons import Malformed, Reason, Refused
@@ -32,7 +32,7 @@ def inits(talk: Talk) -> list[Init]:
 def test_a_session_opens_and_says_where_it_is_at_once(is_sealed: bool) -> None:
     talk = Talk(is_sealed=is_sealed).start()
     assert talk.session.phase is Phase.OPEN
-    assert talk.events == [Connected(talk.events[0].edge, is_resumed=False)]  # type: ignore[union-attr]
+    assert talk.events == [Connected(is_resumed=False, edge="edge-1")]
     init, first = talk.edge.heard
     assert isinstance(init, Init)
     assert isinstance(first, ReportSent)
@@ -187,7 +187,7 @@ def test_under_the_former_token_the_edge_is_heard_for_ten_seconds_more() -> None
     talk.live(41)
     assert talk.edge.token == 1_001
     late = [talk.edge.say(refusal_of(Refused(Reason.CLOCK_AHEAD)), 1_000) for _ in range(2)]
-    assert [type(event) for event in talk.hear(late[0])] == [Complained]
+    assert [type(event) for event in talk.hear(late[0])] == [ReportRefused]
     talk.live(11)
     broken = talk.session.broken
     assert talk.hear(late[1]) == []
@@ -199,7 +199,7 @@ def test_a_renewal_without_an_answer_ends_in_away_when_the_keys_are_worn_out() -
     talk.live(39)
     talk.is_cut = True
     talk.live(22)
-    assert any(isinstance(event, Away) and "keys" in event.why for event in talk.events)
+    assert any(isinstance(event, Lost) and "keys" in event.why for event in talk.events)
     assert talk.session.phase is Phase.AWAY
 
 
@@ -209,7 +209,7 @@ def test_a_silent_edge_is_away_after_nine_intervals_and_asked_for_the_former_ses
     talk.is_cut = True
     assert talk.wait(8.9) == []
     (away,) = talk.wait(0.2)
-    assert isinstance(away, Away)
+    assert isinstance(away, Lost)
     assert talk.session.phase is Phase.AWAY
     talk.is_cut = False
     (back,) = talk.wait(5)
@@ -224,7 +224,7 @@ def test_a_right_reset_is_followed_by_init_at_once_and_without_former(is_sealed:
     talk.wait(6)
     reset = talk.edge.reset()
     talk.edge.forget()
-    assert [type(event) for event in talk.hear(reset)] == [Away]
+    assert [type(event) for event in talk.hear(reset)] == [Lost]
     assert [type(event) for event in talk.wait(0)] == [Connected]
     assert inits(talk)[-1].former is None
 
@@ -250,7 +250,7 @@ def test_an_edge_that_resets_again_and_again_is_asked_less_and_less_often() -> N
 def test_an_edge_that_closes_is_asked_again_after_a_wait(cause: CloseCause) -> None:
     talk = Talk().start()
     talk.wait(6)
-    assert [type(event) for event in talk.hear(talk.edge.closing(cause))] == [Away]
+    assert [type(event) for event in talk.hear(talk.edge.closing(cause))] == [Lost]
     assert talk.session.next_at > talk.now
     assert [type(event) for event in talk.wait(0.3)] == [Connected]
     assert inits(talk)[-1].former is None
@@ -274,14 +274,14 @@ def test_an_init_that_is_refused_is_repeated_only_where_that_makes_sense(reason:
     talk.session.start(report_at(NOW), NOW)
     talk.session.on_datagram(encode(refusal_of(Refused(reason))), NOW)
     assert talk.session.phase is (Phase.CLOSED if is_final else Phase.OPENING)
-    assert [type(event) for event in talk.session.take_events()] == [Ended if is_final else Complained]
+    assert [type(event) for event in talk.session.take_events()] == [Ended if is_final else ReportRefused]
 
 
 def test_a_refused_report_is_told_and_one_out_of_order_is_not() -> None:
     talk = Talk().start()
     talk.edge.refuses[ReportSent] = Refused(Reason.MOVE_TELEPORT, "too far")
     (complained,) = talk.wait(0.4)
-    assert isinstance(complained, Complained)
+    assert isinstance(complained, ReportRefused)
     assert (complained.refused.number, complained.refused.detail) == (Reason.MOVE_TELEPORT, "too far")
     talk.edge.refuses[ReportSent] = Refused(Reason.REPORT_OUT_OF_ORDER)
     assert talk.wait(3) == []
@@ -350,7 +350,7 @@ def test_another_edge_can_be_met_instead_of_one_that_does_not_answer(is_sealed: 
     talk = Talk(is_sealed=is_sealed)
     if is_sealed:
         other = replace(talk.session.setup, trust=replace(TRUST, edge_key=public_of(CAR_KEY)))
-        talk.session = Session(other, Random(1).randbytes)
+        talk.session = UdpSession(other, Random(1).randbytes)
     talk.is_cut = True
     talk.start()
     talk.is_cut = False

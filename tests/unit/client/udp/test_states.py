@@ -100,7 +100,7 @@ INPUTS: dict[str, Input] = {
     "withdraw": lambda talk: talk.session.withdraw(MessageName(CAR, message(7).id)),
     "subscribe": lambda talk: talk.session.subscribe(ICE, talk.now),
     "unsubscribe": lambda talk: talk.session.unsubscribe(SubscriptionId(5), talk.now),
-    "took": lambda talk: talk.session.took(MessageName(FOREIGN.source, FOREIGN.id)),
+    "took": lambda talk: talk.session.acknowledge(MessageName(FOREIGN.source, FOREIGN.id)),
     "close": lambda talk: talk.session.close(talk.now),
     "tick": lambda talk: talk.session.on_tick(talk.now),
     "tick too early": lambda talk: talk.session.on_tick(Instant(talk.now - 60 * SECOND_NS)),

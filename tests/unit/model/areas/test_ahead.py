@@ -19,13 +19,14 @@ PLACES = [
 
 
 def holds(place: Place, *, at: Place, heading_deg: float, ahead_m: float = 500.0, behind_m: float = 50.0) -> bool:
-    corridor = corridor_ahead(at, heading_deg, ahead_m=ahead_m, behind_m=behind_m, half_width_m=10.0)
-    return bool(corridor.contains(place.vector[None])[0])
+    broker = corridor_ahead(at, heading_deg, ahead_m=ahead_m, behind_m=behind_m, half_width_m=10.0)
+    return bool(broker.contains(place.vector[None])[0])
 
 
 @pytest.mark.parametrize("at", PLACES)
 @pytest.mark.parametrize("heading", [0.0, 37.0, 90.0, 180.0, 271.5])
 def test_corridor_reaches_so_far_ahead_so_far_behind_and_so_far_aside(at: Place, heading: float) -> None:
+    # M26
     for bearing, metres, expected in [
         (heading, 0.0, True),
         (heading, 509.9, True),
@@ -48,10 +49,10 @@ def test_nothing_behind_or_nothing_ahead_begins_at_the_place_itself(at: Place) -
 
 def test_long_corridor_follows_the_great_circle_through_the_place() -> None:
     at = Place(60.0, 170.0)
-    corridor = corridor_ahead(at, 80.0, ahead_m=4e6, behind_m=3e6, half_width_m=100.0)
+    broker = corridor_ahead(at, 80.0, ahead_m=4e6, behind_m=3e6, half_width_m=100.0)
     ways = [moved(at, 80.0, metres) for metres in range(0, 4_000_001, 500_000)]
-    assert all(corridor.contains(way.vector[None])[0] for way in ways)
-    back, front = corridor.path
+    assert all(broker.contains(way.vector[None])[0] for way in ways)
+    back, front = broker.path
     assert distance_m(back, front) == pytest.approx(7e6, abs=0.001)
     assert bearing_deg(at, front) == pytest.approx(80.0)
     assert bearing_deg(at, back) == pytest.approx(260.0)

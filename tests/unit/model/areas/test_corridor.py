@@ -14,8 +14,8 @@ def along(*places: tuple[float, float]) -> tuple[Place, ...]:
     return tuple(Place(latitude, longitude) for latitude, longitude in places)
 
 
-def holds(corridor: Corridor, latitude: float, longitude: float) -> bool:
-    return bool(corridor.contains(vectors([latitude], [longitude]))[0])
+def holds(broker: Corridor, latitude: float, longitude: float) -> bool:
+    return bool(broker.contains(vectors([latitude], [longitude]))[0])
 
 
 def refusal(path: tuple[Place, ...], half_width_m: float = 10.0) -> Malformed:
@@ -46,8 +46,8 @@ def test_far_side_of_the_great_circle_is_outside() -> None:
 
 
 def test_bend_is_inside_on_both_of_its_sides() -> None:
-    corridor = Corridor(along((0.0, 0.0), (0.0, 1.0), (1.0, 1.0)), 0.1 * DEGREE_M)
-    assert corridor.contains(vectors([0.05, -0.05, 0.5, 0.5], [0.95, 1.05, 1.0, 0.5])).tolist() == [True, True, True, False]
+    broker = Corridor(along((0.0, 0.0), (0.0, 1.0), (1.0, 1.0)), 0.1 * DEGREE_M)
+    assert broker.contains(vectors([0.05, -0.05, 0.5, 0.5], [0.95, 1.05, 1.0, 0.5])).tolist() == [True, True, True, False]
 
 
 def test_path_over_the_pole_and_across_the_antimeridian() -> None:
@@ -60,23 +60,23 @@ def test_path_over_the_pole_and_across_the_antimeridian() -> None:
 
 
 def test_corridor_of_a_centimetre_tells_a_millimetre() -> None:
-    corridor = Corridor(along((50.0, 10.0), (50.0, 10.01), (50.01, 10.01)), 0.01)
+    broker = Corridor(along((50.0, 10.0), (50.0, 10.01), (50.01, 10.01)), 0.01)
     for metres, expected in ((0.009, True), (0.011, False)):
-        assert holds(corridor, 50.01 + metres / DEGREE_M, 10.01) is expected
-        assert holds(corridor, 50.005, 10.01 + metres / DEGREE_M / np.cos(np.radians(50.005))) is expected
+        assert holds(broker, 50.01 + metres / DEGREE_M, 10.01) is expected
+        assert holds(broker, 50.005, 10.01 + metres / DEGREE_M / np.cos(np.radians(50.005))) is expected
 
 
 def test_half_width_above_a_quarter_of_the_globe_leaves_a_cap_out() -> None:
-    corridor = Corridor(along((0.0, -10.0), (0.0, 10.0)), 160 * DEGREE_M)
+    broker = Corridor(along((0.0, -10.0), (0.0, 10.0)), 160 * DEGREE_M)
     longitudes = [100.0, 169.0, 171.0, 180.0, -171.0, -169.0]
-    assert corridor.contains(vectors([0.0] * 6, longitudes)).tolist() == [True, True, False, False, False, True]
+    assert broker.contains(vectors([0.0] * 6, longitudes)).tolist() == [True, True, False, False, False, True]
 
 
 def test_path_around_the_world_has_a_cap_that_holds_it() -> None:
-    corridor = Corridor(along((0.0, 0.0), (0.0, 120.0), (0.0, -120.0), (0.0, -1.0)), 1000.0)
+    broker = Corridor(along((0.0, 0.0), (0.0, 120.0), (0.0, -120.0), (0.0, -1.0)), 1000.0)
     points = vectors([0.0] * 36, range(-180, 180, 10))
-    assert corridor.contains(points).all()
-    assert (points @ corridor.cap.centre >= np.cos(corridor.cap.angle_rad)).all()
+    assert broker.contains(points).all()
+    assert (points @ broker.cap.centre >= np.cos(broker.cap.angle_rad)).all()
 
 
 def area_m2(box: Bounds) -> float:
@@ -86,15 +86,15 @@ def area_m2(box: Bounds) -> float:
 
 
 def test_long_diagonal_is_cut_so_that_its_boxes_stay_small() -> None:
-    corridor = Corridor(along((40.0, 0.0), (50.0, 20.0)), 2000.0)
+    broker = Corridor(along((40.0, 0.0), (50.0, 20.0)), 2000.0)
     length_m = float(np.arccos(np.clip(np.dot(*vectors([40.0, 50.0], [0.0, 20.0])), -1, 1))) * EARTH_RADIUS_M
-    assert sum(map(area_m2, corridor.boxes)) < 4 * length_m * 4000.0
-    assert 100 < len(corridor.boxes) <= 257
+    assert sum(map(area_m2, broker.boxes)) < 4 * length_m * 4000.0
+    assert 100 < len(broker.boxes) <= 257
 
 
 def test_short_segments_have_a_box_each() -> None:
-    corridor = Corridor(along((50.0, 10.0), (50.001, 10.001), (50.002, 10.0)), 500.0)
-    assert len(corridor.boxes) == 2
+    broker = Corridor(along((50.0, 10.0), (50.001, 10.001), (50.002, 10.0)), 500.0)
+    assert len(broker.boxes) == 2
 
 
 def test_number_of_boxes_stays_within_the_limit() -> None:
@@ -105,10 +105,10 @@ def test_number_of_boxes_stays_within_the_limit() -> None:
 
 def test_long_path_is_searched_in_all_its_stretches() -> None:
     path = along(*((50.0 + 0.001 * number, 10.0) for number in range(CORRIDOR_POINTS_MAX)))
-    corridor = Corridor(path, 20.0)
+    broker = Corridor(path, 20.0)
     latitudes = [place.latitude + 0.0005 for place in path[:-1]]
-    assert corridor.contains(vectors(latitudes, [10.0] * len(latitudes))).all()
-    assert not corridor.contains(vectors(latitudes, [10.001] * len(latitudes))).any()
+    assert broker.contains(vectors(latitudes, [10.0] * len(latitudes))).all()
+    assert not broker.contains(vectors(latitudes, [10.001] * len(latitudes))).any()
 
 
 def test_path_without_a_way_is_refused_as_empty() -> None:

@@ -60,9 +60,9 @@ def test_parts_are_counted_through_all_levels() -> None:
 
 
 def test_points_are_counted_through_all_parts() -> None:
-    corridor = Corridor(tuple(Place(0.0, number / 100) for number in range(1000)), 10.0)
-    assert Union((corridor,) * 5).size.points == UNION_POINTS_MAX
-    assert refusal(*(corridor,) * 5, CIRCLE).reason is Reason.AREA_TOO_COMPLEX
+    broker = Corridor(tuple(Place(0.0, number / 100) for number in range(1000)), 10.0)
+    assert Union((broker,) * 5).size.points == UNION_POINTS_MAX
+    assert refusal(*(broker,) * 5, CIRCLE).reason is Reason.AREA_TOO_COMPLEX
 
 
 def test_unions_within_unions_end_at_the_stated_level() -> None:

@@ -3,10 +3,10 @@
 import pytest
 
 from milepost.model.incidents import EVENT_KINDS, BadPredicate, EventKind, fields_of
-from milepost.model.kinds import Kind
+from milepost.model.incidents.kinds import Kind
 from milepost.model.priorities import Priority
 from milepost.model.reasons import Malformed
-from unit.hub.incidents.events import HOME, Event, after, fed
+from unit.incidents.events import HOME, Event, after, fed
 
 
 def test_m21_every_kind_of_mercurys_has_rules_but_the_query() -> None:

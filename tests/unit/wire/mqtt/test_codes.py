@@ -5,7 +5,7 @@ from paho.mqtt.reasoncodes import ReasonCode
 
 from milepost.model.reasons import Malformed, Reason
 from milepost.wire.mqtt import Code, Kind, code_of, fitting, of_return_code, return_code_of
-from milepost.wire.mqtt.codes import LEGAL_CODES
+from milepost.wire.mqtt.reason_codes import LEGAL_CODES
 
 
 def test_every_code_is_carried_by_the_packets_that_paho_lists() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from milepost.model.reasons import Malformed, Reason
 from milepost.wire.mqtt import Kind, Version, decode
-from milepost.wire.mqtt.framing import LEGAL_FIRST
+from milepost.wire.mqtt.fields import LEGAL_FIRST
 
 V3, V5 = Version.V3, Version.V5
 BAD, WRONG = Reason.PACKET_MALFORMED, Reason.PROTOCOL_ERROR

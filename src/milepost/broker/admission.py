@@ -1,0 +1,234 @@
+"""Admission: the checks of everything that clients publish, in one order for every listener.
+
+    rate ─▶ plausibility ─▶ access ─▶ payload ─▶ (Broker.publish) match ─▶ forward ─▶ retained ─▶ queue
+
+MQTT and UDP publications, wills and `$milepost/` requests are checked here. Records from the site's log are not: they were
+admitted at the edge that appended them, and are only checked for authenticity, bounds and validity.
+
+Invariants:
+- the first check that fails decides the refusal; a refusal changes nothing but counters and the rate that was spent;
+- the verdict on a topic is cached in a `TopicRoute` until the rules change, its audience until `RouteCache.epoch` changes;
+- sessions share topic routes unless an access rule names a client, a user or a role.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from milepost.broker.publication import Publication
+from milepost.broker.routing import Fan, Route
+from milepost.broker.session import Session
+from milepost.model.areas import Area
+from milepost.model.incidents import EVENT_KINDS, EventKind
+from milepost.model.instants import FOREVER, Instant
+from milepost.model.messages import UNPUBLISH, maybe_unpublished
+from milepost.model.priorities import Priority
+from milepost.model.queries import OnTopic, Query
+from milepost.model.reasons import Malformed, Reason, Refused
+from milepost.model.topics import check_topic, filter_matches
+from milepost.vetting import MessageLimits, Stand, vet_message
+from milepost.vetting.access import Access, Who
+from milepost.vetting.payloads import Check, Payloads
+from milepost.vetting.rates import RateMeter
+from milepost.wire.requests import SERVICE_PREFIX
+
+ROUTES_MAX: Final = 100_000
+"""Maximum topics cached for sessions that share their routes."""
+
+STALE: Final = -1
+"""The epoch of a route whose audience is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Access, payload and priority rules; replaced as a whole when the configuration is read again."""
+
+    access: Access = field(default_factory=Access)
+    payloads: Payloads = field(default_factory=Payloads)
+    priorities: tuple[tuple[str, Priority], ...] = ()
+    """Topic filters and the priority of messages on them; the first match counts."""
+    needs_password: bool = False
+    kinds: tuple[EventKind, ...] = EVENT_KINDS
+    """Event kinds: their priority and validity are the defaults of messages on their topics (M29)."""
+
+    def find_kind(self, topic: str) -> EventKind | None:
+        """Return the event kind whose reports are published on *topic*."""
+        return next((kind for kind in self.kinds if kind.topic == topic), None)
+
+    def default_priority(self, topic: str) -> Priority:
+        """Return the priority of messages on *topic* that state none: of the first matching rule, else of the event kind."""
+        ruled = next((priority for pattern, priority in self.priorities if filter_matches(pattern, topic)), None)
+        if ruled is not None:
+            return ruled
+        kind = self.find_kind(topic)
+        return Priority.CONVENIENCE if kind is None else kind.priority
+
+
+class TopicRoute:
+    """The decisions of admission and matching for one topic."""
+
+    __slots__ = ("audience", "check", "epoch", "fan", "is_request", "priority", "refused", "topic", "validity_ns", "within_m")
+
+    def __init__(self, topic: str) -> None:
+        self.topic = topic
+        self.refused: Refused | None = None
+        """Why sessions that share this route may not publish on the topic."""
+        self.within_m = 0.0
+        """Maximum distance from the publisher to a place that a message names; 0: any."""
+        self.check: Check | None = None
+        self.priority = Priority.CONVENIENCE
+        """Priority of messages that state none."""
+        self.validity_ns = 0
+        """Validity of messages that state none; 0: for ever."""
+        self.is_request = False
+        """Whether messages on it are requests to the edge itself."""
+        self.epoch = STALE
+        self.audience: Route | None = None
+        """Receivers of every plain message on the topic; None if they depend on the message."""
+        self.fan: Fan | None = None
+        """Receivers of a plain message at QoS 0 that needs nothing but delivery; None: it takes the long path."""
+
+
+class TopicRoutes:
+    """The routes of sessions that share them, by topic in UTF-8."""
+
+    __slots__ = ("by_topic",)
+
+    def __init__(self) -> None:
+        self.by_topic: dict[bytes, TopicRoute] = {}
+
+    def put(self, key: bytes, route: TopicRoute) -> None:
+        """Cache a route; a full cache starts again empty."""
+        if len(self.by_topic) >= ROUTES_MAX:
+            self.by_topic.clear()
+        self.by_topic[key] = route
+
+
+class Plausibility(NamedTuple):
+    """The limits and positions that publications are checked against (M15, M27)."""
+
+    limits: MessageLimits
+    coverage: Area | None
+    """Areas outside it cannot be addressed; None: other edges may cover them."""
+    last_position: Callable[[Session], Stand]
+    """The last position of a sender, without a distance rule."""
+
+
+class Admission:
+    """The admission checks of one edge."""
+
+    def __init__(self, topic_levels_max: int, share_of: Callable[[int], float]) -> None:
+        self._topic_levels_max = topic_levels_max
+        self._share_of = share_of
+        self.use(Rules())
+
+    def use(self, rules: Rules) -> None:
+        """Replace the rules; every cached verdict is void."""
+        self.rules = rules
+        self._shared = TopicRoutes()
+
+    def new_routes(self) -> TopicRoutes:
+        """Return the route cache of a session: its own if a rule may tell clients apart, else the shared one."""
+        return TopicRoutes() if self.rules.access.is_personal else self._shared
+
+    def route(self, who: Who, routes: TopicRoutes, topic: str) -> TopicRoute:
+        """Return the route of *topic*; raise `Malformed` if it is not a valid topic."""
+        key = topic.encode()
+        route = routes.by_topic.get(key)
+        if route is None:
+            route = self._new_route(who, topic)
+            routes.put(key, route)
+        return route
+
+    def _new_route(self, who: Who, topic: str) -> TopicRoute:
+        check_topic(topic)
+        if (refused := self.refuse_depth(topic)) is not None:
+            raise Malformed(refused.reason, refused.detail)
+        rules, route = self.rules, TopicRoute(topic)
+        route.refused = rules.access.may_publish(who, topic)
+        route.within_m = rules.access.within_m(who, topic)
+        route.check = rules.payloads.check_for(topic)
+        route.priority = rules.default_priority(topic)
+        kind = rules.find_kind(topic)
+        route.validity_ns = 0 if kind is None else kind.valid_ns
+        route.is_request = topic.startswith(SERVICE_PREFIX)
+        return route
+
+    def refuse_depth(self, topic: str) -> Refused | None:
+        """Refuse a topic or filter with more levels than allowed."""
+        levels = topic.count("/") + 1
+        if levels > self._topic_levels_max:
+            return Refused(Reason.TOPIC_TOO_DEEP, f"{levels} levels, {self._topic_levels_max} are allowed")
+        return None
+
+    def refuse_rate(self, sender: Session, now: Instant) -> Refused | None:
+        """Refuse a session that is over its rate; the first check of all."""
+        if self._is_within_rate(sender, now):
+            return None
+        return Refused(Reason.RATE_TOO_HIGH, "messages per second; wait and send again")
+
+    def refuse(
+        self, sender: Session, publication: Publication, route: TopicRoute, plausibility: Plausibility | None, now: Instant
+    ) -> Refused | None:
+        """Check plausibility, access and payload; `plausibility` is None for a message without place, area or time."""
+        if plausibility is not None:
+            refused = self._refuse_implausible(sender, publication, route, plausibility, now)
+            if refused is not None:
+                return refused
+        if route.refused is not None:
+            return route.refused
+        is_removal = publication.is_retained and not publication.body
+        if route.check is not None and not is_removal:
+            return route.check(publication.body)
+        return None
+
+    def _refuse_implausible(
+        self, sender: Session, publication: Publication, route: TopicRoute, plausibility: Plausibility, now: Instant
+    ) -> Refused | None:
+        stand = plausibility.last_position(sender)._replace(within_m=route.within_m) if route.within_m else None
+        if publication.topic == UNPUBLISH and publication.fields and maybe_unpublished(publication.fields) is None:
+            return Refused(Reason.FIELD_RANGE, "an unpublish that names no message id")
+        return vet_message(
+            publication.message,
+            sender.name,
+            plausibility.limits,
+            now,
+            size=publication.size,
+            coverage=plausibility.coverage,
+            stand=stand,
+        )
+
+    def apply_defaults(self, publication: Publication, route: TopicRoute) -> None:
+        """Give a publication that states no priority or no validity those of its topic or event kind (M29)."""
+        if not publication.states_priority:
+            publication.priority = route.priority
+        if route.validity_ns and publication.valid_until == FOREVER:
+            publication.valid_until = Instant(publication.seen_at + route.validity_ns)
+
+    def _is_within_rate(self, sender: Session, now: Instant) -> bool:
+        if sender.rates.is_deferred:
+            return not sender.is_over_rate
+        return self._meter(sender).take(1.0 / self._share_of(sender.number), now)
+
+    def charge(self, sender: Session, messages: int, octets: int, now: Instant) -> None:
+        """Charge a session for messages it has sent; while it owes tokens, its messages are refused."""
+        share = self._share_of(sender.number)
+        sender.is_over_rate = not self._meter(sender).settle(messages / share, octets / share, now)
+
+    def refuse_subscription(self, session: Session, query: Query, now: Instant) -> Refused | None:
+        """Check a subscription: rate, then access."""
+        if not self._meter(session).take_subscription(1.0 / self._share_of(session.number), now):
+            return Refused(Reason.RATE_TOO_HIGH, "subscriptions per second; wait and subscribe again")
+        return self.refuse_query(session, query)
+
+    def refuse_query(self, session: Session, query: Query) -> Refused | None:
+        """Check whether a session may read the topics of a query."""
+        access = self.rules.access
+        if isinstance(query, OnTopic):  # the usual case, without a normal form; a property test holds the two equal
+            return access.may_subscribe(session.who, query.filter)
+        return access.may_ask(session.who, query)
+
+    def _meter(self, session: Session) -> RateMeter:
+        if session.meter is None:
+            session.meter = RateMeter(session.rates)
+        return session.meter

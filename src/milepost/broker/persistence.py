@@ -1,0 +1,162 @@
+"""Encoding of the durable state of an edge: values to stored bytes, and back.
+
+A message is stored as
+
+    version u8 │ flags u8 │ priority u8 │ qos u8 │ seen_at i64 │ valid_until i64 │ forwarded_number u64 │ id u64
+    source u16 │ topic u16 │ forwarded_by u16 │ extras u32 │ words u32 │ source … topic … forwarded_by … extras … words … body
+
+with the lengths of the five texts in the second line; words is the message's JSON form without its body, present only if it has
+tags, a place, an address or fields.
+"""
+
+from dataclasses import replace
+from struct import Struct
+from typing import Final, NamedTuple, cast
+
+import orjson
+
+from milepost.broker.publication import TO_CONTENT, Publication
+from milepost.broker.session import Asked, Session, Will
+from milepost.model.endpoints import EndpointId
+from milepost.model.instants import FOREVER, Instant
+from milepost.model.messages import Message
+from milepost.model.places import Place
+from milepost.model.priorities import Priority
+from milepost.model.subscriptions import Subscription
+from milepost.vetting.access import Who
+from milepost.wire.json_form import from_json, to_json
+
+_VERSION: Final = 3
+_RETAINED: Final = 1
+_HAS_NO_EXTRAS: Final = 2
+_HEAD: Final = Struct("<BBBBqqQQHHHII")
+
+
+class KeptSession(NamedTuple):
+    """A stored session."""
+
+    name: EndpointId
+    expiry_ns: int
+    expires_at: Instant | None
+    """None if its endpoint was connected."""
+    will: Will | None
+    will_at: Instant
+    place: Place | None
+    """Its last position."""
+    who: Who
+    """The principal that connected last: its will is published with its rights."""
+
+
+def publication_to_bytes(publication: Publication) -> bytes:
+    """Encode a message."""
+    source, topic, forwarded_by = publication.source.encode(), publication.topic.encode(), publication.forwarded_by.encode()
+    extras = publication.extras or b""
+    has_words = publication.tags or publication.place is not None or publication.address is not TO_CONTENT or publication.fields
+    words = _words_of(publication) if has_words else b""
+    flags = publication.is_retained * _RETAINED | (publication.extras is None) * _HAS_NO_EXTRAS
+    head = _HEAD.pack(
+        _VERSION,
+        flags,
+        publication.priority,
+        publication.qos,
+        publication.seen_at,
+        publication.valid_until,
+        publication.forwarded_number,
+        publication.id,
+        len(source),
+        len(topic),
+        len(forwarded_by),
+        len(extras),
+        len(words),
+    )
+    return b"".join((head, source, topic, forwarded_by, extras, words, publication.body))
+
+
+def _words_of(publication: Publication) -> bytes:
+    return to_json(replace(publication.message, body=b""))
+
+
+def publication_from_bytes(data: bytes) -> Publication:
+    """Decode a stored message."""
+    version, flags, priority, qos, seen_at, valid_until, forwarded_number, message_id, *sizes = _HEAD.unpack_from(data)
+    assert version == _VERSION, f"a message was stored in form {version}, this release knows {_VERSION}"
+    texts, at = [], _HEAD.size
+    for size in sizes:
+        texts.append(data[at : at + size])
+        at += size
+    source, topic, forwarded_by, extras, words = texts
+    publication = Publication(
+        topic.decode(),
+        data[at:],
+        seen_at,
+        source=EndpointId(source.decode()),
+        qos=qos,
+        is_retained=bool(flags & _RETAINED),
+        priority=Priority(priority),
+        valid_until=valid_until,
+        extras=None if flags & _HAS_NO_EXTRAS else extras,
+    )
+    publication.forwarded_by, publication.forwarded_number, publication.id = forwarded_by.decode(), forwarded_number, message_id
+    if words:
+        message = cast("Message", from_json(words))
+        publication.tags, publication.place, publication.address = message.tags, message.place, message.address
+        publication.fields = message.fields
+        publication.signed = (message.signature, message.certificate) if message.signature else None
+    return publication
+
+
+def session_to_bytes(session: Session, place: Place | None) -> bytes:
+    """Encode a session without its subscriptions and queue, which are stored separately."""
+    will = session.will
+    return orjson.dumps(
+        {
+            "name": session.name,
+            "user": session.who.user,
+            "role": session.who.role,
+            "expiry_ns": session.expiry_ns,
+            "expires_at": session.expires_at if session.expires_at != FOREVER else None,
+            "will_at": session.will_at if session.will_at != FOREVER else None,
+            "place": None if place is None else [place.latitude, place.longitude],
+            "will": None if will is None else [will.delay_ns, will.valid_ns, publication_to_bytes(will.publication).hex()],
+        }
+    )
+
+
+def session_from_bytes(data: bytes) -> KeptSession:
+    """Decode a stored session."""
+    value = orjson.loads(data)
+    will = value["will"]
+    return KeptSession(
+        EndpointId(value["name"]),
+        value["expiry_ns"],
+        value["expires_at"],
+        None if will is None else Will(publication_from_bytes(bytes.fromhex(will[2])), will[0], will[1]),
+        FOREVER if value["will_at"] is None else value["will_at"],
+        None if value["place"] is None else Place(*value["place"]),
+        Who(value["name"], value["user"], value["role"]),
+    )
+
+
+def asked_to_bytes(asked: Asked) -> bytes:
+    """Encode a subscription."""
+    flags = bytes((asked.is_not_own | asked.is_retain_shown << 1,))
+    return flags + to_json(asked.subscription)
+
+
+def asked_from_bytes(data: bytes) -> Asked:
+    """Decode a stored subscription; it has no row yet."""
+    subscription = cast("Subscription", from_json(data[1:]))
+    return Asked(subscription, -1, is_not_own=bool(data[0] & 1), is_retain_shown=bool(data[0] & 2))
+
+
+def details_to_bytes(labels: tuple[int, ...], *, is_from_store: bool) -> bytes:
+    """Encode the data that a queued delivery needs beside its message."""
+    return b"" if not labels and not is_from_store else orjson.dumps([is_from_store, *labels])
+
+
+def details_from_bytes(data: bytes) -> tuple[tuple[int, ...], bool]:
+    """Decode subscription ids, and whether the message was a retained one."""
+    if not data:
+        return (), False
+    is_from_store, *labels = orjson.loads(data)
+    return tuple(labels), is_from_store

@@ -1,0 +1,266 @@
+"""The path of a publication through the broker, top to bottom.
+
+    publish: rate ─▶ plausibility ─▶ access ─▶ payload        accept: match ─▶ forward ─▶ retain ─▶ raise an alert ─▶ queue
+    fast path: a cached `TopicRoute` instead of the four checks and of matching; a property test holds the two equal
+
+Invariants:
+- a publication is refused as a whole, with one reason that is counted, or accepted as a whole;
+- every accepted publication has an id, never 0, that its source uses once;
+- an alert that an emergency raises is queued before the emergency itself (M22, M29).
+"""
+
+from typing import Final
+
+from milepost.broker.admission import Admission, Plausibility, TopicRoute
+from milepost.broker.audience import Audience
+from milepost.broker.counts import Counts
+from milepost.broker.delivery import Deliveries
+from milepost.broker.effects import Changes, Run
+from milepost.broker.emergency import AlertRule, Alerts
+from milepost.broker.federation_port import FederationPort
+from milepost.broker.persistence import publication_to_bytes
+from milepost.broker.presence import Presence
+from milepost.broker.publication import EDGE_ITSELF, Delivery, Publication
+from milepost.broker.retained_store import RetainedStore
+from milepost.broker.routing import Fan, Route, RouteCache
+from milepost.broker.session import Session, receive
+from milepost.matching.matcher import Matcher
+from milepost.model.addresses import ToNotified
+from milepost.model.endpoints import EndpointId
+from milepost.model.instants import Instant
+from milepost.model.messages import UNPUBLISH, Message, MessageId, maybe_unpublished
+from milepost.model.places import Place
+from milepost.model.priorities import Priority
+from milepost.model.reasons import Malformed, Reason, Refused
+from milepost.vetting import Stand
+
+_ANYBODY: Final = EndpointId("anybody")
+
+
+class PublishPath:
+    """Base class of `Broker`."""
+
+    name: EndpointId
+    counts: Counts
+    retained: RetainedStore
+    trouble: str | None
+    matcher: Matcher
+    route_cache: RouteCache
+    deliveries: Deliveries
+    watch: Presence
+    alerts: Alerts
+    federation: FederationPort | None
+    audience: Audience
+    _admission: Admission
+    _last_id: int
+
+    @property
+    def changes(self) -> Changes:
+        """The state to be stored at the end of this tick."""
+        return self.deliveries.changes
+
+    def place_of(self, session: Session) -> Place | None:
+        """Return the last reported place of an endpoint."""
+        return self.watch.tracks.maybe_place(session.number)
+
+    def publish(
+        self, sender: Session, publication: Publication, now: Instant, *, is_plain: bool = False, packet_id: int = 0
+    ) -> int | Refused:
+        """Admit a client's message and deliver it; return the number of its receivers at this edge.
+
+        `is_plain`: it has a topic and a payload only, and nothing that could be implausible. `packet_id`: the QoS 2 packet id
+        under which it is not accepted again.
+        """
+        refused = self._admission.refuse_rate(sender, now)
+        if refused is not None:
+            return self.refuse(refused)
+        try:
+            route = self.route(sender, publication.topic, now)
+            self._complete(publication, route, sender, now)
+            refused = self._refuse(sender, publication, route, now, is_plain=is_plain, packet_id=packet_id)
+        except Malformed as fault:
+            return self.refuse(fault.refused)
+        if refused is not None:
+            return self.refuse(refused)
+        is_cached = is_plain and (publication.place is None or not self.matcher.has_areas)
+        outcome = self.accept(publication, route.audience if is_cached else None, now)
+        if packet_id and not isinstance(outcome, Refused):
+            receive(sender, packet_id, self.changes)  # [MQTT-4.3.3-8]
+        return outcome
+
+    def _refuse(
+        self, sender: Session, publication: Publication, route: TopicRoute, now: Instant, *, is_plain: bool, packet_id: int
+    ) -> Refused | None:
+        plausibility = None if is_plain else self._plausibility()
+        refused = self._admission.refuse(sender, publication, route, plausibility, now)
+        if refused is None and route.is_request:
+            return Refused(Reason.TOPIC_RESERVED, f"a message on {publication.topic}")
+        if refused is None and packet_id and sender.is_kept and self.trouble is not None:  # the packet id must be stored, too
+            return Refused(Reason.STORAGE_UNAVAILABLE, self.trouble)
+        return refused
+
+    def _complete(self, publication: Publication, route: TopicRoute, sender: Session, now: Instant) -> None:
+        """Fill in id, place, priority and validity where the publisher stated none."""
+        publication.id = publication.id or self.next_id(now)
+        if publication.place is None:
+            publication.place = self.place_of(sender)
+        self._admission.apply_defaults(publication, route)
+
+    def _plausibility(self) -> Plausibility:
+        """Return the limits that publications are checked against (M15, M27)."""
+        ground = self.watch.ground
+        coverage = ground.coverage if self.federation is None else None  # other edges may cover what this one does not
+        return Plausibility(ground.said, coverage, lambda session: Stand(0.0, *self.watch.last_of(session)))
+
+    def accept(self, publication: Publication, audience: Route | None, now: Instant) -> int | Refused:
+        """Deliver a message that was admitted, or that the edge itself publishes: match, forward, retain, queue.
+
+        `audience`: its receivers, where the topic alone determines them. Return how many there are at this edge.
+        """
+        if audience is None:
+            self._address(publication, now)
+            fan = self.audience.fan_for(publication, now)
+        else:
+            fan = audience.fan_for(publication.origin)
+        refused = self._why_not(publication, fan)
+        if refused is None and self.federation is not None and publication.origin != EDGE_ITSELF:
+            refused = self.federation.take(publication, now)
+        if refused is not None:
+            return self.refuse(refused)
+        if publication.is_retained:
+            self.retain(publication)
+        self.counts.accepted += publication.origin != EDGE_ITSELF
+        if self.alerts.rules and (rule := self.alerts.maybe_rule(publication.topic)) is not None:
+            self._raise(rule, publication, now)
+        self.deliveries.hand_out(publication, fan)
+        return fan.size
+
+    def _address(self, publication: Publication, now: Instant) -> None:
+        """Assign an id to a message of the edge itself; address an unpublish to the endpoints notified of the message."""
+        publication.id = publication.id or self.next_id(now)
+        if publication.topic == UNPUBLISH and (name := maybe_unpublished(publication.fields)) is not None:
+            publication.address = ToNotified((name,))
+
+    def _why_not(self, publication: Publication, fan: Fan) -> Refused | None:
+        if self.trouble is not None:
+            is_to_be_kept = publication.qos > 0 and any(session.is_kept for group in fan.groups for session in group.sessions)
+            if (publication.is_retained and publication.origin != EDGE_ITSELF) or is_to_be_kept:
+                return Refused(Reason.STORAGE_UNAVAILABLE, self.trouble)
+        if publication.is_retained and publication.body:
+            return self.retained.why_not(publication)
+        return None
+
+    def retain(self, publication: Publication) -> None:
+        """Retain a message for later subscribers; an empty one deletes the retained message."""
+        is_kept = publication.origin != EDGE_ITSELF  # the edge publishes its own messages again after a restart
+        if publication.body:
+            self.retained.put(publication)
+            if is_kept:
+                self.changes.retained[publication.topic] = publication_to_bytes(publication)
+        elif self.retained.drop(publication.topic) and is_kept:  # [MQTT-3.3.1-6]
+            self.changes.retained[publication.topic] = None
+
+    def _raise(self, rule: AlertRule, publication: Publication, now: Instant) -> None:
+        """Raise the alert of an emergency to everyone near it, before the emergency itself is sent (M22, M29)."""
+        if publication.place is None:
+            self.counts.dropped[Reason.FIELD_MISSING] += 1
+            return
+        heading = self.watch.tracks.maybe_heading(publication.origin) if publication.origin >= 0 else None
+        alert = self.alerts.make(rule, publication, heading, self.name, self.next_id(now), now)
+        refused = self.federation.take(alert, now) if self.federation is not None else None
+        if refused is not None:  # endpoints of this edge get it all the same
+            self.refuse(refused)
+        self.deliveries.hand_out(alert, self.audience.fan_for(alert, now))
+
+    def next_id(self, now: Instant) -> int:
+        """Return an id for a message without one: never used before by this edge, as long as its clock is not set back."""
+        self._last_id = max(self._last_id + 1, now)
+        return self._last_id
+
+    def refuse(self, refused: Refused, count: int = 1) -> Refused:
+        """Count a refusal, and return it."""
+        self.counts.refused[refused.reason] += count
+        return refused
+
+    def count_fault(self) -> None:
+        """Count an internal error that cost a connection."""
+        self.counts.faults += 1
+
+    def route(self, session: Session, topic: str, now: Instant) -> TopicRoute:
+        """Return the route of *topic* for a session; raise `Malformed` if it is not a valid topic."""
+        assert session.routes is not None, "the session is connected"
+        route = self._admission.route(session.who, session.routes, topic)
+        if route.epoch != self.route_cache.epoch:
+            self._refresh(route, now)
+        return route
+
+    def _refresh(self, route: TopicRoute, now: Instant) -> None:
+        route.epoch = self.route_cache.epoch
+        audience = None if route.refused or route.is_request else self.plan_for(route.topic, now)
+        is_same_for_all = audience is not None and not audience.turns and not audience.not_own
+        needs_nothing_else = is_same_for_all and not route.validity_ns and self.is_short(route.topic)
+        route.audience = audience
+        route.fan = audience.fan if audience is not None and needs_nothing_else else None
+
+    def find_fast_routes(self, session: Session) -> dict[bytes, TopicRoute] | None:
+        """Return the session's routes by topic; None if its messages must be checked one by one."""
+        if (
+            session.routes is None
+            or session.is_over_rate
+            or (self.matcher.has_areas and self.watch.tracks.is_known(session.number))
+        ):
+            return None
+        return session.routes.by_topic
+
+    @property
+    def route_epoch(self) -> int:
+        """The epoch of current routes."""
+        return self.route_cache.epoch
+
+    def plan_for(self, topic: str, now: Instant) -> Route | None:
+        """Return the receivers of plain messages on a topic until `route_cache.epoch` changes; None if they depend on more."""
+        return self.route_cache.maybe_lasting(Message(MessageId(1), _ANYBODY, topic, now), now)
+
+    def is_short(self, topic: str) -> bool:
+        """Return whether plain messages on a topic concern only receivers at this edge: no alert, no forwarding."""
+        return not (self.federation is not None and self.federation.is_wanted(topic)) and self.alerts.maybe_rule(topic) is None
+
+    def charge(self, session: Session, messages: int, octets: int, now: Instant) -> None:
+        """Charge a session whose listener charges in batches."""
+        self._admission.charge(session, messages, octets, now)
+
+    def admit_request(self, session: Session, route: TopicRoute, body: bytes, now: Instant) -> Refused | None:
+        """Check a request to the edge itself, published below `$milepost/`, as every publication is checked."""
+        request = Publication(route.topic, body, now, source=session.name, origin=session.number)
+        refused = self._admission.refuse_rate(session, now)
+        return refused or self._admission.refuse(session, request, route, None, now)
+
+    def start_run(self, fan: Fan, encoding: int, priority: Priority) -> Run:
+        """Begin a run of plain QoS 0 messages to one fan, which are passed on as the bytes received."""
+        run = Run(fan, encoding, priority)
+        self.deliveries.actions.append(run)
+        return run
+
+    def find_last_run(self, encoding: int) -> Run | None:
+        """Return the run that messages in *encoding* may still be added to: no action came after it."""
+        last = self.deliveries.actions[-1] if self.deliveries.actions else None
+        return last if isinstance(last, Run) and last.encoding == encoding else None
+
+    def count_run(self, accepted: int, delivered: int) -> None:
+        """Count the messages of a run that was sent."""
+        self.counts.accepted += accepted
+        self.counts.delivered += delivered
+
+    def requeue(self, publication: Publication, fan: Fan, now: Instant) -> None:
+        """Deliver a message of a run to receivers that cannot be sent the received bytes unchanged."""
+        publication.id = publication.id or self.next_id(now)
+        self.deliveries.hand_out(publication, fan)
+
+    def reply(self, session: Session, topic: str, body: bytes, now: Instant) -> None:
+        """Answer a request of a session on *topic*, if it subscribes to exactly that topic."""
+        asked = session.subscriptions.get(topic)
+        if asked is not None:
+            labels = (asked.subscription.id,) if asked.subscription.id else ()
+            publication = Publication(topic, body, now, source=self.name)
+            publication.id = self.next_id(now)
+            self.deliveries.hand_one(Delivery(publication, 0, labels), session)

@@ -1,0 +1,1 @@
+"""The command line: one module per subcommand; importing them stays light (no numpy, asyncio or ssl)."""

@@ -1,0 +1,101 @@
+"""`milepost edge`: run a broker, or check a settings file."""
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from milepost.cli.parsers import Commands
+from milepost.config.errors import UsageFault
+from milepost.runtime.terminal import say
+
+if TYPE_CHECKING:  # imports numpy
+    from milepost.config.settings import Settings
+
+_RUN_EPILOG: Final = """\
+examples:
+  milepost edge run                                     127.0.0.1:1883, state in data/edge
+  milepost edge run --listen 0.0.0.0:1883 --data /var/lib/milepost
+  milepost edge run --config milepost.toml              TLS, WebSocket, UDP, users, rules, limits: see milepost.example.toml
+
+It runs in the foreground until SIGINT or SIGTERM, and logs to standard error. Try it from another terminal:
+  mosquitto_sub -t 'fleet/#' -v &
+  mosquitto_pub -t fleet/truck-17 -m hello
+"""
+
+_CHECK_EPILOG: Final = """\
+example:
+  milepost edge check --config milepost.toml
+
+The exit status is 0 if the file would do, 2 if not; the fault names the line.
+"""
+
+
+def add_to(commands: Commands) -> None:
+    """Add `edge` and its two verbs."""
+    edge = commands.add_parser("edge", help="run a broker, or check its configuration", description="The broker at the edge.")
+    verbs: Commands = edge.add_subparsers(title="verbs", metavar="VERB", required=True)
+
+    run = verbs.add_parser(
+        "run",
+        help="run a broker",
+        description="Run a broker for MQTT 3.1.1 and 5 and, if the file says so, for sealed sessions over UDP.",
+        epilog=_RUN_EPILOG,
+    )
+    run.add_argument("--config", metavar="FILE", type=Path, help="the TOML file of settings; without one, the defaults")
+    run.add_argument("--listen", metavar="ADDR", help="HOST:PORT for MQTT over TCP, instead of what the file says")
+    run.add_argument("--data", metavar="DIR", help="where state is kept, instead of what the file says")
+    run.set_defaults(run=_run)
+
+    check = verbs.add_parser(
+        "check", help="say what a file would do", description="Read a file of settings.", epilog=_CHECK_EPILOG
+    )
+    check.add_argument("--config", metavar="FILE", type=Path, required=True, help="the TOML file of settings")
+    check.set_defaults(run=_check)
+
+
+def _run(typed: argparse.Namespace) -> int:
+    settings = _settings(typed.config, listen=typed.listen, data=typed.data)
+    from milepost.runtime.edge import run  # noqa: PLC0415  # slow import, after the settings are checked
+
+    return run(settings, lambda: _settings(typed.config, listen=typed.listen, data=typed.data))
+
+
+def _check(typed: argparse.Namespace) -> int:
+    from milepost.cli.edge_summary import outline  # noqa: PLC0415  # imports numpy
+    from milepost.runtime.streams import read_certificates  # noqa: PLC0415
+
+    settings = _settings(typed.config)
+    for listener in settings.mqtt.listen:
+        read_certificates(listener)
+    say(outline(settings))
+    return 0
+
+
+def _settings(config: Path | None, *, listen: str | None = None, data: str | None = None) -> "Settings":
+    """Return the settings of the file or the defaults, overridden by the command line."""
+    from milepost.config.settings import Settings, check_files, read_settings  # noqa: PLC0415  # imports numpy
+
+    settings = read_settings(config) if config else Settings()
+    if listen is not None:
+        settings = _listening(settings, listen)
+    if data is not None:
+        settings = _keeping(settings, data)
+    check_files(settings)
+    return settings
+
+
+def _listening(settings: "Settings", address: str) -> "Settings":
+    from milepost.config.settings import Listener  # noqa: PLC0415  # imports numpy
+
+    try:
+        return replace(settings, mqtt=replace(settings.mqtt, listen=(Listener(address),)))
+    except ValueError as fault:
+        raise UsageFault(f"--listen: {fault}") from None
+
+
+def _keeping(settings: "Settings", data: str) -> "Settings":
+    try:
+        return replace(settings, edge=replace(settings.edge, data=data))
+    except ValueError as fault:
+        raise UsageFault(f"--data: {fault}") from None

@@ -1,0 +1,191 @@
+"""`milepost handler`: run a third party's service, list and retry its dead letters, remove it."""
+
+import argparse
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from milepost.cli.parsers import Commands
+from milepost.config.errors import StartFault, UsageFault
+from milepost.runtime.terminal import say
+
+if TYPE_CHECKING:  # imports numpy
+    from milepost.config.settings import Settings
+    from milepost.eventlog.log import Log
+    from milepost.handlers.administration import ListedDeadLetter
+
+_RUN_EPILOG: Final = """\
+examples:
+  milepost handler run examples/handlers/parking.py --config milepost.toml
+  milepost handler run parking.py --config milepost.toml --http 127.0.0.1:9470     health and figures there
+
+The file holds one Handler (docs/how-to/handlers.md). [site] of the configuration says which site's log it works with, [keep] what
+that survives. Run it several times, and the processes share the work, or stand in for one that dies. It runs until SIGINT or
+SIGTERM. While it does not run, messages wait for it in the log.
+"""
+
+_DEAD_LETTERS_EPILOG: Final = """\
+examples:
+  milepost handler dead-letters list --config milepost.toml
+  milepost handler dead-letters retry parking:0.17 --config milepost.toml
+  milepost handler dead-letters retry --all --config milepost.toml
+
+A request becomes a dead letter when its function has failed three times, or its answer broke its own schema.
+"""
+
+_FORGET_EPILOG: Final = """\
+example, after all its processes were stopped:
+  milepost handler forget parking --config milepost.toml
+"""
+
+_COLUMNS: Final = ("id", "at", "source", "topic", "tries", "reason")
+
+
+def add_to(commands: Commands) -> None:
+    """Add `handler` and its verbs."""
+    handler = commands.add_parser("handler", help="services of third parties", description="Services behind validators.")
+    verbs: Commands = handler.add_subparsers(title="verbs", metavar="VERB", required=True)
+
+    run = verbs.add_parser("run", help="run a handler", description="Run the handler in a Python file.", epilog=_RUN_EPILOG)
+    run.add_argument("file", metavar="FILE.py", type=Path, help="the handler")
+    _add_config(run)
+    run.add_argument("--http", metavar="ADDR", help="HOST:PORT for /health, /ready and /metrics; without it they are not offered")
+    run.set_defaults(run=_run)
+
+    letters = verbs.add_parser(
+        "dead-letters",
+        help="requests that failed",
+        description="Requests that handlers could not serve.",
+        epilog=_DEAD_LETTERS_EPILOG,
+    )
+    dealings: Commands = letters.add_subparsers(title="verbs", metavar="VERB", required=True)
+    listing = dealings.add_parser("list", help="list them", description="List the dead letters.", epilog=_DEAD_LETTERS_EPILOG)
+    _add_config(listing)
+    listing.add_argument("--json", action="store_true", help="one JSON object a line, with the whole request")
+    listing.set_defaults(run=_list)
+    retry = dealings.add_parser(
+        "retry", help="try them again", description="Give dead letters to their handlers again.", epilog=_DEAD_LETTERS_EPILOG
+    )
+    retry.add_argument("ids", metavar="ID", nargs="*", help="as `list` shows them")
+    retry.add_argument("--all", action="store_true", help="all there are")
+    _add_config(retry)
+    retry.set_defaults(run=_retry)
+
+    forget = verbs.add_parser(
+        "forget",
+        help="remove a handler for good",
+        description="Take back what a handler wants; drop its store, its dead letters, and the requests that wait for it.",
+        epilog=_FORGET_EPILOG,
+    )
+    forget.add_argument("name", metavar="NAME", help="the handler")
+    _add_config(forget)
+    forget.set_defaults(run=_forget)
+
+
+def _add_config(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--config", metavar="FILE", type=Path, required=True, help="the TOML file of settings, with a [site]")
+
+
+def _run(typed: argparse.Namespace) -> int:
+    from milepost.config.addresses import host_and_port  # noqa: PLC0415
+    from milepost.handlers.handler import Unusable, load  # noqa: PLC0415  # slow import
+    from milepost.runtime.handler import HandlerService  # noqa: PLC0415
+    from milepost.runtime.logs import Log as Lines  # noqa: PLC0415
+
+    settings = _settings(typed.config)
+    try:
+        if typed.http:
+            host_and_port(typed.http)
+        handler = load(typed.file)
+    except Unusable as fault:
+        raise UsageFault(str(fault)) from None
+    except ValueError as fault:
+        raise UsageFault(f"--http: {fault}") from None
+    lines = Lines(settings.log.level, settings.log.line_format)
+    with _open_log(settings, f"handler-{handler.name}") as log:
+        return HandlerService(handler, settings.site.log.name, log, lines).run(typed.http or "")
+
+
+def _list(typed: argparse.Namespace) -> int:
+    from milepost.handlers.administration import all_dead_letters  # noqa: PLC0415
+
+    with _open_log(_settings(typed.config), "handler-dead-letters") as log:
+        found = list(all_dead_letters(log))
+    if typed.json:
+        for one in found:
+            say(json.dumps(_row(one) | {"said": json.loads(one.letter.said)}))
+        return 0
+    rows = [_COLUMNS, *(tuple(str(value) for value in _row(one).values()) for one in found)]
+    widths = [max(len(row[at]) for row in rows) for at in range(len(_COLUMNS))]
+    for row in rows if found else ():
+        say("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
+    if not found:
+        say("there are no dead letters")
+    return 0
+
+
+def _retry(typed: argparse.Namespace) -> int:
+    from milepost.handlers.administration import all_dead_letters, retry_dead_letter  # noqa: PLC0415
+
+    if bool(typed.ids) == typed.all:
+        raise UsageFault("name what to try again, or say --all; `milepost handler dead-letters list` shows them")
+    with _open_log(_settings(typed.config), "handler-dead-letters") as log:
+        found = {one.id: one for one in all_dead_letters(log)}
+        if unknown := [name for name in typed.ids if name not in found]:
+            raise UsageFault(f"{unknown[0]} is no dead letter; `milepost handler dead-letters list` shows them")
+        chosen = list(found) if typed.all else list(dict.fromkeys(typed.ids))
+        for name in chosen:
+            retry_dead_letter(log, found[name])
+            say(f"{name} is tried again")
+    if not chosen:
+        say("there are no dead letters")
+    return 0
+
+
+def _forget(typed: argparse.Namespace) -> int:
+    from milepost.handlers.administration import forget  # noqa: PLC0415
+    from milepost.model.sites import check_site_name  # noqa: PLC0415
+
+    try:
+        check_site_name(typed.name)
+    except ValueError as fault:
+        raise UsageFault(str(fault)) from None
+    settings = _settings(typed.config)
+    with _open_log(settings, "handler-forget") as log:
+        filters, values, letters = forget(log, settings.site.log.name, typed.name)
+    say(f"{typed.name} is forgotten: {filters} topic filters, {values} values of its store, {letters} dead letters")
+    return 0
+
+
+def _row(one: "ListedDeadLetter") -> dict[str, object]:
+    from milepost.wire.times import instant_to_text  # noqa: PLC0415  # imports numpy
+
+    at = instant_to_text(one.letter.at)
+    return dict(
+        zip(_COLUMNS, (one.id, at, one.message.source, one.message.topic, one.letter.tries, one.letter.reason), strict=True)
+    )
+
+
+def _settings(config: Path) -> "Settings":
+    from milepost.config.settings import read_settings  # noqa: PLC0415  # imports numpy
+
+    settings = read_settings(config)
+    if not settings.site.log.name:
+        raise UsageFault(f"{config}: [site] has no name: a handler works with the log of a site")
+    return settings
+
+
+@contextmanager
+def _open_log(settings: "Settings", client_id: str) -> "Iterator[Log]":
+    from milepost.eventlog.log import LogRefused, LogUnavailable  # noqa: PLC0415
+    from milepost.runtime.site_logs import open_log  # noqa: PLC0415
+
+    log = open_log(settings.site.log, settings.keep.survives, client_id)
+    try:
+        yield log
+    except (LogUnavailable, LogRefused) as fault:
+        raise StartFault(f"the log of site {settings.site.log.name}: {fault}") from None
+    finally:
+        log.close()

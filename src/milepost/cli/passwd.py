@@ -1,0 +1,66 @@
+"""`milepost passwd`: add a user to a users file, change a password, remove a user."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Final
+
+from milepost.cli.parsers import Commands
+from milepost.config.errors import UsageFault
+from milepost.runtime.terminal import say
+
+_EPILOG: Final = """\
+examples:
+  milepost passwd users ada                    asks for the password twice
+  echo -n "$PASSWORD" | milepost passwd users ada --stdin
+  milepost passwd users ada --delete
+
+The file is made if it is not there, and is readable by its owner only. Name it in the settings:
+  [access]
+  users = "users"
+A file made by mosquitto_passwd will do as well, and may be added to.
+"""
+
+
+def add_to(commands: Commands) -> None:
+    """Add `passwd`."""
+    parser = commands.add_parser(
+        "passwd", help="add, change or remove a user", description="Add, change or remove a user of a users file.", epilog=_EPILOG
+    )
+    parser.add_argument("file", metavar="FILE", type=Path, help="the users file")
+    parser.add_argument("user", metavar="USER", help="the user name")
+    way = parser.add_mutually_exclusive_group()
+    way.add_argument("--delete", action="store_true", help="remove the user")
+    way.add_argument("--stdin", action="store_true", help="take the password from standard input, up to the first line's end")
+    parser.set_defaults(run=_run)
+
+
+def _run(typed: argparse.Namespace) -> int:
+    from milepost.runtime.passwords import check_name, remove_user, set_password  # noqa: PLC0415  # imports OpenSSL
+
+    check_name(typed.user)
+    if typed.delete:
+        remove_user(typed.file, typed.user)
+        say(f"{typed.user} is removed from {typed.file}")
+        return 0
+    is_new = set_password(typed.file, typed.user, _password(is_piped=typed.stdin))
+    say(f"{typed.user} is added to {typed.file}" if is_new else f"{typed.user} has a new password in {typed.file}")
+    return 0
+
+
+def _password(*, is_piped: bool) -> bytes:
+    """Prompt for the password twice, or read the first line of standard input."""
+    if is_piped:
+        password = sys.stdin.buffer.readline().rstrip(b"\r\n")
+    else:
+        from getpass import getpass  # noqa: PLC0415
+
+        try:
+            password = getpass("Password: ").encode()
+            if getpass("The same again: ").encode() != password:
+                raise UsageFault("the two passwords differ: nothing was changed; try again")
+        except EOFError:
+            raise UsageFault("no password was typed: nothing was changed; --stdin takes it from a pipe") from None
+    if not password:
+        raise UsageFault("the password is empty: nothing was changed; give one of at least one character")
+    return password

@@ -1,0 +1,93 @@
+"""`milepost pipeline`: Spark pipelines over the log of a site: cells, positions, an archive and coverage proofs."""
+
+import argparse
+import shlex
+from pathlib import Path
+from typing import Final
+
+from milepost.cli import archive
+from milepost.cli.parsers import Commands
+from milepost.config.errors import require_module
+
+_RUN_EPILOG: Final = """\
+examples:
+  milepost pipeline run all --config milepost.toml
+  milepost pipeline run hazards dead-letters --config milepost.toml
+
+Pipelines: hazards (event reports to cells, which `milepost incidents run` turns into alerts), positions (last places, speeds,
+coverage holes, handovers), reputation (how far each endpoint is believed), archive (everything worth keeping, as Parquet),
+dead-letters (records that cannot be read).
+It needs PySpark and Java 17, reads the log of the site that the file names, and runs until SIGINT or SIGTERM. Killed, it goes on
+where it was. [pipelines] in the file says how.
+"""
+_STATUS_EPILOG: Final = """\
+example:
+  milepost pipeline status --config milepost.toml
+
+The exit status is 0 if all queries run.
+"""
+_SUBMIT_EPILOG: Final = """\
+examples:
+  milepost pipeline submit all --config milepost.toml --master spark://10.0.0.5:7077
+  milepost pipeline submit all --config milepost.toml --master yarn --show
+  milepost pipeline submit hazards --config milepost.toml --master spark://10.0.0.5:7077 --spark='--executor-memory 4g'
+
+It prints the spark-submit line and runs it; with --show it only prints it. The site's log must be Kafka, and the folder in
+[pipelines] one that all machines of the cluster reach. In real-time mode all tasks of a query must have a core of their own: as
+many as its topics and `partitions` in [pipelines].
+"""
+
+
+def add_to(commands: Commands) -> None:
+    """Add `pipeline` and its verbs."""
+    pipeline = commands.add_parser("pipeline", help="run Spark pipelines over a site's log", description="Pipelines of a site.")
+    verbs: Commands = pipeline.add_subparsers(title="verbs", metavar="VERB", required=True)
+    run = verbs.add_parser("run", help="run pipelines", description="Run pipelines until stopped.", epilog=_RUN_EPILOG)
+    _add_names(run)
+    run.add_argument("--submitted", action="store_true", help="spark-submit started this, with a master and jars")
+    run.set_defaults(run=_run)
+    status = verbs.add_parser("status", help="how pipelines are", description="How pipelines are.", epilog=_STATUS_EPILOG)
+    status.add_argument("--config", metavar="FILE", type=Path, required=True, help="the TOML file of settings")
+    status.set_defaults(run=_status)
+    submit = verbs.add_parser(
+        "submit", help="run pipelines on a cluster", description="Run pipelines on a Spark cluster.", epilog=_SUBMIT_EPILOG
+    )
+    _add_names(submit)
+    submit.add_argument("--master", metavar="URL", required=True, help="the cluster, such as spark://HOST:7077")
+    submit.add_argument("--show", action="store_true", help="print the line and do not run it")
+    submit.add_argument("--spark", metavar="OPTIONS", default="", help="more options of spark-submit, in one text")
+    submit.set_defaults(run=_submit)
+    archive.add_to(verbs)
+
+
+def _add_names(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("names", metavar="NAME", nargs="+", help="pipelines, or all")
+    parser.add_argument("--config", metavar="FILE", type=Path, required=True, help="the TOML file of settings")
+
+
+def _run(typed: argparse.Namespace) -> int:
+    from milepost.config.settings import read_settings  # noqa: PLC0415  # imports numpy
+
+    settings = read_settings(typed.config)
+    require_module("pyspark", "a pipeline", "spark")
+    from milepost.runtime.pipelines import run  # noqa: PLC0415  # imports PySpark, an optional dependency
+
+    return run(settings, typed.names, is_submitted=typed.submitted)
+
+
+def _status(typed: argparse.Namespace) -> int:
+    from milepost.config.settings import read_settings  # noqa: PLC0415  # imports numpy
+    from milepost.runtime.pipeline_status import show_status  # noqa: PLC0415  # imports numpy
+
+    return show_status(read_settings(typed.config))
+
+
+def _submit(typed: argparse.Namespace) -> int:
+    from milepost.config.settings import read_settings  # noqa: PLC0415  # imports numpy
+
+    settings = read_settings(typed.config)
+    require_module("pyspark", "a pipeline", "spark")
+    from milepost.runtime.pipelines import submit  # noqa: PLC0415  # imports PySpark, an optional dependency
+
+    more = shlex.split(typed.spark)
+    return submit(settings, typed.config.absolute(), typed.names, master=typed.master, more=more, is_shown_only=typed.show)

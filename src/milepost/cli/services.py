@@ -1,0 +1,174 @@
+"""`milepost services`: a real Kafka and ZooKeeper on loopback, for development and tests."""
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from milepost.cli.parsers import Commands
+from milepost.config.errors import UsageFault
+from milepost.runtime.terminal import complain, say
+
+if TYPE_CHECKING:  # imports sockets and processes
+    from milepost.runtime.services.service import Service
+
+_FOLDER: Final = Path("data/services")
+_NAMES: Final = ("kafka", "zookeeper")
+_PORT_MAX: Final = 65_535
+
+_EPILOG: Final = """\
+They are for development: on loopback, without passwords, for this user. They need Java 17, and PySpark (pip install
+'.[spark]') or Maven to be fetched, once. `milepost services VERB --help` says more.
+"""
+
+_START_EPILOG: Final = """\
+examples:
+  milepost services start kafka                      Kafka 4, one broker, at a port that is free
+  milepost services start kafka=9092 zookeeper=2181  at ports of your own
+  milepost services start kafka --brokers 3          three brokers: one may die
+
+They run on when the command has ended. Data, logs and ports are in the folder, and kept when a service is stopped: the next start
+goes on with them. To begin anew, stop and remove the folder.
+"""
+
+_STATUS_EPILOG: Final = """\
+examples:
+  milepost services status
+  milepost services status --json | jq -r .kafka.address
+
+The exit status is 1 if something that was started does not serve.
+"""
+
+_STOP_EPILOG: Final = """\
+examples:
+  milepost services stop                 all of them
+  milepost services stop zookeeper       only that
+
+Each is asked to end, and killed if it has not after 15 s.
+"""
+
+
+def add_to(commands: Commands) -> None:
+    """Add `services` and its verbs."""
+    services = commands.add_parser(
+        "services", help="Kafka and ZooKeeper for development", description="Kafka and ZooKeeper on loopback.", epilog=_EPILOG
+    )
+    verbs: Commands = services.add_subparsers(title="verbs", metavar="VERB", required=True)
+
+    start = verbs.add_parser("start", help="start services", description="Start services.", epilog=_START_EPILOG)
+    start.add_argument("wanted", metavar="NAME[=PORT]", nargs="+", help=f"{' or '.join(_NAMES)}; without a port, a free one")
+    start.add_argument("--brokers", metavar="N", type=int, help="how many brokers a new Kafka has: 1 or 3; without it 1")
+    _add_folder(start)
+    _add_json(start)
+    start.set_defaults(run=_start)
+
+    status = verbs.add_parser("status", help="say how they are", description="Say how services are.", epilog=_STATUS_EPILOG)
+    _add_folder(status)
+    _add_json(status)
+    status.set_defaults(run=_status)
+
+    stop = verbs.add_parser("stop", help="stop services", description="Stop services.", epilog=_STOP_EPILOG)
+    stop.add_argument("names", metavar="NAME", nargs="*", help="which; without it all")
+    _add_folder(stop)
+    stop.set_defaults(run=_stop)
+
+
+def _add_folder(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--folder", metavar="DIR", type=Path, default=_FOLDER, help=f"where their data and logs are; without it {_FOLDER}"
+    )
+
+
+def _add_json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+
+
+def _start(typed: argparse.Namespace) -> int:
+    from milepost.runtime.services.kafka import checked  # noqa: PLC0415  # slow import
+
+    wanted = [_name_and_port(text) for text in typed.wanted]
+    brokers = None if typed.brokers is None else checked(typed.brokers)
+    for name, port in wanted:
+        service = _kinds()[name].made_in(_folder(typed, name), servers=brokers if name == "kafka" else None, port=port)
+        if len(service.running()) == len(service.numbers):
+            complain(f"{name} runs already: {service.address}")
+        service.start(told=complain)
+    return _say_status(typed)
+
+
+def _status(typed: argparse.Namespace) -> int:
+    return _say_status(typed)
+
+
+def _stop(typed: argparse.Namespace) -> int:
+    for name in typed.names:
+        _check_name(name)
+    for name in typed.names or _NAMES:
+        service = _kinds()[name].maybe_in(_folder(typed, name))
+        if service is None or not service.running():
+            if name in typed.names:
+                say(f"{name} does not run")
+            continue
+        service.stop()
+        say(f"{name} is stopped")
+    return 0
+
+
+def _say_status(typed: argparse.Namespace) -> int:
+    found = [kind.maybe_in(_folder(typed, name)) for name, kind in _kinds().items()]
+    rows = {service.NAME: _row(service) for service in found if service is not None}
+    if typed.json:
+        say(json.dumps(rows, indent=2))
+    elif not rows:
+        say(f"nothing was started in {typed.folder}")
+    else:
+        say(_table(rows))
+    return 1 if any(row["state"] == "not serving" for row in rows.values()) else 0
+
+
+def _row(service: "Service") -> dict[str, Any]:
+    running = service.running()
+    is_serving = len(running) == len(service.numbers) and all(service.is_ready(number) for number in running)
+    return {
+        "version": service.JARS.version,
+        "state": "serving" if is_serving else "not serving" if running else "stopped",
+        "address": service.address,
+        "pids": {str(number): service.maybe_pid(number) for number in service.numbers},
+        "logs": [str(service.log_file(number)) for number in service.numbers],
+    }
+
+
+def _table(rows: dict[str, dict[str, Any]]) -> str:
+    lines = [("service", "version", "state", "address", "logs")]
+    for name, row in rows.items():
+        for index, (address, log) in enumerate(zip(row["address"].split(","), row["logs"], strict=True)):
+            shown = (name, row["version"], row["state"]) if index == 0 else ("", "", "")
+            lines.append((*shown, address, log))
+    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
+    return "\n".join("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip() for line in lines)
+
+
+def _kinds() -> "dict[str, type[Service]]":
+    from milepost.runtime.services.kafka import Kafka  # noqa: PLC0415  # slow import
+    from milepost.runtime.services.zookeeper import ZooKeeper  # noqa: PLC0415
+
+    return {"kafka": Kafka, "zookeeper": ZooKeeper}
+
+
+def _folder(typed: argparse.Namespace, name: str) -> Path:
+    return typed.folder.resolve() / name  # type: ignore[no-any-return]
+
+
+def _name_and_port(text: str) -> tuple[str, int | None]:
+    name, is_given, port = text.partition("=")
+    _check_name(name)
+    if not is_given:
+        return name, None
+    if not port.isdecimal() or not 0 < int(port) <= _PORT_MAX:
+        raise UsageFault(f"{text}: {port!r} is no port; write it as {name}=9092")
+    return name, int(port)
+
+
+def _check_name(name: str) -> None:
+    if name not in _NAMES:
+        raise UsageFault(f"there is no service {name!r}: take {' or '.join(_NAMES)}")

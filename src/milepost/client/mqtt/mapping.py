@@ -1,0 +1,223 @@
+"""Client values ↔ MQTT packets with Milepost's user properties; reason codes as `RefusedByEdge`."""
+
+import re
+from dataclasses import replace
+from typing import Final
+
+from milepost.client.carrier import Motion
+from milepost.client.errors import RefusedByEdge
+from milepost.client.values import UNKNOWN, Publication, Received, SubscriptionRequest
+from milepost.model.addresses import ToContent
+from milepost.model.areas import Around
+from milepost.model.endpoints import EndpointId, endpoint_id
+from milepost.model.instants import FOREVER, SECOND_NS, Instant
+from milepost.model.messages import Message, MessageId
+from milepost.model.priorities import Priority
+from milepost.model.queries import And, OnTopic
+from milepost.model.reasons import Malformed, Reason
+from milepost.model.reports import Report
+from milepost.model.subscriptions import Subscription, SubscriptionId
+from milepost.model.time_windows import ALWAYS
+from milepost.model.topics import SHARE_PREFIX
+from milepost.wire.area_text import area_to_text
+from milepost.wire.json_form import to_json
+from milepost.wire.json_form.codec import encode_any, encode_members
+from milepost.wire.json_form.forms import ReportForm
+from milepost.wire.mqtt import NO_PROPERTIES, Code, Properties, Publish, Version, Will, encode
+from milepost.wire.times import time_window_to_text
+from milepost.wire.user_properties import (
+    AREA,
+    MESSAGE_ID,
+    PREFIX,
+    PROPERTY_BYTES_MAX,
+    QUERY,
+    SEEN_AT,
+    SOURCE,
+    TIME_WINDOW,
+    TO,
+    WITHIN,
+    UserProperties,
+    message_to_properties,
+    ordinary_properties,
+    words_from_properties,
+)
+
+_ANYBODY: Final = ToContent()
+
+
+def packet_of(publication: Publication, now: Instant) -> tuple[Publish, Instant | None]:
+    """Return the PUBLISH and the end of its validity; raise `Malformed` before anything reaches the edge."""
+    user = _said(publication, now) + publication.properties
+    packet = Publish(
+        publication.topic,
+        publication.body,
+        publication.qos,
+        publication.retain,
+        properties=Properties(user=user) if user else NO_PROPERTIES,
+    )
+    if publication.properties:  # the types of all other fields validate them
+        encode(replace(packet, number=1 if packet.qos else None), Version.V5)
+    if publication.valid_for_s is not None:
+        return packet, Instant(now + round(publication.valid_for_s * SECOND_NS))
+    return packet, publication.valid_until
+
+
+def will_of(publication: Publication, delay_s: int, now: Instant) -> Will:
+    """Return the publication as a will; its validity counts from the time the server publishes it."""
+    if publication.valid_until is not None:
+        raise Malformed(Reason.FIELD_RANGE, "nobody knows when a will is published: give valid_for_s instead of valid_until")
+    packet, _ = packet_of(publication, now)
+    expiry_s = None if publication.valid_for_s is None else -int(-publication.valid_for_s // 1)
+    properties = replace(packet.properties, message_expiry_s=expiry_s, will_delay_s=delay_s or None)
+    return Will(packet.topic, packet.payload, packet.qos, packet.retain, properties)
+
+
+def _said(publication: Publication, now: Instant) -> UserProperties:
+    """Return the user properties for the fields that the application set."""
+    if bad := [name for name, _ in publication.properties if name.startswith(PREFIX)]:
+        raise Malformed(Reason.FIELD_RANGE, f"the property {bad[0][:40]!r}: names that begin with {PREFIX} are ours")
+    message = Message(
+        MessageId(1),
+        UNKNOWN,
+        publication.topic,
+        now if publication.seen_at is None else publication.seen_at,
+        publication.tags,
+        publication.address,
+        publication.place,
+        FOREVER if publication.valid_until is None else publication.valid_until,
+        publication.priority,
+        body=publication.body,
+    )
+    left_out = {SOURCE, MESSAGE_ID} | ({SEEN_AT} if publication.seen_at is None else set())
+    user = tuple(pair for pair in message_to_properties(message) if pair[0] not in left_out)
+    if publication.address != _ANYBODY and not any(name in (TO, WITHIN) for name, _ in user):
+        raise Malformed(Reason.AREA_TOO_COMPLEX, f"written out, the area takes more than {PROPERTY_BYTES_MAX} bytes")
+    return user
+
+
+def received_from(packet: Publish, now: Instant) -> Received:
+    """Return the received message; properties that cannot be decoded do not discard it but stay among its user properties."""
+    properties = packet.properties
+    plain = Received(
+        packet.topic,
+        packet.payload,
+        now,
+        valid_until=FOREVER if properties.message_expiry_s is None else Instant(now + properties.message_expiry_s * SECOND_NS),
+        qos=packet.qos,
+        is_retained=packet.retain,
+        is_again=packet.dup,
+        properties=properties.user,
+    )
+    try:
+        return _with_words(plain, properties.user, now)
+    except Malformed:
+        return plain
+
+
+def _with_words(plain: Received, user: UserProperties, now: Instant) -> Received:
+    source = next((endpoint_id(value) for name, value in user if name == SOURCE), None)
+    words = words_from_properties(user, sender=source or UNKNOWN, now=now)
+    if words is None:
+        return plain
+    return replace(
+        plain,
+        tags=words.tags,
+        place=words.place,
+        source=source,
+        seen_at=words.seen_at,
+        valid_until=plain.valid_until if words.valid_until is None else words.valid_until,
+        priority=Priority.CONVENIENCE if words.priority is None else words.priority,
+        address=words.address,
+        properties=ordinary_properties(user),
+    )
+
+
+def whole_filter(request: SubscriptionRequest) -> str:
+    """Return the topic filter, with the prefix of a shared subscription if there is a group."""
+    return request.filter if request.share is None else f"{SHARE_PREFIX}{request.share}/{request.filter}"
+
+
+def subscribe_properties(request: SubscriptionRequest, subscription_id: int, *, is_first: bool) -> Properties:
+    """Return the properties of a SUBSCRIBE. A phrase such as "last hour" is sent once; resent, it would mean another hour."""
+    user = []
+    if request.query is not None:
+        user.append((QUERY, str(request.query)))
+    if request.area is not None:
+        user.append((AREA, _where(request.area) if isinstance(request.area, Around) else area_to_text(request.area)))
+    if request.time_window != ALWAYS:
+        user.append((TIME_WINDOW, request.phrase if is_first and request.phrase else time_window_to_text(request.time_window)))
+    if any(len(value.encode()) > PROPERTY_BYTES_MAX for _, value in user):
+        raise Malformed(Reason.AREA_TOO_COMPLEX, f"written out, what is asked for takes more than {PROPERTY_BYTES_MAX} bytes")
+    return Properties(user=tuple(user), subscription_ids=(subscription_id,))
+
+
+def _where(around: Around) -> str:
+    return f"around {float(around.radius_m)!r}"
+
+
+def subscription_json(request: SubscriptionRequest, subscription_id: int, owner: EndpointId) -> bytes:
+    """Return the subscription as a request to the service `$milepost/subscribe`."""
+    on_topic = OnTopic(request.filter)
+    query = on_topic if request.query is None else And((on_topic, request.query))
+    return to_json(
+        Subscription(owner, query, request.area, request.time_window, SubscriptionId(subscription_id), request.qos, request.share)
+    )
+
+
+def unsubscription_json(subscription_id: int) -> bytes:
+    """Return the request that ends such a subscription."""
+    return encode_any({"id": subscription_id})
+
+
+def report_json(motion: Motion, owner: EndpointId, now: Instant, *, tells_when: bool) -> bytes:
+    """Return a request to the service `$milepost/report`; without a time in it, the edge's clock applies."""
+    report = Report(owner, motion.place, motion.seen_at or now, motion.heading_deg, motion.speed_mps)
+    members = ReportForm.write(report)
+    if motion.seen_at is None and not tells_when:
+        del members["seen_at"]
+    return encode_members(members)
+
+
+_OURS: Final = re.compile(r"(\d{1,5}) ([A-Z][A-Z0-9_]*): ?(.*)", re.DOTALL)
+"""The reason string of a Milepost edge: number, name, detail and advice."""
+
+PASSING: Final = frozenset(
+    {
+        Code.SUCCESS,
+        Code.UNSPECIFIED_ERROR,
+        Code.SERVER_UNAVAILABLE,
+        Code.SERVER_BUSY,
+        Code.SERVER_SHUTTING_DOWN,
+        Code.KEEP_ALIVE_TIMEOUT,
+        Code.MESSAGE_RATE_TOO_HIGH,
+        Code.QUOTA_EXCEEDED,
+        Code.CONNECTION_RATE_EXCEEDED,
+        Code.MAXIMUM_CONNECT_TIME,
+    }
+)
+"""Transient reasons to end a connection. After all others (session taken over, wrong password, protocol error) reconnecting is
+harmful or pointless."""
+
+_PASSING_REASONS: Final = frozenset({Reason.STORAGE_UNAVAILABLE.value, Reason.SHUTTING_DOWN.value})
+
+
+def refused_by(code: Code, properties: Properties) -> RefusedByEdge:
+    """Return the refusal that a reason code and reason string express."""
+    said = properties.reason_string or ""
+    found = _OURS.fullmatch(said)
+    if found is None:
+        return RefusedByEdge(code.value, code.name, said or _named_server(properties))
+    number, name, rest = int(found[1]), found[2], found[3]
+    if number not in Reason.__members__.values():
+        return RefusedByEdge(number, name, rest)
+    advice = Reason(number).advice
+    return RefusedByEdge(number, name, rest.removesuffix(advice).rstrip().removesuffix("."), advice)
+
+
+def is_final(code: Code, refused: RefusedByEdge) -> bool:
+    """Return whether reconnecting is pointless after this reason."""
+    return code not in PASSING and refused.number not in _PASSING_REASONS
+
+
+def _named_server(properties: Properties) -> str:
+    return f"the server says to go to {properties.server_reference}" if properties.server_reference else ""

@@ -1,0 +1,332 @@
+"""The settings of all processes: one TOML file, read once, each table a frozen dataclass whose fields are its keys.
+
+Invariant: a value that exists is valid; a dataclass checks what a key's type does not. `milepost.example.toml` explains every
+key, and a test keeps it equal to this file. The tables of sites and of UDP are in files of their own.
+"""
+
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Final
+
+from milepost.broker.emergency import AlertRule
+from milepost.broker.limits import Limits
+from milepost.config.addresses import host_and_port
+from milepost.config.errors import cannot_read
+from milepost.config.log_settings import Format, Level
+from milepost.config.site_settings import Centre, Site
+from milepost.config.toml_reader import FileName, Inline, Key, Range, Reader
+from milepost.config.udp_settings import Trust, Udp
+from milepost.listeners.limits import MqttLimits
+from milepost.model.areas import Area
+from milepost.model.durability import Durability
+from milepost.model.incidents import EVENT_KINDS, EventKind
+from milepost.model.priorities import Priority
+from milepost.model.sites import check_site_name
+from milepost.model.topics import check_filter
+from milepost.pipelines.settings import Pace
+from milepost.vetting.access import Rule
+from milepost.vetting.payloads import PayloadRule
+from milepost.vetting.reports import ReportLimits
+from milepost.wire.area_text import area_from_text
+
+
+@dataclass(frozen=True, slots=True)
+class DashboardSettings:
+    """[dashboard]: the address of the map, the accepted host names, and the road layer."""
+
+    address: str = "127.0.0.1:8470"
+    hosts: tuple[str, ...] = ()
+    token: str = ""
+    roads: Annotated[str, FileName()] = ""
+    past_minutes: float = 10.0
+    vehicles_max: Annotated[int, Range(1, 1_000_000)] = 20_000
+
+    def __post_init__(self) -> None:
+        host_and_port(self.address)
+        if self.token and len(self.token) < 12:
+            raise ValueError("token has fewer than 12 characters: leave it empty, and one is made at each start")
+        if self.past_minutes > 240:
+            raise ValueError("past_minutes is over 240")
+
+
+@dataclass(frozen=True, slots=True)
+class IncidentSettings:
+    """[incidents]: the kinds of incidents, and how late cells may arrive; also used by the pipeline that produces the cells."""
+
+    late_s: float = 2.0
+    kinds: tuple[EventKind, ...] = EVENT_KINDS
+    roads: str = ""
+    """Road network file; empty: alerts are addressed to circles."""
+    upstream_s: float = 120.0
+    """Reach of alerts upstream of an incident, in seconds of driving."""
+
+    def __post_init__(self) -> None:
+        names = [kind.name for kind in self.kinds]
+        if twice := {name for name in names if names.count(name) > 1}:
+            raise ValueError(f"two kinds are named {min(twice)}")
+        if not 1.0 <= self.upstream_s <= 3_600.0:
+            raise ValueError(f"upstream_s is {self.upstream_s}, not in 1..3600")
+
+
+@dataclass(frozen=True, slots=True)
+class Pipelines:
+    """[pipelines]: input topics, folder, and the settings of Spark."""
+
+    folder: Annotated[str, FileName()] = "data/pipelines"
+    topics: tuple[str, ...] = ("#",)
+    late_s: float = 60.0
+    pace: Annotated[Pace, Inline()] = field(default_factory=Pace)
+    partitions: Annotated[int, Range(1, 10_000)] = 2
+    memory: str = "1g"
+    connector: str = ""
+    http: str = "127.0.0.1:9465"
+
+    def __post_init__(self) -> None:
+        for one in self.topics:
+            check_filter(one)
+        if not self.folder:
+            raise ValueError("folder is empty: pipelines keep what they remember in one")
+        if self.http:
+            host_and_port(self.http)
+
+
+_PACKET_BYTES_MAX: Final = 268_435_460  # the maximum remaining length of MQTT, and the fixed header
+
+
+class Transport(Enum):
+    """The transport below MQTT."""
+
+    TCP = "tcp"
+    TLS = "tls"
+    WS = "ws"
+    WSS = "wss"
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether it needs a certificate."""
+        return self in (Transport.TLS, Transport.WSS)
+
+    @property
+    def is_websocket(self) -> bool:
+        """Whether MQTT packets are in WebSocket frames."""
+        return self in (Transport.WS, Transport.WSS)
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """[[mqtt.listen]]: one address for MQTT clients."""
+
+    address: str = "127.0.0.1:1883"
+    transport: Transport = Transport.TCP
+    certificate: Annotated[str, FileName()] = ""
+    key: Annotated[str, FileName()] = ""
+    client_ca: Annotated[str, FileName()] = ""
+    certificate_is_user: bool = False
+
+    def __post_init__(self) -> None:
+        host_and_port(self.address)
+        if self.transport.is_encrypted and not (self.certificate and self.key):
+            raise ValueError(f'transport "{self.transport.value}" needs certificate and key')
+        if not self.transport.is_encrypted and (self.certificate or self.key or self.client_ca):
+            wanted = Transport.WSS if self.transport.is_websocket else Transport.TLS
+            raise ValueError(f'transport "{self.transport.value}" uses no certificate; did you mean "{wanted.value}"?')
+        if self.certificate_is_user and not self.client_ca:
+            raise ValueError("certificate_is_user needs client_ca, which says whose certificates to trust")
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """[edge]: name, data folder and coverage."""
+
+    name: str = "edge-1"
+    data: Annotated[str, FileName()] = "data/edge"
+    coverage: str = ""
+
+    def __post_init__(self) -> None:
+        self.area  # an invalid area fails here  # noqa: B018
+        if not self.name or not self.name.isprintable() or set(self.name) & set("/+#"):
+            raise ValueError(f"name {self.name!r} is part of topics: give it characters, but no / + # nor control characters")
+        if not self.data:
+            raise ValueError('data is empty: name a folder, or keep nothing with survives = "nothing" in [keep]')
+
+    @property
+    def area(self) -> Area | None:
+        """The coverage; None: everywhere."""
+        return area_from_text(self.coverage) if self.coverage else None
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """[keep]: the durability of stored state."""
+
+    survives: Durability = Durability.PROCESS_CRASH
+
+
+@dataclass(frozen=True, slots=True)
+class Mqtt:
+    """[mqtt]: the limits that CONNACK announces, and the listeners."""
+
+    topic_alias_max: Annotated[int, Range(0, 65_535)] = 10
+    packet_bytes_max: Annotated[int, Range(128, _PACKET_BYTES_MAX)] = 2_000_000
+    receive_max: Annotated[int, Range(1, 65_535)] = 20
+    keep_alive_s_max: Annotated[int, Range(0, 65_535)] = 0
+    handshake_s_max: Annotated[int, Range(1, 3_600)] = 10
+    listen: tuple[Listener, ...] = (Listener(),)
+
+    def __post_init__(self) -> None:
+        if not self.listen:
+            raise ValueError("listen is empty: nobody could connect")
+        addresses = [one.address for one in self.listen if host_and_port(one.address)[1]]
+        if twice := {address for address in addresses if addresses.count(address) > 1}:
+            raise ValueError(f"two listeners have the address {min(twice)}; give each its own port")
+
+
+@dataclass(frozen=True, slots=True)
+class AllLimits:
+    """[limits]: the limits of the broker and of the MQTT listener, in one table."""
+
+    edge: Annotated[Limits, Inline()] = field(default_factory=Limits)
+    door: Annotated[MqttLimits, Inline()] = field(default_factory=MqttLimits)
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """[access]: the users file and the access rules."""
+
+    users: Annotated[str, FileName()] = ""
+    rules: tuple[Rule, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PayloadSetting:
+    """[[rules.payload]]: required payload for a topic filter; without requirements it exempts topics from the rules below it."""
+
+    topic: str
+    json: bool = False
+    schema: Annotated[str, FileName()] = ""
+
+    def __post_init__(self) -> None:
+        check_filter(self.topic)
+
+    @property
+    def rule(self) -> PayloadRule:
+        """The rule for admission."""
+        return PayloadRule(self.topic, json=self.json, schema=self.schema or None)
+
+
+@dataclass(frozen=True, slots=True)
+class PriorityRule:
+    """[[rules.priority]]: the priority class of a topic filter."""
+
+    topic: str
+    priority: Annotated[Priority, Key("class")]
+
+    def __post_init__(self) -> None:
+        check_filter(self.topic)
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """[rules]: payload, priority and alert rules; the first matching rule applies."""
+
+    payload: tuple[PayloadSetting, ...] = ()
+    priority: tuple[PriorityRule, ...] = ()
+    alert: tuple[AlertRule, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Vetting:
+    """[vetting]: the plausibility limits of reports, and the reputation file."""
+
+    reports: Annotated[ReportLimits, Inline()] = field(default_factory=ReportLimits)
+    reputation: Annotated[str, FileName()] = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Http:
+    """[http]: the address of health checks and metrics."""
+
+    address: str = "127.0.0.1:9464"
+
+    def __post_init__(self) -> None:
+        if self.address:
+            host_and_port(self.address)
+
+
+@dataclass(frozen=True, slots=True)
+class Logs:
+    """[log]: the level and the format of log lines."""
+
+    level: Level = Level.INFO
+    line_format: Annotated[Format, Key("format")] = Format.TEXT
+
+
+@dataclass(frozen=True, slots=True)
+class Sys:
+    """[sys]: the interval of the metrics published below $SYS."""
+
+    interval_s: int = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """All tables of the file."""
+
+    edge: Edge = field(default_factory=Edge)
+    keep: Keep = field(default_factory=Keep)
+    mqtt: Mqtt = field(default_factory=Mqtt)
+    udp: Udp = field(default_factory=Udp)
+    trust: Trust = field(default_factory=Trust)
+    site: Site = field(default_factory=Site)
+    centre: Centre = field(default_factory=Centre)
+    incidents: IncidentSettings = field(default_factory=IncidentSettings)
+    pipelines: Pipelines = field(default_factory=Pipelines)
+    dashboard: DashboardSettings = field(default_factory=DashboardSettings)
+    limits: AllLimits = field(default_factory=AllLimits)
+    access: Access = field(default_factory=Access)
+    rules: Rules = field(default_factory=Rules)
+    vetting: Vetting = field(default_factory=Vetting)
+    http: Http = field(default_factory=Http)
+    log: Logs = field(default_factory=Logs)
+    sys: Sys = field(default_factory=Sys)
+
+    def __post_init__(self) -> None:
+        if self.site.log.name:
+            check_site_name(self.edge.name)
+            if self.vetting.reputation:
+                raise ValueError("reputation in [vetting] is for an edge that is alone: one of a site hears them from its log")
+
+
+def read_settings(path: Path) -> Settings:
+    """Read a settings file; raise a `UsageFault` that names the problem and its line."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise cannot_read(path, error) from None
+    except UnicodeDecodeError:
+        raise cannot_read(path, OSError("it is not UTF-8 text")) from None
+    return settings_from(text, source=str(path), folder=path.parent)
+
+
+def settings_from(text: str, *, source: str, folder: Path) -> Settings:
+    """Parse settings; *source* is their name in faults, and relative paths start at *folder*."""
+    return Reader(text, source, folder).read(Settings)
+
+
+def check_files(settings: Settings) -> None:
+    """Raise a `UsageFault` for the first file named in the settings that cannot be read."""
+    for name in _named_files(settings):
+        try:
+            with Path(name).open("rb"):
+                pass
+        except OSError as error:
+            raise cannot_read(name, error) from None
+
+
+def _named_files(settings: Settings) -> list[str]:
+    found = [settings.access.users, settings.vetting.reputation, *settings.trust.files]
+    for listener in settings.mqtt.listen:
+        found += [listener.certificate, listener.key, listener.client_ca]
+    found += [rule.schema for rule in settings.rules.payload]
+    return [name for name in found if name]

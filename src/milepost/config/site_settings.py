@@ -1,0 +1,91 @@
+"""The settings of sites: the log that the edges of a site share, and the sites of the central hub."""
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Annotated
+
+from milepost.config.addresses import host_and_port
+from milepost.config.toml_reader import FileName, Inline
+from milepost.federation.limits import SiteLimits
+from milepost.model.sites import check_site_name
+
+
+class Backbone(Enum):
+    """Implementation of the log of a site."""
+
+    EMBEDDED = "embedded"
+    """A folder on this machine."""
+    KAFKA = "kafka"
+
+
+@dataclass(frozen=True, slots=True)
+class SiteLog:
+    """The name of a site and its log."""
+
+    name: str = ""
+    backbone: Backbone = Backbone.EMBEDDED
+    folder: Annotated[str, FileName()] = "data/site"
+    address: str = ""
+    prefix: str = ""
+    options: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.name:
+            check_site_name(self.name)
+        if self.backbone is Backbone.KAFKA:
+            if not self.address:
+                raise ValueError('backbone "kafka" needs an address: HOST:PORT of one or more brokers, with commas between')
+            for one in self.address.split(","):
+                host_and_port(one.strip())
+            if wrong := next((one for one in self.options if not one.partition("=")[2]), None):
+                raise ValueError(f"option {wrong!r} is not NAME=VALUE")
+        elif self.address or self.prefix or self.options:
+            raise ValueError('address, prefix and options are for backbone "kafka"; the embedded log has a folder')
+        elif not self.folder:
+            raise ValueError("folder is empty: the embedded log needs one, shared by all processes of the site")
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbour:
+    """A neighbouring site that receives messages to an area directly while no central hub runs (M33)."""
+
+    log: Annotated[SiteLog, Inline()] = field(default_factory=SiteLog)
+
+    def __post_init__(self) -> None:
+        if not self.log.name:
+            raise ValueError("name is empty: which site is it?")
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """[site]: the site of an edge."""
+
+    log: Annotated[SiteLog, Inline()] = field(default_factory=SiteLog)
+    advertise: str = ""
+    limits: Annotated[SiteLimits, Inline()] = field(default_factory=SiteLimits)
+    neighbours: tuple[Neighbour, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedSite:
+    """[[centre.sites]]: a site that the central hub joins with the others."""
+
+    log: Annotated[SiteLog, Inline()] = field(default_factory=SiteLog)
+
+    def __post_init__(self) -> None:
+        if not self.log.name:
+            raise ValueError("name is empty: each site needs its own")
+
+
+@dataclass(frozen=True, slots=True)
+class Centre:
+    """[centre]: the name of the central hub, and its sites."""
+
+    name: str = "centre"
+    sites: tuple[JoinedSite, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_site_name(self.name)
+        names = [one.log.name for one in self.sites]
+        if twice := {name for name in names if names.count(name) > 1}:
+            raise ValueError(f"two sites are named {min(twice)}")

@@ -1,1 +1,0 @@
-"""Doors: where bytes come in and go out; sockets, and the protocols around them that are not ours."""

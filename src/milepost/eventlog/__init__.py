@@ -1,0 +1,1 @@
+"""The event log shared by the edges of a site, its pipelines and the central hub."""

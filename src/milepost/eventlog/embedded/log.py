@@ -1,0 +1,171 @@
+"""The log on one machine: an SQLite database in a folder, shared by any number of processes; nothing to install or start.
+
+append ─▶ Writer (one thread): all pending appends, one transaction ─▶ notifies own readers, rings the bell
+                                                                       │
+take ◀─ Reader (one thread each) ◀─ Watch (one thread): grown topics ◀─┘ also of other processes
+"""
+
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from time import time_ns
+
+from milepost.eventlog.embedded.database import open_database
+from milepost.eventlog.embedded.errors import unavailable
+from milepost.eventlog.embedded.group import GroupMember, Heart
+from milepost.eventlog.embedded.reader import Reader
+from milepost.eventlog.embedded.rows import find_topic, make_topic, oldest, position_of, read_batch
+from milepost.eventlog.embedded.watcher import Watch
+from milepost.eventlog.embedded.writer import Writer
+from milepost.eventlog.log import (
+    BATCH_RECORDS_MAX,
+    Done,
+    Entry,
+    LogUnavailable,
+    Lost,
+    Record,
+    Start,
+    Take,
+    TopicSettings,
+    check_entries,
+    check_group_name,
+    check_topic_name,
+    maybe_gap,
+)
+from milepost.model.durability import Durability
+
+
+class EmbeddedLog:
+    """Implementation of `Log` in the directory `folder`, which is created if missing."""
+
+    def __init__(self, folder: Path, survives: Durability, *, clock_ns: Callable[[], int] = time_ns) -> None:
+        self._database = open_database(folder, survives)
+        self._lock = threading.Lock()
+        self._readers: list[Reader] = []
+        self._is_closed = False
+        with self._told():
+            self._connection = self._database.connect()
+            self._watch = Watch(self._database)
+        self._writer = Writer(self._database, clock_ns, self._watch.committed)
+        self._heart = Heart(self._writer, self._watch, self._database)
+
+    @property
+    def trouble(self) -> str | None:
+        """Reason why the log cannot be written or read at the moment, or None."""
+        readers = [reader.trouble for reader in self._readers if reader.is_open] + self._heart.troubles
+        return next((trouble for trouble in (self._writer.trouble, self._watch.trouble, *readers) if trouble), None)
+
+    def append(self, entries: Sequence[Entry], done: Done | None = None) -> None:
+        """Append records, in order, without blocking."""
+        taken = tuple(entries)  # the caller may reuse its list
+        self._writer.append(taken, check_entries(taken), done)
+
+    def make(self, topic: str, settings: TopicSettings | None = None) -> None:
+        """Create a topic or change its settings."""
+        check_topic_name(topic)
+        self._writer.call(lambda connection: make_topic(connection, topic, settings))
+
+    def follow(self, starts: Mapping[str, Start], take: Take, lost: Lost) -> Reader:
+        """Read topics from their start positions, until closed."""
+        self._make_missing(list(starts))
+        with self._reading() as connection:
+            positions = {}
+            for name, start in starts.items():
+                topic = find_topic(connection, name)
+                assert topic is not None
+                positions[name] = (topic.id, position_of(connection, topic, start))
+            reader = Reader(self._database, self._watch, take, lost)
+            self._readers = [*(one for one in self._readers if one.is_open), reader]
+        reader.start(positions)
+        return reader
+
+    def read(self, topic: str, first: int, limit: int) -> list[Record]:
+        """Return at most `limit` records from offset *first* on, without waiting for more."""
+        check_topic_name(topic)
+        records: list[Record] = []
+        while len(records) < limit:
+            with self._reading() as connection:
+                batch = read_batch(connection, topic, first, min(limit - len(records), BATCH_RECORDS_MAX))
+            if batch is None:
+                break
+            if (gap := maybe_gap(topic, first, batch.topic.first, batch.topic.next)) is not None:
+                raise gap
+            if not batch.records:
+                break
+            records += batch.records
+            first = records[-1].offset + 1
+        return records
+
+    def ends(self, topic: str) -> tuple[int, int]:
+        """Return the offsets of the oldest record and of the next append."""
+        check_topic_name(topic)
+        with self._reading() as connection:
+            found = find_topic(connection, topic)
+            return (0, 0) if found is None else (oldest(connection, found), found.next)
+
+    def topics(self) -> list[str]:
+        """Return the existing topics, sorted."""
+        with self._reading() as connection:
+            return [name for (name,) in connection.execute("SELECT name FROM topics ORDER BY name")]
+
+    def join(
+        self,
+        group: str,
+        topics: Sequence[str],
+        take: Take,
+        lost: Lost,
+        *,
+        changed: Callable[[frozenset[str]], None] | None = None,
+    ) -> GroupMember:
+        """Read topics as a member of a group."""
+        check_group_name(group)
+        self._make_missing(topics)
+        with self._told():
+            return self._heart.join(group, frozenset(topics), take, lost, changed)
+
+    def committed(self, group: str) -> dict[str, int]:
+        """Return the committed offsets of a group, by topic."""
+        check_group_name(group)
+        with self._reading() as connection:
+            return dict(connection.execute("SELECT topic, next FROM committed WHERE group_name = ?", (group,)))
+
+    def close(self) -> None:
+        """Finish pending appends and stop all readers."""
+        with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+        self._heart.close()
+        for reader in self._readers:
+            reader.close()
+        self._writer.close()
+        self._watch.close()
+        with self._lock:
+            self._connection.close()
+
+    def _make_missing(self, topics: Sequence[str]) -> None:
+        for name in topics:
+            check_topic_name(name)
+        with self._reading() as connection:
+            missing = [name for name in topics if find_topic(connection, name) is None]
+        for name in missing:
+            self._writer.call(partial(make_topic, name=name, settings=None))
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        with self._told(), self._lock:
+            if self._is_closed:
+                raise LogUnavailable("the log was closed")
+            yield self._connection
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise unavailable(error, self._database.file) from error
+        except OSError as error:
+            raise LogUnavailable(f"{self._database.file}: {error.strerror}") from error

@@ -1,0 +1,141 @@
+"""Reader: one thread that hands the records of its topics to `take`, one topic at a time, each from its position.
+
+Invariants:
+- a topic's flag is cleared before the topic is read: an append meanwhile sets it again, so no wake-up is lost;
+- no transaction is open while `take` runs, so that the write-ahead log can be checkpointed;
+- topics are read round-robin: a busy topic delays the others by one batch at most.
+"""
+
+import sqlite3
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Final
+
+from milepost.eventlog.embedded.database import Database
+from milepost.eventlog.embedded.errors import unavailable
+from milepost.eventlog.embedded.rows import Batch, read_batch
+from milepost.eventlog.embedded.watcher import Watch
+from milepost.eventlog.log import Lost, Take, maybe_gap, tell
+
+RETRY_S: Final = 1.0
+
+
+class Reader:
+    """A reader that runs from `start` to `close`; `may_take` is checked before records are handed over."""
+
+    def __init__(
+        self, database: Database, watch: Watch, take: Take, lost: Lost, *, may_take: Callable[[], bool] = lambda: True
+    ) -> None:
+        self._database = database
+        self._watch = watch
+        self._take = take
+        self._lost = lost
+        self._may_take = may_take
+        self._connection = database.connect()
+        self._topics: dict[int, str] = {}
+        self._positions: dict[int, int] = {}
+        self._flags: dict[int, None] = {}
+        self._errands: deque[Callable[[], None]] = deque()
+        self._is_closing = False
+        self._condition = threading.Condition()
+        self.trouble: str | None = None
+        self._thread = threading.Thread(target=self._run, name="log-reader", daemon=True)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether `close` has not been called."""
+        return not self._is_closing
+
+    def start(self, starts: Mapping[str, tuple[int, int]]) -> None:
+        """Start the thread with topics by name: topic id and start offset of each."""
+        for name, (topic_id, position) in starts.items():
+            self.add(name, topic_id, position)
+        self._thread.start()
+
+    def add(self, name: str, topic_id: int, position: int) -> None:
+        """Add a topic; only from the reader's own thread, or before it has started."""
+        self._topics[topic_id] = name
+        self._positions[topic_id] = position
+        self._watch.add(self, topic_id)
+        self.grew({topic_id})
+
+    def drop(self, topic_id: int) -> None:
+        """Remove a topic; only from the reader's own thread."""
+        self._watch.remove(self, topic_id)
+        del self._topics[topic_id], self._positions[topic_id]
+        with self._condition:
+            self._flags.pop(topic_id, None)
+
+    def between(self, errand: Callable[[], None]) -> None:
+        """Run *errand* in the reader's thread, between two batches."""
+        with self._condition:
+            self._errands.append(errand)
+            self._condition.notify()
+
+    def grew(self, topic_ids: set[int]) -> None:
+        """Set the flags of these topics."""
+        with self._condition:
+            self._flags.update(dict.fromkeys(topic_ids))
+            self._condition.notify()
+
+    def close(self) -> None:
+        """Stop reading; waits for a running `take`, unless called from it."""
+        with self._condition:
+            self._is_closing = True
+            self._condition.notify()
+        if threading.current_thread() is not self._thread and self._thread.ident is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        while (errand := self._next()) is not None:
+            errand()
+        for topic_id in list(self._topics):
+            self._watch.remove(self, topic_id)
+        with suppress(sqlite3.Error):
+            self._connection.close()
+
+    def _next(self) -> Callable[[], None] | None:
+        with self._condition:
+            while True:
+                if self._is_closing:
+                    return None
+                if self._errands:
+                    return self._errands.popleft()
+                if self._flags and self._may_take():
+                    topic_id = next(iter(self._flags))
+                    del self._flags[topic_id]
+                    return lambda: self._read(topic_id)
+                self._condition.wait(RETRY_S if self._flags else None)
+
+    def _read(self, topic_id: int) -> None:
+        name, position = self._topics[topic_id], self._positions[topic_id]
+        try:
+            batch = read_batch(self._connection, name, position)
+        except sqlite3.Error as error:
+            self.trouble = str(unavailable(error, self._database.file))
+            self._wait_and_retry(topic_id)
+            return
+        self.trouble = None
+        assert batch is not None, "topics stay"
+        if not self._may_take():
+            self.grew({topic_id})
+            return
+        self._hand_over(name, position, batch)
+
+    def _hand_over(self, name: str, position: int, batch: Batch) -> None:
+        topic, records = batch
+        if (gap := maybe_gap(name, position, topic.first, topic.next)) is not None:
+            tell(self._lost, gap)
+        self._positions[topic.id] = records[-1].offset + 1 if records else topic.next
+        if self._positions[topic.id] < topic.next:
+            self.grew({topic.id})
+        if records:
+            tell(self._take, records)
+
+    def _wait_and_retry(self, topic_id: int) -> None:
+        with self._condition:
+            if not self._is_closing:
+                self._condition.wait(RETRY_S)
+        self.grew({topic_id})

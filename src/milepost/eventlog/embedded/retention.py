@@ -1,0 +1,217 @@
+"""Retention and compaction: a short step after each commit, by the process that appended to the topic.
+
+Compaction is one pass over a topic: collect the keys of the records appended since the last pass, with their last numbers; then
+delete every record with a later one of the same key, and every tombstone (a value of None) that is old enough.
+
+Invariants:
+- retention raises the topic's `first`, compaction does not: only retention is a loss to a reader;
+- a record is compacted away only if a later one with its key is in the file, so two processes may compact at the same time;
+- the last record of a key is deleted only if it is a tombstone older than `REMOVALS_STAY_S` and all earlier ones are gone.
+"""
+
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from time import monotonic, sleep
+from typing import Final, NamedTuple
+
+from milepost.eventlog.embedded.database import PAGE_BYTES
+from milepost.eventlog.embedded.rows import number_of
+from milepost.eventlog.log import REMOVALS_STAY_S
+from milepost.model.instants import SECOND_NS
+
+EVERY_S: Final = 0.2
+"""Minimum interval between two cleaning passes."""
+STEP_S: Final = 0.01
+"""Approximate maximum duration of a step after a commit; pending writes come first."""
+SLICE_RECORDS: Final = 2_000
+"""Maximum records read or deleted per transaction."""
+COMPACT_BYTES: Final = 1_000_000
+"""Minimum new bytes that trigger compaction, if they are at least as many as the compacted ones."""
+COMPACT_SMALL_BYTES: Final = 4_000_000
+COMPACT_SMALL_S: Final = 60
+"""Compaction interval of topics smaller than `COMPACT_SMALL_BYTES`, even with few new records."""
+KEYS_MAX: Final = 200_000
+"""Maximum keys collected in one pass; the records after them are left to the next."""
+BUSY_TRIES: Final = 20
+BUSY_WAIT_S: Final = 0.002
+
+_SIZE = "length(CAST(key AS BLOB)) + coalesce(length(value), 0)"
+_SLICE = "FROM records WHERE number >= ? AND number < ? ORDER BY number LIMIT ?"
+# One aggregated row instead of thousands: Python releases the GIL for each row it fetches. `before` is the size of earlier rows.
+_OLDEST = f"""SELECT max(number), sum(size) FROM (
+    SELECT number, appended_at, size, sum(size) OVER (ORDER BY number) - size AS before
+    FROM (SELECT number, appended_at, {_SIZE} AS size {_SLICE})) WHERE appended_at < ? OR before < ?"""
+
+
+class TopicState(NamedTuple):
+    """A topic's row in the database."""
+
+    id: int
+    first: int
+    next: int
+    bytes: int
+    retention_s: int
+    retention_bytes: int
+    is_compacted: int
+    compacted_to: int
+    compacted_bytes: int
+    compacted_at: int
+
+
+class Cleaner:
+    """Incremental cleaning of the topics that this process appended to, one after the other."""
+
+    def __init__(self, clock_ns: Callable[[], int]) -> None:
+        self._clock_ns = clock_ns
+        self._due: dict[int, None] = {}
+        self._run: Iterator[int] | None = None
+        self._run_topics: list[int] = []
+        self._next_look_s = 0.0
+
+    def grew(self, topic_ids: Iterable[int]) -> None:
+        """Mark topics as due for cleaning."""
+        self._due.update(dict.fromkeys(topic_ids))
+
+    def rest_s(self) -> float | None:
+        """Return the time until the next step, or `None` if no topic is due."""
+        if self._run is not None:
+            return 0.0
+        return max(0.0, self._next_look_s - monotonic()) if self._due else None
+
+    def step(self, connection: sqlite3.Connection) -> int:
+        """Clean for at most about `STEP_S`; return the approximate number of changed pages."""
+        if self._run is None:
+            if not self._due or monotonic() < self._next_look_s:
+                return 0
+            self._run_topics, self._due = list(self._due), {}
+            self._run = self._clean(connection, self._run_topics)
+        stop_at, pages = monotonic() + STEP_S, 0
+        try:
+            for changed in self._run:
+                pages += changed
+                if monotonic() > stop_at:
+                    return pages
+        except sqlite3.Error:
+            self.grew(self._run_topics)
+            self._rest()
+            raise
+        self._rest()
+        return pages
+
+    def _rest(self) -> None:
+        self._run = None
+        self._next_look_s = monotonic() + EVERY_S
+
+    def _clean(self, connection: sqlite3.Connection, topic_ids: list[int]) -> Iterator[int]:
+        for topic_id in topic_ids:
+            topic = _state_of(connection, topic_id)
+            if not topic.is_compacted:
+                yield from _retain(connection, topic_id, self._clock_ns())
+            elif wants_compacting(topic, self._clock_ns()):
+                yield from _compact(connection, topic, self._clock_ns())
+
+
+def _state_of(connection: sqlite3.Connection, topic_id: int) -> TopicState:
+    columns = ", ".join(TopicState._fields)
+    return TopicState(*connection.execute(f"SELECT {columns} FROM topics WHERE id = ?", (topic_id,)).fetchone())
+
+
+def _retain(connection: sqlite3.Connection, topic_id: int, now: int) -> Iterator[int]:
+    """Delete the oldest records while they exceed the age or size limit."""
+    while True:
+        topic = _state_of(connection, topic_id)
+        begin, end = number_of(topic_id, topic.first), number_of(topic_id, topic.next)
+        oldest = connection.execute(f"SELECT appended_at {_SLICE}", (begin, end, 1)).fetchone()
+        too_old = now - topic.retention_s * SECOND_NS if topic.retention_s else 0
+        is_large = 0 < topic.retention_bytes < topic.bytes
+        if oldest is None or not (is_large or oldest[0] < too_old):
+            return
+        with _transaction(connection):
+            pages = _remove_oldest(connection, _state_of(connection, topic_id), too_old)
+        yield pages
+
+
+def _remove_oldest(connection: sqlite3.Connection, topic: TopicState, too_old: int) -> int:
+    begin, end = number_of(topic.id, topic.first), number_of(topic.id, topic.next)
+    excess = topic.bytes - topic.retention_bytes if topic.retention_bytes else 0
+    last, size = connection.execute(_OLDEST, (begin, end, SLICE_RECORDS, too_old, excess)).fetchone()
+    if last is None:  # another process has deleted them already
+        return 0
+    connection.execute("DELETE FROM records WHERE number BETWEEN ? AND ?", (begin, last))
+    first = last + 1 - number_of(topic.id, 0)
+    connection.execute("UPDATE topics SET first = ?, bytes = bytes - ? WHERE id = ?", (first, size, topic.id))
+    return 1 + int(size) // PAGE_BYTES
+
+
+def wants_compacting(topic: TopicState, now: int) -> bool:
+    """Whether enough bytes are new or enough time has passed."""
+    new = topic.bytes - topic.compacted_bytes
+    age_s = (now - topic.compacted_at) / SECOND_NS
+    is_new = topic.compacted_to < topic.next
+    return (
+        (new >= COMPACT_BYTES and new >= topic.compacted_bytes)
+        or (is_new and topic.bytes < COMPACT_SMALL_BYTES and age_s >= COMPACT_SMALL_S)
+        or age_s >= REMOVALS_STAY_S
+    )
+
+
+def _compact(connection: sqlite3.Connection, topic: TopicState, now: int) -> Iterator[int]:
+    last: dict[str, int] = {}
+    end = number_of(topic.id, topic.compacted_to)
+    while len(last) < KEYS_MAX:
+        rows = connection.execute(
+            f"SELECT key, number {_SLICE}", (end, number_of(topic.id, topic.next), SLICE_RECORDS)
+        ).fetchall()
+        if not rows:
+            break
+        last.update(rows)
+        end = rows[-1][1] + 1
+        yield 0
+    kept = 0
+    position = number_of(topic.id, topic.first)
+    too_old = now - REMOVALS_STAY_S * SECOND_NS
+    ask = f"SELECT number, key, appended_at < ? AND value IS NULL, {_SIZE} {_SLICE}"
+    while rows := connection.execute(ask, (too_old, position, end, SLICE_RECORDS)).fetchall():
+        gone = [(number, size) for number, key, is_over, size in rows if is_over or last.get(key, number) > number]
+        kept += sum(size for _, _, _, size in rows) - sum(size for _, size in gone)
+        if gone:
+            with _transaction(connection):
+                _remove(connection, topic.id, gone)
+        position = rows[-1][0] + 1
+        yield len(gone)
+    with _transaction(connection):
+        connection.execute(
+            "UPDATE topics SET compacted_to = ?, compacted_bytes = ?, compacted_at = ? WHERE id = ?",
+            (end - number_of(topic.id, 0), kept, now, topic.id),
+        )
+
+
+def _remove(connection: sqlite3.Connection, topic_id: int, gone: list[tuple[int, int]]) -> None:
+    """Delete records; subtract only those actually deleted, because another process may have been faster."""
+    removed = 0
+    for number, size in gone:
+        removed += size * connection.execute("DELETE FROM records WHERE number = ?", (number,)).rowcount
+    connection.execute("UPDATE topics SET bytes = bytes - ? WHERE id = ?", (removed, topic_id))
+
+
+@contextmanager
+def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    _begin(connection)
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+
+
+def _begin(connection: sqlite3.Connection) -> None:
+    """Begin a transaction, with a few retries: other processes' transactions are short, and cleaning can wait."""
+    for _ in range(BUSY_TRIES):
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            return
+        except sqlite3.OperationalError:
+            sleep(BUSY_WAIT_S)
+    connection.execute("BEGIN IMMEDIATE")

@@ -1,0 +1,171 @@
+"""Topics of a cluster: list, create, change settings; map names to their prefixed form in the cluster and back."""
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
+from time import monotonic, sleep
+from typing import Any, Final, TypeVar
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
+
+from milepost.eventlog.kafka.errors import Trouble, error_in, fault_of
+from milepost.eventlog.kafka.settings import COPIES_MAX, new_topic_settings, topic_settings
+from milepost.eventlog.log import LogUnavailable, TopicSettings, check_topic_name
+from milepost.model.durability import Durability
+
+ANSWER_S: Final = 10.0
+"""Timeout of a request to the cluster."""
+
+_INTERNAL: Final = "__"
+_LOOK_S: Final = 0.01
+
+
+T = TypeVar("T")
+
+
+class Topics:
+    """The topics whose names begin with a prefix; callers use names without it."""
+
+    def __init__(self, admin: AdminClient, address: str, prefix: str, survives: Durability, trouble: Trouble) -> None:
+        self._admin = admin
+        self._address = address
+        self._prefix = prefix
+        self._survives = survives
+        self._trouble = trouble
+        self._lock = threading.Lock()
+        self.known: set[str] = set()
+        """Names, without the prefix, of topics known to exist at the last lookup."""
+
+    def on_wire(self, name: str) -> str:
+        """Return the name in the cluster."""
+        return self._prefix + name
+
+    def off_wire(self, name: str) -> str:
+        """Return the name without the prefix."""
+        return name[len(self._prefix) :]
+
+    def names(self) -> list[str]:
+        """Return all topics, sorted, without Kafka's internal ones and those of other prefixes."""
+        found = self._metadata()[0]
+        is_ours = (self.off_wire(name) for name in found if name.startswith(self._prefix) and not name.startswith(_INTERNAL))
+        return sorted(is_ours)
+
+    def ensure(self, names: Iterable[str]) -> None:
+        """Create the missing topics, with default settings."""
+        wanted = [name for name in names if name not in self.known]
+        if not wanted:
+            return
+        for name in wanted:
+            check_topic_name(name)
+        found, brokers = self._metadata()
+        missing = [name for name in wanted if self.on_wire(name) not in found]
+        self._create({name: TopicSettings() for name in missing}, brokers)
+        self._note(wanted)
+
+    def make(self, name: str, settings: TopicSettings | None) -> None:
+        """Create a topic or change its settings."""
+        if settings is None:
+            self.ensure([name])
+            return
+        check_topic_name(name)
+        found, brokers = self._metadata()
+        is_new = self.on_wire(name) not in found and bool(self._create({name: settings}, brokers))
+        if not is_new:
+            self._change(name, settings)
+        self._note([name])
+
+    def forget(self) -> None:
+        """Clear the cache of known topics: one seems to be deleted."""
+        with self._lock:
+            self.known = set()
+
+    def is_there(self, name: str) -> bool:
+        """Whether the topic exists."""
+        check_topic_name(name)
+        if name not in self.known and self.on_wire(name) in self._metadata()[0]:
+            self._note([name])
+        return name in self.known
+
+    def ask(self) -> None:
+        """Check that the cluster answers; raises `LogUnavailable` otherwise."""
+        self._metadata()
+
+    def _note(self, names: Iterable[str]) -> None:
+        with self._lock:
+            self.known = self.known.union(names)
+
+    def _metadata(self) -> tuple[set[str], int]:
+        """Return the names of all topics in the cluster and the number of brokers."""
+        found = self.asked(lambda: self._admin.list_topics(timeout=ANSWER_S))
+        return set(found.topics), len(found.brokers)
+
+    def _create(self, settings: Mapping[str, TopicSettings], brokers: int) -> set[str]:
+        """Create topics; return the names of those that no other client created meanwhile."""
+        if not settings:
+            return set()
+        copies = max(1, min(COPIES_MAX, brokers))
+        new = [
+            NewTopic(
+                self.on_wire(name),
+                num_partitions=1,
+                replication_factor=copies,
+                config=new_topic_settings(wanted, self._survives, copies),
+            )
+            for name, wanted in settings.items()
+        ]
+        futures: dict[str, Future[Any]] = self._admin.create_topics(new, request_timeout=ANSWER_S, operation_timeout=ANSWER_S)
+        made = set()
+        for name, future in futures.items():
+            try:
+                self.asked(future.result)
+                made.add(self.off_wire(name))
+            except _AlreadyThere:
+                continue
+        self._wait_there(set(futures))
+        return made
+
+    def _wait_there(self, wire_names: set[str]) -> None:
+        """Wait until the queried broker knows the new topics, which the controller knows already."""
+        give_up_at = monotonic() + ANSWER_S
+        while not wire_names <= self._metadata()[0]:
+            if monotonic() > give_up_at:
+                raise LogUnavailable(
+                    f"Kafka at {self._address} has made {', '.join(sorted(wire_names))}, but knows nothing of it yet"
+                )
+            sleep(_LOOK_S)
+
+    def _change(self, name: str, settings: TopicSettings) -> None:
+        entries = [
+            ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
+            for key, value in topic_settings(settings).items()
+        ]
+        resource = ConfigResource(ResourceType.TOPIC, self.on_wire(name), incremental_configs=entries)
+        for future in self._admin.incremental_alter_configs([resource], request_timeout=ANSWER_S).values():
+            self.asked(future.result)
+
+    def asked(self, question: Callable[[], T]) -> T:
+        """Return the result of *question*; translate Kafka's errors into the log's."""
+        try:
+            answer = question()
+        except KafkaException as fault:
+            error = error_in(fault)
+            if error.code() == KafkaError.TOPIC_ALREADY_EXISTS:
+                raise _AlreadyThere(error.str()) from None
+            meaning = fault_of(error, self._address)
+            if isinstance(meaning, LogUnavailable):
+                self._trouble.told(meaning)
+            raise meaning from None
+        self._trouble.passed()
+        return answer
+
+
+class _AlreadyThere(Exception):
+    """Another client has created the topic meanwhile."""

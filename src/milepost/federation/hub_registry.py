@@ -1,0 +1,188 @@
+"""The registry of all sites: claims of endpoints, and notices to edges whose endpoints are elsewhere (D1, D7, D8).
+
+Invariants:
+- of one endpoint and edge the claim with the highest epoch wins, in whatever order and however often claims are read, until the
+  edge withdraws it;
+- an endpoint is at the edge of its claim with the highest epoch; other sites that still hold a part of its session stay known;
+- while an endpoint is in the registry at two sites, the edge with the lower epoch gets a notice: once from each process that owns
+  the site with the higher one, and whenever the edge repeats its claim: it may have been killed, and have lost the notice;
+- an edge that asks for the previous edge of its endpoint gets an answer, also if there was none; repeated answers are harmless;
+- the number of endpoints is limited.
+"""
+
+from collections.abc import Collection, Iterator
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from typing import Final
+
+from milepost.federation.hub_actions import HubAppend, HubCounts
+from milepost.model.endpoints import EndpointId
+from milepost.model.instants import SECOND_NS, Instant
+from milepost.model.sites import Claim, ClaimNotice, EdgeRef, EndpointPosition, EndpointPositions, Epoch, PriorEdge, inbox_of
+from milepost.wire.records import to_record
+
+ENDPOINTS_MAX: Final = 1_000_000
+
+
+@dataclass(slots=True)
+class _Entry:
+    claims: dict[EdgeRef, Claim] = field(default_factory=dict)
+    seen: EndpointPosition | None = None
+
+
+class HubRegistry:
+    """Claims of all sites, by endpoint and edge."""
+
+    def __init__(self, endpoints_max: int = ENDPOINTS_MAX) -> None:
+        self._endpoints_max = endpoints_max
+        self._entries: dict[EndpointId, _Entry] = {}
+        self._split: dict[EndpointId, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[EndpointId]:
+        return iter(self._entries)
+
+    @property
+    def split(self) -> Collection[EndpointId]:
+        """The endpoints that several sites have."""
+        return self._split.keys()
+
+    def put(self, claim: Claim) -> bool:
+        """Add a claim; return whether there was room."""
+        entry = self._entries.get(claim.endpoint)
+        if entry is None:
+            if len(self._entries) >= self._endpoints_max:
+                return False
+            entry = self._entries[claim.endpoint] = _Entry()
+        before = entry.claims.get(claim.edge)
+        if before is None or before.epoch <= claim.epoch:
+            entry.claims[claim.edge] = claim
+            self._note_split(claim.endpoint, entry)
+        return True
+
+    def clear(self, endpoint: EndpointId, edge: EdgeRef) -> None:
+        """Remove the claim of an edge."""
+        entry = self._entries.get(endpoint)
+        if entry is not None and edge in entry.claims:
+            self._remove(endpoint, entry, edge)
+
+    def see(self, places: EndpointPositions) -> None:
+        """Note positions of endpoints; earlier ones than those known are ignored."""
+        for one in places.places:
+            entry = self._entries.get(one.endpoint)
+            if entry is not None and (entry.seen is None or entry.seen.seen_at <= one.seen_at):
+                entry.seen = one
+
+    def stands(self, endpoint: EndpointId) -> list[Claim]:
+        """Return the highest claim of each site, the highest of all first."""
+        entry = self._entries.get(endpoint)
+        if entry is None:
+            return []
+        by_site: dict[str, Claim] = {}
+        for claim in sorted(entry.claims.values(), key=lambda one: (one.epoch, one.edge), reverse=True):
+            by_site.setdefault(claim.edge.site, claim)
+        return list(by_site.values())
+
+    def latest(self, endpoint: EndpointId) -> Claim | None:
+        """Return the claim with the highest epoch."""
+        entry = self._entries.get(endpoint)
+        return max(entry.claims.values(), key=lambda one: (one.epoch, one.edge)) if entry is not None else None
+
+    def sites_of(self, endpoint: EndpointId) -> frozenset[str]:
+        """Return the sites that have a claim of an endpoint."""
+        entry = self._entries.get(endpoint)
+        return frozenset(edge.site for edge in entry.claims) if entry is not None else frozenset()
+
+    def seen(self, endpoint: EndpointId) -> EndpointPosition | None:
+        """Return the last position of an endpoint, if it is known."""
+        entry = self._entries.get(endpoint)
+        return entry.seen if entry is not None else None
+
+    def _remove(self, endpoint: EndpointId, entry: _Entry, edge: EdgeRef) -> None:
+        del entry.claims[edge]
+        if not entry.claims:
+            del self._entries[endpoint]
+        self._note_split(endpoint, entry)
+
+    def _note_split(self, endpoint: EndpointId, entry: _Entry) -> None:
+        if len(entry.claims) > 1 and len({edge.site for edge in entry.claims}) > 1:
+            self._split[endpoint] = None
+        else:
+            self._split.pop(endpoint, None)
+
+
+ANSWERED_WITHIN_NS: Final = 30 * SECOND_NS
+"""Age after which a question is not answered any more."""
+QUESTIONS_MAX: Final = 100_000
+
+
+class Claims:
+    """Notices and answers to edges about endpoints that moved between sites."""
+
+    def __init__(self, registry: HubRegistry, owned: AbstractSet[str], counts: HubCounts) -> None:
+        self._register = registry
+        self._owned = owned
+        self._counts = counts
+        self._told: dict[EndpointId, dict[EdgeRef, Epoch]] = {}
+        self._questions: dict[EndpointId, Claim] = {}
+        self._appends: list[HubAppend] = []
+
+    def changed(self, endpoint: EndpointId, claimant: EdgeRef | None = None) -> None:
+        """Handle a change in the registry: an edge has claimed an endpoint or withdrawn its claim."""
+        stands = self._register.stands(endpoint)
+        if len(stands) < 2:
+            self._told.pop(endpoint, None)
+            return
+        first, *lower = stands
+        if first.edge.site not in self._owned:
+            return
+        told = self._told.setdefault(endpoint, {})
+        for claim in lower:
+            if claim.edge == claimant or told.get(claim.edge) != first.epoch:
+                told[claim.edge] = first.epoch
+                self._counts.claims_told += 1
+                self._append(claim.edge, endpoint, to_record(ClaimNotice(first)))
+
+    def asked(self, claim: Claim) -> None:
+        """Handle an edge's question for the previous edge of an endpoint."""
+        self._questions.pop(claim.endpoint, None)
+        self._questions[claim.endpoint] = claim
+        if len(self._questions) > QUESTIONS_MAX:
+            del self._questions[next(iter(self._questions))]
+        if claim.edge.site in self._owned:
+            self._answer(claim)
+
+    def begin(self, site: str, now: Instant) -> None:
+        """Acquire ownership of a site: repeat notices that an earlier owner may not have sent."""
+        for endpoint in list(self._register.split):
+            latest = self._register.latest(endpoint)
+            if latest is not None and latest.edge.site == site:
+                self._told.pop(endpoint, None)
+                self.changed(endpoint)
+        for claim in self._questions.values():
+            if claim.edge.site == site and claim.epoch > now - ANSWERED_WITHIN_NS:
+                self._answer(claim)
+
+    def tick(self, now: Instant) -> None:
+        """Forget questions that are too old."""
+        while self._questions:
+            endpoint, claim = next(iter(self._questions.items()))
+            if claim.epoch > now - ANSWERED_WITHIN_NS:
+                break
+            del self._questions[endpoint]
+
+    def take_appends(self) -> list[HubAppend]:
+        """Return the records to append."""
+        appends, self._appends = self._appends, []
+        return appends
+
+    def _answer(self, claim: Claim) -> None:
+        others = [one for one in self._register.stands(claim.endpoint) if one.edge.site != claim.edge.site]
+        prior = next((one.edge for one in others if one.epoch < claim.epoch), None)
+        self._counts.questions_answered += 1
+        self._append(claim.edge, claim.endpoint, to_record(PriorEdge(claim.endpoint, claim.epoch, prior)))
+
+    def _append(self, edge: EdgeRef, endpoint: EndpointId, value: bytes) -> None:
+        self._appends.append(HubAppend(edge.site, inbox_of(edge), endpoint, value))

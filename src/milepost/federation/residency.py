@@ -1,0 +1,314 @@
+"""Residency: an endpoint's time at this edge, from its claim to the end of its move away, as a state machine.
+
+    absent ─▶ awaited ─▶ catching up ─▶ live ─▶ leaving ─▶ ended        docs/reference/roaming.md has the whole table
+
+Invariants:
+- the state changes in `advance` and nowhere else, along `TRANSITIONS`;
+- a residency has its `catching_up` while it is in that state, and no longer than it takes to leave the edge;
+- a restarted process resumes from the state stored by `residency_to_bytes` and `outgoing_to_bytes`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final, NamedTuple, cast
+
+import orjson
+
+from milepost.model.endpoints import EndpointId
+from milepost.model.instants import Instant
+from milepost.model.sites import ALL, NEVER, NO_EPOCH, EdgeRef, Epoch, HeldSubscription, Position, edge_ref
+from milepost.model.subscriptions import Subscription
+from milepost.wire.json_form import from_json, to_json
+
+
+class ResidencyState(Enum):
+    """The part of an endpoint's state that an edge has."""
+
+    ABSENT = "absent"
+    """Nothing."""
+    AWAITED = "awaited"
+    """A claim; the session may come from another edge."""
+    CATCHING_UP = "catching up"
+    """The session; its messages are read from the log."""
+    LIVE = "live"
+    """The session, served by matching."""
+    LEAVING = "leaving"
+    """The subscriptions, until the edge that has the session now announces them itself."""
+    ENDED = "ended"
+    """Nothing any more."""
+
+
+class ResidencyEvent(Enum):
+    """Events that change the state."""
+
+    ARRIVES = "the endpoint connects, its session may be elsewhere"
+    OPENED = "a session is opened"
+    HANDOVER = "a handover arrives"
+    RELAYED = "a handover arrives for an endpoint that has moved on"
+    CAUGHT_UP = "all that was under way in the log is read"
+    CLAIMED = "another edge has a higher claim"
+    REPLACED = "the endpoint has begun a new session at another edge"
+    SESSION_ENDED = "the session ends"
+    TAKEN = "the other edge has taken all of it"
+    GIVEN_UP = "no session comes"
+
+
+_S, _E = ResidencyState, ResidencyEvent
+
+TRANSITIONS: Final[dict[tuple[ResidencyState, ResidencyEvent], ResidencyState]] = {
+    (_S.ABSENT, _E.ARRIVES): _S.AWAITED,
+    (_S.ABSENT, _E.OPENED): _S.LIVE,
+    (_S.ABSENT, _E.HANDOVER): _S.CATCHING_UP,
+    (_S.ABSENT, _E.RELAYED): _S.LEAVING,
+    (_S.AWAITED, _E.OPENED): _S.LIVE,
+    (_S.AWAITED, _E.HANDOVER): _S.CATCHING_UP,
+    (_S.AWAITED, _E.CLAIMED): _S.ENDED,
+    (_S.AWAITED, _E.GIVEN_UP): _S.ENDED,
+    (_S.CATCHING_UP, _E.OPENED): _S.CATCHING_UP,
+    (_S.CATCHING_UP, _E.HANDOVER): _S.CATCHING_UP,
+    (_S.CATCHING_UP, _E.CAUGHT_UP): _S.LIVE,
+    (_S.CATCHING_UP, _E.CLAIMED): _S.LEAVING,
+    (_S.CATCHING_UP, _E.REPLACED): _S.ENDED,
+    (_S.CATCHING_UP, _E.SESSION_ENDED): _S.ENDED,
+    (_S.LIVE, _E.OPENED): _S.LIVE,
+    (_S.LIVE, _E.HANDOVER): _S.CATCHING_UP,
+    (_S.LIVE, _E.CLAIMED): _S.LEAVING,
+    (_S.LIVE, _E.REPLACED): _S.ENDED,
+    (_S.LIVE, _E.SESSION_ENDED): _S.ENDED,
+    (_S.LEAVING, _E.TAKEN): _S.ENDED,
+}
+"""Next state by state and event; docs/reference/roaming.md has the same table, with the actions of the edge."""
+
+
+def advance(residency: "Residency | OutgoingHandover", event: ResidencyEvent) -> None:
+    """Change the state of a residency; an event without a transition is a bug."""
+    state = TRANSITIONS.get((residency.state, event))
+    assert state is not None, f"{residency.endpoint} is {residency.state.value}: {event.value}"
+    residency.state = state
+    if isinstance(residency, Residency) and state in (_S.CATCHING_UP, _S.LIVE):
+        assert (state is _S.CATCHING_UP) == (residency.catching_up is not None), "the state and its data change together"
+
+
+class MoveOutcome(Enum):
+    """Outcome of a move to this edge."""
+
+    COMPLETED = "completed"
+    """The session is here and served by matching."""
+    INTERRUPTED = "interrupted"
+    """The session came and left again, or ended, before it was served by matching."""
+    REFUSED = "refused"
+    """The session came and was not accepted."""
+    GIVEN_UP = "given up"
+    """The client was admitted, or rejected, without its session."""
+
+
+class Move(NamedTuple):
+    """A move of an endpoint to this edge and its outcome: one line for the operator."""
+
+    endpoint: EndpointId
+    from_edge: str
+    """As SITE/EDGE; empty if that is not known."""
+    to_edge: str
+    outcome: MoveOutcome
+    why: str
+    messages: int
+    """Messages that were queued or in flight and came with the session."""
+    duration_ns: int
+    """Time since the endpoint was claimed here."""
+
+
+Cursors = dict[str, int]
+"""By the key of a stream (`Position.key`): the number up to which its messages are processed."""
+
+OFFSET: Final = "@"
+"""Key among cursors: the offset up to which cross-hub was read."""
+EVERY: Final = ALL
+"""Wildcard for a site or a stream."""
+FAR: Final = 1 << 62
+"""Above every offset."""
+ALWAYS: Final[Cursors] = {EVERY: 0, OFFSET: 0}
+"""The beginning of a subscription that is older than this edge's membership in a site."""
+
+
+@dataclass(slots=True)
+class Part:
+    """Some subscriptions of an endpoint, and the cursors up to which they were served."""
+
+    home: str
+    """The site in whose log they were served; of other sites' streams that log has only the wanted messages, with gaps."""
+    names: list[str]
+    since: dict[str, Cursors]
+    """By name, the cursors at which each subscription began: see `began_before`."""
+    cursors: Cursors
+    offset: int | None = None
+    """Offset from which to read cross-hub again; None: from the time `at`, for a session from another site."""
+    at: Instant = NEVER
+    floor: int = 0
+    """The cursor of streams that `cursors` does not have."""
+    brought: Sequence[tuple[str, int]] = ()
+    """Messages above the cursors that came with the session, by origin and number."""
+    given: Cursors = field(default_factory=dict)
+    """By stream of this site, the number from which on it was served here: above it there are no gaps."""
+
+    def is_sure_of(self, position: Position) -> bool:
+        """Return whether the cursors show if a record was delivered: below them the streams of other sites have gaps."""
+        return site_of(position.key) == self.home or position.number >= self.given.get(position.key, FAR)
+
+    def lacks(self, position: Position, offset: int | None = None) -> bool:
+        """Return whether the cursors are behind a record."""
+        if offset is not None and self.offset is not None and offset < self.offset:
+            return False
+        return position.is_after(self.cursors, self.floor)
+
+    def began_before(self, name: str, position: Position, offset: int | None) -> bool:
+        """Return whether a subscription began before a record was published, or at least before it was read."""
+        since = self.since.get(name, ALWAYS)
+        return position.is_after(since, since[EVERY]) or (offset is not None and offset >= since[OFFSET])
+
+
+@dataclass(slots=True)
+class CatchingUp:
+    """Records that a residency has to read before it can be served by matching."""
+
+    came_at: int
+    """The last number that this edge had assigned on cross-hub when the session came."""
+    parts: list[Part] = field(default_factory=list)
+    late: set[str] = field(default_factory=set)
+    """Sites whose records must be read again before new ones are delivered; `EVERY` when the session has just come."""
+    awaits: Cursors = field(default_factory=dict)
+    """Sites of which the central hub still has records for the endpoint, with the epoch of the move: later ones wait."""
+    extras: list[str] = field(default_factory=list)
+    """Messages found by the central hub so far, as records; delivered in the order of numbers with those in the log."""
+    from_edge: str = ""
+    """The edge that the session came from, as SITE/EDGE."""
+    carried: int = 0
+    """Number of messages that came with it."""
+
+    def is_served(self, site: str) -> bool:
+        """Return whether records of a site are delivered as they are read."""
+        return not ({site, EVERY} & self.late) and site not in self.awaits
+
+
+@dataclass(slots=True)
+class Residency:
+    """An endpoint at this edge."""
+
+    endpoint: EndpointId
+    epoch: Epoch
+    began: Epoch = NO_EPOCH
+    """The last epoch under which the session was served, here or elsewhere."""
+    anew: Epoch = NO_EPOCH
+    """Epoch at which the endpoint last began a new session: older state is not accepted."""
+    state: ResidencyState = ResidencyState.ABSENT
+    waits_until: Instant | None = None
+    """Deadline of a client that waits for its session; None: no client waits."""
+    is_whole: bool = True
+    """Whether nothing of an earlier residency is outstanding, as far as is known."""
+    catching_up: CatchingUp | None = None
+    had: Cursors = field(default_factory=dict)
+    """By stream, the number up to which the endpoint received messages elsewhere, beyond this edge's cursor."""
+    offsets: Cursors = field(default_factory=dict)
+    """By other site, the offset up to which the endpoint was served from that site's cross-hub."""
+    since: dict[str, Cursors] = field(default_factory=dict)
+    """By subscription, the cursors at which it began."""
+    ended: list[str] = field(default_factory=list)
+    """Subscriptions that ended here while a handover was outstanding: it does not restore them."""
+    opened_at: int = 0
+    """The next offset of cross-hub when the session began here: later messages to the endpoint were delivered at once."""
+    opened_after: int = 0
+    """The last number of this edge at that time."""
+    opened_above: int = 0
+    """The highest number of any edge at that time."""
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the session is at this edge."""
+        return self.state in (ResidencyState.CATCHING_UP, ResidencyState.LIVE)
+
+
+@dataclass(slots=True)
+class OutgoingHandover:
+    """An endpoint that was handed over; its subscriptions are announced here until the other edge has taken it."""
+
+    endpoint: EndpointId
+    epoch: Epoch
+    subscriptions: tuple[HeldSubscription, ...]
+    relayed: list[tuple[EdgeRef, Epoch]] = field(default_factory=list)
+    """Senders of handovers that were only relayed, with the claims they answered: they wait for `HandoverTaken`, too."""
+    times: int = 1
+    """Number of handovers to the same claim: sessions that came late were relayed."""
+    state: ResidencyState = ResidencyState.LEAVING
+
+
+def site_of(stream: str) -> str:
+    """Return the site of a stream, whose key begins with SITE/EDGE."""
+    return stream.partition("/")[0]
+
+
+def residency_to_bytes(residency: Residency) -> bytes:
+    """Encode a residency for storage."""
+    catching_up = residency.catching_up
+    return orjson.dumps(
+        {
+            "epoch": residency.epoch,
+            "began": residency.began,
+            "anew": residency.anew,
+            "whole": residency.is_whole,
+            "had": residency.had,
+            "offsets": residency.offsets,
+            "since": residency.since,
+            "ended": residency.ended,
+            "opened": [residency.opened_at, residency.opened_after, residency.opened_above],
+            "catching_up": None
+            if catching_up is None
+            else [
+                catching_up.came_at,
+                [
+                    [one.home, one.names, one.since, one.cursors, one.offset, one.at, one.floor, one.brought, one.given]
+                    for one in catching_up.parts
+                ],
+                sorted(catching_up.late),
+                catching_up.awaits,
+                catching_up.extras,
+                catching_up.from_edge,
+                catching_up.carried,
+            ],
+        }
+    )
+
+
+def residency_from_bytes(endpoint: EndpointId, data: bytes) -> Residency:
+    """Decode a stored residency, whose session is here."""
+    value = orjson.loads(data)
+    catching_up = None
+    if value["catching_up"] is not None:
+        came_at, parts, late, awaits, extras, from_edge, carried = value["catching_up"]
+        catching_up = CatchingUp(came_at, [Part(*part) for part in parts], set(late), awaits, extras, from_edge, carried)
+        for part in catching_up.parts:
+            part.brought = [(edge, number) for edge, number in part.brought]
+    state = ResidencyState.LIVE if catching_up is None else ResidencyState.CATCHING_UP
+    residency = Residency(endpoint, Epoch(value["epoch"]), Epoch(value["began"]), Epoch(value["anew"]), state)
+    residency.is_whole, residency.catching_up = value["whole"], catching_up
+    residency.had, residency.offsets, residency.since = value["had"], value["offsets"], value["since"]
+    residency.ended = value["ended"]
+    residency.opened_at, residency.opened_after, residency.opened_above = value["opened"]
+    return residency
+
+
+def outgoing_to_bytes(outgoing: OutgoingHandover) -> bytes:
+    """Encode an open handover for storage."""
+    held = [[one.name, to_json(one.subscription).decode(), one.is_not_own, one.is_retain_shown] for one in outgoing.subscriptions]
+    relayed = [[str(edge), epoch] for edge, epoch in outgoing.relayed]
+    return orjson.dumps({"epoch": outgoing.epoch, "held": held, "relayed": relayed, "times": outgoing.times})
+
+
+def outgoing_from_bytes(endpoint: EndpointId, data: bytes) -> OutgoingHandover:
+    """Decode a stored handover."""
+    value = orjson.loads(data)
+    held = tuple(
+        HeldSubscription(name, cast("Subscription", from_json(text.encode())), is_not_own, is_retain_shown)
+        for name, text, is_not_own, is_retain_shown in value["held"]
+    )
+    relayed = [(edge_ref(edge), Epoch(epoch)) for edge, epoch in value["relayed"]]
+    return OutgoingHandover(endpoint, Epoch(value["epoch"]), held, relayed, value["times"])

@@ -1,0 +1,426 @@
+"""Roaming: claims of endpoints, and the residencies that begin and end with them (docs/reference/roaming.md has the table).
+
+Invariants:
+- an endpoint that opens a session here is claimed with a new epoch, above all epochs of it that this edge has read;
+- an edge that reads a higher claim hands its session over, at once or after it has read the records it still needs;
+- a client waits for its session only while some edge may have it, and never longer than `hold_s`.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from milepost.broker.session import Session
+from milepost.federation.catch_up import CatchUp, in_short, since_here
+from milepost.federation.forwarding import Forwarder
+from milepost.federation.handover import Handovers, joined
+from milepost.federation.member_state import ReadRecord, SiteState
+from milepost.federation.outgoing_handovers import OutgoingHandovers
+from milepost.federation.residency import (
+    MoveOutcome,
+    Residency,
+    ResidencyEvent,
+    ResidencyState,
+    advance,
+    residency_from_bytes,
+    residency_to_bytes,
+)
+from milepost.model.endpoints import EndpointId
+from milepost.model.instants import SECOND_NS, Instant
+from milepost.model.queries import OnTopic
+from milepost.model.reasons import Reason, Refused
+from milepost.model.sites import (
+    SUBSCRIPTION_INFO,
+    Claim,
+    EdgeRef,
+    Epoch,
+    Handover,
+    HandoverPart,
+    HandoverTaken,
+    Interest,
+    MissedMessages,
+    PriorEdge,
+    QueuedMessage,
+    interest_key,
+)
+from milepost.wire.records import to_record
+
+FORGOTTEN_NS: Final = 600 * SECOND_NS
+"""Time after which an endpoint that left while it was awaited is forgotten, if no session came."""
+
+_TAKEN_OVER: Final = Refused(Reason.SESSION_TAKEN_OVER)
+_ELSEWHERE: Final = Refused(Reason.SESSION_TAKEN_OVER, "at another edge")
+
+
+class Roaming:
+    """The residencies of this edge, and the claims that begin and end them."""
+
+    def __init__(self, state: SiteState) -> None:
+        self._state = state
+        self.forwarder = Forwarder(state)
+        self.catch_up = CatchUp(state, self.forwarder)
+        self.outgoing = OutgoingHandovers(state)
+        self.handovers = Handovers(state, self.forwarder, self.catch_up, self.outgoing)
+        self.residencies: dict[EndpointId, Residency] = {}
+        self._waiting: dict[EndpointId, Residency] = {}
+        self._expired: set[EndpointId] = set()
+        """Endpoints whose sessions expired while this edge was down."""
+        self._dropped: tuple[Residency | None, str, int, int] = (None, "", 0, 0)
+        """The subscription that ended last: its residency, name and moment."""
+        self._unfinished: dict[tuple[EdgeRef, EndpointId], tuple[Handover, list[QueuedMessage], int]] = {}
+
+    def restore(self, kept: dict[str, bytes], now: Instant) -> None:
+        """Restore residencies; the sessions are restored already."""
+        broker = self._state.broker
+        self.forwarder.restore(now)
+        for key, data in kept.items():
+            if "\n" in key:
+                self.outgoing.restore(key, data)
+                continue
+            session = broker.find_session(key)
+            if session is None:  # it expired while this edge was down
+                broker.store_residency(key, None)
+                self._expired.add(EndpointId(key))
+                continue
+            residency = self.residencies[session.name] = residency_from_bytes(session.name, data)
+            self.catch_up.note_received_early(residency)
+            if residency.catching_up is not None:
+                self.catch_up.begin(residency, session)
+                if residency.catching_up.late:
+                    self.handovers.ask_back(residency)
+
+    # Events of endpoints at this edge
+
+    def arrive(self, name: EndpointId, now: Instant, *, is_fresh: bool) -> bool:
+        """Return whether an endpoint can open its session at once."""
+        residency = self.residencies.get(name)
+        if is_fresh:
+            return True
+        if residency is not None and (not residency.is_here or name in self._waiting):
+            residency.waits_until = residency.waits_until or Instant(now + self._hold_ns)
+            self._waiting[name] = residency
+            return False
+        if self._state.broker.find_session(name) is not None:
+            return True
+        is_elsewhere = self._is_claimed_elsewhere(name)
+        if self._state.is_ready and not is_elsewhere and not self._state.is_hub_available(now):
+            return True
+        residency = self.residencies[name] = self._waiting[name] = Residency(name, Epoch(0), is_whole=False)
+        advance(residency, ResidencyEvent.ARRIVES)
+        residency.waits_until = Instant(now + self._hold_ns)
+        self._claim(residency, now, asks=not is_elsewhere)
+        return False
+
+    def opened(self, session: Session, now: Instant, *, is_fresh: bool) -> None:
+        """Begin or continue a residency, and claim the endpoint unless it was claimed on arrival."""
+        name = session.name
+        residency = self.residencies.get(name)
+        if residency is None:
+            is_elsewhere = self._is_claimed_elsewhere(name)
+            is_known = is_fresh or (not is_elsewhere and not self._state.hub_seen_at)
+            residency = self.residencies[name] = Residency(name, Epoch(0), is_whole=is_known)
+            self._claim(residency, now, is_fresh=is_fresh, asks=not is_elsewhere and not is_known)
+        elif residency.is_here or is_fresh:
+            self._claim(residency, now, is_fresh=is_fresh)
+        if not residency.is_here:
+            self.handovers.note_opened(residency)
+        advance(residency, ResidencyEvent.OPENED)
+        residency.waits_until = None
+        if self._waiting.pop(name, None) is not None:  # another client with this name
+            self._state.broker.welcome(name, _TAKEN_OVER)
+        residency.is_whole, residency.began = residency.is_whole or is_fresh, residency.epoch
+        self._keep(residency)
+
+    def ended(self, session: Session) -> None:
+        """End the residency of a session that has ended or was exported."""
+        residency = self.residencies.pop(session.name, None)
+        if residency is None:
+            return
+        self.catch_up.forget(session.name)
+        if residency.is_here:
+            self._note_interrupted(residency, "the session ended")
+            advance(residency, ResidencyEvent.SESSION_ENDED)
+        if residency.state is not ResidencyState.LEAVING:
+            self.outgoing.withdraw_claim(session.name)
+        self._state.broker.store_residency(session.name, None)
+
+    def subscribed(self, session: Session, name: str) -> None:
+        """Announce a subscription."""
+        subscription = session.subscriptions[name].subscription
+        query = subscription.query
+        if isinstance(query, OnTopic) and query.filter.startswith("$"):
+            return
+        self._announce(session, name)
+        residency = self.residencies.get(session.name)
+        if residency is None:
+            return
+        residency.ended = [one for one in residency.ended if one != name]
+        if self._dropped[0] is residency and self._dropped[1:] == self._moment_of(name):  # it was replaced: keep its cursors
+            self.catch_up.resubscribed(residency, session, name)
+        else:
+            since = since_here(self.catch_up.cursors_here(), self._state.next_offset)
+            if len(residency.since) > 2 * len(session.subscriptions):
+                residency.since = {one: at for one, at in residency.since.items() if one in session.subscriptions}
+            residency.since[name] = in_short(since) if residency.is_whole else since
+            self.catch_up.subscribed(residency, session, name)
+        self._keep(residency)
+
+    def _moment_of(self, name: str) -> tuple[str, int, int]:
+        return name, self._state.next_offset, self._state.outbox.last_number
+
+    def unsubscribed(self, session: Session, name: str) -> None:
+        """Withdraw a subscription; those of a session that is being exported stay announced."""
+        residency = self.residencies.get(session.name)
+        self.catch_up.unsubscribed(session, name)
+        self._dropped = (residency, *self._moment_of(name))
+        if residency is not None:
+            residency.ended += [name] if not residency.is_whole else []
+            self._keep(residency)
+        if residency is None or residency.state is not ResidencyState.LEAVING:
+            self._state.outbox.announce(SUBSCRIPTION_INFO, interest_key(self._state.edge, session.name, name), None)
+
+    # Records of other edges and of the central hub
+
+    def on_taken(self, taken: HandoverTaken, now: Instant) -> None:
+        """Handle the reply to a handover: this edge drops the endpoint's state, unless it has come back."""
+        if self.outgoing.taken(taken, now) and taken.endpoint not in self.residencies:
+            self.outgoing.withdraw_claim(taken.endpoint)
+
+    def on_claim(self, claim: Claim, now: Instant) -> None:
+        """Handle the claim of another edge: of this site from the registry, of another site from the central hub."""
+        state = self._state
+        state.registry.put(claim)
+        if claim.edge == state.edge or not state.is_ready:
+            return
+        residency = self.residencies.get(claim.endpoint)
+        if residency is None:
+            mine = state.registry.of(claim.endpoint, state.edge)
+            if mine is not None and mine.epoch < claim.epoch and not self.outgoing.has_left(claim.endpoint):
+                self._give_up(claim, now, is_whole=True)
+        elif (claim.epoch, claim.edge) > (residency.epoch, state.edge):
+            self._follow(claim, residency, now)
+        else:
+            state.counts["late_claims"] += 1
+
+    def _follow(self, claim: Claim, residency: Residency, now: Instant) -> None:
+        """Hand over, discard or forget an endpoint that is claimed by another edge."""
+        session = self._state.broker.find_session(claim.endpoint)
+        if session is None:
+            advance(self.residencies.pop(claim.endpoint), ResidencyEvent.CLAIMED)
+            if self._waiting.pop(claim.endpoint, None) is not None:
+                self._state.note_move(residency, MoveOutcome.GIVEN_UP, f"claimed by {claim.edge}")
+            self._give_up(claim, now, is_whole=False)
+            self._state.broker.welcome(claim.endpoint, _ELSEWHERE)
+        elif claim.anew > residency.began:
+            self._note_interrupted(residency, f"new session at {claim.edge}")
+            advance(residency, ResidencyEvent.REPLACED)
+            self._state.broker.discard_session(session)
+        elif residency.catching_up is None or not residency.catching_up.late:  # else after the catch-up reads
+            self._note_interrupted(residency, f"claimed by {claim.edge}")
+            self.handovers.cut(session, residency, claim, now)
+
+    def _note_interrupted(self, residency: Residency, why: str) -> None:
+        if residency.state is ResidencyState.CATCHING_UP:
+            self._state.note_move(residency, MoveOutcome.INTERRUPTED, why)
+
+    def _give_up(self, claim: Claim, now: Instant, *, is_whole: bool) -> None:
+        self.outgoing.withdraw_claim(claim.endpoint)
+        self.outgoing.send_nothing_held(claim, now, is_whole=is_whole)
+
+    def on_claim_gone(self, endpoint: EndpointId, edge: EdgeRef) -> None:
+        """Remove a withdrawn claim; this edge knows its own residencies once it has read its earlier claims."""
+        if edge != self._state.edge or (not self._state.is_ready and endpoint not in self.residencies):
+            self._state.registry.take_away(endpoint, edge)
+
+    def on_prior(self, prior: PriorEdge) -> None:
+        """Handle the central hub's answer about the previous edge of an endpoint."""
+        residency = self.residencies.get(prior.endpoint)
+        if residency is None or residency.epoch != prior.epoch or prior.edge is not None:
+            return
+        self._complete(residency)
+        self._keep(residency)
+
+    def on_handover(self, handover: Handover, now: Instant) -> None:
+        """Handle a handover, whole or in its first record."""
+        if handover.parts:
+            self._unfinished[handover.sender, handover.endpoint] = (handover, list(handover.waiting), handover.parts)
+        else:
+            self._arrived(handover, joined(handover.waiting), now)
+
+    def on_rest(self, rest: HandoverPart, now: Instant) -> None:
+        """Handle a further record of a handover."""
+        key = (rest.sender, rest.endpoint)
+        if key not in self._unfinished:
+            self._state.counts["strange"] += 1
+            return
+        handover, waiting, missing = self._unfinished.pop(key)
+        waiting += rest.waiting
+        handover = replace(handover, subscriptions=handover.subscriptions + rest.subscriptions)
+        if missing > 1:
+            self._unfinished[key] = (handover, waiting, missing - 1)
+        else:
+            self._arrived(handover, joined(waiting), now)
+
+    def is_last(self, letter: Handover | HandoverPart | HandoverTaken) -> bool:
+        """Return whether a letter is the last record of its kind."""
+        if isinstance(letter, HandoverPart):
+            return self._unfinished.get((letter.sender, letter.endpoint), (None, None, 1))[2] == 1
+        return not isinstance(letter, Handover) or not letter.parts
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether a handover has come in part."""
+        return bool(self._unfinished)
+
+    def _arrived(self, handover: Handover, waiting: list[QueuedMessage], now: Instant) -> None:
+        endpoint, state = handover.endpoint, self._state
+        known = state.registry.of(endpoint, handover.sender)
+        if handover.sender.site != state.edge.site and known is not None and known.epoch < handover.epoch:
+            state.registry.take_away(endpoint, handover.sender)  # the central hub does not announce that
+        residency = self.residencies.get(endpoint)
+        if not handover.is_held:
+            if residency is not None and handover.is_whole and handover.epoch == residency.epoch:
+                self._complete(residency)
+            return
+        latest = state.registry.latest(endpoint)
+        if residency is None and latest is not None and latest.edge != state.edge and latest.epoch > handover.epoch:
+            if latest.anew > handover.began:
+                self.outgoing.decline(handover, now)
+            else:
+                self.handovers.relay(handover, waiting, latest, now)
+            return
+        residency = residency or Residency(endpoint, handover.epoch, is_whole=handover.is_whole)
+        residency.anew = max(residency.anew, handover.anew)
+        why = "the endpoint has begun a new session since" if handover.began < residency.anew else None
+        why = why or self.handovers.arrive(handover, waiting, residency, now)
+        if why is not None:
+            state.note_move(residency, MoveOutcome.REFUSED, why, from_edge=str(handover.sender), messages=len(waiting))
+            self.outgoing.decline(handover, now)
+            if endpoint in self._waiting:
+                self._complete(residency)
+            return
+        mine = state.registry.of(endpoint, state.edge)
+        if (
+            mine is None or mine.anew < residency.anew or endpoint not in self.residencies
+        ):  # not awaited: a higher claim may be known
+            self._state.announce_claim(Claim(endpoint, state.edge, residency.epoch, residency.anew))
+        residency.began = max(residency.began, handover.began)
+        self.residencies[endpoint] = residency
+        self._announce_all(endpoint)
+        self.outgoing.owe(handover)
+        if handover.is_whole:
+            self._complete(residency)
+        self._keep(residency)
+        self._look(residency, now)
+
+    def _complete(self, residency: Residency) -> None:
+        residency.is_whole, residency.ended = True, []
+        if residency.endpoint in self._waiting:
+            self._let_in(residency)
+
+    def _let_in(self, residency: Residency) -> None:
+        self._waiting.pop(residency.endpoint, None)
+        residency.waits_until = None
+        self._state.broker.welcome(residency.endpoint)
+
+    def _look(self, residency: Residency, now: Instant) -> None:
+        """Follow a claim of another edge that was read meanwhile."""
+        latest = self._state.registry.latest(residency.endpoint)
+        if (
+            latest is not None
+            and latest.edge != self._state.edge
+            and (latest.epoch, latest.edge) > (residency.epoch, self._state.edge)
+        ):
+            self._follow(latest, residency, now)
+
+    def on_extra(self, extra: MissedMessages, now: Instant) -> None:
+        """Handle messages that the central hub found for an endpoint."""
+        residency = self.residencies.get(extra.endpoint)
+        if residency is not None and residency.is_here:
+            self.handovers.extra(extra, residency, now)
+            self._look(residency, now)
+
+    def on_read_back(self, endpoint: EndpointId, reads: list[ReadRecord], extras: list[MissedMessages], now: Instant) -> None:
+        """Handle records that were read again for an endpoint."""
+        residency = self.residencies.get(endpoint)
+        if residency is not None and residency.is_here:
+            self.handovers.read_back(residency, reads, extras, now)
+            self._look(residency, now)
+
+    # Timers
+
+    def settle(self, now: Instant) -> None:
+        """Let endpoints go live and send due replies, after a batch was read or appended."""
+        for residency in (*self.catch_up.take_changed(), *self.catch_up.go_live()):
+            self._keep(residency)
+        self.outgoing.settle(now)
+
+    def tick(self, now: Instant) -> None:
+        """Admit clients that have waited long enough; forget endpoints whose session never came."""
+        for residency in [one for one in self._waiting.values() if one.waits_until is not None and one.waits_until <= now]:
+            self._state.counts["held_in_vain"] += 1
+            self._state.note_move(residency, MoveOutcome.GIVEN_UP, f"no session came within {self._state.limits.hold_s:g} s")
+            self._let_in(residency)
+        for residency in [one for one in self.residencies.values() if not one.is_here and now - one.epoch > FORGOTTEN_NS]:
+            advance(self.residencies.pop(residency.endpoint), ResidencyEvent.GIVEN_UP)
+            self.outgoing.withdraw_claim(residency.endpoint)
+
+    def begin(self, now: Instant) -> None:
+        """Reconcile with changes while this edge was down, after the registry was read."""
+        state = self._state
+        state.is_ready = True
+        state.broker.routes_changed()
+        self.forwarder.decide(now)
+        self.outgoing.begin()
+        for claim in state.registry.claimed_by(state.edge):
+            if claim.endpoint not in self.residencies and not self.outgoing.has_left(claim.endpoint):
+                self._lose(claim, now)
+        for residency in list(self.residencies.values()):
+            mine = state.registry.of(residency.endpoint, state.edge)
+            if mine is None or mine.epoch < residency.epoch:
+                self._state.announce_claim(Claim(residency.endpoint, state.edge, residency.epoch, residency.anew))
+            self._look(residency, now)
+        for session in state.broker.all_sessions():
+            if session.name not in self.residencies:  # from before this edge joined a site
+                self.opened(session, now, is_fresh=False)
+        for residency in list(self._waiting.values()):
+            if not self._is_claimed_elsewhere(residency.endpoint) and not state.is_hub_available(now):
+                self._complete(residency)
+
+    def _lose(self, claim: Claim, now: Instant) -> None:
+        """Notify the edge that waits for a session that it is lost."""
+        latest = self._state.registry.latest(claim.endpoint)
+        if latest is not None and latest.edge != self._state.edge:
+            self._give_up(latest, now, is_whole=claim.endpoint in self._expired)
+        else:
+            self.outgoing.withdraw_claim(claim.endpoint)
+
+    def _announce_all(self, endpoint: EndpointId) -> None:
+        session = self._state.broker.find_session(endpoint)
+        assert session is not None, "who has arrived has a session"
+        for name in session.subscriptions:
+            self._announce(session, name)
+
+    def _announce(self, session: Session, name: str) -> None:
+        state = self._state
+        key = interest_key(state.edge, session.name, name)
+        state.outbox.announce(SUBSCRIPTION_INFO, key, to_record(Interest(state.edge, session.subscriptions[name].subscription)))
+        self.outgoing.end_interest(key)
+
+    def _claim(self, residency: Residency, now: Instant, *, is_fresh: bool = False, asks: bool = False) -> None:
+        state = self._state
+        residency.epoch = max(state.registry.epoch_above(residency.endpoint, now), Epoch(residency.epoch + 1))
+        residency.anew = residency.epoch if is_fresh else residency.anew
+        self._state.announce_claim(Claim(residency.endpoint, state.edge, residency.epoch, residency.anew, asks))
+        state.counts["claims"] += 1
+
+    def _is_claimed_elsewhere(self, name: EndpointId) -> bool:
+        return self._state.registry.is_claimed_beside(name, self._state.edge)
+
+    @property
+    def _hold_ns(self) -> int:
+        return int(self._state.limits.hold_s * SECOND_NS)
+
+    def _keep(self, residency: Residency) -> None:
+        session = self._state.broker.find_session(residency.endpoint)
+        if session is not None and session.is_kept:
+            self._state.broker.store_residency(residency.endpoint, residency_to_bytes(residency))

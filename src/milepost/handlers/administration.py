@@ -1,0 +1,135 @@
+"""Operator actions on a handler: announce its subscriptions (D6), forget it, list and retry its dead letters.
+
+A handler stays announced while none of its processes runs: requests wait for it in the log. Only `forget` ends that.
+"""
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+from milepost.eventlog.log import Entry, Log, read_to_end
+from milepost.handlers.handler import Handler
+from milepost.handlers.ledger import Appender, Ledger
+from milepost.handlers.names import COMPACTED, DEAD_LETTERS, PARTITIONS_MAX, dead_letter_topic, edge_name_of, ledger_topic
+from milepost.handlers.records import DeadLetter, dead_letter_from_bytes, request_again, request_from
+from milepost.model.endpoints import EndpointId
+from milepost.model.messages import Message
+from milepost.model.queries import OnTopic
+from milepost.model.sites import SUBSCRIPTION_INFO, EdgeRef, Interest, interest_key, publish_to
+from milepost.model.subscriptions import Subscription
+from milepost.wire.records import to_record
+
+KEYS_AT_ONCE: Final = 500
+
+
+class Forgotten(NamedTuple):
+    """What `forget` removed."""
+
+    filters: int
+    values: int
+    dead_letters: int
+
+
+class ListedDeadLetter(NamedTuple):
+    """A dead letter and its location."""
+
+    handler: str
+    key: str
+    letter: DeadLetter
+    message: Message
+
+    @property
+    def id(self) -> str:
+        """The id that operators use."""
+        return f"{self.handler}:{self.key}"
+
+
+def announce(log: Log, site: str, handler: Handler) -> None:
+    """Announce the handler's subscriptions and withdraw obsolete ones; return when that is durable."""
+    log.make(SUBSCRIPTION_INFO, COMPACTED)
+    log.make(publish_to(handler.name))
+    edge = EdgeRef(site, edge_name_of(handler.name))
+    wanted = {_key(edge, route.filter): _wanted(edge, route.filter) for route in handler.routes}
+    before = _announced(log, edge)
+    entries = [Entry(SUBSCRIPTION_INFO, key, None) for key in before if key not in wanted]
+    entries += [Entry(SUBSCRIPTION_INFO, key, value) for key, value in wanted.items() if before.get(key) != value]
+    write(log, entries)
+
+
+def forget(log: Log, site: str, handler: str) -> Forgotten:
+    """Withdraw the handler's subscriptions, drop its store and dead letters, and skip its waiting requests."""
+    edge = EdgeRef(site, edge_name_of(handler))
+    wanted = _announced(log, edge)
+    write(log, [Entry(SUBSCRIPTION_INFO, key, None) for key in wanted])
+    topics = set(log.topics())
+    values = sum(_empty(log, handler, number) for number in range(PARTITIONS_MAX) if ledger_topic(handler, number) in topics)
+    letters = read_table(log, dead_letter_topic(handler))
+    write(log, [Entry(dead_letter_topic(handler), key, None) for key in letters])
+    return Forgotten(len(wanted), values, len(letters))
+
+
+def all_dead_letters(log: Log) -> Iterator[ListedDeadLetter]:
+    """Yield the dead letters of all handlers of a site; those of one handler oldest first."""
+    for topic in log.topics():
+        if topic.startswith(DEAD_LETTERS):
+            for key, value in read_table(log, topic).items():
+                with suppress(ValueError):  # not written by a handler
+                    letter = dead_letter_from_bytes(value)
+                    yield ListedDeadLetter(topic.removeprefix(DEAD_LETTERS), key, letter, request_from(letter.said).said.message)
+
+
+def retry_dead_letter(log: Log, listed: ListedDeadLetter) -> None:
+    """Append a request to its handler's topic again, behind all waiting ones; return when that is durable."""
+    again = Entry(publish_to(listed.handler), listed.message.source, request_again(listed.letter))
+    write(log, [again])
+    write(log, [Entry(dead_letter_topic(listed.handler), listed.key, None)])
+
+
+def read_table(log: Log, topic: str) -> dict[str, bytes]:
+    """Return the last value of each key of a compacted topic."""
+    found: dict[str, bytes] = {}
+    for records in read_to_end(log, topic):
+        for record in records:
+            found.pop(record.key, None)
+            if record.value is not None:
+                found[record.key] = record.value
+    return found
+
+
+def write(log: Log, entries: Sequence[Entry]) -> None:
+    """Append entries; return when they are durable."""
+    appender = Appender(log, threading.Event())
+    appender.begin(entries)
+    appender.finish()
+
+
+def _empty(log: Log, handler: str, partition: int) -> int:
+    """Empty the store of a partition and mark all waiting requests as served; return the number of removed values."""
+    ledger = Ledger(log, handler, partition, 0, threading.Event())
+    try:
+        ledger.claim()
+        keys, topic = list(ledger.store.values), publish_to(handler)
+        end = log.ends(topic)[1]
+        for at in range(0, len(keys), KEYS_AT_ONCE):
+            ledger.add(topic, end, dict.fromkeys(keys[at : at + KEYS_AT_ONCE]), [])
+            ledger.commit()
+        ledger.positions = {topic: end}
+        ledger.commit()  # removes the tombstones from the log
+        ledger.settle()
+    finally:
+        ledger.close()
+    return len(keys)
+
+
+def _announced(log: Log, edge: EdgeRef) -> dict[str, bytes]:
+    beginning = _key(edge, "")
+    return {key: value for key, value in read_table(log, SUBSCRIPTION_INFO).items() if key.startswith(beginning)}
+
+
+def _key(edge: EdgeRef, topic_filter: str) -> str:
+    return interest_key(edge, edge.edge, topic_filter)
+
+
+def _wanted(edge: EdgeRef, topic_filter: str) -> bytes:
+    return to_record(Interest(edge, Subscription(EndpointId(edge.edge), OnTopic(topic_filter))))

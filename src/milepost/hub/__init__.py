@@ -1,1 +1,0 @@
-"""The hub: what is decided for many edges at once."""

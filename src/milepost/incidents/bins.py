@@ -1,0 +1,224 @@
+"""From cells to bins: the cells of a square over the last slots are summed once, then each bin sums its 3 x 3 squares.
+
+    cells ─▶ SquareTotals per square ─▶ LazyBin per square: predicate true? ─▶ Bin ─▶ Group of touching hot bins
+
+Invariants:
+- sums are integers and witnesses are sets, so that the order of the cells does not matter;
+- where a cell has more witnesses than it names, the bin's count is that of its distinct named witnesses or that of its largest
+  cell, whichever is more, and unnamed witnesses have the average weight of the named ones;
+- an aggregate that no predicate needs is not computed: of ten thousand bins, few are hot.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import cos, fsum, hypot, radians
+from typing import Final, NamedTuple, Self
+
+from milepost.model.endpoints import EndpointId
+from milepost.model.incidents import METRES_A_UNIT, TALLY_PARTS, Bin, Cell, EventKind, Grid, Square, Tally
+from milepost.model.incidents.grid import units_between
+from milepost.model.instants import SECOND_NS, Instant
+
+Weights = Mapping[EndpointId, float]
+"""The weight of endpoints as witnesses, 0 to 1; the default is 1."""
+
+_FULLY: Final = 1.0
+
+
+@dataclass(slots=True)
+class SquareTotals:
+    """The reports of one square over some slots, relative to the square's corner like its cells."""
+
+    south: int
+    west: int
+    reports: int
+    north_sum: int
+    east_sum: int
+    extent: tuple[int, int, int, int]
+    witnesses: set[EndpointId]
+    witness_count_max: int
+    first_at: Instant
+    last_at: Instant
+    tallies: dict[str, list[int]]
+    """By field, the members of a `Tally`, accumulated in place."""
+
+    @classmethod
+    def of(cls, grid: Grid, cell: Cell) -> Self:
+        """Return the totals of one cell."""
+        return cls(
+            grid.south(cell.square),
+            grid.west(cell.square),
+            cell.reports,
+            cell.north_sum,
+            cell.east_sum,
+            cell.extent,
+            set(cell.witnesses),
+            cell.witness_count,
+            cell.first_at,
+            cell.last_at,
+            {name: [tally.count, tally.total, tally.least, tally.greatest] for name, tally in cell.tallies.items()},
+        )
+
+    def add(self, cell: Cell) -> None:
+        """Add another cell of the same square."""
+        self.reports += cell.reports
+        self.north_sum += cell.north_sum
+        self.east_sum += cell.east_sum
+        south, west, north, east = self.extent
+        box = cell.extent
+        self.extent = (min(south, box.south), min(west, box.west), max(north, box.north), max(east, box.east))
+        self.witnesses |= cell.witnesses
+        self.witness_count_max = max(self.witness_count_max, cell.witness_count)
+        self.first_at = min(self.first_at, cell.first_at)
+        self.last_at = max(self.last_at, cell.last_at)
+        for name, tally in cell.tallies.items():
+            if name in self.tallies:
+                sums = self.tallies[name]
+                sums[0] += tally.count
+                sums[1] += tally.total
+                sums[2] = min(sums[2], tally.least)
+                sums[3] = max(sums[3], tally.greatest)
+            else:
+                self.tallies[name] = [tally.count, tally.total, tally.least, tally.greatest]
+
+
+TotalsBySquare = Mapping[Square, SquareTotals]
+
+
+def totals_of(grid: Grid, cells: Iterable[Cell]) -> dict[Square, SquareTotals]:
+    """Return the totals of *cells* by square."""
+    found: dict[Square, SquareTotals] = {}
+    for cell in cells:
+        totals = found.get(cell.square)
+        if totals is None:
+            found[cell.square] = SquareTotals.of(grid, cell)
+        else:
+            totals.add(cell)
+    return found
+
+
+class LazyBin:
+    """The bin of a square while a predicate is evaluated: each aggregate is computed on demand."""
+
+    def __init__(self, kind: EventKind, square: Square, totals: TotalsBySquare, weights: Weights, at: Instant) -> None:
+        self._kind = kind
+        self._square = square
+        self._totals = [totals[near] for near in kind.grid.block(square) if near in totals]
+        self._weights = weights
+        self._west = totals[square].west
+        self._at = at
+        self._asked: dict[str, Tally | None] = {}
+        """The tallies computed so far."""
+        self.reports = sum(one.reports for one in self._totals)
+
+    def value_of(self, name: str) -> float | None:
+        """Return an aggregate by its name in predicates; `None` if no report had the field."""
+        match name:
+            case "reports":
+                return self.reports
+            case "witnesses":
+                return self.witnesses()[0]
+            case "weight":
+                return self.witnesses()[1]
+            case "radius_m":
+                return self.radius_m()
+            case "age_s":
+                return (self._at - min(one.first_at for one in self._totals)) / SECOND_NS
+            case _:
+                how, _, field = name.partition("_")
+                return _maybe_of_tally(self._maybe_tally(field), how)
+
+    def bin(self) -> Bin:
+        """Return the bin with all aggregates."""
+        witnesses, weight = self.witnesses()
+        west = self._west
+        up = sum(one.south * one.reports + one.north_sum for one in self._totals)
+        east = sum(units_between(west, one.west) * one.reports + one.east_sum for one in self._totals)
+        return Bin(
+            self._square,
+            self.reports,
+            witnesses,
+            weight,
+            self._kind.grid.place(up / self.reports, west + east / self.reports),
+            self.radius_m(),
+            min(one.first_at for one in self._totals),
+            max(one.last_at for one in self._totals),
+            self._tallies(),
+        )
+
+    def witnesses(self) -> tuple[int, float]:
+        """Return the number of witnesses, and the sum of their weights."""
+        named = set[EndpointId]().union(*(one.witnesses for one in self._totals))
+        count = max(len(named), *(one.witness_count_max for one in self._totals))
+        believed = fsum(self._weights.get(name, _FULLY) for name in named) if self._weights else float(len(named))
+        return count, believed * count / len(named)
+
+    def radius_m(self) -> float:
+        """Return half the diagonal of the box around the reports, at least the minimum of the kind."""
+        boxes = [(one.south, units_between(self._west, one.west), one.extent) for one in self._totals]
+        south = min(up + box[0] for up, _, box in boxes)
+        west = min(over + box[1] for _, over, box in boxes)
+        north = max(up + box[2] for up, _, box in boxes)
+        east = max(over + box[3] for _, over, box in boxes)
+        narrower = cos(radians((south + north) / 2e7 - 90.0))
+        return max(self._kind.radius_m_min, METRES_A_UNIT * hypot(north - south, (east - west) * narrower) / 2)
+
+    def _tallies(self) -> dict[str, Tally]:
+        names = {name for one in self._totals for name in one.tallies}
+        return {name: tally for name in sorted(names) if (tally := self._maybe_tally(name)) is not None}
+
+    def _maybe_tally(self, field: str) -> Tally | None:
+        if field not in self._asked:
+            found = [one.tallies[field] for one in self._totals if field in one.tallies]
+            counts, totals, least, greatest = zip(*found, strict=True) if found else ((), (), (), ())
+            self._asked[field] = Tally(sum(counts), sum(totals), min(least), max(greatest)) if found else None
+        return self._asked[field]
+
+
+def _maybe_of_tally(tally: Tally | None, how: str) -> float | None:
+    if tally is None:
+        return 0 if how == "count" else None
+    match how:
+        case "count":
+            return tally.count
+        case "sum":
+            return tally.total / TALLY_PARTS
+        case "min":
+            return tally.least / TALLY_PARTS
+        case "max":
+            return tally.greatest / TALLY_PARTS
+        case _:
+            assert how == "mean", how
+            return tally.total / tally.count / TALLY_PARTS
+
+
+class Group(NamedTuple):
+    """Touching hot bins: the leader, and all members with the leader first."""
+
+    leader: Bin
+    members: tuple[Bin, ...]
+
+    @property
+    def squares(self) -> frozenset[Square]:
+        """The squares of its bins."""
+        return frozenset(member.square for member in self.members)
+
+
+def grouped(grid: Grid, hot: Iterable[Bin]) -> list[Group]:
+    """Return the groups of the hot bins, the greatest leader first.
+
+    Bins touch if their 3 x 3 blocks share a square. A hot bin that touches a greater one belongs to the group of the greatest
+    of those; a bin that touches no greater one is a leader. So a long jam with one worst place is one group, and a town full of
+    jams is not. Each hot bin is in one group, whatever the order of *hot*.
+    """
+    ordered = sorted(hot, key=lambda one: one.rank)
+    greatest: dict[Square, int] = {}
+    leaders: list[int] = []
+    members: dict[int, list[Bin]] = {}
+    for number, one in enumerate(ordered):
+        for square in grid.block(one.square):
+            greatest.setdefault(square, number)
+        upward = min(greatest[square] for square in grid.block(one.square))
+        leaders.append(number if upward == number else leaders[upward])
+        members.setdefault(leaders[number], []).append(one)
+    return [Group(ordered[leader], tuple(belonging)) for leader, belonging in members.items()]

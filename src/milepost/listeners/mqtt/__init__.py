@@ -1,0 +1,1 @@
+"""The MQTT listener: MQTT packets to broker calls, and broker actions to MQTT packets."""

@@ -1,0 +1,1 @@
+"""The UDP listener: datagrams to broker calls, and broker actions to datagrams."""

@@ -1,1 +1,0 @@
-"""Backtests: what a rule would have said about traffic that is in the archive, and how two rules differ."""

@@ -1,1 +1,0 @@
-"""Hazards: what endpoints report of events, gathered into cells (M21-M23)."""

@@ -1,1 +1,0 @@
-"""Dead letters: records that pipelines cannot read, with the reason, for people."""

@@ -1,1 +1,0 @@
-"""Lookback: many questions about the past, answered in one pass over the archive (T5, T17); and who was here."""

@@ -1,1 +1,0 @@
-"""Records of the log as rows: messages, reports, deliveries, and what cannot be read of them."""

@@ -1,0 +1,161 @@
+"""Reputation: its input and output rows, the kinds of evidence, and every threshold with its reason.
+
+    reports, event messages ─▶ SIGHT_ROW ─▶ parts of a minute ─▶ EVIDENCE_ROW ─▶ ledger ─▶ REPUTATION_ROW
+
+A part holds all sightings of one minute, of some endpoints (each judged by itself) or in one square (judged by each other).
+`docs/reference/reputation.md` describes the record.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+MINUTE_US: Final = 60_000_000
+LEAD_US: Final = 30_000_000
+"""Overlap with the minute before: moves at the start of a minute need the reports that precede them."""
+SIDE_M: Final = 500.0
+"""Side of the squares in which endpoints are judged by each other."""
+
+SIGHT_ROW: Final = """
+    endpoint string, seen_at_us bigint, latitude double, longitude double, heading_deg double, speed_mps double, verdict int,
+    kind string
+"""
+"""A report or, with a `kind`, an event reported by an endpoint."""
+
+EVIDENCE_ROW: Final = "minute bigint, endpoint string, what string, count double"
+"""The count of one kind of evidence about an endpoint in a minute."""
+
+REPUTATION_ROW: Final = "endpoint string, score double, at_us bigint, reasons array<struct<what: string, count: bigint>>"
+
+
+class What(StrEnum):
+    """Kinds of evidence; the first four only measure how much there was to judge."""
+
+    REPORTS = "reports"
+    MOVES = "moves"
+    PLACES = "places"
+    """Small squares checked against the known ways."""
+    CONFIRMED = "confirmed"
+    """Events that other endpoints reported too."""
+    FLOOD = "flood"
+    """Reports above the maximum per minute."""
+    REFUSED = "refused"
+    """Reports refused by an edge, other than for an impossible move or a rate limit."""
+    IMPOSSIBLE_MOVE = "impossible_move"
+    """Reports refused as physically impossible moves."""
+    MISFIT = "misfit"
+    """Moves that do not fit the reported speed and heading."""
+    STANDS_STILL = "stands_still"
+    """No movement in spite of the reported speed."""
+    SUDDEN_STOP = "sudden_stop"
+    """Decelerations beyond what brakes can do."""
+    DRIVEN_THROUGH = "driven_through"
+    """Other endpoints that drove through its reported standing place."""
+    OVERLAP = "overlap"
+    """Seconds in the same place as another moving endpoint."""
+    IN_STEP = "in_step"
+    """Other endpoints that moved exactly as it did."""
+    REPLAY = "replay"
+    """Places, to the decimetre, where another endpoint was before, all by the same delay."""
+    OFF_WAYS = "off_ways"
+    """Small squares off the ways that other endpoints drive."""
+    CONTRADICTED = "contradicted"
+    """Events that passing endpoints did not report."""
+
+
+GROUNDS: Final = frozenset({What.REPORTS, What.MOVES, What.PLACES, What.CONFIRMED})
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Thresholds of evidence, tuned on SUMO traffic with GNSS errors (`bench/reputation.py`), on training seeds only."""
+
+    reports_max: int = 720
+    """Per minute. ETSI and SAE allow ten messages per second; a fifth more allows for clock errors and duplicates."""
+    gap_s_min: float = 0.2
+    """Between reports closer in time, position errors exceed the distance moved."""
+    gap_s_max: float = 5.0
+    """In a longer gap a car may have turned a corner."""
+    place_error_m: float = 5.0
+    """The position of a receiver drifts by metres, but by less than this within seconds."""
+    change_mps2: float = 6.0
+    """Cars accelerate and turn by less; only tyres and brakes at their limit exceed it, twice in a lifetime."""
+    moving_mps: float = 5.0
+    """Below this speed, positions do not distinguish a standing vehicle from a rolling one."""
+    still_share: float = 0.15
+    """An endpoint that moved less than this share of speed × time stood still."""
+    brake_mps2: float = 10.5
+    """No car on a road brakes like this; a crash does, which is why a sudden stop alone is weak evidence."""
+    standing_mps: float = 0.5
+    through_m: float = 1.5
+    """Half a car's width plus the position error: a car in the next lane is 3 m away."""
+    overlap_m: float = 1.0
+    overlap_s: int = 5
+    """Position errors bring two receivers together for a moment, not for this many seconds of a minute."""
+    step_m: float = 3.0
+    """Maximum shift of one endpoint relative to another, in five-second means, for both to move in step."""
+    step_near_m: float = 100.0
+    step_s: int = 30
+    step_way_m: float = 150.0
+    step_change_mps: float = 6.0
+    """Minimum change of speed: at constant speed an honest follower keeps its distance too."""
+    replay_places: int = 4
+    """One place may coincide by chance; this many, all by the same delay, cannot."""
+    way_side_m: float = 12.0
+    """Side of the small squares by which ways are learnt: the width of a street."""
+    way_others: int = 2
+    """Minimum other endpoints that make a way: a single one may be lying too."""
+    way_share_min: float = 0.9
+    """Ways judge an endpoint only where at least this share of the others' places is on known ways."""
+    way_hours: float = 1.0
+    """Time after its last visit until a way is forgotten."""
+    event_m: float = 60.0
+    event_s: float = 30.0
+    confirm_m: float = 150.0
+    """The join distance of most kinds of events."""
+    pass_mps: float = 8.0
+    passers_min: int = 2
+    """An endpoint that passes this fast and near saw no obstacle; a single one may have missed it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """Penalty of one kind of evidence: it grows from none at `low` to the share `most` of the score at `high`."""
+
+    low: float
+    high: float
+    most: float
+    per: What | None = None
+    """The evidence is divided by the count of this kind; `None`: not divided."""
+    per_min: float = 20.0
+    """Minimum divisor: three odd moves out of four are no habit."""
+
+
+WEIGHTS: Final[dict[What, Weight]] = {
+    # A tenth too many may be clock error; reports refused for their rate are included.
+    What.FLOOD: Weight(0, 200, 0.8),
+    # With a wrong clock all reports are refused, without any lie.
+    What.REFUSED: Weight(0.1, 0.5, 0.4, What.REPORTS),
+    # A receiver that recovers its fix at the end of a tunnel jumps once or twice.
+    What.IMPOSSIBLE_MOVE: Weight(0.05, 0.2, 0.9, What.REPORTS),
+    # None of 2,000 honest cars had more than one such move.
+    What.MISFIT: Weight(0.1, 0.3, 0.9, What.MOVES),
+    What.STANDS_STILL: Weight(0.1, 0.3, 0.9, What.MOVES),
+    # A crashed vehicle stops like this, and its report matters most.
+    What.SUDDEN_STOP: Weight(0, 2, 0.3),
+    # A car in a jam is passed in the next lane, and positions err by a lane: alone this never excludes an endpoint.
+    What.DRIVEN_THROUGH: Weight(6, 14, 0.45),
+    # Two honest cars once shared a place for ten seconds of a minute, by the error of one receiver.
+    What.OVERLAP: Weight(10, 30, 0.7),
+    # One car in step with another may be towed.
+    What.IN_STEP: Weight(1, 5, 0.9),
+    What.REPLAY: Weight(4, 12, 0.95),
+    # The first endpoint on a new road or in a car park is off the known ways for a while.
+    What.OFF_WAYS: Weight(0.2, 0.5, 0.8, What.PLACES, 40.0),
+    # Honest reporters err too: two more contradicted than confirmed events raise doubt, three are a habit.
+    What.CONTRADICTED: Weight(0, 3, 0.8),
+}
+"""Penalty of each kind of evidence, summed over the last MINUTES."""
+
+MINUTES: Final = 10
+"""Number of minutes for which evidence counts."""

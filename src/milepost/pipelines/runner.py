@@ -1,0 +1,264 @@
+"""Run the queries of a process in one Spark session: monitor each, restart it when it fails, and stop it at the end.
+
+    state      failure                              batch finished           wait over
+    running    waiting, if it may be restarted      running
+    waiting                                                                  running
+    given up   (does not run)
+
+*Invariants:*
+- a query has one checkpoint folder, named after its plan and contract, and one name under which the log records its batches;
+- the failure of one query stops no other. It is restarted with back-off, at most `restarts_max` times in a row; a finished
+  batch resets the count;
+- real-time mode is used where plan and log support it, unless configured otherwise: the transform is the same.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from milepost.model.retry import RetryPolicy
+from milepost.pipelines.plan import Plan
+from milepost.pipelines.settings import Mode, Pace
+from milepost.pipelines.sources import Source
+
+RESTART_POLICY: Final = RetryPolicy(first_s=1.0, limit_s=60.0)
+
+FAULT_CHARACTERS_MAX: Final = 300
+
+Tell = Callable[[str, Plan, str], None]
+"""Called with an event of a query, its plan, and the reason."""
+
+
+@dataclass(slots=True)
+class Restarts:
+    """The failures of one query."""
+
+    most: int
+    """Maximum restarts in a row."""
+    in_a_row: int = 0
+    total: int = 0
+    fault: str = ""
+    """The last fault."""
+    starts_at_s: float | None = None
+    """When it is restarted; `None`: it runs, or was given up."""
+    is_given_up: bool = False
+
+    def failed(self, fault: str, now_s: float) -> None:
+        """Record a failure: schedule a restart, or give the query up."""
+        self.fault = fault
+        if self.in_a_row >= self.most:
+            self.is_given_up = True
+            return
+        self.starts_at_s = now_s + RESTART_POLICY.wait_s(self.in_a_row)
+        self.in_a_row += 1
+
+    def is_due(self, now_s: float) -> bool:
+        """Return whether the query is due to be restarted."""
+        return self.starts_at_s is not None and now_s >= self.starts_at_s
+
+    def started(self) -> None:
+        """Record that the query runs again."""
+        self.starts_at_s = None
+        self.total += 1
+
+    def did_a_batch(self) -> None:
+        """Record a finished batch: it resets the failures in a row."""
+        self.in_a_row = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Metrics of the last finished batch."""
+
+    batch: int
+    rows: int
+    rows_per_s: float
+    """Rows processed per second."""
+    took_s: float
+    state_rows: int
+    """Rows in the state store."""
+    state_bytes: int
+    late_rows: int
+    """Rows of this batch dropped by the watermark."""
+    positions: Mapping[str, int] = field(default_factory=dict)
+    """The offset of the next record, by topic name without prefix."""
+
+
+class Running:
+    """One query."""
+
+    def __init__(self, plan: Plan, restarts: Restarts, *, is_real_time: bool) -> None:
+        self.plan = plan
+        self.restarts = restarts
+        self.is_real_time = is_real_time
+        self.progress: Progress | None = None
+        self.query: StreamingQuery | None = None
+        self.is_stopped = False
+
+    @property
+    def state(self) -> str:
+        """The state of the query, for the operator."""
+        if self.is_stopped:
+            return "stopped"
+        if self.restarts.is_given_up:
+            return "given up"
+        return "waiting" if self.query is None else "running"
+
+
+class Runner:
+    """All queries of a process."""
+
+    def __init__(
+        self, session: SparkSession, source: Source, plans: Sequence[Plan], pace: Pace, *, folder: str, tell: Tell
+    ) -> None:
+        self._session = session
+        self._source = source
+        self._pace = pace
+        self._folder = folder
+        self._tell = tell
+        self.queries = [
+            Running(plan, Restarts(pace.restarts_max), is_real_time=is_real_time(plan, source, pace.mode)) for plan in plans
+        ]
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all queries were given up."""
+        return all(one.restarts.is_given_up for one in self.queries)
+
+    def start(self, now_s: float) -> None:
+        """Start all queries."""
+        for one in self.queries:
+            self._start(one, now_s)
+
+    def tick(self, now_s: float) -> None:
+        """Read the progress of all queries, and restart those that failed and have waited."""
+        for one in self.queries:
+            if one.query is not None:
+                self._look(one, one.query, now_s)
+            elif one.restarts.is_due(now_s):
+                one.restarts.started()
+                self._start(one, now_s)
+
+    def stop(self) -> None:
+        """Stop all queries; an unfinished batch is repeated at the next start."""
+        for one in self.queries:
+            one.is_stopped = True
+            if one.query is None:
+                continue
+            try:
+                one.query.stop()
+            except PySparkException as fault:  # the end of the session will stop it
+                self._tell("query did not stop at once", one.plan, _short(fault))
+
+    def _start(self, one: Running, now_s: float) -> None:
+        plan = one.plan
+        try:
+            one.query = self._made(one).queryName(plan.name).start()
+        except PySparkException as fault:
+            self._failed(one, _short(fault), now_s)
+        else:
+            self._tell("query runs", plan, "real-time" if one.is_real_time else "micro-batch")
+
+    def _made(self, one: Running) -> DataStreamWriter:
+        plan, pace = one.plan, self._pace
+        limit = None if one.is_real_time else pace.records_max
+        rows = plan.transform(self._source.stream(self._session, plan.topics, records_max=limit))
+        sink = self._source.sink(rows, query_name(plan)) if plan.into is None else rows.writeStream.foreachBatch(plan.into)
+        sink = sink.outputMode(plan.output).option("checkpointLocation", checkpoint_of(self._folder, plan))
+        if one.is_real_time:
+            in_real_time: DataStreamWriter = sink.trigger(realTime=_spelled(pace.real_time_s))  # type: ignore[call-overload]
+            return in_real_time  # PySpark's type stubs lack realTime
+        return sink.trigger(processingTime=_spelled(pace.urgent_s if plan.is_urgent else pace.other_s))
+
+    def _look(self, one: Running, query: StreamingQuery, now_s: float) -> None:
+        if not query.isActive:
+            fault = query.exception()
+            one.query = None
+            self._failed(one, "it ended" if fault is None else _short(fault), now_s)
+            return
+        told = query.lastProgress
+        if told is None:
+            return
+        progress = progress_from_json(told.json, prefix=self._source.prefix)
+        if one.progress is None or progress.batch != one.progress.batch:
+            one.restarts.did_a_batch()
+        one.progress = progress
+
+    def _failed(self, one: Running, fault: str, now_s: float) -> None:
+        one.restarts.failed(fault, now_s)
+        self._tell("query given up" if one.restarts.is_given_up else "query failed, starts again", one.plan, fault)
+
+
+def checkpoint_of(folder: str, plan: Plan) -> str:
+    """Return the checkpoint folder of a query."""
+    return str(Path(folder) / "checkpoints" / query_name(plan))
+
+
+def query_name(plan: Plan) -> str:
+    """Return the name under which the log records the batches of a query."""
+    return f"{plan.name}-{plan.contract}"
+
+
+def is_real_time(plan: Plan, source: Source, mode: Mode) -> bool:
+    """Return whether a plan runs in real-time mode."""
+    may = plan.is_urgent and plan.into is None and source.is_real_time
+    return may and mode is not Mode.MICRO_BATCH
+
+
+def cores_needed(plans: Sequence[Plan], source: Source, pace: Pace, *, partitions: int) -> int:
+    """Return the number of simultaneous tasks: those of real-time queries never end, the others need cores beside them."""
+    lasting = [len(plan.topics) + partitions for plan in plans if is_real_time(plan, source, pace.mode)]
+    others = partitions if len(lasting) < len(plans) else 0
+    return max(2, sum(lasting) + others)
+
+
+def _spelled(seconds: float) -> str:
+    return f"{round(seconds * 1000)} milliseconds"
+
+
+def _short(fault: Exception) -> str:
+    """Return the text of a fault without Spark's stack trace, shortened."""
+    lines: Iterator[str] = (line.strip() for line in str(fault).splitlines())
+    text = " ".join(line for line in lines if line and not line.startswith(("at ", "===")))
+    return text.partition(" Identifier: ")[0][:FAULT_CHARACTERS_MAX]
+
+
+def progress_from_json(text: str, *, prefix: str) -> Progress:
+    """Return the metrics in the text of `StreamingQueryProgress.json`; *prefix* is removed from topic names."""
+    told: dict[str, Any] = json.loads(text)
+    operators: list[dict[str, Any]] = told.get("stateOperators", [])
+    return Progress(
+        batch=told["batchId"],
+        rows=told.get("numInputRows", 0),
+        rows_per_s=told.get("processedRowsPerSecond", 0.0),
+        took_s=told.get("batchDuration", 0) / 1000,
+        state_rows=sum(one.get("numRowsTotal", 0) for one in operators),
+        state_bytes=sum(one.get("memoryUsedBytes", 0) for one in operators),
+        late_rows=sum(one.get("numRowsDroppedByWatermark", 0) for one in operators),
+        positions=_furthest(told.get("sources", []), prefix),
+    )
+
+
+def _furthest(sources: list[dict[str, Any]], prefix: str) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for source in sources:
+        for topic, offset in _ends(source.get("endOffset")):
+            name = topic.removeprefix(prefix)
+            found[name] = max(found.get(name, 0), offset)
+    return found
+
+
+def _ends(told: object) -> Iterator[tuple[str, int]]:
+    """Yield topics and offsets. Kafka has partitions below topics, the embedded log has none; before the first batch: null."""
+    for topic, where in told.items() if isinstance(told, dict) else ():
+        if isinstance(where, dict):
+            yield topic, sum(int(offset) for offset in where.values())
+        else:
+            yield topic, int(where)

@@ -1,0 +1,85 @@
+"""Password checks at CONNECT, in a thread pool: a secure hash takes longer than a tick may.
+
+The number of checks at a time and of waiting ones is limited; a client beyond these limits is refused.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from milepost.config.settings import Settings
+from milepost.listeners.event_loop import EventLoop
+from milepost.listeners.mqtt.connect import admit, deny
+from milepost.listeners.mqtt.connection import MqttConnection
+from milepost.listeners.mqtt.context import MqttContext
+from milepost.listeners.mqtt.listener import MqttListener
+from milepost.model.instants import Instant
+from milepost.model.reasons import Reason, Refused
+from milepost.wire.mqtt import Connect
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
+
+    from milepost.runtime.passwords import Users
+
+CHECKS_AT_A_TIME: Final = 2
+CHECKS_WAITING_MAX: Final = 1_000
+
+
+def read_users(settings: Settings) -> "Users | None":
+    """Read the users file of the settings, if they name one."""
+    if not settings.access.users:
+        return None
+    from milepost.runtime.passwords import Users  # noqa: PLC0415
+
+    return Users.load(Path(settings.access.users))
+
+
+class Admission:
+    """Checks passwords against the users file."""
+
+    def __init__(self, turns: EventLoop, context: MqttContext) -> None:
+        self._turns = turns
+        self._context = context
+        self._users: Users | None = None
+        self._pool: ThreadPoolExecutor | None = None
+        self._open = 0
+
+    def use(self, users: "Users | None") -> None:
+        """Check against these users from now on."""
+        self._users = users
+
+    def begin(self, door: MqttListener, link: MqttConnection, packet: Connect, user: str, password: bytes) -> None:
+        """Start the check of a password; the listener gets the result in a later tick."""
+        if self._open >= CHECKS_WAITING_MAX:
+            deny(self._context, link, Refused(Reason.HANDSHAKES_FULL, f"{self._open} passwords are being checked"))
+            return
+        if self._pool is None:
+            from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415  # heavy, and most edges have no users
+
+            self._pool = ThreadPoolExecutor(CHECKS_AT_A_TIME, "passwords")
+        self._open += 1
+        users = self._users
+
+        def check() -> None:
+            is_right = users is not None and users.check(user, password)
+            self._turns.call_soon(lambda now: self._finish(door, link, packet, now, user=user, is_right=is_right))
+
+        self._pool.submit(check)
+
+    def _finish(
+        self, door: MqttListener, link: MqttConnection, packet: Connect, now: Instant, *, user: str, is_right: bool
+    ) -> None:
+        self._open -= 1
+
+        def decide() -> None:
+            if is_right:
+                admit(self._context, link, packet, user, now)
+            else:
+                deny(self._context, link, Refused(Reason.BAD_CREDENTIALS))
+
+        door.decide(link, decide, now)
+
+    def close(self) -> None:
+        """Stop the thread pool; waiting checks are cancelled."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)

@@ -1,0 +1,256 @@
+"""The process of a site's pipelines: `milepost pipeline run` here, or `milepost pipeline submit` on a Spark cluster.
+
+    settings ─▶ log: topics, subscriptions ─▶ session ─▶ queries ─▶ ticks: watch, write the status … SIGTERM ─▶ queries stop
+    spark-submit --master … --jars CONNECTOR --py-files milepost.zip --conf … milepost/__main__.py pipeline run NAME… --submitted
+
+Invariant: a process that is killed at any moment loses nothing. Its input is in the log, its position in the checkpoints of its
+folder. A submitted process has its driver here and its tasks on the cluster.
+"""
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from time import monotonic, time_ns
+from typing import Final
+
+import pyspark
+from pyspark.sql import SparkSession
+
+import milepost
+from milepost.config.errors import STATUS_FAILED, StartFault, UsageFault
+from milepost.config.settings import Settings
+from milepost.config.site_settings import Backbone
+from milepost.eventlog.log import Log, LogUnavailable
+from milepost.listeners.event_loop import EventLoop
+from milepost.model.pipeline_records import PIPELINES
+from milepost.pipelines.catalogue import JOBS, TOPICS, plans_of
+from milepost.pipelines.plan import Plan
+from milepost.pipelines.runner import Runner, cores_needed
+from milepost.pipelines.session import SETTINGS, SPARK_ENDED, SparkDoesNotStart, open_session
+from milepost.pipelines.settings import Mode, PipelineSettings
+from milepost.pipelines.sources import Source
+from milepost.pipelines.sources.embedded import EmbeddedSource
+from milepost.pipelines.sources.kafka import KafkaSource
+from milepost.runtime.logs import Log as Told
+from milepost.runtime.monitoring import Monitoring
+from milepost.runtime.pipeline_status import PipelineMetrics, progress_line, status_of, write_status
+from milepost.runtime.services.jars import kafka_jars
+from milepost.runtime.site_logs import open_log, request_messages
+from milepost.runtime.terminal import complain, say
+
+TICK_S: Final = 1.0
+TELL_S: Final = 60.0
+"""Interval of the progress line if standard error is not a terminal."""
+EVERYTHING: Final = "all"
+WORDS: Final = "spark.log"
+"""The file in the folder of pipelines with the output of Spark itself since its last start."""
+
+
+def run(settings: Settings, names: Sequence[str], *, is_submitted: bool) -> int:
+    """Run pipelines until a signal; return the exit status. A submitted process has master and jars from `spark-submit`."""
+    plans = plans_of(checked_names(names), pipeline_settings(settings))
+    source = source_of(settings)
+    if settings.pipelines.pace.mode is Mode.REAL_TIME and not source.is_real_time:
+        raise UsageFault('[pipelines] mode is "real-time", which needs Kafka; take "auto"')
+    told = Told(settings.log.level, settings.log.line_format)
+    log = open_log(settings.site.log, settings.keep.survives, PIPELINES)
+    try:
+        return PipelineService(settings, plans, source, log, told).run(is_submitted=is_submitted)
+    finally:
+        log.close()
+
+
+def checked_names(names: Sequence[str]) -> list[str]:
+    """Return the named pipelines without duplicates."""
+    if unknown := next((name for name in names if name not in (*JOBS, EVERYTHING)), None):
+        raise UsageFault(f"there is no pipeline {unknown}; there are {', '.join(JOBS)}, and {EVERYTHING}")
+    return [name for name in JOBS if name in names or EVERYTHING in names]
+
+
+def pipeline_settings(settings: Settings) -> PipelineSettings:
+    """Return the settings for the jobs."""
+    ours = settings.pipelines
+    return PipelineSettings(folder=ours.folder, topics=ours.topics, late_s=ours.late_s, kinds=settings.incidents.kinds)
+
+
+def source_of(settings: Settings) -> Source:
+    """Return the log of the site as Spark reads and writes it."""
+    site = settings.site.log
+    if not site.name:
+        raise UsageFault("[site] has no name: pipelines are those of a site; see milepost.example.toml")
+    if site.backbone is Backbone.EMBEDDED:
+        return EmbeddedSource(Path(site.folder), settings.keep.survives)
+    return KafkaSource(site.address, site.prefix, dict(one.split("=", 1) for one in site.options))
+
+
+class PipelineService:
+    """The queries of a process and their status."""
+
+    def __init__(self, settings: Settings, plans: Sequence[Plan], source: Source, log: Log, told: Told) -> None:
+        self._settings = settings
+        self._plans = plans
+        self._source = source
+        self._log = log
+        self._told = told
+        self._turns = EventLoop()
+        self._metrics = PipelineMetrics()
+        self._monitoring = Monitoring()
+        self._monitoring.add_check("queries", self._metrics.check)
+        self._monitoring.add_metrics(self._metrics.families)
+        self._told_at = 0.0
+        self._is_told_to_stop = False
+
+    def run(self, *, is_submitted: bool) -> int:
+        """Run until a signal, or until no query is left; return the exit status."""
+        ours = self._settings.pipelines
+        Path(ours.folder).mkdir(parents=True, exist_ok=True)
+        http = self._monitoring.listen(self._turns, ours.http)
+        try:
+            for topic, kept in TOPICS.items():
+                self._log.make(topic, kept)
+            request_messages(self._log, self._settings.site.log.name, PIPELINES, ours.topics)
+        except LogUnavailable as fault:
+            raise StartFault(f"the log of the site cannot be written: {fault}") from None
+        session = self._open_session(is_submitted=is_submitted)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: self._turns.call_soon(lambda _: self._begin_stop()))
+        runner = Runner(session, self._source, self._plans, ours.pace, folder=ours.folder, tell=self._tell_of_query)
+        try:
+            runner.start(monotonic())
+            self._note(runner)  # so that the status is there when "pipelines ready" is logged
+            self._turns.every(TICK_S, lambda _: self._tick(runner))
+            queries = " ".join(plan.name for plan in self._plans)
+            self._told.info("pipelines ready", site=self._settings.site.log.name, queries=queries, http=http)
+            self._turns.run()
+            self._stop(runner, session)
+        except SPARK_ENDED:
+            if not self._is_told_to_stop:  # a signal to the whole process group ends Spark, too
+                raise StartFault(f"Spark has ended, see {Path(ours.folder) / WORDS}; pipelines go on where they were") from None
+        self._monitoring.close()
+        self._turns.close()
+        self._told.info("pipelines stopped", site=self._settings.site.log.name)
+        return STATUS_FAILED if runner.is_over else 0
+
+    def _begin_stop(self) -> None:
+        self._is_told_to_stop = True
+        self._turns.stop()
+
+    def _stop(self, runner: Runner, session: SparkSession) -> None:
+        self._monitoring.is_stopping = True
+        runner.stop()
+        self._note(runner)
+        session.stop()
+
+    def _open_session(self, *, is_submitted: bool) -> SparkSession:
+        ours = self._settings.pipelines
+        name = f"milepost-{self._settings.site.log.name}"
+        if is_submitted:
+            return open_session(name)
+        jars: list[Path] = []
+        if self._source.is_real_time:
+            jars = kafka_jars(version=ours.connector, told=lambda line: self._told.info("connector", said=line))
+        cores = max(os.cpu_count() or 1, cores_needed(self._plans, self._source, ours.pace, partitions=ours.partitions))
+        settings = {"spark.driver.memory": ours.memory, "spark.sql.shuffle.partitions": str(ours.partitions)}
+        words = Path(ours.folder) / WORDS
+        try:
+            return open_session(name, master=f"local[{cores}]", jars=jars, settings=settings, words=words)
+        except SparkDoesNotStart as fault:
+            raise StartFault(str(fault)) from None
+
+    def _tick(self, runner: Runner) -> None:
+        runner.tick(monotonic())
+        self._note(runner)
+        self._tell_progress(progress_line(self._metrics.latest))
+        if runner.is_over:
+            self._told.error("no query is left")
+            self._turns.stop()
+
+    def _note(self, runner: Runner) -> None:
+        """Write the status of all queries."""
+        ends = self._ends()
+        latest = self._metrics.latest = [status_of(one, ends) for one in runner.queries]
+        folder, site = self._settings.pipelines.folder, self._settings.site.log.name
+        write_status(folder, site=site, at_ns=time_ns(), queries=latest)
+
+    def _ends(self) -> dict[str, int]:
+        """Return the end offsets of all topics; empty while the log is unavailable."""
+        try:
+            return {topic: self._log.ends(topic)[1] for topic in {topic for plan in self._plans for topic in plan.topics}}
+        except LogUnavailable:
+            return {}
+
+    def _tell_progress(self, line: str) -> None:
+        if sys.stderr.isatty():
+            sys.stderr.write(f"\r\x1b[K{line}")
+            sys.stderr.flush()
+        elif monotonic() >= self._told_at + TELL_S:
+            self._told_at = monotonic()
+            self._told.info("progress", queries=line)
+
+    def _tell_of_query(self, event: str, plan: Plan, why: str) -> None:
+        tell = self._told.info if event == "query runs" else self._told.warning
+        tell(event, query=plan.name, reason=why)
+
+
+def submit(
+    settings: Settings, config: Path, names: Sequence[str], *, master: str, more: Sequence[str], is_shown_only: bool
+) -> int:
+    """Print the spark-submit command and run it; return the exit status."""
+    if not source_of(settings).is_real_time:
+        raise UsageFault('[site] backbone is "embedded": a cluster cannot reach a log in a folder of this machine; take Kafka')
+    line = submit_line(settings, config, checked_names(names), master=master, more=more)
+    say(shlex.join(line))
+    if is_shown_only:
+        return 0
+    sys.stdout.flush()
+    with subprocess.Popen(line) as process:
+        try:
+            return process.wait()
+        except KeyboardInterrupt:  # the terminal sent SIGINT to the child, too
+            return process.wait()
+
+
+def submit_line(settings: Settings, config: Path, names: Sequence[str], *, master: str, more: Sequence[str]) -> list[str]:
+    """Return the spark-submit command for pipelines."""
+    ours = settings.pipelines
+    jars = kafka_jars(version=ours.connector, told=complain)
+    told = {
+        **SETTINGS,
+        "spark.sql.shuffle.partitions": str(ours.partitions),
+        "spark.pyspark.driver.python": sys.executable,
+        "spark.pyspark.python": sys.executable,
+    }
+    conf = [part for name, value in told.items() for part in ("--conf", f"{name}={value}")]
+    return [
+        str(_spark_submit()),
+        *("--master", master),
+        *("--deploy-mode", "client"),
+        *("--driver-memory", ours.memory),
+        *("--jars", ",".join(map(str, jars))),
+        *("--py-files", str(_packed(Path(ours.folder)))),
+        *conf,
+        *more,
+        str(Path(milepost.__file__).parent / "__main__.py"),
+        *("pipeline", "run", *names),
+        *("--config", str(config), "--submitted"),
+    ]
+
+
+def _spark_submit() -> Path:
+    return Path(pyspark.__file__).parent / "bin" / "spark-submit"
+
+
+def _packed(folder: Path) -> Path:
+    """Pack the package for the machines of the cluster."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path, root = folder / "milepost.zip", Path(milepost.__file__).parent
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as packed:
+        for file in sorted(root.rglob("*")):
+            if file.is_file() and "__pycache__" not in file.parts:
+                packed.write(file, file.relative_to(root.parent))
+    return path

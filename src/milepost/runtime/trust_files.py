@@ -1,0 +1,165 @@
+"""Files of keys, certificates and revocation lists, as PEM-like text.
+
+Invariants:
+- a private key file is readable by its owner only, from before it has content; all other files are readable by everybody;
+- a file is created new, or replaced atomically: no process reads half of one;
+- an unreadable file raises a `UsageFault` that says what to do.
+"""
+
+import os
+from enum import Enum
+from pathlib import Path
+from typing import NamedTuple
+
+from milepost.config.errors import UsageFault
+from milepost.model.reasons import Malformed
+from milepost.runtime.files import text_of
+from milepost.trust.certificates import Certificate, Revocations, read_certificate, read_revocations
+from milepost.trust.pem import AUTHORITY, CERTIFICATE, PRIVATE_KEY, bytes_from_text, text_from_bytes, title_of
+from milepost.wire.sealed import KEY_BYTES
+
+
+class Kind(Enum):
+    """Type of a file: its title line, and its name in messages."""
+
+    AUTHORITY_KEY = "AUTHORITY PRIVATE KEY", "the private key of an authority"
+    AUTHORITY = AUTHORITY, "the public key of an authority"
+    KEY = PRIVATE_KEY, "a private key"
+    PUBLIC_KEY = "PUBLIC KEY", "a public key"
+    CERTIFICATE = CERTIFICATE, "a certificate"
+    REVOKED = "REVOCATIONS", "a list of revocations"
+
+    def __init__(self, title: str, spoken: str) -> None:
+        self.title = title
+        self.spoken = spoken
+
+    @property
+    def is_secret(self) -> bool:
+        """Whether only the owner may read it."""
+        return self in (Kind.AUTHORITY_KEY, Kind.KEY)
+
+
+class KeyFile(NamedTuple):
+    """The private or the public keys of an endpoint: X25519, and Ed25519 if it signs."""
+
+    static: bytes
+    signing: bytes
+    """Empty if it signs nothing."""
+
+
+def read_key(path: Path) -> KeyFile:
+    """Read the private keys of a file."""
+    return _keys(path, Kind.KEY)
+
+
+def read_public_key(path: Path) -> KeyFile:
+    """Read the public keys of a file."""
+    return _keys(path, Kind.PUBLIC_KEY)
+
+
+def read_certificate_file(path: Path) -> Certificate:
+    """Read the certificate of a file; its signature is not checked."""
+    data = _read(path, Kind.CERTIFICATE)
+    try:
+        return read_certificate(data)
+    except Malformed as fault:
+        raise UsageFault(f"{path} holds no certificate ({fault.detail}): get it again from whoever issued it") from None
+
+
+def read_authority(path: Path) -> bytes:
+    """Read the public key of the certificate authority."""
+    return _sized(path, _read(path, Kind.AUTHORITY))
+
+
+def read_authority_key(path: Path) -> bytes:
+    """Read the private key of the certificate authority."""
+    return _sized(path, _read(path, Kind.AUTHORITY_KEY))
+
+
+def read_revoked(path: Path, authority_public: bytes) -> Revocations:
+    """Read the revocation list; refuse one that is not signed by this authority."""
+    data = _read(path, Kind.REVOKED)
+    try:
+        return read_revocations(data, authority_public)
+    except Malformed as fault:
+        raise UsageFault(f"{path} cannot be used ({fault.detail}): copy revoked.list from the authority's folder again") from None
+
+
+def kind_of(path: Path) -> Kind:
+    """Return the type of a file, by its title."""
+    return _parted(path)[0]
+
+
+def write_new(path: Path, kind: Kind, data: bytes) -> None:
+    """Create a file; refuse one that exists."""
+    try:
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        raise UsageFault(f"{path} is there already: move it away, or write elsewhere (--out)") from None
+    except OSError as error:
+        raise _cannot_write(path, error) from None
+    try:
+        _fill(file, kind, data)
+    except OSError as error:
+        path.unlink()
+        raise _cannot_write(path, error) from None
+
+
+def replace_file(path: Path, kind: Kind, data: bytes) -> None:
+    """Replace a file that other processes may be reading."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        _fill(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), kind, data)
+        beside.replace(path)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise _cannot_write(path, error) from None
+
+
+def _fill(file: int, kind: Kind, data: bytes) -> None:
+    with os.fdopen(file, "w") as stream:
+        if not kind.is_secret:
+            os.fchmod(file, 0o644)
+        stream.write(text_from_bytes(kind.title, data))
+        stream.flush()
+        os.fsync(file)
+
+
+def _keys(path: Path, kind: Kind) -> KeyFile:
+    data = _read(path, kind)
+    if len(data) not in (KEY_BYTES, 2 * KEY_BYTES):
+        raise _spoilt(path)
+    return KeyFile(data[:KEY_BYTES], data[KEY_BYTES:])
+
+
+def _sized(path: Path, key: bytes) -> bytes:
+    if len(key) != KEY_BYTES:
+        raise _spoilt(path)
+    return key
+
+
+def _read(path: Path, kind: Kind) -> bytes:
+    found, data = _parted(path)
+    if found is not kind:
+        raise UsageFault(f"{path} holds {found.spoken}, not {kind.spoken}: correct the name")
+    return data
+
+
+def _parted(path: Path) -> tuple[Kind, bytes]:
+    """Return the type of a file, by its title, and its decoded content."""
+    text = text_of(path)
+    kind = next((kind for kind in Kind if kind.title == title_of(text)), None)
+    if kind is None:
+        raise UsageFault(f"{path} holds no key, certificate or list of milepost trust: correct the name")
+    try:
+        return kind, bytes_from_text(text, kind.title)
+    except Malformed:
+        raise _spoilt(path) from None
+
+
+def _spoilt(path: Path) -> UsageFault:
+    return UsageFault(f"{path} is cut off or spoilt: copy it again from where it was made")
+
+
+def _cannot_write(path: Path, error: OSError) -> UsageFault:
+    return UsageFault(f"{path} cannot be written: {error.strerror}; write elsewhere, or make room and rights for it")

@@ -1,1 +1,0 @@
-"""The service: configuration, processes and the command line."""

@@ -1,0 +1,1 @@
+"""`milepost demo`: a simulated city in which all of Milepost runs, as real processes, and is verified."""

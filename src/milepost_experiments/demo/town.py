@@ -1,0 +1,221 @@
+"""The configuration files of the demo: edges that cover the city in tiles, their sites, and the other processes.
+
+┌─────────┬─────────┐
+│  edge   │  edge   │   each a box that overlaps its neighbours a little: a vehicle that drives
+│ nw      │ ne      │   along a border does not change edges back and forth
+├─────────┼─────────┤
+│ sw      │ se      │
+└─────────┴─────────┘
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import time_ns
+from typing import Final
+
+import numpy as np
+
+from milepost.config.site_settings import Backbone, SiteLog
+from milepost.model.areas import Box
+from milepost.model.instants import Instant
+from milepost.model.places import EARTH_RADIUS_M
+from milepost.roads import Network
+from milepost.runtime.certificate_authority import (
+    AUTHORITY,
+    AUTHORITY_KEY,
+    REVOKED,
+    issue_in,
+    make_authority,
+    new_keys,
+    public_keys_of,
+)
+from milepost.runtime.services.ports import LOOPBACK, free_ports
+from milepost.runtime.trust_files import Kind, write_new
+
+SITES: Final = {"north": ("north-west", "north-east"), "south": ("south-west", "south-east")}
+"""Sites, each with its edges."""
+OVERLAP_M: Final = 60.0
+BEYOND_M: Final = 100.0
+"""Coverage beyond the last road."""
+BORDER_M: Final = 140.0
+"""Minimum distance of collisions from the border between sites."""
+EVENT: Final = "Collision"
+REHEARSAL: Final = "Rehearsal"
+CONTROL: Final = "city/control"
+UPSTREAM_S: Final = 20.0
+
+_KINDS: Final = f"""
+[incidents]
+roads = "ROADS"
+upstream_s = {UPSTREAM_S}
+late_s = 1.0
+
+[[incidents.kinds]]
+name = "{EVENT}"
+topic = "{EVENT}"
+alert = "Alert/{EVENT}"
+predicate = "weight >= 3 and reports >= 5"
+interval_s = 2.0
+slots = 6
+margin_m = 100.0
+clear_after_s = 6.0
+valid_s = 120.0
+priority = "emergency"
+"""
+_REHEARSAL: Final = f"""
+[[incidents.kinds]]
+name = "{REHEARSAL}"
+topic = "{REHEARSAL}"
+predicate = "reports >= 1"
+interval_s = 1.0
+slots = 1
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """An edge: its coverage, in degrees, and its ports."""
+
+    name: str
+    site: str
+    south: float
+    west: float
+    north: float
+    east: float
+    mqtt: int
+    udp: int
+
+    def has(self, latitude: float, longitude: float) -> bool:
+        """Return whether the edge covers a place."""
+        return self.south <= latitude <= self.north and self.west <= longitude <= self.east
+
+
+@dataclass(frozen=True, slots=True)
+class Town:
+    """All configuration files, in a folder."""
+
+    folder: Path
+    sites: tuple[SiteLog, ...]
+    tiles: tuple[Tile, ...]
+    map_port: int
+
+    def log_of(self, tile: Tile) -> SiteLog:
+        """Return the log of an edge's site."""
+        return next(log for log in self.sites if log.name == tile.site)
+
+    def config(self, name: str) -> str:
+        """Return the path of a process's settings."""
+        return str(self.folder / f"{name}.toml")
+
+
+def tiles_over(network: Network) -> tuple[Tile, ...]:
+    """Return four boxes with about equally many roads in each."""
+    up, over = network.latitudes, network.longitudes
+    edges = [(site, name) for site, names in SITES.items() for name in names]
+    ports = free_ports(2 * len(edges))
+    metre = float(np.degrees(1 / EARTH_RADIUS_M))
+    wide = metre / float(np.cos(np.radians(np.median(up))))
+    middle_up, middle_over = float(np.median(up)), float(np.median(over))
+    south, north = float(up.min()) - BEYOND_M * metre, float(up.max()) + BEYOND_M * metre
+    west, east = float(over.min()) - BEYOND_M * wide, float(over.max()) + BEYOND_M * wide
+    tiles = []
+    for at, (site, name) in enumerate(edges):
+        low, high = (middle_up - OVERLAP_M * metre, north) if "north" in name else (south, middle_up + OVERLAP_M * metre)
+        left, right = (west, middle_over + OVERLAP_M * wide) if "west" in name else (middle_over - OVERLAP_M * wide, east)
+        tiles.append(Tile(name, site, low, left, high, right, ports[2 * at], ports[2 * at + 1]))
+    return tuple(tiles)
+
+
+def border_of(tiles: Sequence[Tile]) -> Box:
+    """Return the border zone between sites, where each site would receive only part of an event's reports."""
+    sites = list(SITES)
+    north = [tile for tile in tiles if tile.site == sites[0]]
+    south = [tile for tile in tiles if tile.site == sites[1]]
+    wide = float(np.degrees(BORDER_M / EARTH_RADIUS_M))
+    west, east = min(tile.west for tile in tiles), max(tile.east for tile in tiles)
+    return Box(min(tile.south for tile in north) - wide, west, max(tile.north for tile in south) + wide, east)
+
+
+def write_sites(folder: Path, sites: Sequence[SiteLog], roads: Path) -> None:
+    """Write the settings of each site's processes; `roads` is the network file."""
+    for log in sites:
+        pipelines = (
+            f'[pipelines]\nfolder = "{folder / f"pipelines-{log.name}"}"\ntopics = ["{EVENT}", "{REHEARSAL}"]\nhttp = ""\n'
+        )
+        for name in ("pipelines", "incidents"):
+            (folder / f"{name}-{log.name}.toml").write_text(f"[site]\n{_log_text(log)}\n{pipelines}{_kinds(roads)}{_REHEARSAL}")
+    (folder / "centre.toml").write_text(f'{_sites_text(sites)}[http]\naddress = ""\n')
+
+
+def write_edges(town: Town, *, roads: Path, drawn: Path) -> None:
+    """Write the settings of edges and of the map; `drawn` is the GeoJSON file of roads for the map."""
+    make_authority(town.folder / "ca", Instant(time_ns()))
+    for tile in town.tiles:
+        _write_keys(town, tile)
+        (town.folder / f"{tile.name}.toml").write_text(_edge_text(town, tile))
+    served = f'[dashboard]\naddress = "{LOOPBACK}:{town.map_port}"\nroads = "{drawn}"\n'
+    pipelines = f'[pipelines]\nfolder = "{town.folder / f"pipelines-{town.sites[0].name}"}"\n'
+    (town.folder / "map.toml").write_text(f"{_sites_text(town.sites)}{served}{pipelines}{_kinds(roads)}")
+
+
+def _sites_text(sites: Sequence[SiteLog]) -> str:
+    return '[centre]\nname = "centre"\n' + "".join(f"[[centre.sites]]\n{_log_text(log)}\n" for log in sites)
+
+
+def _kinds(roads: Path) -> str:
+    return _KINDS.replace("ROADS", str(roads))
+
+
+def _edge_text(town: Town, tile: Tile) -> str:
+    ca = town.folder / "ca"
+    return f"""[edge]
+name = "{tile.name}"
+data = "{town.folder / tile.name}"
+coverage = "BOX ({tile.west} {tile.south}, {tile.east} {tile.north})"
+
+[site]
+{_log_text(town.log_of(tile))}
+advertise = "mqtt://{LOOPBACK}:{tile.mqtt}"
+places_s = 1.0
+hold_s = 8.0
+
+[[mqtt.listen]]
+address = "{LOOPBACK}:{tile.mqtt}"
+
+[udp]
+address = "{LOOPBACK}:{tile.udp}"
+reporting_interval_s = 3.0
+
+[trust]
+authority = "{ca / AUTHORITY}"
+certificate = "{town.folder / tile.name}.cert"
+key = "{town.folder / tile.name}.key"
+revoked = "{ca / REVOKED}"
+
+[http]
+address = ""
+"""
+
+
+def _write_keys(town: Town, tile: Tile) -> None:
+    keys = new_keys(signs=True)
+    certificate = issue_in(town.folder / "ca", tile.name, public_keys_of(keys), role="edge", days=1, now=Instant(time_ns()))
+    write_new(town.folder / f"{tile.name}.key", Kind.KEY, b"".join(keys))
+    write_new(town.folder / f"{tile.name}.cert", Kind.CERTIFICATE, certificate.data)
+
+
+def _log_text(log: SiteLog) -> str:
+    if log.backbone is Backbone.KAFKA:
+        return f'name = "{log.name}"\nbackbone = "kafka"\naddress = "{log.address}"\nprefix = "{log.prefix}"'
+    return f'name = "{log.name}"\nfolder = "{log.folder}"'
+
+
+def authority_key_in(ca: Path) -> Path:
+    """Return the path of the certificate authority's private key."""
+    return ca / AUTHORITY_KEY
+
+
+def authority_in(ca: Path) -> Path:
+    """Return the path of the certificate authority's public key."""
+    return ca / AUTHORITY

@@ -1,0 +1,1 @@
+"""Load generation for evaluations and benchmarks: programs in C, endpoints over UDP, edges and towns as processes."""

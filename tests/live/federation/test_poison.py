@@ -1,0 +1,143 @@
+"""Garbage in the log of a site costs a count and nothing else: whoever reads it goes on, and endpoints move as before."""
+
+import json
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pytest
+
+from live.federation.crowds import Crowd
+from live.federation.town import Town, ask, wait_until
+from milepost.eventlog.log import RECORD_BYTES_MAX, Entry, Log
+from milepost.model.endpoints import EndpointId
+from milepost.model.instants import Instant
+from milepost.model.messages import Message, MessageId
+from milepost.model.places import Place
+from milepost.model.queries import OnTopic
+from milepost.model.sites import (
+    CROSS_HUB,
+    SUBSCRIPTION_INFO,
+    VEHICLE_INFO,
+    Claim,
+    ClaimNotice,
+    EdgeInfo,
+    EdgeRef,
+    EndpointPosition,
+    EndpointPositions,
+    Epoch,
+    ForwardedMessage,
+    Handover,
+    HandoverPart,
+    HandoverTaken,
+    HeldSubscription,
+    HubInfo,
+    Interest,
+    MissedMessages,
+    PrepareHandover,
+    PriorEdge,
+    QueuedMessage,
+    SiteRecord,
+    inbox_of,
+)
+from milepost.model.subscriptions import Subscription
+from milepost.wire.records import to_record
+
+GHOST, N1 = EdgeRef("north", "ghost"), EdgeRef("north", "n1")
+POISON: Final = EndpointId("poison")
+WRONG: Final[list[Any]] = [None, [], {}, -1, 1.5, True, "", "x\n/y", "1" + "0" * 30, 10**30, [[]] * 3, {"type": "said"}]
+GARBAGE: Final = [
+    b"",
+    b"\x00",
+    b"\xff\xfe",
+    b"null",
+    b"[]",
+    b"{}",
+    b'{"type":7}',
+    b'{"type":"no such thing"}',
+    b'{"type":"said"',
+    b"[" * 100_000,
+    b'{"type":"said","x":"' + b"y" * (RECORD_BYTES_MAX - 1_000) + b'"}',
+]
+KEYS: Final = ["", "@", "@@", "@@centre", "\n", "north/ghost\n\n", "@north/ghost", "poison\nnorth/", "x" * 10_000]
+
+
+def samples() -> Iterator[SiteRecord]:
+    """A record of each kind, about an endpoint and an edge that are not there."""
+    epoch, at = Epoch(5), Instant(7)
+    asked = Subscription(POISON, OnTopic("poison/#"))
+    held = (HeldSubscription("poison/#", asked),)
+    said = ForwardedMessage(GHOST, 3, Message(MessageId(1), POISON, "poison/x", at, body=b"poison"))
+    yield said
+    yield Handover(
+        POISON, epoch, GHOST, N1, 4, subscriptions=held, waiting=(QueuedMessage(1, 1, False, False, (), False, "", 0, b"x"),)
+    )
+    yield HandoverPart(POISON, epoch, GHOST, N1, 5)
+    yield MissedMessages(POISON, epoch, GHOST, N1, 6, (said,))
+    yield HandoverTaken(POISON, epoch, GHOST, N1, 7, held)
+    yield Claim(POISON, GHOST, epoch)
+    yield EndpointPositions(GHOST, (EndpointPosition(POISON, Place(1, 2), 3.0, 4.0, at),))
+    yield ClaimNotice(Claim(POISON, GHOST, epoch))
+    yield PriorEdge(POISON, epoch, GHOST)
+    yield PrepareHandover(POISON, GHOST, epoch, held)
+    yield Interest(GHOST, asked)
+    yield EdgeInfo(GHOST, address="mqtt://nowhere:1")
+    yield HubInfo("centre", ("north",), at)
+
+
+def mutations(value: Any) -> Iterator[Any]:
+    """The same with one thing wrong, or missing, at any depth."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield {other: one for other, one in value.items() if other != name}
+            if name != "type":
+                for wrong in [*WRONG, *mutations(inner)]:
+                    yield {**value, name: wrong}
+    elif isinstance(value, list):
+        for place, inner in enumerate(value):
+            for wrong in mutations(inner):
+                yield [*value[:place], wrong, *value[place + 1 :]]
+
+
+def poisons() -> list[bytes]:
+    found = [*GARBAGE, *(to_record(one) for one in samples())]
+    for one in samples():
+        found += [json.dumps(mutation).encode() for mutation in mutations(json.loads(to_record(one)))]
+    return found
+
+
+def append_all(log: Log, entries: list[Entry]) -> None:
+    told: list[Exception | None] = []
+    for first in range(0, len(entries), 200):
+        log.append(entries[first : first + 200], told.append)
+        wait_until(lambda: len(told) > first // 200, "it is appended")  # noqa: B023
+    assert set(told) == {None}
+
+
+def unreadable(town: Town, edge: str) -> float:
+    page = ask(town.edges[edge].http, "/metrics")
+    return sum(float(line.rpartition(" ")[2]) for line in page.splitlines() if 'site_events_total{event="unreadable"' in line)
+
+
+@pytest.mark.parametrize("site", ["north", "south"])
+def test_garbage_in_every_reserved_topic_changes_nothing_but_counts(town: Town, crowd: Crowd, name: str, site: str) -> None:
+    assert town.centre is not None
+    edge = "n1" if site == "north" else "s1"
+    senders = tuple(f"{name}-{one}" for one in ("n1", "n2", "s1"))
+    for sender in senders:
+        crowd.sender(sender, town.edges[sender.rpartition("-")[2]], topic=f"{name}/{sender}", qos=2, rate=30)
+    taker = crowd.taker(f"{name}-taker", town.edges["n1"], f"{name}/#", of=senders)
+    values = poisons()
+    before = unreadable(town, edge)
+    for topic in (CROSS_HUB, SUBSCRIPTION_INFO, VEHICLE_INFO, inbox_of(EdgeRef(site, edge))):
+        keys = [str(EdgeRef(site, edge)), *KEYS]
+        entries = [Entry(topic, keys[number // 2 % len(keys) * (number % 2)], value) for number, value in enumerate(values)]
+        append_all(town.log(site), [*entries, *(Entry(topic, key, None) for key in KEYS)])
+    for there in ("n2", "s1", "n1"):
+        crowd.arrive(taker.name, town.edges[there])
+        for sender in senders:
+            crowd.wait_seen(taker.name, sender, 5)
+    crowd.finish()
+    crowd.check()
+    assert all(taker.presents[1:])
+    assert unreadable(town, edge) > before + 100
+    assert all(one.is_alive() for one in town.processes)

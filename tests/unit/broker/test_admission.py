@@ -1,0 +1,324 @@
+"""One admission order for every way in: MQTT 5, MQTT 3.1.1, UDP, wills and requests below `$milepost/`."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import pytest
+
+from milepost.broker.admission import Rules
+from milepost.broker.emergency import AlertRule
+from milepost.broker.federation_port import FederationPort
+from milepost.broker.presence import Ground
+from milepost.broker.publication import Publication
+from milepost.listeners.limits import MqttLimits
+from milepost.listeners.mqtt.context import MqttSettings
+from milepost.listeners.udp.settings import UdpSettings
+from milepost.model.addresses import ToArea
+from milepost.model.areas import Circle
+from milepost.model.endpoints import EndpointId
+from milepost.model.incidents import EventKind
+from milepost.model.instants import FOREVER, SECOND_NS, Instant
+from milepost.model.messages import Message, MessageId
+from milepost.model.places import Place
+from milepost.model.priorities import Priority
+from milepost.model.reasons import Reason, Refused
+from milepost.model.sessions import Publish as PublishDatagram
+from milepost.vetting import Reputations
+from milepost.vetting.access import Access, Rule, Verbs
+from milepost.vetting.payloads import PayloadRule, Payloads
+from milepost.wire.json_form import to_json
+from milepost.wire.mqtt import Acknowledge, Code, Connect, Properties, Version, Will
+from udp_edge_in_memory import HOME, UdpEdge
+
+KIND = EventKind("Pothole", "road/pothole", "witnesses >= 3", priority=Priority.TRAFFIC, valid_s=120.0)
+FAR = Circle(Place(-33.87, 151.2), 100.0)
+FAR_TEXT = "area:circle -33.87,151.2 100"
+PUBLISHER = EndpointId("car-7")
+SLOW = MqttLimits(messages_per_s=1, messages_burst=1)
+
+
+class Recorder(FederationPort):
+    """Keeps every message that was accepted."""
+
+    def __init__(self) -> None:
+        self.taken: list[Publication] = []
+
+    def is_wanted(self, topic: str) -> bool:
+        return True
+
+    def take(self, publication: Publication, now: Instant) -> Refused | None:
+        self.taken.append(publication)
+        return None
+
+
+@dataclass(frozen=True)
+class Statement:
+    """What a publisher states; everything else is left to defaults."""
+
+    topic: str = KIND.topic
+    body: bytes = b"{}"
+    priority: Priority | None = None
+    valid_for_s: int | None = None
+    is_far: bool = False
+    """Addressed to an area outside the edge's coverage."""
+
+    def properties(self) -> Properties:
+        priority = () if self.priority is None else (("milepost-priority", self.priority.name.lower()),)
+        address = (("milepost-to", FAR_TEXT),) if self.is_far else ()
+        return Properties(user=(*priority, *address), message_expiry_s=self.valid_for_s)
+
+    def message(self, now: Instant) -> Message:
+        message = Message(MessageId(1), PUBLISHER, self.topic, now, body=self.body, reliable=True)
+        if self.priority is not None:
+            message = replace(message, priority=self.priority)
+        if self.valid_for_s is not None:
+            message = replace(message, valid_until=Instant(now + self.valid_for_s * SECOND_NS))
+        return replace(message, address=ToArea(FAR)) if self.is_far else message
+
+
+def publish_over_mqtt(edge: UdpEdge, statement: Statement) -> None:
+    edge.connect(PUBLISHER).publish(statement.topic, statement.body, 1, properties=statement.properties())
+
+
+def publish_over_udp(edge: UdpEdge, statement: Statement) -> None:
+    edge.vehicle(PUBLISHER).say(PublishDatagram(statement.message(edge.now)))
+
+
+def publish_by_request(edge: UdpEdge, statement: Statement) -> None:
+    edge.connect(PUBLISHER).publish("$milepost/publish", to_json(statement.message(edge.now)), 1)
+
+
+def publish_as_will(edge: UdpEdge, statement: Statement) -> None:
+    edge.connect(PUBLISHER, will=Will(statement.topic, statement.body, 1, properties=statement.properties())).lose()
+
+
+WAYS_IN = (publish_over_mqtt, publish_over_udp, publish_by_request, publish_as_will)
+WayIn = Callable[[UdpEdge, Statement], None]
+
+
+def edge_with(rules: Rules | None = None, **options: object) -> UdpEdge:
+    return UdpEdge(is_sealed=False, rules=rules or Rules(kinds=(KIND,)), **options)  # type: ignore[arg-type]
+
+
+def accepted_by(edge: UdpEdge, way_in: WayIn, statement: Statement) -> Publication:
+    recorder = edge.broker.federation = Recorder()
+    way_in(edge, statement)
+    (publication,) = [one for one in recorder.taken if one.topic == statement.topic]
+    return publication
+
+
+@pytest.mark.parametrize("way_in", WAYS_IN)
+def test_m29_an_event_kind_gives_priority_and_validity(way_in: WayIn) -> None:
+    publication = accepted_by(edge_with(), way_in, Statement())
+    assert publication.priority is Priority.TRAFFIC
+    assert publication.valid_until == publication.seen_at + 120 * SECOND_NS
+
+
+@pytest.mark.parametrize("way_in", WAYS_IN)
+def test_m29_what_the_publisher_states_is_kept(way_in: WayIn) -> None:
+    publication = accepted_by(edge_with(), way_in, Statement(priority=Priority.SAFETY, valid_for_s=30))
+    assert publication.priority is Priority.SAFETY
+    assert publication.valid_until == publication.seen_at + 30 * SECOND_NS
+
+
+@pytest.mark.parametrize("way_in", WAYS_IN)
+def test_m29_a_priority_rule_comes_before_the_kind_and_other_topics_have_no_validity(way_in: WayIn) -> None:
+    rules = Rules(kinds=(KIND,), priorities=((KIND.topic, Priority.EMERGENCY),))
+    assert accepted_by(edge_with(rules), way_in, Statement()).priority is Priority.EMERGENCY
+    other = accepted_by(edge_with(rules), way_in, Statement("chat"))
+    assert (other.priority, other.valid_until) == (Priority.CONVENIENCE, FOREVER)
+
+
+def test_m29_a_plain_qos_0_message_of_mqtt_311_gets_the_kind_s_validity_too() -> None:
+    edge = edge_with()
+    receiver, sender = edge.connect("r", expiry_s=1_000), edge.connect("s", Version.V3)
+    receiver.subscribe(KIND.topic)
+    for _ in range(2):  # the second one meets a cached route
+        sender.publish(KIND.topic, b"{}")
+    assert [message.properties.message_expiry_s for message in receiver.messages()] == [120, 120]
+
+
+@pytest.mark.parametrize("way_in", WAYS_IN)
+def test_the_order_is_plausibility_then_access_then_payload(way_in: WayIn) -> None:
+    """A message that breaks three rules is refused for the first; mending one shows the next."""
+    denied = Rule(False, Verbs.PUBLISH, KIND.topic)
+    payloads = Payloads((PayloadRule(KIND.topic, json=True),))
+    both, payload_only = Rules(Access((denied,)), payloads, kinds=(KIND,)), Rules(payloads=payloads, kinds=(KIND,))
+    cases = (
+        (both, Statement(body=b"{", is_far=True), Reason.AREA_NOT_COVERED),
+        (both, Statement(body=b"{"), Reason.NOT_ALLOWED),
+        (payload_only, Statement(body=b"{"), Reason.PAYLOAD_NOT_JSON),
+    )
+    for rules, statement, reason in cases:
+        edge = edge_with(rules)
+        edge.broker.configure(Ground(Circle(HOME, 10_000.0)), ())
+        way_in(edge, statement)
+        assert edge.broker.counts.refused == {reason: 1}, (way_in, statement)
+        assert edge.broker.counts.accepted == 0
+
+
+def slow_edge(rules: Rules, *, burst: int) -> UdpEdge:
+    """An edge that lets every session send *burst* messages, then one a second."""
+    edge = edge_with(rules, udp=UdpSettings(messages_per_s=1, messages_burst=burst), settings=MqttSettings(limits=SLOW))
+    edge.context.rates = edge.context.rates._replace(messages_burst=burst)
+    return edge
+
+
+@pytest.mark.parametrize("way_in", [publish_over_mqtt, publish_over_udp, publish_by_request])
+def test_the_rate_comes_first(way_in: WayIn) -> None:
+    """Once a session is over its rate, a message is refused for that, not for the access it lacks."""
+    edge = slow_edge(Rules(Access((Rule(False, Verbs.PUBLISH, KIND.topic),)), kinds=(KIND,)), burst=1)
+    if way_in is publish_over_udp:
+        vehicle = edge.vehicle(PUBLISHER)
+        for number in (1, 2, 3):
+            vehicle.say(PublishDatagram(replace(Statement().message(edge.now), id=MessageId(number))))
+    else:
+        client, is_request = edge.connect(PUBLISHER), way_in is publish_by_request
+        for _ in range(3):
+            body = to_json(Statement().message(edge.now)) if is_request else b"{}"
+            client.publish("$milepost/publish" if is_request else KIND.topic, body, 1)
+    refused = edge.broker.counts.refused
+    assert refused[Reason.RATE_TOO_HIGH] >= 1
+    assert refused == {Reason.RATE_TOO_HIGH: refused[Reason.RATE_TOO_HIGH], Reason.NOT_ALLOWED: 3 - refused[Reason.RATE_TOO_HIGH]}
+
+
+def refused_for_rate(edge: UdpEdge, name: str, *, is_udp: bool) -> int:
+    """Publish 60 messages; return how many were refused for their rate."""
+    before = edge.broker.counts.refused[Reason.RATE_TOO_HIGH]
+    if is_udp:
+        vehicle = edge.vehicle(name)
+        for _ in range(60):
+            vehicle.publish(vehicle.message("chat", reliable=True))
+    else:
+        client = edge.connect(name)
+        for _ in range(60):
+            client.publish("chat", b"", 1, properties=Properties(content_type="text/plain"))
+    return edge.broker.counts.refused[Reason.RATE_TOO_HIGH] - before
+
+
+@pytest.mark.parametrize("is_udp", [True, False])
+def test_m27_a_low_reputation_lowers_the_rate_over_udp_and_over_mqtt(is_udp: bool) -> None:
+    edge = slow_edge(Rules(), burst=100)
+    edge.broker.believe(Reputations({EndpointId("doubted"): 0.1}))
+    assert refused_for_rate(edge, "trusted", is_udp=is_udp) == 0
+    assert refused_for_rate(edge, "doubted", is_udp=is_udp) > 30
+
+
+def test_a_will_is_charged_as_a_message_at_connect() -> None:
+    edge = slow_edge(Rules(), burst=1)
+    client = edge.connect("c", will=Will("t", b"gone"))
+    for _ in range(2):
+        client.publish("chat", b"", 1)
+    assert edge.broker.counts.refused == {Reason.RATE_TOO_HIGH: 1}, "the will took the one message of the burst"
+
+
+def test_m27_a_will_is_checked_for_plausibility_when_it_is_published() -> None:
+    edge = edge_with()
+    client = edge.connect("c", will=Will("t", b"gone", properties=Statement(is_far=True).properties()))
+    assert client.connack is not None
+    assert client.connack.code is Code.SUCCESS
+    edge.broker.configure(Ground(Circle(HOME, 10_000.0)), ())  # the coverage is read again
+    client.lose()
+    assert edge.broker.counts.refused == {Reason.AREA_NOT_COVERED: 1}
+    assert edge.broker.counts.accepted == 0
+
+
+def edge_with_a_will_of_ada() -> UdpEdge:
+    """Only the user ada may publish on t; her client connected, left a will there, and the edge was killed."""
+    edge = edge_with(Rules(Access((Rule(True, Verbs.PUBLISH, "t", user="ada"), Rule(False, Verbs.PUBLISH, "t")))))
+    edge.connect("w", expiry_s=1_000).subscribe("t", qos=1)
+    client = edge.enter()
+    client.stream.common_name = "ada"
+    will = Will("t", b"gone", 1, properties=Properties(will_delay_s=5))
+    client.send(Connect("c", Version.V5, True, 0, will, properties=Properties(session_expiry_s=100)))
+    edge.settle()
+    return edge
+
+
+def test_a_will_is_published_with_the_rights_of_its_user_also_after_a_restart() -> None:
+    later = edge_with_a_will_of_ada().restarted(after_s=1)
+    later.pass_time(10)
+    assert later.connect("w", clean=False, expiry_s=1_000).bodies() == [b"gone"]
+
+
+def test_a_will_is_refused_when_the_rules_changed_since_connect() -> None:
+    later = edge_with_a_will_of_ada().restarted(after_s=1)
+    later.broker.use(Rules(Access((Rule(False, Verbs.PUBLISH, "t"),))))
+    later.pass_time(10)
+    assert later.broker.counts.refused == {Reason.NOT_ALLOWED: 1}
+    assert later.connect("w", clean=False, expiry_s=1_000).bodies() == []
+
+
+@pytest.mark.parametrize("way_in", WAYS_IN)
+def test_every_message_has_an_id_that_its_source_uses_once(way_in: WayIn) -> None:
+    edge = edge_with()
+    recorder = edge.broker.federation = Recorder()
+    for _ in range(3):
+        way_in(edge, Statement(body=b"%d" % edge.now))
+        edge.pass_time(1.0)
+    ids = [publication.id for publication in recorder.taken if publication.topic == KIND.topic]
+    assert len(ids) == 3
+    assert all(ids)
+    if way_in in (publish_over_mqtt, publish_as_will):  # the others choose their ids themselves, and chose the same
+        assert len(set(ids)) == 3
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_a_publisher_that_asks_is_told_the_id_of_its_message(qos: int) -> None:
+    edge = edge_with()
+    recorder = edge.broker.federation = Recorder()
+    client = edge.connect("c", properties=Properties(request_response_information=True))
+    client.publish("chat", b"hello", qos)
+    (answer,) = [packet for packet in client.take() if isinstance(packet, Acknowledge)]
+    assert answer.properties.user == (("milepost-id", str(recorder.taken[-1].id)),)
+    silent = edge.connect("d")
+    silent.publish("chat", b"hello", qos)
+    (answer,) = [packet for packet in silent.take() if isinstance(packet, Acknowledge)]
+    assert answer.properties.user == ()
+
+
+def test_a_publisher_may_choose_the_id_and_receivers_are_told_it() -> None:
+    edge = edge_with()
+    receiver, sender = edge.connect("r"), edge.connect("s")
+    receiver.subscribe("chat")
+    sender.publish("chat", b"x", 1, properties=Properties(user=(("milepost-id", "4711"),)))
+    (message,) = receiver.messages()
+    assert ("milepost-id", "4711") in message.properties.user
+    (answer,) = [packet for packet in sender.take() if isinstance(packet, Acknowledge)]
+    assert answer.properties.user == (("milepost-id", "4711"),)
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "18446744073709551616", "seven", ""])
+def test_an_id_that_names_no_message_is_refused(text: str) -> None:
+    edge = edge_with()
+    edge.connect("s").publish("chat", b"x", 1, properties=Properties(user=(("milepost-id", text),)))
+    assert edge.broker.counts.refused == {Reason.FIELD_RANGE: 1}
+
+
+@pytest.mark.parametrize("name", ["0", "00", "-1", "all"])
+def test_t6_an_unpublish_that_names_no_message_is_refused(name: str) -> None:
+    edge = edge_with()
+    vehicle = edge.vehicle("v")
+    vehicle.publish(vehicle.message("Unpublish", fields={"id": name}, reliable=True))
+    assert edge.broker.counts.refused == {Reason.FIELD_RANGE: 1}
+    assert edge.broker.counts.accepted == 0
+
+
+class FullOutbox(FederationPort):
+    """Has no room for alerts."""
+
+    def is_wanted(self, topic: str) -> bool:
+        return True
+
+    def take(self, publication: Publication, now: Instant) -> Refused | None:
+        return Refused(Reason.SPOOL_FULL) if publication.topic == "Alert" else None
+
+
+def test_m22_an_alert_that_cannot_leave_the_edge_is_counted_and_reaches_endpoints_here() -> None:
+    edge = edge_with()
+    edge.broker.configure(Ground(), (AlertRule("Emergency"),))
+    edge.broker.federation = FullOutbox()
+    near, reporter = edge.vehicle("near"), edge.vehicle("reporter")
+    reporter.publish(reporter.message("Emergency", b"brakes", reliable=True))
+    assert b"brakes" in near.bodies()
+    assert edge.broker.counts.refused == {Reason.SPOOL_FULL: 1}

@@ -1,0 +1,106 @@
+"""Alerts: which messages raise them, for which area, and what they say (M22, M26)."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edge_in_memory import START, EdgeInMemory
+from milepost.broker.emergency import AlertRule, Alerts, Shape
+from milepost.broker.publication import EDGE_ITSELF, Publication
+from milepost.model.areas import Circle, Corridor
+from milepost.model.endpoints import EndpointId
+from milepost.model.instants import SECOND_NS
+from milepost.model.messages import FIELDS_MAX
+from milepost.model.places import Place
+from milepost.model.priorities import Priority
+from milepost.model.reasons import Reason
+from milepost.model.tags import Tag
+from milepost.trust.signing import Signer
+from milepost.wire.mqtt import Properties
+from strategies import places
+from udp_edge_in_memory import EDGE_CERTIFICATE, EDGE_SIGNING
+
+HOME = Place(40.7608, -111.891)
+
+
+AT_HOME = Properties(user=(("milepost-place", "40.7608,-111.891"),))
+
+
+def emergency(fields: int = 0) -> Publication:
+    said = {f"f{number}": number for number in range(fields)}
+    return Publication("t", b"crash", START, source=EndpointId("car"), place=HOME, tags=frozenset({Tag("i80")}), fields=said)
+
+
+def test_the_first_rule_about_a_topic_counts() -> None:
+    alerts = Alerts()
+    alerts.rules = (AlertRule("a/+", alert="first"), AlertRule("a/#", alert="second"))
+    assert [rule.alert if rule else None for rule in map(alerts.maybe_rule, ("a/1", "a/1/2", "b"))] == ["first", "second", None]
+
+
+@pytest.mark.parametrize("shape", Shape)
+@given(place=places, heading=st.none() | st.floats(0, 360, exclude_max=True))
+def test_there_is_an_area_for_every_place_and_heading(shape: Shape, place: Place, heading: float | None) -> None:
+    area = AlertRule("t", shape=shape, ahead_m=100.0).area_for(place, heading)
+    assert isinstance(area, Corridor if shape is Shape.CORRIDOR and heading is not None else Circle)
+    assert area.contains(place.vector[None])[0]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"topic": "#"},
+        {"topic": "Alert"},
+        {"topic": "a/#/b"},
+        {"topic": "t", "alert": "a/+"},
+        {"topic": "t", "valid_s": 0.0},
+        {"topic": "t", "valid_s": 90_000.0},
+        {"topic": "t", "radius_m": -1.0},
+        {"topic": "t", "shape": Shape.CORRIDOR, "ahead_m": 0.0, "behind_m": -5.0},
+        {"topic": "t", "shape": Shape.CORRIDOR, "half_width_m": 0.0},
+    ],
+)
+def test_a_rule_that_would_raise_alerts_about_alerts_or_for_no_area_is_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011  # each says something else
+        AlertRule(**wrong)  # type: ignore[arg-type]
+
+
+def test_an_alert_says_who_raised_it_and_is_the_edge_s_own() -> None:
+    alerts = Alerts()
+    rule = AlertRule("t", alert="Alert/t", valid_s=5.0)
+    raised = emergency()
+    alert = alerts.make(rule, raised, None, EndpointId("edge-1"), 77, START)
+    assert (alert.topic, alert.body, alert.source, alert.origin, alert.id) == ("Alert/t", b"crash", "edge-1", EDGE_ITSELF, 77)
+    assert (alert.priority, alert.qos, alert.valid_until) == (Priority.EMERGENCY, 1, START + 5 * SECOND_NS)
+    assert (alert.fields["raised_by"], alert.fields["raised_on"]) == ("car", "t")
+    assert (alert.tags, alert.place, alert.signed, alerts.raised) == (raised.tags, HOME, None, 1)
+
+
+@pytest.mark.parametrize("fields", [0, FIELDS_MAX - 2, FIELDS_MAX - 1, FIELDS_MAX])
+def test_an_alert_can_be_said_and_signed_however_many_fields_the_emergency_has(fields: int) -> None:
+    alerts = Alerts()
+    alerts.signer = Signer(EDGE_SIGNING, EDGE_CERTIFICATE)
+    alert = alerts.make(AlertRule("t"), emergency(fields), None, EndpointId("edge-1"), 77, START)
+    assert len(alert.message.fields) == min(fields + 2, FIELDS_MAX)
+    assert alert.message.fields["raised_by"] == "car"
+
+
+def test_an_emergency_over_mqtt_is_heard_by_those_near_and_first() -> None:
+    # M22
+    edge = EdgeInMemory()
+    edge.broker.alerts.rules = (AlertRule("collision"),)
+    near, far, sender = (edge.connect(name) for name in ("near", "far", "sender"))
+    near.publish("$milepost/report", b'{"place": {"latitude": 40.761, "longitude": -111.891}}', 1)
+    far.publish("$milepost/report", b'{"place": {"latitude": 41.761, "longitude": -111.891}}', 1)
+    near.subscribe("collision")
+    near.take(), far.take()
+    sender.publish("collision", b"crash", properties=AT_HOME)
+    assert [message.topic for message in near.messages()] == ["Alert", "collision"]
+    assert far.messages() == []
+
+
+def test_an_emergency_without_a_place_raises_nothing_and_is_counted() -> None:
+    edge = EdgeInMemory()
+    edge.broker.alerts.rules = (AlertRule("collision"),)
+    edge.connect("sender").publish("collision")
+    assert edge.broker.alerts.raised == 0
+    assert edge.broker.counts.dropped == {Reason.FIELD_MISSING: 1}

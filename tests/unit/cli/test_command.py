@@ -1,0 +1,159 @@
+"""The command line, run inside this process."""
+
+import os
+import signal
+import sys
+
+import pytest
+
+import milepost
+from milepost.cli import edge, passwd
+from milepost.cli import main as command
+from milepost.config.errors import StartFault, UsageFault, cannot_keep, cannot_listen
+
+
+def status_of(*typed: str) -> int:
+    try:
+        return command.main(typed)
+    except SystemExit as end:  # argparse ends the process itself
+        return end.code if isinstance(end.code, int) else 1
+
+
+@pytest.mark.parametrize("typed", [(), ("edge",), ("edge", "run"), ("edge", "check"), ("passwd",)])
+def test_help_teaches_by_example(typed: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    assert status_of(*typed, "--help") == 0
+    text = capsys.readouterr().out
+    assert text.startswith(f"usage: {' '.join(('milepost', *typed))}")
+    assert typed == ("edge",) or "example" in text
+
+
+@pytest.mark.parametrize(
+    ("typed", "complaint"),
+    [
+        ((), "milepost: the following arguments are required: COMMAND; `milepost --help` shows what there is"),
+        (("edge",), "milepost edge: the following arguments are required: VERB; `milepost edge --help`"),
+        (("egde",), "milepost: argument COMMAND: invalid choice: 'egde'"),
+        (("edge", "check"), "milepost edge check: the following arguments are required: --config"),
+        (("edge", "check", "--conf", "x"), "required: --config"),
+        (("edge", "check", "--config", "/no/such/file"), "milepost: /no/such/file is not there: correct the name"),
+        (("edge", "run", "--listen", "1883"), "milepost: --listen: address '1883' is not HOST:PORT"),
+        (("edge", "run", "--data", ""), "milepost: --data: data is empty"),
+        (("passwd", "users", "a:b"), "milepost: 'a:b' is no user name"),
+        (("passwd", "users", "ada", "--delete", "--stdin"), "not allowed with argument"),
+    ],
+)
+def test_a_wrong_command_line_is_one_line_and_status_2(
+    typed: tuple[str, ...], complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert status_of(*typed) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.count("\n") == 1
+    assert complaint in said.err
+
+
+@pytest.mark.parametrize(
+    ("fault", "status", "said"),
+    [
+        (StartFault("storage is locked: stop the other"), 1, "milepost: storage is locked: stop the other\n"),
+        (UsageFault("bad file"), 2, "milepost: bad file\n"),
+        (KeyboardInterrupt(), 130, ""),
+    ],
+)
+def test_a_fault_becomes_a_line_and_a_status(
+    fault: BaseException, status: int, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object) -> int:
+        raise fault
+
+    monkeypatch.setattr(edge, "_check", fail)
+    assert status_of("edge", "check", "--config", "x") == status
+    assert capsys.readouterr().err == said
+
+
+def test_numpy_is_told_to_use_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "")
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS")
+    status_of("--help")
+    assert os.environ["OPENBLAS_NUM_THREADS"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("typed", "complaint"),
+    [(["a", "b"], "the two passwords differ"), (["", ""], "the password is empty"), ([], "no password was typed")],
+)
+def test_a_password_is_typed_twice(typed: list[str], complaint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def ask(prompt: str) -> str:
+        if not typed:
+            raise EOFError
+        return typed.pop(0)
+
+    monkeypatch.setattr("getpass.getpass", ask)
+    with pytest.raises(UsageFault, match=complaint):
+        passwd._password(is_piped=False)
+
+
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [
+        (98, "is taken by another process"),
+        (13, "needs rights"),
+        (99, "is not an address of this machine"),
+        (1, "cannot listen at"),
+    ],
+)
+def test_an_address_that_cannot_be_listened_at_says_what_to_do(number: int, said: str) -> None:
+    fault = cannot_listen("h:1", OSError(number, "x"))
+    assert said in str(fault)
+    assert fault.status == 1
+
+
+def test_a_folder_that_cannot_be_used_says_what_to_do() -> None:
+    fault = cannot_keep("data", "locked")
+    assert fault.status == 1
+    assert str(fault).startswith("cannot keep anything in data: locked; ")
+
+
+def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert status_of("--version") == 0
+    assert capsys.readouterr().out == f"milepost {milepost.__version__}\n"
+
+
+SYDNEY = "-33.87,151.2"
+
+
+@pytest.mark.parametrize(
+    ("typed", "option", "value"),
+    [
+        (("pub", "-t", "a", "-m", "x"), "--place", SYDNEY),
+        (("pub", "-t", "a", "-m", "x"), "--at", SYDNEY),
+        (("pub", "-t", "a", "-m", "x"), "--to-area", f"circle {SYDNEY} 500"),
+        (("pub", "-t", "a", "-m", "x"), "--within", f"circle {SYDNEY} 500"),
+        (("sub",), "--at", "-.5,-151.2"),
+        (("sub",), "--area", f"circle {SYDNEY} 500"),
+        (("agent", "run"), "--at", SYDNEY),
+        (("pipeline", "lookback"), "--area", f"circle {SYDNEY} 500"),
+        (("pipeline", "archive", "files", "reports"), "--area", f"circle {SYDNEY} 500"),
+    ],
+)
+def test_a_place_may_have_a_negative_latitude(typed: tuple[str, ...], option: str, value: str) -> None:
+    found = vars(command.make_parser().parse_args([*typed, option, value]))
+    assert found[option.strip("-").replace("-", "_")] == value
+
+
+def test_a_dash_and_a_letter_are_still_an_option(capsys: pytest.CaptureFixture[str]) -> None:
+    assert status_of("pub", "-t", "a", "-m", "x", "--place", "-t") == 2
+    assert "argument --place: expected one argument" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("typed", "needed"), [(("demo",), "demo"), (("paper", "mercury", "--quick"), "paper")])
+def test_an_experiment_without_its_extra_names_the_extra(
+    typed: tuple[str, ...], needed: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("milepost_experiments.demo.run", "milepost_experiments.papers.mercury.evaluation"):
+        monkeypatch.setitem(sys.modules, name, None)  # what the import system does for a module that is not there
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    assert status_of(*typed) == 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"milepost: milepost {needed} needs the extra 'experiments'")
+    assert said.count("\n") == 1

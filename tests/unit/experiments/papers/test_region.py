@@ -1,0 +1,39 @@
+"""Coverages side by side, and who is in which (M15)."""
+
+from pathlib import Path
+
+import pytest
+
+from milepost.config.site_settings import SiteLog
+from milepost.model.places import Place
+from milepost_experiments.papers.load.region import Cover, Region, tiles
+from milepost_experiments.papers.load.towns import Town
+
+BOXES = tiles(Place(10.0, 20.0), Place(12.0, 24.0), rows=2, columns=2)
+REGION = Region(
+    Town(Path("nowhere")), SiteLog("region"), tuple(Cover(f"edge-{number}", box, 0, 0) for number, box in enumerate(BOXES, 1))
+)
+
+
+def test_tiles_leave_no_gap() -> None:
+    assert [(box.south, box.west, box.north, box.east) for box in BOXES] == [
+        (10.0, 20.0, 11.0, 22.0),
+        (10.0, 22.0, 11.0, 24.0),
+        (11.0, 20.0, 12.0, 22.0),
+        (11.0, 22.0, 12.0, 24.0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("place", "edge"),
+    [
+        (Place(10.5, 21.0), "edge-1"),
+        (Place(10.5, 23.0), "edge-2"),
+        (Place(11.5, 21.0), "edge-3"),
+        (Place(11.5, 23.9), "edge-4"),
+        (Place(13.0, 23.0), "edge-4"),
+        (Place(9.0, 19.0), "edge-1"),
+    ],
+)
+def test_a_place_is_its_coverage_s_and_beyond_all_the_nearest_edge_s(place: Place, edge: str) -> None:
+    assert REGION.edge_at(place).name == edge

@@ -1,0 +1,82 @@
+"""Bins: what predicates may ask of them (M23, M24)."""
+
+from dataclasses import replace
+from itertools import permutations
+
+import pytest
+
+from milepost.incidents.bins import totals_of
+from milepost.model.areas import Circle
+from milepost.model.endpoints import EndpointId
+from milepost.model.incidents import EventKind
+from unit.incidents.events import HOME, Event, after, away, cells_of, events, fed
+
+KIND = EventKind("Collision", "Collision", "reports >= 1", "Alert/Collision")
+
+
+def is_hot(predicate: str, found: list[Event]) -> bool:
+    return bool(fed(replace(KIND, predicate=predicate), found).advance(after(10)))
+
+
+def with_speeds(*speeds: float) -> list[Event]:
+    return [Event(f"car-{number}", HOME, after(1), {"speed_mps": speed}) for number, speed in enumerate(speeds)]
+
+
+@pytest.mark.parametrize(
+    "predicate",
+    [
+        "mean_speed_mps == 4 and min_speed_mps == 1.5 and max_speed_mps == 8",
+        "sum_speed_mps == 12 and count_speed_mps == 3 and reports == 3",
+        "count_other == 0 and not sum_other >= 0 and not sum_other < 0",
+    ],
+)
+def test_payload_aggregates_are_over_all_reports_that_have_the_field(predicate: str) -> None:
+    assert is_hot(predicate, with_speeds(1.5, 8.0, 2.5))
+    assert not is_hot(f"not ({predicate})", with_speeds(1.5, 8.0, 2.5))
+
+
+def test_payload_aggregates_are_over_all_squares_of_a_bin() -> None:
+    apart = [*with_speeds(2.0), *(replace(event, place=away(120)) for event in with_speeds(4.0))]
+    assert is_hot("mean_speed_mps == 3 and reports == 2", apart)
+
+
+def test_aggregates_are_over_all_slots_that_a_bin_looks_back_to() -> None:
+    slow, fast = (replace(event, seen_at=after(seconds)) for event, seconds in zip(with_speeds(2.0, 4.0), (3, 14), strict=True))
+    kind = replace(KIND, predicate="mean_speed_mps == 3 and reports == 2 and witnesses == 2 and age_s == 17")
+    assert [change.at for change in fed(kind, [slow, fast]).advance(after(30))] == [after(20)]
+    (found,) = fed(kind, [slow, fast]).around(Circle(HOME, 10.0), after(20))
+    assert found.bin is not None
+    assert (found.bin.first_at, found.bin.last_at) == (after(3), after(14))
+
+
+def test_piles_are_the_same_in_whatever_order_cells_come() -> None:
+    found = with_speeds(2.0, 4.0, 6.0) + events(70, HOME, 14) + events(3, away(20), 25)
+    cells = cells_of(KIND, found)
+    assert len(cells) == 3
+    totals = [totals_of(KIND.grid, some) for some in permutations(cells)]
+    assert all(one == totals[0] for one in totals)
+
+
+def test_age_is_the_time_since_the_first_report() -> None:
+    found = [*events(1, HOME, 2.5), *events(1, HOME, 9)]
+    assert is_hot("age_s == 7.5", found)
+
+
+def test_radius_is_asked_in_metres() -> None:
+    found = [*events(1), *events(1, away(140))]
+    assert is_hot("radius_m > 69 and radius_m < 71", found)
+    assert is_hot("radius_m == 50", events(3))
+
+
+def test_more_witnesses_than_have_names_are_as_many_as_the_largest_cell_has() -> None:
+    many = events(100, HOME, 1)
+    assert is_hot("witnesses == 100 and weight == 100", many)
+    assert is_hot("witnesses == 101", events(101, HOME, 1) + events(100, away(110), 1))
+    later = fed(replace(KIND, predicate="witnesses == 100"), events(1, HOME, 1) + events(100, HOME, 11))
+    assert [change.at for change in later.advance(after(20))] == [after(20)]
+
+
+def test_witnesses_without_a_name_are_believed_like_the_others_on_average() -> None:
+    halves = {EndpointId(f"car-{number}"): 0.5 for number in range(100)}
+    kind = replace(KIND, predicate="weight == 50")
+    assert fed(kind, events(100), weights=halves).advance(after(10))

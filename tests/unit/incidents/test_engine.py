@@ -1,0 +1,146 @@
+"""The incident desk of a site: cells in, numbered alerts and answers out, and a state to go on from (M24, M25)."""
+
+import orjson
+
+from milepost.incidents.engine import STATE, AlertAppend, IncidentEngine
+from milepost.model.addresses import ToArea, ToEndpoint
+from milepost.model.endpoints import EndpointId
+from milepost.model.incidents import EventKind
+from milepost.model.messages import Message, MessageId
+from milepost.model.sites import CROSS_HUB, EdgeRef, ForwardedMessage, inbox_of
+from milepost.wire.incidents import cell_to_json
+from milepost.wire.records import from_record, to_record
+from unit.incidents.events import HOME, after, cells_of, events
+
+KIND = EventKind("Collision", "Collision", "reports >= 5", "Alert/Collision", slots=1, valid_s=600)
+EDGE, FAR = EdgeRef("north", "n1"), EdgeRef("south", "s1")
+
+
+def engine(state: bytes | None = None) -> IncidentEngine:
+    """Without early warnings: those are of slots that begin later."""
+    return IncidentEngine("north", [KIND], late_s=2.0, since=after(10_000), state=state)
+
+
+def cells(seconds: float = 1.0) -> list[bytes | None]:
+    return [cell_to_json(cell) for cell in cells_of(KIND, events(5, seconds=seconds))]
+
+
+def said(append: AlertAppend) -> ForwardedMessage:
+    value = from_record(append.value)
+    assert isinstance(value, ForwardedMessage)
+    return value
+
+
+def question(body: bytes = b"", *, sender: EdgeRef = EDGE, with_place: bool = True) -> bytes:
+    message = Message(
+        MessageId(1), EndpointId("truck-1"), "Area-of-Interest", after(5), place=HOME if with_place else None, body=body
+    )
+    return to_record(ForwardedMessage(sender, 7, message, qos=1))
+
+
+def test_an_alert_is_raised_when_cells_had_time_to_come_and_the_state_follows_it() -> None:
+    one = engine()
+    one.take_cells(cells(), after(1))
+    one.tick(after(11))
+    assert one.take_appends() == []
+    one.tick(after(12))
+    alert, copy, state = one.take_appends()
+    assert (alert.topic, copy.topic, state.topic) == (CROSS_HUB, "reserved.publish-pipelines", STATE)
+    assert copy.value == alert.value, "what proves who was warned needs to know where"
+    message = said(alert).message
+    assert isinstance(message.address, ToArea)
+    assert (message.topic, message.fields["phase"]) == ("Alert/Collision", "raised")
+    assert said(alert).sender == EdgeRef("north", "@incidents")
+
+
+def test_a_process_that_goes_on_from_an_earlier_state_says_the_same_under_the_same_numbers() -> None:
+    first = engine()
+    first.take_cells(cells(), after(1))
+    first.tick(after(12))
+    state = first.take_appends()[-1].value
+    first.tick(after(100))
+    cleared = first.take_appends()
+    second = engine(state)
+    second.tick(after(100))
+    assert second.take_appends() == cleared
+    assert said(cleared[0]).message.fields["phase"] == "cleared"
+
+
+def test_numbers_grow_with_every_alert() -> None:
+    one = engine()
+    one.take_cells(cells() + cells(25.0), after(25))
+    one.tick(after(200))
+    numbers = [said(append).number for append in one.take_appends() if append.topic == CROSS_HUB]
+    assert len(numbers) >= 2
+    assert numbers == sorted(set(numbers))
+
+
+def test_who_asks_is_told_what_goes_on_around_its_place() -> None:
+    one = engine()
+    one.take_cells(cells(), after(1))
+    one.tick(after(12))
+    one.take_appends()
+    one.take_questions(4, question(), after(13))
+    answer, state = one.take_appends()
+    assert answer.topic == inbox_of(EDGE)
+    message = said(answer).message
+    assert (message.topic, message.address) == ("Area-of-Interest/accept", ToEndpoint(EndpointId("truck-1")))
+    (kind,) = orjson.loads(message.body)["kinds"]
+    assert (kind["kind"], len(kind["incidents"])) == ("Collision", 1)
+    assert engine(state.value).questions_from == 5
+
+
+def test_an_area_far_away_has_no_incident() -> None:
+    one = engine()
+    one.take_cells(cells(), after(1))
+    one.tick(after(12))
+    one.take_appends()
+    one.take_questions(0, question(b'{"area": "circle 10,10 500"}'), after(13))
+    (kind,) = orjson.loads(said(one.take_appends()[0]).message.body)["kinds"]
+    assert kind["incidents"] == []
+
+
+def test_who_asks_from_another_site_is_answered_through_the_centre() -> None:
+    one = engine()
+    one.take_questions(0, question(sender=FAR), after(13))
+    assert one.take_appends()[0].topic == CROSS_HUB
+
+
+def test_who_asks_wrongly_is_told_what_is_wrong() -> None:
+    one = engine()
+    for value in (question(b"nonsense"), question(b"{}"), question(b'{"area": "circle x"}'), question(with_place=False)):
+        one.take_questions(0, value, after(13))
+    answers = [said(append).message for append in one.take_appends() if append.topic != STATE]
+    assert [message.topic for message in answers] == ["Area-of-Interest/reject"] * 4
+    assert all(orjson.loads(message.body)["detail"] for message in answers)
+    assert one.counts.rejected == 4
+
+
+def test_what_is_no_cell_or_no_question_changes_nothing_but_a_count() -> None:
+    one = engine()
+    one.take_cells([b"nonsense", None, b"{}"], after(13))
+    one.take_questions(0, b"nonsense", after(13))
+    one.take_questions(1, None, after(13))
+    assert one.counts.unreadable == 4
+    assert one.take_appends() == []
+
+
+def test_witnesses_count_as_far_as_they_are_believed_from_when_that_is_told() -> None:
+    kind = EventKind("Collision", "Collision", "weight >= 3", "Alert/Collision", slots=1)
+    for scores, alerts in (({}, 1), ({"car-0": 0.5}, 0), ({"car-0": 1.0}, 1)):
+        one = IncidentEngine("north", [kind], late_s=2.0, since=after(10_000))
+        one.take_scores((name, score_of(name, score)) for name, score in scores.items())
+        one.take_cells([cell_to_json(cell) for cell in cells_of(kind, events(3))], after(1))
+        one.tick(after(12))
+        assert one.counts.alerts == alerts
+
+
+def test_a_score_that_is_none_changes_nothing_but_a_count() -> None:
+    one = engine()
+    one.take_scores([("car-0", b"nonsense"), ("car-0", score_of("another", 0.5))])
+    assert one.counts.unreadable == 2
+    assert one.incidents.weights == {}
+
+
+def score_of(name: str, score: float) -> bytes:
+    return orjson.dumps({"type": "reputation", "endpoint": name, "score": score, "at_us": 1, "reasons": []})

@@ -1,0 +1,77 @@
+"""The exposition, read back by Prometheus' own parser."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client.parser import text_string_to_metric_families
+
+from milepost.runtime.metrics import Family, Kind, Sample, counter, exposition, gauge, histogram, labelled
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+
+
+def read(*families: Family) -> dict[str, tuple[str, str, list[tuple[str, dict[str, str], float]]]]:
+    found = text_string_to_metric_families(exposition(families).decode())
+    return {one.name: (one.type, one.documentation, [(s.name, s.labels, s.value) for s in one.samples]) for one in found}
+
+
+def test_help_type_and_samples_are_written() -> None:
+    text = exposition([counter("messages_total", "Messages.", 3), gauge("sessions", "Sessions.", 2.5)])
+    assert text == (
+        b"# HELP messages_total Messages.\n# TYPE messages_total counter\nmessages_total 3\n"
+        b"# HELP sessions Sessions.\n# TYPE sessions gauge\nsessions 2.5\n"
+    )
+
+
+def test_prometheus_reads_them_back() -> None:
+    refused = labelled("refused_total", Kind.COUNTER, "By reason.", "reason", [("MALFORMED", 3), ("TAG_EMPTY", 0)])
+    assert read(refused)["refused"] == (
+        "counter", "By reason.",
+        [("refused_total", {"reason": "MALFORMED"}, 3.0), ("refused_total", {"reason": "TAG_EMPTY"}, 0.0)],
+    )  # fmt: skip
+
+
+def test_a_histogram_counts_up_to_each_bound() -> None:
+    kind, _, samples = read(histogram("delay_seconds", "Delay.", [0.1, 1.0], [3, 2, 1], 4.5))["delay_seconds"]
+    assert kind == "histogram"
+    assert samples == [
+        ("delay_seconds_bucket", {"le": "0.1"}, 3.0),
+        ("delay_seconds_bucket", {"le": "1.0"}, 5.0),
+        ("delay_seconds_bucket", {"le": "+Inf"}, 6.0),
+        ("delay_seconds_sum", {}, 4.5),
+        ("delay_seconds_count", {}, 6.0),
+    ]
+
+
+@given(st.lists(st.tuples(st.sampled_from(["a", "b_c", "d1"]), TEXTS), unique_by=lambda label: label[0]), st.floats())
+def test_any_label_and_number_comes_back(labels: list[tuple[str, str]], value: float) -> None:
+    [(_, found_labels, found)] = read(Family("x", Kind.GAUGE, "", [Sample(value, tuple(labels))]))["x"][2]
+    assert found_labels == dict(labels)
+    assert found == value or (math.isnan(found) and math.isnan(value))
+
+
+@given(TEXTS)
+def test_any_help_stays_on_its_line(what: str) -> None:
+    # The parser splits lines and strips spaces where Python does, the format does not: only what both agree on is compared.
+    text = exposition([gauge("x", what, 1)]).decode()
+    assert text.split("\n")[1:] == ["# TYPE x gauge", "x 1", ""]
+    assert text.split("\n")[0] == "# HELP x " + what.replace("\\", "\\\\").replace("\n", "\\n")
+
+
+def test_lone_surrogates_do_not_break_the_page() -> None:
+    assert b'name="\\ud800"' in exposition([labelled("x", Kind.GAUGE, "", "name", [("\ud800", 1)])])
+
+
+@pytest.mark.parametrize("name", ["", "1x", "a-b", "a b", "é"])
+def test_a_bad_name_is_our_fault(name: str) -> None:
+    with pytest.raises(AssertionError):
+        gauge(name, "", 1)
+    with pytest.raises(AssertionError):
+        labelled("x", Kind.GAUGE, "", name, [("", 1)])
+
+
+def test_a_counter_says_so_in_its_name() -> None:
+    with pytest.raises(AssertionError):
+        counter("messages", "", 1)

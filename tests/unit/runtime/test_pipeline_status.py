@@ -1,0 +1,88 @@
+"""What is told of pipelines: the file, the table, the line, the figures."""
+
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from milepost.config.errors import StartFault
+from milepost.config.settings import Pipelines, Settings
+from milepost.pipelines.plan import Plan
+from milepost.pipelines.runner import Progress, Restarts, Running
+from milepost.runtime.metrics import exposition
+from milepost.runtime.pipeline_status import (
+    OLD_S,
+    PipelineMetrics,
+    QueryStatus,
+    progress_line,
+    show_status,
+    status_of,
+    write_status,
+)
+
+PLAN = Plan("hazards", ("a", "b"), 1, lambda log: log)
+
+
+def running(*, fault: str = "", most: int = 1) -> Running:
+    found = Running(PLAN, Restarts(most), is_real_time=False)
+    found.progress = Progress(3, 10, 1234.5, 0.5, 77, 1000, 2, {"a": 90, "b": 5})
+    if fault:
+        found.restarts.failed(fault, 0.0)
+    return found
+
+
+def test_lag_is_what_its_topics_have_beyond_its_position() -> None:
+    assert status_of(running(), {"a": 100, "b": 5, "c": 900}).lag == 10
+
+
+def test_lag_is_not_known_while_the_log_is_away() -> None:
+    assert status_of(running(), {}).lag is None
+
+
+def test_the_line_has_rates_lag_and_state_or_what_is_wrong() -> None:
+    fine = QueryStatus("hazards", "running", "real-time", 3, 1234.5, 0.5, 10, 77, 0, 0, "")
+    bad = status_of(running(fault="no", most=0), {})
+    assert progress_line([fine, bad]) == "hazards 1,234/s lag 10 state 77 · hazards given up"
+
+
+def test_metrics_show_the_state_of_each_query_and_a_failed_one_is_not_ready() -> None:
+    metrics = PipelineMetrics()
+    assert metrics.check() == "starting"
+    metrics.latest = [status_of(running(fault="no"), {"a": 100, "b": 5})]
+    assert metrics.check() == "hazards waiting"
+    page = exposition(metrics.families()).decode()
+    assert 'milepost_pipeline_lag_records{query="hazards"} 10.0' in page
+    assert 'milepost_pipeline_up{query="hazards"} 0.0' in page
+    metrics.latest = [replace(metrics.latest[0], state="running")]
+    assert metrics.check() is None
+
+
+def test_the_table_shows_what_was_told_last_and_fails_if_one_does_not_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = Settings(pipelines=Pipelines(folder=str(tmp_path)))
+    told = [status_of(running(fault="it broke"), {"a": 100, "b": 5})]
+    write_status(str(tmp_path), site="north", at_ns=time.time_ns(), queries=told)
+    assert show_status(settings) == 1
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[0] == "pipelines of site north, running"
+    assert shown[2].split() == ["hazards", "waiting", "micro-batch", "3", "1,234", "10", "77", "2", "0"]
+    assert shown[3] == "hazards: it broke"
+
+
+def test_a_process_that_is_silent_does_not_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = Settings(pipelines=Pipelines(folder=str(tmp_path)))
+    write_status(str(tmp_path), site="north", at_ns=time.time_ns() - int((OLD_S + 5) * 1e9), queries=[])
+    assert show_status(settings) == 1
+    assert "not running" in capsys.readouterr().out
+
+
+def test_what_cannot_be_shown_is_one_line(tmp_path: Path) -> None:
+    settings = Settings(pipelines=Pipelines(folder=str(tmp_path)))
+    with pytest.raises(StartFault, match="no pipelines have run"):
+        show_status(settings)
+    (tmp_path / "status.json").write_text(json.dumps({})[:-1])
+    with pytest.raises(StartFault, match="cannot be read"):
+        show_status(settings)
