@@ -30,7 +30,7 @@ from milepost.model.priorities import Priority
 from milepost.roads import Network, Placing, Reach, Spot, maybe_upstream
 from milepost.roads.sumo import read_sumo
 from milepost.vetting import Batch
-from milepost.vetting.access import Who
+from milepost.vetting.access import ClientIdentity
 from milepost.vetting.rates import UNLIMITED
 
 NET = "tools/game/DRT/osm.net.xml"
@@ -148,7 +148,7 @@ def _follow(broker: Broker, sessions: dict[int, Session], here: set[int], now: I
     for car in sessions.keys() - here:
         broker.disconnect(sessions.pop(car), now, is_willed=False)
     for car in sorted(here - sessions.keys()):
-        who = Who(EndpointId(str(car)))
+        who = ClientIdentity(EndpointId(str(car)))
         opened = broker.connect(
             EndpointId(str(car)),
             link=Link(),

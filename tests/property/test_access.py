@@ -13,12 +13,12 @@ from milepost.model.queries import And, HasTag, Not, OnTopic, Or, Query, holds
 from milepost.model.reasons import Reason
 from milepost.model.tags import Tag
 from milepost.model.topics import are_covering, covers, filter_matches, levels_of, maybe_overlap, text_of
-from milepost.vetting import Access, Rule, Verbs, Who
+from milepost.vetting import Access, Rule, Verbs, ClientIdentity
 
 NAMES = ["a", "$s", ""]
 DEPTH = 3
 TOPICS = ["/".join(levels) for depth in range(1, DEPTH + 3) for levels in product([*NAMES, "unnamed"], repeat=depth)]
-WHO = Who("a", "a", "a")
+WHO = ClientIdentity("a", "a", "a")
 
 
 def _closed(parts: tuple[list[str], bool]) -> str:
@@ -38,14 +38,14 @@ rules = st.builds(
     st.none() | st.sampled_from(["a", ""]),
 )
 names = st.sampled_from(["a", "$s", "", "+", "a/a", "#"])
-whos = st.builds(Who, names, st.none() | names, st.sampled_from([None, "", "a", "b"]))
+whos = st.builds(ClientIdentity, names, st.none() | names, st.sampled_from([None, "", "a", "b"]))
 
 
 def passing(topic_filter: str) -> set[str]:
     return {topic for topic in TOPICS if filter_matches(topic_filter, topic)} if topic_filter else {""}
 
 
-def is_about(rule: Rule, who: Who, topic: str) -> bool:
+def is_about(rule: Rule, who: ClientIdentity, topic: str) -> bool:
     """Whether a rule is about the client and the topic, said as plainly as can be."""
     filled = rule.topics
     for blank, name in (("%c", who.client), ("%u", who.user)):
@@ -57,7 +57,7 @@ def is_about(rule: Rule, who: Who, topic: str) -> bool:
     return is_for and filter_matches(filled, topic)
 
 
-def is_allowed(chain: list[Rule], who: Who, verb: Verbs, topic: str) -> bool:
+def is_allowed(chain: list[Rule], who: ClientIdentity, verb: Verbs, topic: str) -> bool:
     for rule in chain:
         if rule.verbs in (verb, Verbs.BOTH) and is_about(rule, who, topic):
             return rule.allow
@@ -100,14 +100,14 @@ def test_filters_by_depth_hold_one_exactly_if_no_depth_is_missing(stem: str, dat
 
 
 @given(st.lists(rules, max_size=6), whos, st.sampled_from(TOPICS) | st.sampled_from(["$reserved/x", "$SYS/x", "$milepost/x"]))
-def test_publishing_is_decided_by_the_first_rule(chain: list[Rule], who: Who, topic: str) -> None:
+def test_publishing_is_decided_by_the_first_rule(chain: list[Rule], who: ClientIdentity, topic: str) -> None:
     expected = is_allowed(chain, who, Verbs.PUBLISH, topic)
     event(f"allowed: {expected}")
     assert (Access(chain).may_publish(who, topic) is None) is expected
 
 
 @given(st.lists(rules, max_size=6), whos, filters | built_in, st.sampled_from(["", "$share/g/"]))
-def test_a_subscription_is_allowed_exactly_if_all_its_topics_are(chain: list[Rule], who: Who, wanted: str, share: str) -> None:
+def test_a_subscription_is_allowed_exactly_if_all_its_topics_are(chain: list[Rule], who: ClientIdentity, wanted: str, share: str) -> None:
     more = ["$reserved", "$reserved/a", "$milepost/reply", "$milepost/x", "$SYS/x"]
     asked = [topic for topic in [*TOPICS, *more] if filter_matches(wanted, topic)]
     expected = all(is_allowed(chain, who, Verbs.SUBSCRIBE, topic) for topic in asked)
@@ -134,7 +134,7 @@ def test_a_formula_of_one_filter_is_judged_like_the_filter(chain: list[Rule], wa
 
 
 @given(rules, st.lists(whos, min_size=2, max_size=2), filters)
-def test_verdicts_that_are_not_personal_are_the_same_for_all(rule: Rule, both: list[Who], wanted: str) -> None:
+def test_verdicts_that_are_not_personal_are_the_same_for_all(rule: Rule, both: list[ClientIdentity], wanted: str) -> None:
     access = Access([rule])
     if not access.is_personal:
         assert access.may_subscribe(both[0], wanted) == access.may_subscribe(both[1], wanted)
@@ -143,5 +143,5 @@ def test_verdicts_that_are_not_personal_are_the_same_for_all(rule: Rule, both: l
 @given(st.text(max_size=8))
 def test_any_text_gets_a_verdict(text: str) -> None:
     access = Access([Rule(False, Verbs.BOTH, "a/%u/#")])
-    for verdict in (access.may_publish(Who(text, text), text), access.may_subscribe(Who(text, text), text)):
+    for verdict in (access.may_publish(ClientIdentity(text, text), text), access.may_subscribe(ClientIdentity(text, text), text)):
         assert verdict is None or verdict.reason in (Reason.NOT_ALLOWED, Reason.TOPIC_RESERVED, Reason.SHARE_NAME)

@@ -22,7 +22,7 @@ from milepost.model.queries import OnTopic
 from milepost.model.sites import EdgeRef
 from milepost.model.subscriptions import Subscription
 from milepost.runtime.membership import SiteLink
-from milepost.vetting.access import Who
+from milepost.vetting.access import ClientIdentity
 from milepost.vetting.rates import UNLIMITED
 from milepost.wire.mqtt import (
     Acknowledge,
@@ -164,7 +164,7 @@ class SmallSite:
 
     def connect(self, edge: SiteEdge) -> Opened:
         """Connect the car at an edge, as a listener does: wait for its session first, if that is elsewhere."""
-        who = Who(CAR)
+        who = ClientIdentity(CAR)
         if edge.broker.arrive(CAR, who, None, self.now, is_fresh=False) is False:
             self.settle()
         opened = edge.broker.connect(

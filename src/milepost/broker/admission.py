@@ -27,7 +27,7 @@ from milepost.model.queries import OnTopic, Query
 from milepost.model.reasons import Malformed, Reason, Refused
 from milepost.model.topics import check_topic, filter_matches
 from milepost.vetting import MessageLimits, Stand, vet_message
-from milepost.vetting.access import Access, Who
+from milepost.vetting.access import Access, ClientIdentity
 from milepost.vetting.payloads import Check, Payloads
 from milepost.vetting.rates import RateMeter
 from milepost.wire.requests import SERVICE_PREFIX
@@ -131,7 +131,7 @@ class Admission:
         """Return the route cache of a session: its own if a rule may tell clients apart, else the shared one."""
         return TopicRoutes() if self.rules.access.is_personal else self._shared
 
-    def route(self, who: Who, routes: TopicRoutes, topic: str) -> TopicRoute:
+    def route(self, who: ClientIdentity, routes: TopicRoutes, topic: str) -> TopicRoute:
         """Return the route of *topic*; raise `Malformed` if it is not a valid topic."""
         key = topic.encode()
         route = routes.by_topic.get(key)
@@ -140,7 +140,7 @@ class Admission:
             routes.put(key, route)
         return route
 
-    def _new_route(self, who: Who, topic: str) -> TopicRoute:
+    def _new_route(self, who: ClientIdentity, topic: str) -> TopicRoute:
         check_topic(topic)
         if (refused := self.refuse_depth(topic)) is not None:
             raise Malformed(refused.reason, refused.detail)

@@ -40,7 +40,7 @@ from milepost.model.reasons import Malformed, Reason, Refused
 from milepost.model.reports import Report
 from milepost.model.subscriptions import Subscription
 from milepost.vetting import Batch, Reputations
-from milepost.vetting.access import Who
+from milepost.vetting.access import ClientIdentity
 from milepost.vetting.rates import RateLimits
 
 if TYPE_CHECKING:
@@ -129,14 +129,14 @@ class Broker(PublishPath, RoamingSupport):
                 self.unsubscribe(session, name)
                 self.deliveries.actions.append(Revoke(session, name, asked.subscription.id, refused))
 
-    def arrive(self, name: EndpointId, who: Who, will: Will | None, now: Instant, *, is_fresh: bool) -> bool | Refused:
+    def arrive(self, name: EndpointId, who: ClientIdentity, will: Will | None, now: Instant, *, is_fresh: bool) -> bool | Refused:
         """Return whether a client may `connect` now; False: its session is on its way from another edge (see `Welcome`)."""
         refused = self._refuse_will(who, will, now)
         if refused is not None:
             return refused
         return self.federation is None or self.federation.arrive(name, now, is_fresh=is_fresh)
 
-    def _refuse_will(self, who: Who, will: Will | None, now: Instant) -> Refused | None:
+    def _refuse_will(self, who: ClientIdentity, will: Will | None, now: Instant) -> Refused | None:
         """Check a will while its client can still be refused; it is checked again when it is published."""
         if will is None:
             return None
@@ -157,7 +157,7 @@ class Broker(PublishPath, RoamingSupport):
         name: EndpointId,
         *,
         link: Link,
-        who: Who,
+        who: ClientIdentity,
         rates: RateLimits,
         is_fresh: bool,
         expiry_ns: int,

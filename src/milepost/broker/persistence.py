@@ -23,7 +23,7 @@ from milepost.model.messages import Message
 from milepost.model.places import Place
 from milepost.model.priorities import Priority
 from milepost.model.subscriptions import Subscription
-from milepost.vetting.access import Who
+from milepost.vetting.access import ClientIdentity
 from milepost.wire.json_form import from_json, to_json
 
 _VERSION: Final = 3
@@ -43,7 +43,7 @@ class KeptSession(NamedTuple):
     will_at: Instant
     place: Place | None
     """Its last position."""
-    who: Who
+    who: ClientIdentity
     """The principal that connected last: its will is published with its rights."""
 
 
@@ -133,7 +133,7 @@ def session_from_bytes(data: bytes) -> KeptSession:
         None if will is None else Will(publication_from_bytes(bytes.fromhex(will[2])), will[0], will[1]),
         FOREVER if value["will_at"] is None else value["will_at"],
         None if value["place"] is None else Place(*value["place"]),
-        Who(value["name"], value["user"], value["role"]),
+        ClientIdentity(value["name"], value["user"], value["role"]),
     )
 
 

@@ -26,7 +26,7 @@ from milepost.model.endpoints import EndpointId
 from milepost.model.instants import FOREVER, Instant
 from milepost.model.reasons import Malformed, Reason
 from milepost.model.subscriptions import Subscription
-from milepost.vetting.access import Who
+from milepost.vetting.access import ClientIdentity
 from milepost.vetting.rates import UNLIMITED, RateLimits, RateMeter
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class Session:
         """Whether the session is durable: it survives its connection, and a restart of the process."""
         self.is_heeded = False
         """Whether a traced message is in flight."""
-        self.who = Who(name)
+        self.who = ClientIdentity(name)
         """The authenticated principal; a client with a certificate is replaced only by one that presents a certificate, too."""
         self.routes: TopicRoutes | None = None
         """The route cache it shares with sessions of equal rights; None until it connects."""

@@ -5,7 +5,7 @@ the reason code. The rules are plain dataclasses that the configuration fills; n
 checks for a batch: rates (`Buckets`), then rounds (`in_rounds`), then `vet_reports`.
 """
 
-from milepost.vetting.access import Access, Rule, Verbs, Who
+from milepost.vetting.access import Access, Rule, Verbs, ClientIdentity
 from milepost.vetting.messages import MessageLimits, Stand, vet_message
 from milepost.vetting.payloads import Check, PayloadRule, Payloads
 from milepost.vetting.rates import Bucket, Buckets, PrefixBuckets
@@ -30,7 +30,7 @@ __all__ = [
     "Scores",
     "Stand",
     "Verbs",
-    "Who",
+    "ClientIdentity",
     "are_outside",
     "in_rounds",
     "vet_message",

@@ -43,7 +43,7 @@ _EVERYTHING: Final = levels_of("#")
 
 
 @dataclass(frozen=True, slots=True)
-class Who:
+class ClientIdentity:
     """An authenticated client; without a user name, or with an empty one, it is anonymous."""
 
     client: str
@@ -116,19 +116,19 @@ class Access:
         """Whether verdicts depend on the client; if not, a verdict for one client holds for all."""
         return self._is_personal
 
-    def may_publish(self, who: Who, topic: str) -> Refused | None:
+    def may_publish(self, who: ClientIdentity, topic: str) -> Refused | None:
         """Check a publication to a topic."""
         line = self._maybe_line(who, topic)
         if line is None:
             return Refused(Reason.TOPIC_RESERVED, f"the topic {shown(topic)}") if topic.startswith("$") else None
         return None if line.rule.allow else Refused(line.reason, f"{line} closes the topic {shown(topic)}")
 
-    def within_m(self, who: Who, topic: str) -> float:
+    def within_m(self, who: ClientIdentity, topic: str) -> float:
         """Return the maximum distance to a place that a message on the topic names; 0: any."""
         line = self._maybe_line(who, topic)
         return 0.0 if line is None else line.rule.within_m
 
-    def _maybe_line(self, who: Who, topic: str) -> "_Line | None":
+    def _maybe_line(self, who: ClientIdentity, topic: str) -> "_Line | None":
         """Return the rule that decides on a publication, if one matches."""
         wanted = levels_of(topic)
         for line in self._publish:
@@ -137,7 +137,7 @@ class Access:
                 return line
         return None
 
-    def may_subscribe(self, who: Who, topic_filter: str) -> Refused | None:
+    def may_subscribe(self, who: ClientIdentity, topic_filter: str) -> Refused | None:
         """Check an MQTT subscription; a shared one is checked by its filter."""
         try:
             shared = maybe_shared(topic_filter)
@@ -145,7 +145,7 @@ class Access:
             return fault.refused
         return self._may_receive(who, levels_of(shared.filter if shared else topic_filter), [])
 
-    def may_ask(self, who: Who, query: Query) -> Refused | None:
+    def may_ask(self, who: ClientIdentity, query: Query) -> Refused | None:
         """Check a query: the topics of each of its alternatives, less those it excludes itself.
 
         An alternative without a topic asks for all topics that do not begin with $.
@@ -162,7 +162,7 @@ class Access:
                 return verdict
         return None
 
-    def _may_receive(self, who: Who, wanted: Levels, settled: list[Levels]) -> Refused | None:
+    def _may_receive(self, who: ClientIdentity, wanted: Levels, settled: list[Levels]) -> Refused | None:
         """Check a filter; `settled` are topics that need no further check: excluded, or allowed by an earlier rule."""
         for line in self._subscribe:
             levels = line.maybe_levels(who, wanted)
@@ -201,7 +201,7 @@ class _Line:
         rule = self.rule
         return len(self._parts) > 1 or not (rule.user is None and rule.client is None and rule.role is None)
 
-    def maybe_levels(self, who: Who, wanted: Levels) -> Levels | None:
+    def maybe_levels(self, who: ClientIdentity, wanted: Levels) -> Levels | None:
         """Return the rule's filter for this client; None if the rule does not apply to it, or cannot overlap *wanted*."""
         if self._first != wanted[0] and self._first != "+" and wanted[0] != "+":
             return None
@@ -214,7 +214,7 @@ class _Line:
             return None
         return self._levels if len(self._parts) == 1 else self._maybe_filled(who)
 
-    def _maybe_filled(self, who: Who) -> Levels | None:
+    def _maybe_filled(self, who: ClientIdentity) -> Levels | None:
         filled = self._parts.copy()  # all in one pass, so that a client named %u gains nothing by it
         for at in range(1, len(filled), 2):
             name = who.client if filled[at] == "%c" else who.user

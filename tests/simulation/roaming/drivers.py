@@ -9,7 +9,7 @@ from milepost.model.places import Place
 from milepost.model.queries import OnTopic
 from milepost.model.reports import Report
 from milepost.model.subscriptions import Subscription
-from milepost.vetting.access import Who
+from milepost.vetting.access import ClientIdentity
 from milepost.vetting.rates import UNLIMITED
 from simulation.roaming.ledger import Account, Receipt
 from simulation.roaming.plain_door import DIALECT, PlainLink
@@ -53,7 +53,7 @@ class Driver:
         self._been_at.add(str(node.ref))
         opened = process.broker.connect(
             self.name,
-            who=Who(self.name),
+            who=ClientIdentity(self.name),
             rates=UNLIMITED,
             link=self._link,
             is_fresh=False,

@@ -15,7 +15,7 @@ from milepost.model.priorities import Priority
 from milepost.model.queries import OnTopic
 from milepost.model.reasons import Reason
 from milepost.model.subscriptions import Subscription
-from milepost.vetting.access import Who
+from milepost.vetting.access import ClientIdentity
 from milepost.vetting.rates import UNLIMITED
 from publications import at, delivery, publication
 
@@ -33,7 +33,7 @@ class Room:
     def open(self, name: str, *, is_kept: bool = False, window: int = 10, now: Instant | None = None) -> Session:
         opened = self.broker.connect(
             EndpointId(name),
-            who=Who(EndpointId(name)),
+            who=ClientIdentity(EndpointId(name)),
             rates=UNLIMITED,
             link=Link(),
             is_fresh=not is_kept,

@@ -25,7 +25,7 @@ from milepost.model.reasons import Reason
 from milepost.model.reports import Report
 from milepost.model.sites import SUBSCRIPTION_INFO, VEHICLE_INFO, EdgeRef
 from milepost.vetting import ReportLimits
-from milepost.vetting.access import Who
+from milepost.vetting.access import ClientIdentity
 from milepost.vetting.rates import UNLIMITED
 
 HOME = Place(40.7608, -111.891)
@@ -49,7 +49,7 @@ class Edge:
         """A session that is in the area."""
         opened = self.broker.connect(
             EndpointId(name),
-            who=Who(EndpointId(name)),
+            who=ClientIdentity(EndpointId(name)),
             rates=UNLIMITED,
             link=Link(),
             is_fresh=False,

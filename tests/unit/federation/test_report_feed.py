@@ -24,7 +24,7 @@ from milepost.model.reasons import Reason
 from milepost.model.reports import Report
 from milepost.model.sites import EdgeInfo, EdgeRef
 from milepost.vetting import Batch, ReportLimits
-from milepost.vetting.access import Who
+from milepost.vetting.access import ClientIdentity
 from milepost.vetting.rates import UNLIMITED
 
 ME, OTHER = EdgeRef("north", "a"), EdgeRef("north", "b")
@@ -48,7 +48,7 @@ class Edge:
     def _open(self, name: str) -> Any:
         opened = self.broker.connect(
             EndpointId(name),
-            who=Who(EndpointId(name)),
+            who=ClientIdentity(EndpointId(name)),
             rates=UNLIMITED,
             link=Link(),
             is_fresh=True,

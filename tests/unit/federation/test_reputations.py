@@ -11,7 +11,7 @@ from milepost.federation.member import SiteMember
 from milepost.model.endpoints import EndpointId
 from milepost.model.pipeline_records import REPUTATION
 from milepost.model.sites import EdgeRef, LoggedRecord
-from milepost.vetting.access import Who
+from milepost.vetting.access import ClientIdentity
 from milepost.vetting.rates import UNLIMITED
 
 
@@ -25,7 +25,7 @@ class Edge:
     def open(self, name: str) -> Session:
         opened = self.broker.connect(
             EndpointId(name),
-            who=Who(EndpointId(name)),
+            who=ClientIdentity(EndpointId(name)),
             rates=UNLIMITED,
             link=Link(),
             is_fresh=True,

@@ -21,7 +21,7 @@ from milepost.model.queries import OnTopic
 from milepost.model.reports import Report
 from milepost.model.sites import SUBSCRIPTION_INFO, EdgeRef, Interest, interest_key, publish_to
 from milepost.model.subscriptions import Subscription
-from milepost.vetting.access import Who
+from milepost.vetting.access import ClientIdentity
 from milepost.vetting.rates import UNLIMITED
 from milepost.wire.records import to_record
 from unit.runtime.test_membership import EdgeAtLog
@@ -33,7 +33,7 @@ def arrived(edge: EdgeAtLog) -> Session:
     """A car that has reported where it is."""
     opened = edge.broker.connect(
         EndpointId("car"),
-        who=Who(EndpointId("car")),
+        who=ClientIdentity(EndpointId("car")),
         rates=UNLIMITED,
         link=Link(),
         is_fresh=True,

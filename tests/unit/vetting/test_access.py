@@ -4,11 +4,11 @@ import pytest
 
 from milepost.model.queries import parse_query
 from milepost.model.reasons import Malformed, Reason
-from milepost.vetting import Access, Rule, Verbs, Who
+from milepost.vetting import Access, Rule, Verbs, ClientIdentity
 from milepost.vetting.access import RULES_MAX
 
-ANYBODY = Who("truck-7")
-ADA = Who("phone-1", "ada")
+ANYBODY = ClientIdentity("truck-7")
+ADA = ClientIdentity("phone-1", "ada")
 
 
 def allow(
@@ -23,12 +23,12 @@ def deny(
     return Rule(False, verbs, topics, user, client, role)
 
 
-def reason_to_publish(access: Access, topic: str, who: Who = ANYBODY) -> Reason | None:
+def reason_to_publish(access: Access, topic: str, who: ClientIdentity = ANYBODY) -> Reason | None:
     verdict = access.may_publish(who, topic)
     return None if verdict is None else verdict.reason
 
 
-def reason_to_subscribe(access: Access, topic_filter: str, who: Who = ANYBODY) -> Reason | None:
+def reason_to_subscribe(access: Access, topic_filter: str, who: ClientIdentity = ANYBODY) -> Reason | None:
     verdict = access.may_subscribe(who, topic_filter)
     return None if verdict is None else verdict.reason
 
@@ -87,7 +87,7 @@ def test_a_rule_is_about_its_verb_alone() -> None:
 
 def test_rules_of_users_come_before_the_built_in_ones() -> None:
     access = Access([allow("$reserved/#", client="hub"), deny("$milepost/publish", Verbs.PUBLISH)])
-    assert reason_to_publish(access, "$reserved/x", Who("hub")) is None
+    assert reason_to_publish(access, "$reserved/x", ClientIdentity("hub")) is None
     assert reason_to_publish(access, "$reserved/x") is Reason.TOPIC_RESERVED
     assert reason_to_publish(access, "$milepost/publish") is Reason.NOT_ALLOWED
 
@@ -131,30 +131,30 @@ def test_several_earlier_rules_together_may_allow_all_that_is_denied() -> None:
 def test_rules_may_be_for_a_user_a_client_or_the_anonymous() -> None:
     access = Access([allow("a", user="ada"), allow("a", client="truck-7"), deny("a"), deny("b", user="")])
     assert reason_to_publish(access, "a", ADA) is None
-    assert reason_to_publish(access, "a", Who("truck-7", "bob")) is None
-    assert reason_to_publish(access, "a", Who("phone-2", "bob")) is Reason.NOT_ALLOWED
+    assert reason_to_publish(access, "a", ClientIdentity("truck-7", "bob")) is None
+    assert reason_to_publish(access, "a", ClientIdentity("phone-2", "bob")) is Reason.NOT_ALLOWED
     assert reason_to_publish(access, "b", ADA) is None
     assert reason_to_publish(access, "b", ANYBODY) is Reason.NOT_ALLOWED
-    assert reason_to_publish(access, "b", Who("x", "")) is Reason.NOT_ALLOWED
+    assert reason_to_publish(access, "b", ClientIdentity("x", "")) is Reason.NOT_ALLOWED
 
 
 def test_rules_may_be_for_a_role_or_for_those_without_a_certificate() -> None:
     access = Access(
         [allow("a", role="roadside"), deny("a"), deny("b", role=""), allow("c", user="ada", role="roadside"), deny("c")]
     )
-    unit, car = Who("unit-1", None, "roadside"), Who("car-1", "ada", "vehicle")
+    unit, car = ClientIdentity("unit-1", None, "roadside"), ClientIdentity("car-1", "ada", "vehicle")
     assert reason_to_publish(access, "a", unit) is None
     assert reason_to_publish(access, "a", car) is Reason.NOT_ALLOWED
     assert reason_to_publish(access, "b", car) is None
     assert reason_to_publish(access, "c", unit) is Reason.NOT_ALLOWED
-    assert reason_to_publish(access, "c", Who("unit-1", "ada", "roadside")) is None
-    for nobody in (ANYBODY, Who("x", "ada", "")):
+    assert reason_to_publish(access, "c", ClientIdentity("unit-1", "ada", "roadside")) is None
+    for nobody in (ANYBODY, ClientIdentity("x", "ada", "")):
         assert reason_to_publish(access, "b", nobody) is Reason.CERTIFICATE_ROLE
 
 
 def test_what_a_rule_for_a_role_denies_is_refused_for_the_role() -> None:
     access = Access([deny("a/#", role="vehicle"), deny("a/b")])
-    car, unit = Who("car-1", None, "vehicle"), Who("unit-1", None, "roadside")
+    car, unit = ClientIdentity("car-1", None, "vehicle"), ClientIdentity("unit-1", None, "roadside")
     assert reason_to_publish(access, "a/b", car) is Reason.CERTIFICATE_ROLE
     assert reason_to_subscribe(access, "+/b", car) is Reason.CERTIFICATE_ROLE
     assert reason_to_publish(access, "a/b", unit) is Reason.NOT_ALLOWED
@@ -174,22 +174,22 @@ def test_blanks_stand_for_client_and_user_also_inside_a_level() -> None:
 def test_a_name_with_marks_fits_no_rule(name: str, topic: str) -> None:
     for blank in ("%c", "%u"):
         access = Access([allow(f"at/{blank}/x"), allow(f"at/{blank}"), deny("#")])
-        assert reason_to_publish(access, topic, Who(name, name)) is Reason.NOT_ALLOWED
-        assert reason_to_subscribe(access, "at/victim/x", Who(name, name)) is Reason.NOT_ALLOWED
+        assert reason_to_publish(access, topic, ClientIdentity(name, name)) is Reason.NOT_ALLOWED
+        assert reason_to_subscribe(access, "at/victim/x", ClientIdentity(name, name)) is Reason.NOT_ALLOWED
 
 
 def test_a_name_opens_no_topics_of_the_system() -> None:
     access = Access([allow("%c/#"), allow("x%u/#")])
-    assert reason_to_publish(access, "$reserved/x", Who("$reserved")) is Reason.TOPIC_RESERVED
-    assert reason_to_subscribe(access, "$reserved/#", Who("$reserved")) is Reason.TOPIC_RESERVED
-    assert reason_to_publish(Access([allow("a/%c"), deny("#")]), "a/$x", Who("$x")) is None
-    assert reason_to_publish(Access([allow("x%c/#"), deny("#")]), "x$y/1", Who("$y")) is None
+    assert reason_to_publish(access, "$reserved/x", ClientIdentity("$reserved")) is Reason.TOPIC_RESERVED
+    assert reason_to_subscribe(access, "$reserved/#", ClientIdentity("$reserved")) is Reason.TOPIC_RESERVED
+    assert reason_to_publish(Access([allow("a/%c"), deny("#")]), "a/$x", ClientIdentity("$x")) is None
+    assert reason_to_publish(Access([allow("x%c/#"), deny("#")]), "x$y/1", ClientIdentity("$y")) is None
 
 
 def test_a_client_called_like_a_blank_gains_nothing() -> None:
     access = Access([allow("at/%c"), deny("#")])
-    assert reason_to_publish(access, "at/ada", Who("%u", "ada")) is Reason.NOT_ALLOWED
-    assert reason_to_publish(access, "at/%u", Who("%u", "ada")) is None
+    assert reason_to_publish(access, "at/ada", ClientIdentity("%u", "ada")) is Reason.NOT_ALLOWED
+    assert reason_to_publish(access, "at/%u", ClientIdentity("%u", "ada")) is None
 
 
 def test_the_anonymous_have_no_topics_by_user_name() -> None:

@@ -15,7 +15,7 @@ from milepost.model.endpoints import EndpointId, endpoint_id
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.reasons import Malformed, Reason, Refused
 from milepost.model.reports import Report
-from milepost.vetting.access import Who
+from milepost.vetting.access import ClientIdentity
 from milepost.wire.mqtt import (
     Code,
     Connack,
@@ -80,7 +80,7 @@ def admit(context: MqttContext, link: MqttConnection, packet: Connect, user: str
     """Open the session of an authenticated client. [MQTT-3.1.4-2] to [MQTT-3.1.4-5]"""
     try:
         name = endpoint_id(packet.client_id or f"auto-{urandom(8).hex()}")  # [MQTT-3.1.3-6], [MQTT-3.1.3-7]
-        link.who = Who(name, user)
+        link.who = ClientIdentity(name, user)
         link.state = State.OPEN
         will = _will(context, packet, name, now)
         report = report_from_properties(packet.properties.user, sender=name, now=now)

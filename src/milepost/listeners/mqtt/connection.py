@@ -7,7 +7,7 @@ from milepost.broker.session import Link, Session
 from milepost.listeners.event_loop import BROKEN, READABLE, WRITABLE
 from milepost.listeners.streams import Stream
 from milepost.model.instants import Instant
-from milepost.vetting.access import Who
+from milepost.vetting.access import ClientIdentity
 from milepost.wire.mqtt import Version
 
 ENCODING_V3: Final = 3
@@ -82,7 +82,7 @@ class MqttConnection(Link):
         self.state = State.NEW
         self.version = Version.V3
         self.session: Session | None = None
-        self.who: Who | None = None
+        self.who: ClientIdentity | None = None
         self.parts: list[bytes] = []
         """An incomplete packet."""
         self.need = 0

@@ -16,7 +16,7 @@ from milepost.listeners.udp.batch_io import ADDRESS_BYTES
 from milepost.matching.columns import column
 from milepost.model.sessions import MessageName
 from milepost.trust.replay_window import Window
-from milepost.vetting.access import Who
+from milepost.vetting.access import ClientIdentity
 from milepost.vetting.rates import Bucket
 
 ENCODING_UDP: Final = 1
@@ -50,7 +50,7 @@ class UdpConnection(Link):
         "window",
     )
 
-    def __init__(self, session: Session, token: int, who: Who, *, hears_cells: bool) -> None:
+    def __init__(self, session: Session, token: int, who: ClientIdentity, *, hears_cells: bool) -> None:
         self.out = NOWHERE.out  # unused: datagrams go to the `Sender` directly
         self.session = session
         self.number = session.number

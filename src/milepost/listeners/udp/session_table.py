@@ -21,7 +21,7 @@ from milepost.listeners.udp.settings import UdpSettings
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.reasons import Reason, Refused
 from milepost.model.sessions import Close, CloseCause, Init, SessionToken
-from milepost.vetting import Who
+from milepost.vetting import ClientIdentity
 from milepost.vetting.rates import RateLimits
 
 FORMER_NS: Final = 10 * SECOND_NS
@@ -71,7 +71,7 @@ class SessionTable:
 
     def _maybe_former(self, init: Init, role: str | None) -> UdpConnection | None:
         link = self._links.get(init.former.to_bytes(8, "little")) if init.former is not None else None
-        is_own = link is not None and self.is_here(link) and link.who == Who(init.report.endpoint, None, role)
+        is_own = link is not None and self.is_here(link) and link.who == ClientIdentity(init.report.endpoint, None, role)
         return link if is_own else None
 
     def maybe_open(self, pending: Pending, address: bytes, now: Instant, beat: int) -> UdpConnection | None:
@@ -94,7 +94,7 @@ class SessionTable:
         if other is not None and isinstance(other.link, UdpConnection):  # the new session may reuse its number and row
             self._sender.tell(other.link, Close(SessionToken(other.link.token), CloseCause.REPLACED), beat)
             self._forget(other.link)
-        who = Who(pending.name, None, pending.role)
+        who = ClientIdentity(pending.name, None, pending.role)
         opened = self._broker.connect(
             pending.name,
             link=Link(),
