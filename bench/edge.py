@@ -17,11 +17,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from subprocess import SubprocessError
 
+from bench.edge_load.workloads import JUDGED, Figure, Work, all_works
+
 from bench.edge_load.brokers import Broker, all_brokers
 from bench.edge_load.generator import CACHE, load_program, relay_program
 from bench.edge_load.report import Figures, conclude
 from bench.edge_load.servers import SCHEMA, allow_many_files, make_certificate
-from bench.edge_load.works import JUDGED, Figure, Work, all_works
 from bench.harness import QUICK
 from milepost_experiments.papers.load.programs import BROKER_CORE, LOAD_CORE, LoadFailed
 

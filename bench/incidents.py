@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from milepost.incidents import Incidents
-from milepost.incidents.early_warning import EarlyWarnings
+from milepost.incidents.engine import EarlyWarnings
 from milepost.model.areas import Circle
 from milepost.model.endpoints import EndpointId
 from milepost.model.incidents import Cell, EventKind, Extent, Square

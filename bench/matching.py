@@ -12,12 +12,7 @@ from statistics import median
 from typing import Unpack
 
 import numpy as np
-from numpy.typing import NDArray
-from paho.mqtt.matcher import MQTTMatcher
-
-from bench.harness import QUICK, Goal, Row, a_second, median_us, publish, resident_bytes, row
-from bench.peers import FormulaScan, RedisGeo, Scan, StrTree, Tile38, running_redis, running_tile38
-from bench.workloads import (
+from bench.matching_workload import (
     NOW,
     NOWHERE,
     around_me,
@@ -32,6 +27,11 @@ from bench.workloads import (
     topic_filters,
     topics,
 )
+from numpy.typing import NDArray
+from paho.mqtt.matcher import MQTTMatcher
+
+from bench.harness import QUICK, Goal, Row, a_second, median_us, publish, resident_bytes, row
+from bench.peers import FormulaScan, RedisGeo, Scan, StrTree, Tile38, running_redis, running_tile38
 from milepost.matching import Matcher
 from milepost.model import Circle, Message, Subscription
 

@@ -14,12 +14,12 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from bench.pipelines_history import measure_past
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from bench.harness import QUICK, Row, publish, row
 from bench.pipelines_latency import measure_latency, said_at
-from bench.pipelines_past import measure_past
 from bench.pipelines_positions import measure_positions
 from milepost.eventlog.kafka import KafkaLog
 from milepost.eventlog.log import Entry, LogUnavailable

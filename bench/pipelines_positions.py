@@ -21,7 +21,7 @@ from milepost.model.sites import EdgeRef
 from milepost.pipelines.records import REPORTS_TOPIC
 from milepost.runtime.pipeline_status import STATUS_FILE
 from milepost.runtime.services.kafka import Kafka
-from milepost.wire.records.pipelines import Reports, reports_to_record
+from milepost.wire.records import Reports, reports_to_record
 
 RATE = 20_000
 SECONDS = 40 if QUICK else 600

@@ -17,10 +17,10 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import pandas as pd
+from bench.attacks.veremi import ATTACKS, is_attacker
 from rich.console import Console
 from rich.table import Table
 
-from bench.attacks.kinds import ATTACKS, is_attacker
 from milepost.pipelines.reputation.evidence import Limits
 from milepost_experiments.papers.mercury.attack_traffic import CROOKED, Town, drive, scores_of, seen, sights_of, with_collisions
 

@@ -15,10 +15,10 @@ from time import perf_counter
 
 import numpy as np
 import shapely
+from bench.road_load.warning_accuracy import WITHIN_S, Curve, curves, drive, hazards
 from numpy.typing import NDArray
 
 from bench.harness import QUICK, Row, median_us, publish, row
-from bench.road_load.warned import WITHIN_S, Curve, curves, drive, hazards
 from milepost.model.addresses import ToArea
 from milepost.model.areas import Going, Upstream
 from milepost.model.endpoints import EndpointId

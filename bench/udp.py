@@ -10,10 +10,11 @@ import signal
 import sys
 import time
 
+from bench.udp_load.workloads import ALL
+
 from bench.edge import alone
 from bench.edge_load.servers import allow_many_files
 from bench.harness import Row, publish
-from bench.udp_load.works import ALL
 from milepost_experiments.papers.load.endpoints import OpeningFailed
 from milepost_experiments.papers.load.programs import BROKER_CORE, LOAD_CORE, LoadFailed, udp_source
 

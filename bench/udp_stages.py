@@ -18,6 +18,7 @@ from statistics import median
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
+from milepost_experiments.papers.load.in_process_edge import Indoors, spread_addresses
 from rich.console import Console
 from rich.table import Table
 
@@ -33,7 +34,6 @@ from milepost.matching.matcher import Matcher
 from milepost.model import Instant
 from milepost.vetting import Buckets
 from milepost_experiments.papers.load.endpoints import Endpoint, write_sessions
-from milepost_experiments.papers.load.indoors import Indoors, spread_addresses
 from milepost_experiments.papers.load.programs import BROKER_CORE, udp_source
 
 WARM_S, MEASURE_S, ROUNDS = 0.3, 1.0, 3

@@ -47,7 +47,7 @@ def an_edge() -> Iterator[str]:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     with tempfile.TemporaryDirectory() as folder:
-        settings = f'[keep]\nsurvives = "nothing"\n[http]\naddress = ""\n[[mqtt.listen]]\naddress = "127.0.0.1:{port}"\n'
+        settings = f'[storage]\ndurability = "nothing"\n[http]\naddress = ""\n[[mqtt.listen]]\naddress = "127.0.0.1:{port}"\n'
         Path(folder, "edge.toml").write_text(settings)
         command = [sys.executable, "-m", "milepost", "edge", "run", "--config", f"{folder}/edge.toml"]
         edge = subprocess.Popen(command, stderr=subprocess.DEVNULL, cwd=folder)

@@ -63,7 +63,7 @@ def an_edge(folder: Path) -> Iterator[str]:
         udp.bind(("127.0.0.1", 0))
         port, mqtt_port = udp.getsockname()[1], tcp.getsockname()[1]
     settings = (
-        f'[edge]\nname = "edge-1"\n[keep]\nsurvives = "nothing"\n[http]\naddress = ""\n[udp]\naddress = "127.0.0.1:{port}"\n'
+        f'[edge]\nname = "edge-1"\n[storage]\ndurability = "nothing"\n[http]\naddress = ""\n[udp]\naddress = "127.0.0.1:{port}"\n'
     )
     settings += (
         '[trust]\nauthority = "ca/authority.pub"\ncertificate = "edge-1.cert"\nkey = "edge-1.key"\nrevoked = "ca/revoked.list"\n'

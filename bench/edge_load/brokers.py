@@ -82,8 +82,8 @@ class Milepost:
         lines = [
             "[edge]",
             f'data = "{site.folder / "data"}"',
-            "[keep]",
-            f'survives = "{"process crash" if setting.keeps else "nothing"}"',
+            "[storage]",
+            f'durability = "{"process crash" if setting.keeps else "nothing"}"',
             "[[mqtt.listen]]",
             f'address = "127.0.0.1:{site.port}"',
             f'transport = "{"tls" if setting.is_tls else "tcp"}"',

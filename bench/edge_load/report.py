@@ -2,12 +2,12 @@
 
 from collections import defaultdict
 
+from bench.edge_load.workloads import BETTER, DEBIAN, Figure, Goal, Line, Work
 from rich.console import Console
 from rich.table import Table
 
 from bench.edge_load.brokers import Broker
 from bench.edge_load.search import BUSY_MAX
-from bench.edge_load.works import BETTER, DEBIAN, Figure, Goal, Line, Work
 from bench.harness import QUICK, Row, publish
 
 OURS = "milepost"

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from statistics import median
 
 import numpy as np
+from milepost_experiments.papers.load.in_process_edge import Indoors
+from milepost_experiments.papers.mercury.probes import PAUSE_S_MAX, emergency, probe
 
 from bench.udp_load.programs import program_fan
 from milepost.broker.emergency import AlertRule
@@ -16,9 +18,7 @@ from milepost.listeners.udp.socket import bind_at
 from milepost.model import Place
 from milepost_experiments.papers.load.edges import serving
 from milepost_experiments.papers.load.endpoints import SPEED_MPS, Endpoint, open_all, write_sessions
-from milepost_experiments.papers.load.indoors import Indoors
 from milepost_experiments.papers.load.programs import LoadFailed, source
-from milepost_experiments.papers.mercury.probing import PAUSE_S_MAX, emergency, probe
 
 FAR_M = 100_000.0
 AWAY = Place(45.0, -100.0)

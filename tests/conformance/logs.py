@@ -71,14 +71,14 @@ class TimedLogs(Logs):
 class EmbeddedLogs(TimedLogs):
     """Several log objects over one folder."""
 
-    def __init__(self, folder: Path, survives: Durability = Durability.PROCESS_CRASH) -> None:
+    def __init__(self, folder: Path, durability: Durability = Durability.PROCESS_CRASH) -> None:
         super().__init__()
         self._folder = folder
-        self._survives = survives
+        self._durability = durability
         self._opened: list[EmbeddedLog] = []
 
     def open(self) -> EmbeddedLog:
-        self._opened.append(EmbeddedLog(self._folder, self._survives, clock_ns=lambda: self.now))
+        self._opened.append(EmbeddedLog(self._folder, self._durability, clock_ns=lambda: self.now))
         return self._opened[-1]
 
     def settle(self) -> None:
@@ -86,7 +86,7 @@ class EmbeddedLogs(TimedLogs):
 
     @contextmanager
     def stalled(self) -> Iterator[None]:
-        connection = open_database(self._folder, self._survives).connect()
+        connection = open_database(self._folder, self._durability).connect()
         connection.execute("BEGIN IMMEDIATE")
         try:
             yield

@@ -19,7 +19,7 @@ from milepost.pipelines.records import DELIVERIES, REPORTS
 from milepost.wire.geojson import area_from_geojson
 from milepost.wire.incidents import cell_from_json, conditions_to_json
 from milepost.wire.json_form import from_json
-from milepost.wire.records.pipelines import reputation_from_record
+from milepost.wire.records import reputation_from_record
 from milepost.wire.requests import (
     Service,
     message_from_json,

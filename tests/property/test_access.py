@@ -13,7 +13,7 @@ from milepost.model.queries import And, HasTag, Not, OnTopic, Or, Query, holds
 from milepost.model.reasons import Reason
 from milepost.model.tags import Tag
 from milepost.model.topics import are_covering, covers, filter_matches, levels_of, maybe_overlap, text_of
-from milepost.vetting import Access, Rule, Verbs, ClientIdentity
+from milepost.vetting import Access, ClientIdentity, Rule, Verbs
 
 NAMES = ["a", "$s", ""]
 DEPTH = 3
@@ -107,7 +107,9 @@ def test_publishing_is_decided_by_the_first_rule(chain: list[Rule], who: ClientI
 
 
 @given(st.lists(rules, max_size=6), whos, filters | built_in, st.sampled_from(["", "$share/g/"]))
-def test_a_subscription_is_allowed_exactly_if_all_its_topics_are(chain: list[Rule], who: ClientIdentity, wanted: str, share: str) -> None:
+def test_a_subscription_is_allowed_exactly_if_all_its_topics_are(
+    chain: list[Rule], who: ClientIdentity, wanted: str, share: str
+) -> None:
     more = ["$reserved", "$reserved/a", "$milepost/reply", "$milepost/x", "$SYS/x"]
     asked = [topic for topic in [*TOPICS, *more] if filter_matches(wanted, topic)]
     expected = all(is_allowed(chain, who, Verbs.SUBSCRIBE, topic) for topic in asked)

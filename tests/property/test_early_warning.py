@@ -6,8 +6,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from milepost.incidents import Incidents, maybe_alert
-from milepost.incidents.early_warning import Announcement, EarlyWarnings
-from milepost.incidents.engine import STATE, AlertAppend, IncidentEngine
+from milepost.incidents.engine import STATE, AlertAppend, Announcement, EarlyWarnings, IncidentEngine
 from milepost.incidents.tracker import is_told
 from milepost.model.addresses import ToNotified
 from milepost.model.endpoints import EndpointId

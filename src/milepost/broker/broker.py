@@ -17,7 +17,6 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from milepost.broker.admission import Admission, Rules
-from milepost.broker.audience import Audience
 from milepost.broker.counts import Counts
 from milepost.broker.delivery import Deliveries
 from milepost.broker.effects import Action, Changes, Expel, Revoke
@@ -27,7 +26,7 @@ from milepost.broker.limits import Limits
 from milepost.broker.persistence import asked_to_bytes, session_to_bytes
 from milepost.broker.presence import Ground, Presence, Reaching, Verdicts
 from milepost.broker.publication import Delivery
-from milepost.broker.publish_path import PublishPath
+from milepost.broker.publish_path import Audience, PublishPath
 from milepost.broker.retained_store import RetainedStore, WantsRetained
 from milepost.broker.roaming_support import RoamingSupport
 from milepost.broker.routing import Asking, RouteCache

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from milepost.broker.audience import Audience
 from milepost.broker.counts import Counts
 from milepost.broker.delivery import Deliveries
 from milepost.broker.effects import Changes, Expel, Redirect, Welcome
@@ -23,6 +22,7 @@ from milepost.broker.presence import Heed as ReportObserver
 from milepost.broker.presence import Presence
 from milepost.broker.publication import Delivery, Publication
 from milepost.broker.publication import Heed as DeliveryObserver
+from milepost.broker.publish_path import Audience
 from milepost.broker.routing import ASIDE, Asking, RouteCache
 from milepost.broker.session import NOWHERE, Asked, Session, Sessions
 from milepost.model.addresses import ToArea, ToNotified

@@ -49,9 +49,9 @@ def _lines(settings: Settings) -> Iterator[tuple[str, str]]:
 
 
 def _keeping(settings: Settings) -> str:
-    if settings.keep.survives is Durability.NOTHING:
+    if settings.storage.durability is Durability.NOTHING:
         return "nothing: all is gone when the process ends"
-    return f"in {settings.edge.data}, survives {settings.keep.survives.value}"
+    return f"in {settings.edge.data}, survives {settings.storage.durability.value}"
 
 
 def _listening(listener: Listener) -> str:

@@ -21,7 +21,7 @@ examples:
   milepost handler run examples/handlers/parking.py --config milepost.toml
   milepost handler run parking.py --config milepost.toml --http 127.0.0.1:9470     health and figures there
 
-The file holds one Handler (docs/how-to/handlers.md). [site] of the configuration says which site's log it works with, [keep] what
+The file holds one Handler (docs/how-to/handlers.md). [site] of the configuration says which site's log it works with, [storage] what
 that survives. Run it several times, and the processes share the work, or stand in for one that dies. It runs until SIGINT or
 SIGTERM. While it does not run, messages wait for it in the log.
 """
@@ -182,7 +182,7 @@ def _open_log(settings: "Settings", client_id: str) -> "Iterator[Log]":
     from milepost.eventlog.log import LogRefused, LogUnavailable  # noqa: PLC0415
     from milepost.runtime.site_logs import open_log  # noqa: PLC0415
 
-    log = open_log(settings.site.log, settings.keep.survives, client_id)
+    log = open_log(settings.site.log, settings.storage.durability, client_id)
     try:
         yield log
     except (LogUnavailable, LogRefused) as fault:

@@ -148,7 +148,7 @@ class Edge:
         if not self.name or not self.name.isprintable() or set(self.name) & set("/+#"):
             raise ValueError(f"name {self.name!r} is part of topics: give it characters, but no / + # nor control characters")
         if not self.data:
-            raise ValueError('data is empty: name a folder, or keep nothing with survives = "nothing" in [keep]')
+            raise ValueError('data is empty: name a folder, or keep nothing with durability = "nothing" in [storage]')
 
     @property
     def area(self) -> Area | None:
@@ -157,10 +157,10 @@ class Edge:
 
 
 @dataclass(frozen=True, slots=True)
-class Keep:
-    """[keep]: the durability of stored state."""
+class StorageSettings:
+    """[storage]: the durability of stored state."""
 
-    survives: Durability = Durability.PROCESS_CRASH
+    durability: Durability = Durability.PROCESS_CRASH
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +274,7 @@ class Settings:
     """All tables of the file."""
 
     edge: Edge = field(default_factory=Edge)
-    keep: Keep = field(default_factory=Keep)
+    storage: StorageSettings = field(default_factory=StorageSettings)
     mqtt: Mqtt = field(default_factory=Mqtt)
     udp: Udp = field(default_factory=Udp)
     trust: Trust = field(default_factory=Trust)

@@ -3,6 +3,16 @@
 Invariants:
 - export and storage are one tick: the handover is in the outbox when the session is gone, and not before;
 - a session that arrives is served from the log until it has caught up.
+
+After its session was handed over, an edge still owes the endpoint something (`OutgoingHandovers`):
+
+    session handed over ─▶ subscriptions stay announced ─▶ `HandoverTaken` ─▶ withdrawn ─▶ own withdrawal read: no interest
+    session received    ─▶ subscriptions announced      ─▶ `HandoverTaken` to the sender
+
+- the subscriptions of an endpoint stay announced here until the edge that has the session has announced them itself and this
+  edge has read that;
+- the sender of a handover gets a `HandoverTaken` in the end, whatever happens to the session: owed replies are stored apart;
+- a claim remains while any state of the endpoint is in transit from here: an edge that waits for the session knows of it.
 """
 
 from collections.abc import Iterable
@@ -13,9 +23,8 @@ from milepost.broker.publication import Delivery
 from milepost.broker.roaming_support import SessionSnapshot, publication_of
 from milepost.broker.session import Session
 from milepost.federation.catch_up import Candidate, CatchUp, has_had
-from milepost.federation.forwarding import Forwarder, message_of
+from milepost.federation.forwarding import ON_THE_MOVE, Forwarder, message_of
 from milepost.federation.member_state import ReadRecord, SiteState
-from milepost.federation.outgoing_handovers import OutgoingHandovers
 from milepost.federation.residency import (
     EVERY,
     FAR,
@@ -27,6 +36,8 @@ from milepost.federation.residency import (
     ResidencyEvent,
     ResidencyState,
     advance,
+    outgoing_from_bytes,
+    outgoing_to_bytes,
 )
 from milepost.model.addresses import ToArea, ToNotified
 from milepost.model.endpoints import EndpointId
@@ -34,17 +45,175 @@ from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.reasons import Reason, Refused
 from milepost.model.sites import (
     MAIN,
+    SUBSCRIPTION_INFO,
+    VEHICLE_INFO,
     Claim,
     EdgeRef,
+    Epoch,
     Handover,
     HandoverPart,
+    HandoverTaken,
     HeldSubscription,
     MissedMessages,
     Position,
     QueuedMessage,
+    claim_key,
+    edge_ref,
+    interest_key,
 )
 from milepost.wire.json_form import to_json
 from milepost.wire.records import to_record
+
+
+class OwedReply(NamedTuple):
+    """A handover that is not answered yet, by its claim, sender and number."""
+
+    endpoint: EndpointId
+    epoch: Epoch
+    sender: EdgeRef
+    number: int
+
+    @property
+    def key(self) -> str:
+        """The key under which it is stored."""
+        return f"{self.endpoint}\n{self.epoch}\n{self.sender}\n{self.number}"
+
+
+class OutgoingHandovers:
+    """The endpoints that have left, and the replies this edge owes."""
+
+    def __init__(self, state: SiteState) -> None:
+        self._state = state
+        self.leaving: dict[tuple[EndpointId, Epoch], OutgoingHandover] = {}
+        self.owed: dict[OwedReply, int] = {}
+        """Replies, with the announcement (`Outbox.last_announced`) that the log must have before the reply is sent."""
+        self._withdrawn: dict[str, list[str]] = {}
+        """Withdrawn announcements, with the keys of the interest that ends when the withdrawal is read."""
+
+    def restore(self, key: str, data: bytes) -> None:
+        """Restore a handover or a reply that was stored."""
+        endpoint, epoch, *rest = key.split("\n")
+        if rest:
+            sender, number = rest
+            self.owed[OwedReply(EndpointId(endpoint), Epoch(int(epoch)), edge_ref(sender), int(number))] = 0
+            return
+        outgoing = outgoing_from_bytes(EndpointId(endpoint), data)
+        self.leaving[outgoing.endpoint, outgoing.epoch] = outgoing
+        self._keep_interest(outgoing)
+
+    def begin(self) -> None:
+        """Resume after the registry was read and missing announcements were repeated."""
+        self.owed = dict.fromkeys(self.owed, self._state.outbox.last_announced)
+
+    def settle(self, now: Instant) -> None:
+        """Send the replies whose announcements the log has."""
+        outbox = self._state.outbox
+        if not self.owed or not self._state.is_ready:
+            return
+        for reply in [one for one, after in self.owed.items() if after <= outbox.announced_up_to]:
+            del self.owed[reply]
+            self._state.broker.store_residency(reply.key, None)
+            self._send_taken(reply.endpoint, reply.epoch, reply.sender, self._subscriptions_of(reply.endpoint), now)
+
+    def has_left(self, endpoint: EndpointId) -> bool:
+        """Return whether a handover of an endpoint is not confirmed yet."""
+        return any(one.endpoint == endpoint for one in self.leaving.values())
+
+    def leave(self, outgoing: OutgoingHandover) -> None:
+        """Add a handover, or one more to the same claim."""
+        before = self.leaving.get((outgoing.endpoint, outgoing.epoch))
+        if before is not None:
+            names = {held.name for held in outgoing.subscriptions}
+            outgoing.subscriptions += tuple(held for held in before.subscriptions if held.name not in names)
+            outgoing.relayed += before.relayed
+            outgoing.times += before.times
+        self.leaving[outgoing.endpoint, outgoing.epoch] = outgoing
+        self._state.broker.store_residency(_leaving_key(outgoing), outgoing_to_bytes(outgoing))
+        self._keep_interest(outgoing)
+
+    def _keep_interest(self, outgoing: OutgoingHandover) -> None:
+        for held in outgoing.subscriptions:
+            self._state.interest.put(_interest_key(outgoing, held), ON_THE_MOVE, held.subscription)
+
+    def taken(self, taken: HandoverTaken, now: Instant) -> bool:
+        """Handle the reply to a handover; return whether all handovers to its claim are confirmed."""
+        outgoing = self.leaving.get((taken.endpoint, taken.epoch))
+        if outgoing is None:
+            return False
+        outgoing.times -= 1
+        if outgoing.times:
+            self._state.broker.store_residency(_leaving_key(outgoing), outgoing_to_bytes(outgoing))
+            return False
+        advance(outgoing, ResidencyEvent.TAKEN)
+        del self.leaving[outgoing.endpoint, outgoing.epoch]
+        self._state.broker.store_residency(_leaving_key(outgoing), None)
+        for sender, epoch in outgoing.relayed:
+            self._send_taken(outgoing.endpoint, epoch, sender, taken.subscriptions, now)
+        self._withdraw(outgoing)
+        return True
+
+    def _withdraw(self, outgoing: OutgoingHandover) -> None:
+        state = self._state
+        session = state.broker.find_session(outgoing.endpoint)
+        for held in outgoing.subscriptions:
+            key = interest_key(state.edge, outgoing.endpoint, held.name)
+            if (session is not None and held.name in session.subscriptions) or self._leaves_with(outgoing.endpoint, held.name):
+                state.interest.take_away(_interest_key(outgoing, held))
+            else:
+                state.outbox.announce(SUBSCRIPTION_INFO, key, None)
+                self._withdrawn.setdefault(key, []).append(_interest_key(outgoing, held))
+
+    def _leaves_with(self, endpoint: EndpointId, name: str) -> bool:
+        return any(held.name == name for one in self.leaving.values() if one.endpoint == endpoint for held in one.subscriptions)
+
+    def end_interest(self, key: str) -> None:
+        """End the interest of a withdrawn announcement: this edge has read its withdrawal, or announces it again."""
+        for one in self._withdrawn.pop(key, ()):
+            self._state.interest.take_away(one)
+
+    def withdraw_claim(self, endpoint: EndpointId) -> None:
+        """Withdraw a claim, unless state of the endpoint is still in transit from here."""
+        state = self._state
+        if not self.has_left(endpoint):
+            state.registry.take_away(endpoint, state.edge)
+            state.outbox.announce(VEHICLE_INFO, claim_key(endpoint, state.edge), None)
+
+    def send_nothing_held(self, claim: Claim, now: Instant, *, is_whole: bool) -> None:
+        """Notify the edge that waits for a handover that there is none."""
+        number = self._state.outbox.next_number(now)
+        answer = Handover(claim.endpoint, claim.epoch, self._state.edge, claim.edge, number, is_whole=is_whole, is_held=False)
+        self._state.write(answer, number, claim.edge)
+
+    def owe(self, handover: Handover) -> None:
+        """Answer a handover with `HandoverTaken` once the log has all announcements made until now."""
+        reply = OwedReply(handover.endpoint, handover.epoch, handover.sender, handover.number)
+        self.owed[reply] = self._state.outbox.last_announced
+        self._state.broker.store_residency(reply.key, b"")
+
+    def decline(self, handover: Handover, now: Instant) -> None:
+        """Notify the sender of a rejected handover that it need not announce the subscriptions any more."""
+        self._send_taken(handover.endpoint, handover.epoch, handover.sender, (), now)
+
+    def _send_taken(
+        self, endpoint: EndpointId, epoch: Epoch, receiver: EdgeRef, held: tuple[HeldSubscription, ...], now: Instant
+    ) -> None:
+        number = self._state.outbox.next_number(now)
+        self._state.write(HandoverTaken(endpoint, epoch, self._state.edge, receiver, number, held), number, receiver)
+
+    def _subscriptions_of(self, endpoint: EndpointId) -> tuple[HeldSubscription, ...]:
+        session = self._state.broker.find_session(endpoint)
+        if session is not None:
+            return self._state.broker.subscriptions_of(session)
+        return next((one.subscriptions for one in self.leaving.values() if one.endpoint == endpoint), ())
+
+
+def _leaving_key(outgoing: OutgoingHandover) -> str:
+    return f"{outgoing.endpoint}\n{outgoing.epoch}"
+
+
+def _interest_key(outgoing: OutgoingHandover, held: HeldSubscription) -> str:
+    return f"leaving\n{outgoing.endpoint}\n{outgoing.epoch}\n{held.name}"
+
 
 HANDOVER_BYTES: Final = 500_000
 """Maximum bytes of queued messages in one record; in base64 that stays below the record limit of every log."""

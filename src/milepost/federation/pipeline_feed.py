@@ -25,7 +25,7 @@ from milepost.model.pipeline_records import DELIVERIES, MICROSECOND_NS, REPORTS,
 from milepost.model.places import vectors
 from milepost.model.reasons import Reason
 from milepost.vetting import Batch
-from milepost.wire.records.pipelines import Deliveries, Reports, deliveries_to_record, reports_to_record
+from milepost.wire.records import Deliveries, Reports, deliveries_to_record, reports_to_record
 
 REPORTS_GATHERED_MAX: Final = 1_000
 """Maximum reports in a batch before it is sent."""

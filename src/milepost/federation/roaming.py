@@ -12,9 +12,8 @@ from typing import Final
 from milepost.broker.session import Session
 from milepost.federation.catch_up import CatchUp, in_short, since_here
 from milepost.federation.forwarding import Forwarder
-from milepost.federation.handover import Handovers, joined
+from milepost.federation.handover import Handovers, OutgoingHandovers, joined
 from milepost.federation.member_state import ReadRecord, SiteState
-from milepost.federation.outgoing_handovers import OutgoingHandovers
 from milepost.federation.residency import (
     MoveOutcome,
     Residency,

@@ -82,7 +82,7 @@ def run(settings: Settings) -> int:
     turns = EventLoop()
     try:
         for site in settings.centre.sites:
-            logs[site.log.name] = open_log(site.log, settings.keep.survives, settings.centre.name)
+            logs[site.log.name] = open_log(site.log, settings.storage.durability, settings.centre.name)
         HubService(settings, logs, turns, log).run()
     finally:
         for one in logs.values():

@@ -123,7 +123,7 @@ def run(settings: Settings, reread: Callable[[], Settings] | None = None) -> int
     log = Log(settings.log.level, settings.log.line_format)
     _allow_many_files()
     try:
-        storage = open_storage(Path(settings.edge.data), settings.keep.survives)
+        storage = open_storage(Path(settings.edge.data), settings.storage.durability)
     except StorageUnavailable as fault:
         raise cannot_keep(settings.edge.data, str(fault)) from None
     try:
@@ -204,7 +204,7 @@ class EdgeService:
             mqtt=" ".join(mqtt),
             udp=self._udp.entrance.address if self._udp else None,
             http=http,
-            survives=settings.keep.survives.value,
+            durability=settings.storage.durability.value,
             site=settings.site.log.name or None,
             sessions=self.broker.statistics().sessions,
         )

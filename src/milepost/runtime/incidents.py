@@ -50,7 +50,7 @@ def run(settings: Settings) -> int:
         raise UsageFault("[site] has no name: incidents are those of a site; see milepost.example.toml")
     told = Told(settings.log.level, settings.log.line_format)
     approach = maybe_approach(settings.incidents)
-    log = open_log(site, settings.keep.survives, "incidents")
+    log = open_log(site, settings.storage.durability, "incidents")
     try:
         IncidentService(settings, log, told, approach).run()
     finally:

@@ -280,11 +280,11 @@ class Membership:
     """An edge's membership in its site, from its settings to its end."""
 
     def __init__(self, settings: Settings, broker: Broker, turns: EventLoop, told: Told) -> None:
-        site, survives, name = settings.site, settings.keep.survives, settings.edge.name
+        site, durability, name = settings.site, settings.storage.durability, settings.edge.name
         self._turns = turns
         self._member = SiteMember(broker, EdgeRef(site.log.name, name), site.limits, address=site.advertise)
-        self._log = open_log(site.log, survives, name)
-        neighbours = {one.log.name: open_log(one.log, survives, name) for one in site.neighbours}
+        self._log = open_log(site.log, durability, name)
+        neighbours = {one.log.name: open_log(one.log, durability, name) for one in site.neighbours}
         self._link = SiteLink(self._member, self._log, turns.call_soon, told, neighbours, be_back=turns.be_back_within)
 
     def restore(self, kept: Kept, now: Instant) -> None:

@@ -58,7 +58,7 @@ def run(settings: Settings, names: Sequence[str], *, is_submitted: bool) -> int:
     if settings.pipelines.pace.mode is Mode.REAL_TIME and not source.is_real_time:
         raise UsageFault('[pipelines] mode is "real-time", which needs Kafka; take "auto"')
     told = Told(settings.log.level, settings.log.line_format)
-    log = open_log(settings.site.log, settings.keep.survives, PIPELINES)
+    log = open_log(settings.site.log, settings.storage.durability, PIPELINES)
     try:
         return PipelineService(settings, plans, source, log, told).run(is_submitted=is_submitted)
     finally:
@@ -84,7 +84,7 @@ def source_of(settings: Settings) -> Source:
     if not site.name:
         raise UsageFault("[site] has no name: pipelines are those of a site; see milepost.example.toml")
     if site.backbone is Backbone.EMBEDDED:
-        return EmbeddedSource(Path(site.folder), settings.keep.survives)
+        return EmbeddedSource(Path(site.folder), settings.storage.durability)
     return KafkaSource(site.address, site.prefix, dict(one.split("=", 1) for one in site.options))
 
 

@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from milepost.eventlog.log import Log
 
 
-def open_log(site: SiteLog, survives: Durability, client_id: str) -> "Log":
+def open_log(site: SiteLog, durability: Durability, client_id: str) -> "Log":
     """Open the log of a site; raise a `StartFault` that says what to do."""
     try:
         if site.backbone is Backbone.EMBEDDED:
             from milepost.eventlog.embedded import EmbeddedLog  # noqa: PLC0415  # loads only the backbone in use
 
-            return EmbeddedLog(Path(site.folder), survives)
+            return EmbeddedLog(Path(site.folder), durability)
         from milepost.eventlog.kafka import KafkaLog  # noqa: PLC0415  # an optional dependency
 
         options = dict(one.split("=", 1) for one in site.options)
-        return KafkaLog(site.address, survives, prefix=site.prefix, client_id=client_id, options=options)
+        return KafkaLog(site.address, durability, prefix=site.prefix, client_id=client_id, options=options)
     except (LogUnavailable, LogRefused) as fault:
         raise StartFault(f"the log of site {site.name} cannot be opened: {fault}") from None
     except ModuleNotFoundError:

@@ -59,7 +59,7 @@ def opened(settings: Settings) -> Iterator[dict[str, Log]]:
     try:
         for site in sites:
             _check_there(site)
-            logs[site.name] = open_log(site, settings.keep.survives, "viewer")
+            logs[site.name] = open_log(site, settings.storage.durability, "viewer")
         yield logs
     except LogUnavailable as fault:
         raise StartFault(f"the log of a site cannot be read: {fault}") from None

@@ -24,6 +24,6 @@ class MemoryStorage:
         """Do nothing."""
 
 
-def open_storage(path: Path, survives: Durability) -> Storage:
+def open_storage(path: Path, durability: Durability) -> Storage:
     """Open the storage in the directory *path*, created if need be; with `Durability.NOTHING` the directory is not touched."""
-    return MemoryStorage() if survives is Durability.NOTHING else SqliteStorage(path, survives)
+    return MemoryStorage() if durability is Durability.NOTHING else SqliteStorage(path, durability)

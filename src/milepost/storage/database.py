@@ -121,7 +121,7 @@ def make_database(folder: Path) -> None:
         raise StorageUnavailable(f"cannot make {file}: {error.strerror}") from error
 
 
-def connect(folder: Path, survives: Durability) -> sqlite3.Connection:
+def connect(folder: Path, durability: Durability) -> sqlite3.Connection:
     """Return the open database, checked to be ours and configured."""
     file = folder / NAME
     where = f"{file.absolute().as_uri()}?mode=rw"  # never creates a file
@@ -134,7 +134,7 @@ def connect(folder: Path, survives: Durability) -> sqlite3.Connection:
         raise unreadable(error, file) from error
     try:
         _check_marks(connection, file)
-        for setting in (*SETTINGS, f"synchronous = {SYNCHRONOUS[survives]}"):
+        for setting in (*SETTINGS, f"synchronous = {SYNCHRONOUS[durability]}"):
             connection.execute(f"PRAGMA {setting}").fetchall()
         if connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
             raise StorageUnavailable(f"{file}: its file system does not let SQLite write ahead; give another directory")

@@ -40,10 +40,10 @@ OUR_FAULTS = (sqlite3.InterfaceError, sqlite3.ProgrammingError)
 class SqliteStorage:
     """Storage in the directory `folder`, which is locked by this object until `close`."""
 
-    def __init__(self, folder: Path, survives: Durability, *, clock_s: Callable[[], float] = monotonic) -> None:
+    def __init__(self, folder: Path, durability: Durability, *, clock_s: Callable[[], float] = monotonic) -> None:
         self._folder = folder
         self._file = folder / NAME
-        self._survives = survives
+        self._durability = durability
         self._clock_s = clock_s
         self._connection: sqlite3.Connection | None = None
         self._is_doubted = False
@@ -53,7 +53,7 @@ class SqliteStorage:
         self._lock = Lock(_made(folder))
         try:
             make_database(folder)
-            self._connection = connect(folder, survives)
+            self._connection = connect(folder, durability)
             self._places = self._read_places(self._connection)
             self._inode = self._file.stat().st_ino
         except BaseException:
@@ -114,7 +114,7 @@ class SqliteStorage:
         if now_s < self._reopen_at_s:
             raise StorageUnavailable(self._closed_why)
         self._reopen_at_s = now_s + REOPEN_S
-        connection = connect(self._folder, self._survives)
+        connection = connect(self._folder, self._durability)
         try:
             if not self._read_places(connection).is_same_as(self._places):
                 raise StorageUnavailable(f"{self._file} has not what was last written to it: restart to go on with what it has")

@@ -5,7 +5,7 @@ the reason code. The rules are plain dataclasses that the configuration fills; n
 checks for a batch: rates (`Buckets`), then rounds (`in_rounds`), then `vet_reports`.
 """
 
-from milepost.vetting.access import Access, Rule, Verbs, ClientIdentity
+from milepost.vetting.access import Access, ClientIdentity, Rule, Verbs
 from milepost.vetting.messages import MessageLimits, Stand, vet_message
 from milepost.vetting.payloads import Check, PayloadRule, Payloads
 from milepost.vetting.rates import Bucket, Buckets, PrefixBuckets
@@ -19,6 +19,7 @@ __all__ = [
     "Bucket",
     "Buckets",
     "Check",
+    "ClientIdentity",
     "MessageLimits",
     "Outside",
     "PayloadRule",
@@ -30,7 +31,6 @@ __all__ = [
     "Scores",
     "Stand",
     "Verbs",
-    "ClientIdentity",
     "are_outside",
     "in_rounds",
     "vet_message",

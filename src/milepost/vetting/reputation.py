@@ -7,7 +7,7 @@ import orjson
 
 from milepost.model.endpoints import EndpointId, endpoint_id
 from milepost.model.reasons import Malformed, Reason, shown
-from milepost.wire.records.pipelines import reputation_from_record
+from milepost.wire.records import reputation_from_record
 
 SCORES_MAX: Final = 1_000_000
 SCORES_BYTES_MAX: Final = 200_000_000

@@ -14,8 +14,8 @@ from milepost.model.incidents.cells import NO_TALLIES
 from milepost.model.instants import Instant
 from milepost.model.places import Place
 from milepost.wire.geojson import area_to_geojson
+from milepost.wire.json_form import PlaceForm
 from milepost.wire.json_form.codec import Codec, Form, Standalone, Whole, absent, encode_members
-from milepost.wire.json_form.forms import PlaceForm
 from milepost.wire.json_form.notations import Endpoints, IsoInstant
 from milepost.wire.times import instant_to_text
 

@@ -18,9 +18,8 @@ from milepost.model.messages import Message, MessageId
 from milepost.model.reasons import Malformed, Reason, Refused, shown
 from milepost.model.reports import Report
 from milepost.model.subscriptions import SUBSCRIPTION_ID_MAX, Subscription, SubscriptionId
-from milepost.wire.json_form import JSON_BYTES_MAX
+from milepost.wire.json_form import JSON_BYTES_MAX, MessageForm, ReportForm, SubscriptionForm
 from milepost.wire.json_form.codec import Decoder, check_size, decode_any, encode_any, located
-from milepost.wire.json_form.forms import MessageForm, ReportForm, SubscriptionForm
 from milepost.wire.times import instant_to_text
 from milepost.wire.user_properties import check_sender, without_system_topics
 

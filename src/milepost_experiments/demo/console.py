@@ -4,9 +4,9 @@ import sys
 from typing import Final
 
 from milepost.runtime.terminal import say
-from milepost_experiments.demo.drive import Drive
+from milepost_experiments.demo.main_loop import Drive
 from milepost_experiments.demo.outcome import Outcome, spread
-from milepost_experiments.simulator.judge import Judged
+from milepost_experiments.simulator.evaluation import Judged
 
 EACH_S: Final = 2
 EACH_S_FILE: Final = 5

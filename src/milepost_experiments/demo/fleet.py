@@ -20,7 +20,7 @@ from milepost.trust.certificates import SERIAL_MAX, issue
 from milepost.trust.noise import public_of
 from milepost.wire.sealed import KEY_BYTES
 from milepost_experiments.demo import fleet_protocol
-from milepost_experiments.demo.town import CONTROL, REHEARSAL, Tile
+from milepost_experiments.demo.city_config import CONTROL, REHEARSAL, Tile
 from milepost_experiments.demo.vehicles import Motion, MqttVehicle, UdpVehicle, Vehicle
 
 FLUSH_S: Final = 0.05

@@ -7,8 +7,8 @@ from typing import Any, Final
 import numpy as np
 
 from milepost.model.instants import SECOND_NS, Instant
-from milepost_experiments.simulator.books import Books
-from milepost_experiments.simulator.judge import AlertJudged, Judged, RecallJudged
+from milepost_experiments.simulator.ledger import Books
+from milepost_experiments.simulator.evaluation import AlertJudged, Judged, RecallJudged
 
 ENOUGH_REPORTS: Final = 5
 ENOUGH_WITNESSES: Final = 3

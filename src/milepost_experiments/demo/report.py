@@ -12,8 +12,8 @@ from milepost.model.areas import Area, Circle, Union, Upstream
 from milepost.model.places import EARTH_RADIUS_M
 from milepost.roads import Network
 from milepost_experiments.demo.outcome import Outcome, spread, to_json
-from milepost_experiments.simulator.books import Books, Fix
-from milepost_experiments.simulator.judge import AlertJudged
+from milepost_experiments.simulator.ledger import Books, Fix
+from milepost_experiments.simulator.evaluation import AlertJudged
 
 MAPS_MAX: Final = 8
 

@@ -10,14 +10,14 @@ from time import time_ns
 from milepost.config.errors import STATUS_FAILED, StartFault, UsageFault
 from milepost.model.instants import Instant
 from milepost.runtime.terminal import say
-from milepost_experiments.demo.bookkeeper import Bookkeeper
+from milepost_experiments.demo.ledger_recorder import Bookkeeper
 from milepost_experiments.demo.child_processes import Children
 from milepost_experiments.demo.console import Line, say_outcome
-from milepost_experiments.demo.drive import Drive
+from milepost_experiments.demo.main_loop import Drive
 from milepost_experiments.demo.outcome import Outcome, times_of
 from milepost_experiments.demo.report import write_report
 from milepost_experiments.demo.startup import Options, Running, Starter
-from milepost_experiments.simulator.judge import judge
+from milepost_experiments.simulator.evaluation import judge
 from milepost_experiments.simulator.sumo import SumoFault
 
 

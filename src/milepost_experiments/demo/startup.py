@@ -36,8 +36,8 @@ from milepost.wire.records import from_record
 from milepost_experiments.demo import fleet, fleet_protocol
 from milepost_experiments.demo import town as towns
 from milepost_experiments.demo.child_processes import Child, Children
-from milepost_experiments.demo.town import SITES, Town
-from milepost_experiments.simulator.books import AlertKey, AlertSaid
+from milepost_experiments.demo.city_config import SITES, Town
+from milepost_experiments.simulator.ledger import AlertKey, AlertSaid
 from milepost_experiments.simulator.scenarios import Scenario, scenario_of
 from milepost_experiments.simulator.scenarios import town as town_scenario
 from milepost_experiments.simulator.sumo import SumoFault, environment

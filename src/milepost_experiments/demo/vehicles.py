@@ -21,7 +21,7 @@ from milepost.client import ClientFault, Edge, Inbox, Received, State, connect
 from milepost.client.udp.trust import Trust
 from milepost.model.places import Place
 from milepost_experiments.demo import fleet_protocol
-from milepost_experiments.demo.town import CONTROL, EVENT, Tile
+from milepost_experiments.demo.city_config import CONTROL, EVENT, Tile
 
 OLD_EDGE_S: Final = 3.0
 """Time for which the session at the former edge stays open after a move."""

@@ -17,7 +17,7 @@ from live.federation.town import Town, town_in
 from milepost.eventlog.log import Entry
 from milepost.model.pipeline_records import REPORTS
 from milepost.model.sites import EdgeRef
-from milepost.wire.records.pipelines import Reports, reports_to_record
+from milepost.wire.records import Reports, reports_to_record
 
 VEHICLES: Final = 5_000
 A_TURN: Final = 1_000

@@ -22,8 +22,8 @@ class OpenLogs:
         self.prefix = f"{uuid4().hex}."
         self._opened: list[KafkaLog] = []
 
-    def __call__(self, kafka: Kafka, *, prefix: str | None = None, survives: Durability = Durability.PROCESS_CRASH) -> KafkaLog:
-        log = KafkaLog(kafka.address, survives, client_id="test", prefix=self.prefix if prefix is None else prefix)
+    def __call__(self, kafka: Kafka, *, prefix: str | None = None, durability: Durability = Durability.PROCESS_CRASH) -> KafkaLog:
+        log = KafkaLog(kafka.address, durability, client_id="test", prefix=self.prefix if prefix is None else prefix)
         self._opened.append(log)
         return log
 

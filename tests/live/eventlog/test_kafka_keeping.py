@@ -52,11 +52,11 @@ def test_a_topic_is_made_with_what_was_asked_and_changed_when_asked_again(kafka:
     assert (found["retention.ms"], found["retention.bytes"]) == ("-1", "-1")
 
 
-@pytest.mark.parametrize(("survives", "is_flushed"), [(Durability.PROCESS_CRASH, False), (Durability.POWER_LOSS, True)])
+@pytest.mark.parametrize(("durability", "is_flushed"), [(Durability.PROCESS_CRASH, False), (Durability.POWER_LOSS, True)])
 def test_a_broker_waits_for_its_disk_where_power_may_fail(
-    kafka: Kafka, open_log: OpenLogs, survives: Durability, is_flushed: bool
+    kafka: Kafka, open_log: OpenLogs, durability: Durability, is_flushed: bool
 ) -> None:
-    open_log(kafka, survives=survives).make(NAME)
+    open_log(kafka, durability=durability).make(NAME)
     assert (settings_of(kafka, open_log.prefix + NAME)["flush.messages"] == "1") == is_flushed
 
 

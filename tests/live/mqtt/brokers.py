@@ -58,7 +58,7 @@ class Setup:
     """What a broker is started with. `more` is added to the TOML file as it is; Mosquitto does not see it."""
 
     folder: Path
-    survives: str = "process crash"
+    durability: str = "process crash"
     users: dict[str, str] | None = None
     certificates: Certificates | None = None
     more: str = ""
@@ -158,7 +158,7 @@ class Broker:
 
 def _milepost_command(broker: Broker) -> list[str]:
     setup = broker.setup
-    lines = ["[edge]", f'data = "{setup.data}"', "[keep]", f'survives = "{setup.survives}"']
+    lines = ["[edge]", f'data = "{setup.data}"', "[storage]", f'durability = "{setup.durability}"']
     lines += ["[sys]", "interval_s = 1", "[http]", f'address = "127.0.0.1:{broker.http}"']
     if setup.users is not None:
         lines += ["[access]", f'users = "{_write_users(setup)}"']

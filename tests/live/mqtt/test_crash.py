@@ -34,12 +34,12 @@ def flows() -> dict[str, Flow]:
     return {"once": Flow(qos=1), "exactly": Flow(qos=2)}
 
 
-@pytest.mark.parametrize("survives", ["process crash", "power loss"])
+@pytest.mark.parametrize("durability", ["process crash", "power loss"])
 def test_nothing_accepted_is_lost_doubled_or_out_of_order_when_the_broker_is_killed(
-    make_broker: MakeBroker, capsys: pytest.CaptureFixture[str], survives: str
+    make_broker: MakeBroker, capsys: pytest.CaptureFixture[str], durability: str
 ) -> None:
-    rounds = ROUNDS if survives == "process crash" else max(ROUNDS // 20, 2)
-    random, broker = Random(SEED), make_broker(survives=survives)
+    rounds = ROUNDS if durability == "process crash" else max(ROUNDS // 20, 2)
+    random, broker = Random(SEED), make_broker(durability=durability)
     history = History(flows())
     traffic = Traffic(history)
     for number in range(rounds):
@@ -53,7 +53,7 @@ def test_nothing_accepted_is_lost_doubled_or_out_of_order_when_the_broker_is_kil
     traffic.close()
     with capsys.disabled():
         told = {name: f"{len(flow.accepted)} of {flow.sent} accepted" for name, flow in history.flows.items()}
-        print(f"\n{rounds} kills, {survives}: {told}", end="")
+        print(f"\n{rounds} kills, {durability}: {told}", end="")
     assert history.faults() == []
     assert all(len(flow.accepted) > rounds for flow in history.flows.values()), "too little happened between the kills"
 
@@ -115,8 +115,8 @@ def test_what_was_acknowledged_is_there_after_a_kill(make_broker: MakeBroker, vi
 
 @pytest.mark.parametrize("level", [V4, V5])
 def test_a_session_that_survives_nothing_is_gone_after_a_kill(make_broker: MakeBroker, visit: Visit, level: int) -> None:
-    """As documented for `survives = "nothing"`."""
-    broker = make_broker(survives="nothing")
+    """As documented for `durability = "nothing"`."""
+    broker = make_broker(durability="nothing")
     visitors = visit(broker)
     client = visitors.join("a", level, clean=False, props=LASTING)
     client.subscribe(("x", 1))
@@ -171,11 +171,11 @@ def traced(broker: Broker, path: Path) -> Iterator[None]:
             process.terminate()
 
 
-@pytest.mark.parametrize("survives", ["process crash", "power loss"])
+@pytest.mark.parametrize("durability", ["process crash", "power loss"])
 def test_only_what_survives_a_power_loss_is_synced_before_it_is_acknowledged(
-    make_broker: MakeBroker, visit: Visit, tmp_path: Path, survives: str
+    make_broker: MakeBroker, visit: Visit, tmp_path: Path, durability: str
 ) -> None:
-    broker = make_broker(survives=survives)
+    broker = make_broker(durability=durability)
     visitors = visit(broker)
     taker = visitors.join("a", props=LASTING)
     taker.subscribe(("x", 1))
@@ -185,4 +185,4 @@ def test_only_what_survives_a_power_loss_is_synced_before_it_is_acknowledged(
         for number in range(20):
             publisher.publish("x", b"%d" % number, qos=1)
     syncs = len((tmp_path / "calls").read_text().splitlines())
-    assert syncs >= 20 if survives == "power loss" else syncs <= 4
+    assert syncs >= 20 if durability == "power loss" else syncs <= 4

@@ -12,7 +12,7 @@ from live.mqtt.raw import Raw
 class SetupOptions(TypedDict, total=False):
     """The fields of `Setup` that a test may choose."""
 
-    survives: str
+    durability: str
     users: dict[str, str] | None
     certificates: Certificates | None
     more: str

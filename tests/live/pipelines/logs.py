@@ -68,9 +68,9 @@ def embedded_site(folder: Path) -> SiteLog:
     from milepost.eventlog.embedded import EmbeddedLog  # noqa: PLC0415  # with Spark, and only for those who ask
     from milepost.pipelines.sources.embedded import EmbeddedSource  # noqa: PLC0415
 
-    survives = Durability.PROCESS_CRASH
+    durability = Durability.PROCESS_CRASH
     table = f'name = "north"\nfolder = "{folder}"\n'
-    return SiteLog(EmbeddedLog(folder, survives), EmbeddedSource(folder, survives), table)
+    return SiteLog(EmbeddedLog(folder, durability), EmbeddedSource(folder, durability), table)
 
 
 def kafka_site(kafka: Kafka) -> SiteLog:

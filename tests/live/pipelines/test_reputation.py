@@ -21,8 +21,7 @@ from milepost.pipelines.reputation.judges import judge_endpoints, judge_squares
 from milepost.pipelines.reputation.ledger import Ledger
 from milepost.pipelines.reputation.query import plans
 from milepost.pipelines.settings import PipelineSettings
-from milepost.wire.records import to_record
-from milepost.wire.records.pipelines import reputation_from_record
+from milepost.wire.records import reputation_from_record, to_record
 from unit.pipelines.hazards_oracle import Sighting
 from unit.pipelines.reputation_sights import MINUTE, Row, driving, event, frame, sight, standing
 

@@ -29,7 +29,7 @@ from milepost.wire.records import to_record
 from tracing import traced_files, walk_files, without_model
 
 SECTION: Final = "A report becomes an alert"
-FILES_MAX: Final = 58
+FILES_MAX: Final = 53
 """What it is now; the aim is 45."""
 PROCESSES: Final = frozenset({"listeners/event_loop.py", "pipelines/runner.py", "runtime/incidents.py"})
 """Files that drive the path where its parts are processes of their own. They count, and the test stands in for them."""

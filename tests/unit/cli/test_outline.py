@@ -4,7 +4,7 @@ from milepost.cli.edge_summary import outline
 from milepost.config.settings import Settings, settings_from
 
 FULL = """
-keep.survives = "nothing"
+storage.durability = "nothing"
 http.address = ""
 sys.interval_s = 0
 limits.sessions_max = 5

@@ -22,7 +22,7 @@ def test_an_empty_file_gives_the_defaults() -> None:
 
 def test_every_kind_of_value_is_read() -> None:
     settings = read("""
-        keep.survives = "power loss"
+        storage.durability = "power loss"
         [edge]
         name = "north"
         [mqtt]
@@ -51,7 +51,7 @@ def test_every_kind_of_value_is_read() -> None:
         level = "debug"
         format = "json"
     """)
-    assert settings.keep.survives is Durability.POWER_LOSS
+    assert settings.storage.durability is Durability.POWER_LOSS
     assert (settings.edge.name, settings.mqtt.receive_max) == ("north", 7)
     assert settings.mqtt.listen == (Listener("0.0.0.0:1883"), Listener("[::]:9001", Transport.WS))
     limits = Limits(sessions_max=5, when_slow=SlowPolicy.DISCONNECT)
@@ -96,8 +96,8 @@ def test_a_payload_rule_is_what_vetting_takes() -> None:
         ("[limits]\nsessions_max = 9223372036854775808", "sessions_max is 9223372036854775808"),
         ("[limits]\nconnections_max = 0", "m.toml, line 1: [limits]: connections_max is 0, which would let nothing through"),
         ("[limits]\nbytes_burst = 0", "[limits]: bytes_burst is 0"),
-        ("[keep]\nsurvives = 'all'", 'survives is "all" (text), expected "nothing" or "process crash" or "power loss"'),
-        ("[keep]\nsurvives = 1", "survives is 1 (a whole number), expected"),
+        ("[storage]\ndurability = 'all'", 'durability is "all" (text), expected "nothing" or "process crash" or "power loss"'),
+        ("[storage]\nsurvives = 1", "durability is 1 (a whole number), expected"),
         ("[edge]\nname = 1979-05-27", "name is 1979-05-27 (a date or time), expected text"),
         ("[edge]\nname = ''", "[edge]: name '' is part of topics"),
         ("[edge]\ndata = ''", "[edge]: data is empty"),

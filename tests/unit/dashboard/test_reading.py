@@ -16,8 +16,7 @@ from milepost.model.reasons import Malformed
 from milepost.model.sites import SUBSCRIPTION_INFO, EdgeInfo, EdgeRef, edge_key
 from milepost.wire.incidents import state_to_json
 from milepost.wire.json_form.notations import Digits
-from milepost.wire.records import to_record
-from milepost.wire.records.pipelines import Deliveries, Reports, deliveries_to_record, reports_to_record
+from milepost.wire.records import Deliveries, Reports, deliveries_to_record, reports_to_record, to_record
 from unit.dashboard.mirrors import START, alert
 
 WEST = EdgeRef("north", "west")

@@ -165,7 +165,7 @@ def test_cleaning_comes_when_it_is_run_and_last_of_all() -> None:
 
 
 def test_what_sets_off_more_and_more_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("milepost.eventlog.memory.log.STEPS_MAX", 100)
+    monkeypatch.setattr("milepost.eventlog.memory.STEPS_MAX", 100)
     store = MemoryStore(Clock())
     log = store.open()
     log.follow({"t": 0}, lambda _: log.append([Entry("t", "", b"")]), print)

@@ -43,7 +43,7 @@ def test_a_compacted_topic_loses_nothing_for_its_age_or_size() -> None:
 
 
 @pytest.mark.parametrize(
-    ("survives", "copies", "least", "flush"),
+    ("durability", "copies", "least", "flush"),
     [
         (Durability.NOTHING, 3, None, None),
         (Durability.PROCESS_CRASH, 1, "1", None),
@@ -53,9 +53,9 @@ def test_a_compacted_topic_loses_nothing_for_its_age_or_size() -> None:
     ],
 )
 def test_what_a_record_survives_says_how_many_copies_are_waited_for(
-    survives: Durability, copies: int, least: str | None, flush: str | None
+    durability: Durability, copies: int, least: str | None, flush: str | None
 ) -> None:
-    found = new_topic_settings(TopicSettings(), survives, copies)
+    found = new_topic_settings(TopicSettings(), durability, copies)
     assert (found.get("min.insync.replicas"), found.get("flush.messages")) == (least, flush)
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from milepost.model.queries import parse_query
 from milepost.model.reasons import Malformed, Reason
-from milepost.vetting import Access, Rule, Verbs, ClientIdentity
+from milepost.vetting import Access, ClientIdentity, Rule, Verbs
 from milepost.vetting.access import RULES_MAX
 
 ANYBODY = ClientIdentity("truck-7")

@@ -14,17 +14,20 @@ from milepost.model.reports import Report
 from milepost.model.sessions import Init, Subscribe
 from milepost.model.subscriptions import Subscription
 from milepost.model.time_windows import TimeWindow
-from milepost.wire.json_form import JSON_BYTES_MAX, SCHEMA_PATH, from_json, to_json
-from milepost.wire.json_form.codec import Form, member_names
-from milepost.wire.json_form.forms import (
+from milepost.wire.json_form import (
     FORMS,
+    JSON_BYTES_MAX,
+    SCHEMA_PATH,
     AddressForm,
     CellsForm,
     MessageNameForm,
     PlaceForm,
     SubscriptionNameForm,
     WindowForm,
+    from_json,
+    to_json,
 )
+from milepost.wire.json_form.codec import Form, member_names
 from milepost.wire.json_form.notations import AROUND_MEMBERS, CauseName, PriorityName
 
 SCHEMA = orjson.loads(SCHEMA_PATH.read_bytes())

@@ -7,8 +7,7 @@ import pytest
 
 from milepost.model.reasons import Malformed, Reason
 from milepost.wire.datagrams import decode, encode
-from milepost.wire.json_form import Value, from_json, to_json
-from milepost.wire.json_form.forms import DATAGRAM_FORMS
+from milepost.wire.json_form import DATAGRAM_FORMS, Value, from_json, to_json
 from scripts.make_vectors import VECTORS, written
 
 PAGE = (VECTORS.parents[2] / "docs" / "reference" / "wire.md").read_text()

@@ -20,9 +20,8 @@ from milepost.model.subscriptions import Subscription, SubscriptionId
 from milepost.model.time_windows import ALWAYS
 from milepost.model.topics import SHARE_PREFIX
 from milepost.wire.area_text import area_to_text
-from milepost.wire.json_form import to_json
+from milepost.wire.json_form import ReportForm, to_json
 from milepost.wire.json_form.codec import encode_any, encode_members
-from milepost.wire.json_form.forms import ReportForm
 from milepost.wire.mqtt import NO_PROPERTIES, Code, Properties, Publish, Version, Will, encode
 from milepost.wire.times import time_window_to_text
 from milepost.wire.user_properties import (

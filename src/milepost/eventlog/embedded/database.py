@@ -69,12 +69,12 @@ class Database:
     """An open database; `inode` detects a file that was replaced."""
 
     file: Path
-    survives: Durability
+    durability: Durability
     inode: int
 
     def connect(self) -> sqlite3.Connection:
         """Return a configured connection, for one thread at a time."""
-        return _connected(self.file, self.survives)
+        return _connected(self.file, self.durability)
 
     def check(self) -> None:
         """Raise `LogUnavailable` if the file was moved or replaced: SQLite would write to the old one, invisibly to others."""
@@ -86,7 +86,7 @@ class Database:
             raise gone(self.file)
 
 
-def open_database(folder: Path, survives: Durability) -> Database:
+def open_database(folder: Path, durability: Durability) -> Database:
     """Open the database in a folder; both are created if missing."""
     file = folder / NAME
     try:
@@ -94,8 +94,8 @@ def open_database(folder: Path, survives: Durability) -> Database:
         with _locked(folder):
             if not file.exists():
                 _make(folder)
-        _connected(file, survives).close()
-        return Database(file, survives, file.stat().st_ino)
+        _connected(file, durability).close()
+        return Database(file, durability, file.stat().st_ino)
     except sqlite3.Error as error:
         raise unavailable(error, file) from error
     except OSError as error:
@@ -138,14 +138,14 @@ def _sync(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _connected(file: Path, survives: Durability) -> sqlite3.Connection:
+def _connected(file: Path, durability: Durability) -> sqlite3.Connection:
     where = f"{file.absolute().as_uri()}?mode=rw"  # never creates a file
     connection = sqlite3.connect(
         where, uri=True, isolation_level=None, timeout=BUSY_S, cached_statements=STATEMENTS_MAX, check_same_thread=False
     )
     try:
         _check_marks(connection, file)
-        for setting in (*SETTINGS, f"synchronous = {SYNCHRONOUS[survives]}"):
+        for setting in (*SETTINGS, f"synchronous = {SYNCHRONOUS[durability]}"):
             connection.execute(f"PRAGMA {setting}").fetchall()
     except BaseException:
         connection.close()

@@ -41,8 +41,8 @@ from milepost.model.durability import Durability
 class EmbeddedLog:
     """Implementation of `Log` in the directory `folder`, which is created if missing."""
 
-    def __init__(self, folder: Path, survives: Durability, *, clock_ns: Callable[[], int] = time_ns) -> None:
-        self._database = open_database(folder, survives)
+    def __init__(self, folder: Path, durability: Durability, *, clock_ns: Callable[[], int] = time_ns) -> None:
+        self._database = open_database(folder, durability)
         self._lock = threading.Lock()
         self._readers: list[Reader] = []
         self._is_closed = False

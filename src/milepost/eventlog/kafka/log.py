@@ -48,7 +48,7 @@ class KafkaLog:
     def __init__(
         self,
         address: str,
-        survives: Durability,
+        durability: Durability,
         *,
         client_id: str,
         prefix: str = "",
@@ -64,7 +64,7 @@ class KafkaLog:
         self._is_closed = False
         try:
             self._admin = AdminClient(self._client.settings(_unheard))
-            self._topics = Topics(self._admin, address, prefix, survives, self._trouble)
+            self._topics = Topics(self._admin, address, prefix, durability, self._trouble)
             looking = Consumer(self._client.looking_settings(_unheard))
             self._looker = Looker(looking, self._topics, address, self._trouble)
             self._appender = Appender(self._new_producer, self._topics, address, self._trouble)

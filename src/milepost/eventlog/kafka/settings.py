@@ -134,14 +134,14 @@ def topic_settings(settings: TopicSettings) -> dict[str, str]:
     }
 
 
-def new_topic_settings(settings: TopicSettings, survives: Durability, copies: int) -> dict[str, str]:
+def new_topic_settings(settings: TopicSettings, durability: Durability, copies: int) -> dict[str, str]:
     """Return the settings of a new topic: retention, compaction and durability."""
     safe = {
         Durability.NOTHING: {},
         # With three replicas an append waits for two: confirmed records survive the loss of one broker.
         Durability.PROCESS_CRASH: {"min.insync.replicas": str((copies + 1) // 2)},
         Durability.POWER_LOSS: {"min.insync.replicas": str((copies + 1) // 2), "flush.messages": "1"},
-    }[survives]
+    }[durability]
     return {
         **topic_settings(settings),
         **safe,

@@ -34,11 +34,11 @@ T = TypeVar("T")
 class Topics:
     """The topics whose names begin with a prefix; callers use names without it."""
 
-    def __init__(self, admin: AdminClient, address: str, prefix: str, survives: Durability, trouble: Trouble) -> None:
+    def __init__(self, admin: AdminClient, address: str, prefix: str, durability: Durability, trouble: Trouble) -> None:
         self._admin = admin
         self._address = address
         self._prefix = prefix
-        self._survives = survives
+        self._durability = durability
         self._trouble = trouble
         self._lock = threading.Lock()
         self.known: set[str] = set()
@@ -117,7 +117,7 @@ class Topics:
                 self.on_wire(name),
                 num_partitions=1,
                 replication_factor=copies,
-                config=new_topic_settings(wanted, self._survives, copies),
+                config=new_topic_settings(wanted, self._durability, copies),
             )
             for name, wanted in settings.items()
         ]

@@ -61,7 +61,7 @@ class EmbeddedSource:
     """The embedded log in a folder."""
 
     folder: Path
-    survives: Durability
+    durability: Durability
 
     @property
     def prefix(self) -> str:
@@ -87,7 +87,7 @@ class EmbeddedSource:
     def sink(self, rows: DataFrame, query: str) -> DataStreamWriter:
         """Return the sink of a stream of OUT_ROW; each batch is appended exactly once."""
 
-        appender = Appender(self.folder, self.survives)
+        appender = Appender(self.folder, self.durability)
 
         # Not by the data source: Spark does not support update mode there, and starts several processes for each batch.
         def append(batch: DataFrame, number: int) -> None:
@@ -98,7 +98,7 @@ class EmbeddedSource:
     def append(self, rows: DataFrame) -> None:
         """Append a static DataFrame of OUT_ROW atomically."""
         rows.sparkSession.dataSource.register(EmbeddedLogSource)
-        rows.write.format(FORMAT).options(folder=str(self.folder), survives=self.survives.value).mode("append").save()
+        rows.write.format(FORMAT).options(folder=str(self.folder), durability=self.durability.value).mode("append").save()
 
 
 class EmbeddedLogSource(DataSource):
@@ -127,7 +127,7 @@ class EmbeddedLogSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> "LogWriter":
         """Return the writer of a static DataFrame."""
         self._check(schema, overwrite)
-        return LogWriter(Path(self.options["folder"]), Durability(self.options["survives"]))
+        return LogWriter(Path(self.options["folder"]), Durability(self.options["durability"]))
 
     def _topics(self) -> tuple[str, ...]:
         return tuple(self.options["topics"].split(","))
@@ -296,9 +296,9 @@ class Rows(WriterCommitMessage):
 class LogWriter(DataSourceArrowWriter):
     """Writer that appends the rows of all tasks atomically."""
 
-    def __init__(self, folder: Path, survives: Durability) -> None:
+    def __init__(self, folder: Path, durability: Durability) -> None:
         self._folder = folder
-        self._survives = survives
+        self._durability = durability
 
     def write(self, iterator: "Iterator[pyarrow.RecordBatch]") -> Rows:
         """Collect the rows of a task."""
@@ -308,15 +308,15 @@ class LogWriter(DataSourceArrowWriter):
         """Append the rows of all tasks."""
         assert all(isinstance(message, Rows) for message in messages), "nothing is committed before all tasks are done"
         entries = [entry for message in messages if isinstance(message, Rows) for entry in message.entries]
-        with closing(Appender(self._folder, self._survives)) as appender:
+        with closing(Appender(self._folder, self._durability)) as appender:
             appender.append(entries, None)
 
 
 class Appender:
     """Appends batches to the log in a folder."""
 
-    def __init__(self, folder: Path, survives: Durability) -> None:
-        self._database = open_database(folder, survives)
+    def __init__(self, folder: Path, durability: Durability) -> None:
+        self._database = open_database(folder, durability)
         self._connection = self._database.connect()
         self._connection.execute(f"PRAGMA busy_timeout = {PATIENCE_MS}")
         self._cleaner = Cleaner(time_ns)

@@ -17,7 +17,7 @@ from milepost_experiments.papers.dpsmd.measurements import (
     trips,
 )
 from milepost_experiments.papers.load.programs import hub_load, three_digits
-from milepost_experiments.papers.load.towns import Kafka, running_for_towns, standing
+from milepost_experiments.papers.load.testbed import Kafka, running_for_towns, standing
 from milepost_experiments.papers.report import Figure, Line, Progress, Section, Table, tell
 
 TITLE: Final = "DPSMD's evaluation"

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from milepost.config.site_settings import Backbone
 from milepost_experiments.papers.load.programs import Times, loading
-from milepost_experiments.papers.load.towns import Kafka, Plan, Shares, Town, standing
+from milepost_experiments.papers.load.testbed import Kafka, Plan, Shares, Town, standing
 
 GAP_MS: Final = 50
 WARM_PACKETS: Final = 10

@@ -16,7 +16,7 @@ from milepost.runtime.trust_files import read_authority_key, read_key
 from milepost.trust.noise import public_of
 from milepost_experiments.papers.load.endpoints import Realm
 from milepost_experiments.papers.load.programs import BROKER_CORE, LoadFailed, cache_folder, pinned, put_ahead
-from milepost_experiments.papers.load.towns import free_port
+from milepost_experiments.papers.load.testbed import free_port
 
 NAME = "edge-1"
 MILEPOST = [sys.executable, "-m", "milepost"]
@@ -30,8 +30,8 @@ SETTINGS = """
 [edge]
 name = "{name}"
 data = "{folder}/data"
-[keep]
-survives = "nothing"
+[storage]
+durability = "nothing"
 [[mqtt.listen]]
 address = "127.0.0.1:{mqtt_port}"
 [udp]

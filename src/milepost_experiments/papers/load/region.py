@@ -10,7 +10,7 @@ from milepost.config.site_settings import SiteLog
 from milepost.model.areas import Box
 from milepost.model.places import Place
 from milepost_experiments.papers.load.programs import LoadFailed
-from milepost_experiments.papers.load.towns import Town, empty_town, free_port, milepost_command, wait_listening
+from milepost_experiments.papers.load.testbed import Town, empty_town, free_port, milepost_command, wait_listening
 
 SITE: Final = "region"
 

@@ -22,7 +22,7 @@ from milepost.model.places import EARTH_RADIUS_M, Place, vectors
 from milepost.roads import Placing, Reach, maybe_upstream
 from milepost.roads.sumo import read_sumo
 from milepost.vetting.reports import Batch
-from milepost_experiments.papers.mercury.judging import Hits
+from milepost_experiments.papers.mercury.accuracy import Hits
 from milepost_experiments.papers.report import Figure, Line, Progress, Section, Table
 from milepost_experiments.simulator.sumo import TOWN, home
 from milepost_experiments.simulator.traces import Trace

@@ -19,8 +19,8 @@ from milepost_experiments.papers.load.edges import Edge, serving
 from milepost_experiments.papers.load.endpoints import SPEED_MPS, Endpoint, open_all, write_sessions
 from milepost_experiments.papers.load.programs import LoadFailed, source
 from milepost_experiments.papers.load.region import standing_region
-from milepost_experiments.papers.mercury.judging import Spread, share_within
-from milepost_experiments.papers.mercury.probing import ANSWER_S_MAX, PAUSE_S_MAX, emergency, hear_alert, probe
+from milepost_experiments.papers.mercury.accuracy import Spread, share_within
+from milepost_experiments.papers.mercury.probes import ANSWER_S_MAX, PAUSE_S_MAX, emergency, hear_alert, probe
 from milepost_experiments.papers.mercury.stages import stage_table, stages_us
 from milepost_experiments.papers.report import Figure, Line, Progress, Section, Table
 

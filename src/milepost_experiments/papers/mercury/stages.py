@@ -14,9 +14,9 @@ from milepost.listeners.udp import inbound as hearing
 from milepost.listeners.udp.receiver import SealedReader
 from milepost.trust.signing import Signer
 from milepost_experiments.papers.load.endpoints import Endpoint
-from milepost_experiments.papers.load.indoors import Indoors, spread_addresses
-from milepost_experiments.papers.mercury.judging import at_share
-from milepost_experiments.papers.mercury.probing import emergency
+from milepost_experiments.papers.load.in_process_edge import Indoors, spread_addresses
+from milepost_experiments.papers.mercury.accuracy import at_share
+from milepost_experiments.papers.mercury.probes import emergency
 from milepost_experiments.papers.report import Table
 
 _NEAR_M: Final = 1_000.0

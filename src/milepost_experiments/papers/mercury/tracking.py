@@ -22,7 +22,7 @@ from milepost.model.sites import VEHICLE_INFO, Claim
 from milepost.runtime.site_logs import open_log
 from milepost.wire.records import from_record
 from milepost_experiments.papers.load.region import Region, standing_region, tiles
-from milepost_experiments.papers.mercury.judging import Heard, Spread, Steps, Tracked, heard_stream, tracked
+from milepost_experiments.papers.mercury.accuracy import Heard, Spread, Steps, Tracked, heard_stream, tracked
 from milepost_experiments.papers.mercury.vehicles import Stream, Vehicle
 from milepost_experiments.papers.report import Figure, Line, Progress, Section, Table
 from milepost_experiments.simulator.traces import Trace

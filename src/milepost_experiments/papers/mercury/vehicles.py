@@ -15,7 +15,7 @@ from typing import Final
 from milepost.client import ClientFault, Edge, EdgeClosed, Inbox, connect
 from milepost.model.places import Place
 from milepost_experiments.papers.load.region import Cover, Region
-from milepost_experiments.papers.load.relays import Relay
+from milepost_experiments.papers.load.relay import Relay
 
 STREAM: Final = "papers/stream"
 _CONNECT_S_MAX: Final = 15.0

@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
+from milepost_experiments.papers.load.testbed import Town
 
 from milepost.config.site_settings import SiteLog
 from milepost.model.places import Place
 from milepost_experiments.papers.load.region import Cover, Region, tiles
-from milepost_experiments.papers.load.towns import Town
 
 BOXES = tiles(Place(10.0, 20.0), Place(12.0, 24.0), rows=2, columns=2)
 REGION = Region(

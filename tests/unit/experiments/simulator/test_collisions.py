@@ -4,11 +4,11 @@ from dataclasses import replace
 from random import Random
 
 import numpy as np
+from milepost_experiments.demo.collision_scenario import SEEN_M, SEEN_M_MAX, Collision, maybe_choose, witnesses
 
 from milepost.model.areas import Circle
 from milepost.model.places import Place, moved
 from milepost.roads import Network, Placing, Road, network_of
-from milepost_experiments.demo.story import SEEN_M, SEEN_M_MAX, Collision, maybe_choose, witnesses
 from milepost_experiments.simulator.traffic import Cars
 
 HERE = Place(52.43, 13.53)

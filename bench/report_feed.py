@@ -1,6 +1,6 @@
 """What it costs an edge to tell pipelines of reports: µs a report, and the ratio to what the report costs without it.
 
-`python -m bench.telling` prints a table. Sealed reports of a thousand endpoints come through the UDP door, without sockets, in
+`python -m bench.report_feed` prints a table. Sealed reports of a thousand endpoints come through the UDP door, without sockets, in
 turns of different sizes; with and without telling in turn, so that both have the same noise. The edge has a coverage, and there
 are two others. Goal: at most 0.25 of the report's own cost in turns of 64 and more, as there are at 20,000 reports a second.
 """
@@ -9,6 +9,7 @@ import time
 from statistics import median
 from typing import Final
 
+from milepost_experiments.papers.load.in_process_edge import Indoors, spread_addresses
 from rich.console import Console
 from rich.table import Table
 
@@ -21,7 +22,6 @@ from milepost.model.places import Place
 from milepost.model.sites import EdgeInfo, EdgeRef
 from milepost.vetting import ReportLimits
 from milepost_experiments.papers.load.endpoints import Endpoint
-from milepost_experiments.papers.load.indoors import Indoors, spread_addresses
 
 SESSIONS: Final = 1_000
 SIZES: Final = (1, 16, 64, 256, 1_000)

@@ -1,6 +1,6 @@
 """What each way of doing less gives: the MQTT door without sockets, with and without it, in one run.
 
-`python -m bench.door` prints µs of processor time a message; no broker, no network, no peer.
+`python -m bench.mqtt_listener` prints µs of processor time a message; no broker, no network, no peer.
 """
 
 import tempfile
@@ -56,10 +56,10 @@ class Nowhere:
 class Edge:
     """A door with publishers at it, and takers of what they say."""
 
-    def __init__(self, qos: int, survives: Durability, folder: Path, *, is_kept: bool = False) -> None:
+    def __init__(self, qos: int, durability: Durability, folder: Path, *, is_kept: bool = False) -> None:
         broker = Broker(Limits(queue_messages_max=50_000))
         log = Log(Level.ERROR)
-        self._storage = open_storage(folder, survives)
+        self._storage = open_storage(folder, durability)
         self._storage.load()
         context = MqttContext(broker, MqttSettings(), log)
         self._door = MqttListener(context)
@@ -147,9 +147,9 @@ def main() -> None:
         (f"QoS 1 to {TAKERS}", 1, Durability.NOTHING, False),
         ("QoS 1, kept for one who is away", 1, Durability.PROCESS_CRASH, True),
     )
-    for title, qos, survives, is_kept in works:
+    for title, qos, durability, is_kept in works:
         with tempfile.TemporaryDirectory() as folder:
-            edge = Edge(qos, survives, Path(folder), is_kept=is_kept)
+            edge = Edge(qos, durability, Path(folder), is_kept=is_kept)
             figures = (us_a_message(edge), without_short_way(edge), without_plans(edge), us_a_message(edge, 1))
             table.add_row(title, *(f"{figure:.2f}" for figure in figures))
             edge.close()

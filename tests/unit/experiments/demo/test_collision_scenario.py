@@ -4,10 +4,10 @@ from dataclasses import dataclass, field
 from random import Random
 
 import numpy as np
+from milepost_experiments.demo.collision_scenario import CALM_S, CLEARING_S_MAX, LASTS_S, Act, Story
 
 from milepost.model.places import distance_m
 from milepost.roads import Placing
-from milepost_experiments.demo.story import CALM_S, CLEARING_S_MAX, LASTS_S, Act, Story
 from milepost_experiments.simulator.traffic import Cars
 from unit.roads.drawn import degrees, drawn
 

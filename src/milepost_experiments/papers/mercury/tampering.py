@@ -16,7 +16,7 @@ from milepost.trust.signing import signing_public_of
 from milepost_experiments.papers.load.edges import Edge as EdgeProcess
 from milepost_experiments.papers.load.edges import serving
 from milepost_experiments.papers.load.endpoints import DAY_NS, Realm
-from milepost_experiments.papers.load.relays import Relay
+from milepost_experiments.papers.load.relay import Relay
 
 _PLACE: Final = Place(40.6, -111.9)
 _TOPIC: Final = "papers/echo"

@@ -2,7 +2,7 @@
 
 DPSMD's table beside Mosquitto, roaming under load, the logs by themselves, and where the time goes. All processes share the
 machine's cores, as in the paper; the generator sleeps when it has nothing to do, and what each process used is told. A part of
-it, which is printed and not written down: `python -m bench.hub --only spread,roam --logs embedded`.
+it, which is printed and not written down: `python -m bench.federation --only spread,roam --logs embedded`.
 """
 
 import argparse
@@ -13,16 +13,17 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 
+from bench.federation_load import roam, spread, stages
+from bench.federation_load.report import Found, conclude
+from milepost_experiments.papers.load.testbed import Kafka, Plan, running_for_towns
+
 from bench import log_appends, log_kafka
 from bench.edge import alone
 from bench.edge_load.servers import allow_many_files
-from bench.hub_load import roam, spread, stages
-from bench.hub_load.report import Found, conclude
 from milepost.config.errors import StartFault
 from milepost.config.site_settings import Backbone
 from milepost.model.durability import Durability
 from milepost_experiments.papers.load.programs import LoadFailed, hub_load
-from milepost_experiments.papers.load.towns import Kafka, Plan, running_for_towns
 
 WORKS = ("logs", "spread", "roam", "stages")
 BUSY_BEFORE = 0.5
@@ -48,7 +49,7 @@ def main() -> None:
 
 def chosen(words: list[str]) -> tuple[list[str], list[Backbone]]:
     """The works and logs asked for; nothing: all."""
-    parser = argparse.ArgumentParser(prog="python -m bench.hub", description="Sites, their logs and the centre")
+    parser = argparse.ArgumentParser(prog="python -m bench.federation", description="Sites, their logs and the centre")
     logs = ",".join(one.value for one in Backbone)
     parser.add_argument("--only", default=",".join(WORKS), help=f"works, with commas between: {','.join(WORKS)}")
     parser.add_argument("--logs", default=logs, help=f"with commas between: {logs}")

@@ -2,10 +2,11 @@
 
 import time
 
+from milepost_experiments.papers.load.testbed import Kafka
+
 from bench.harness import QUICK
 from milepost_experiments.papers.dpsmd.measurements import Roamed, Trip, measure_trip, trips
 from milepost_experiments.papers.load.programs import LoadFailed
-from milepost_experiments.papers.load.towns import Kafka
 
 TRIPS = trips(is_quick=QUICK)
 

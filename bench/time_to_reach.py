@@ -1,6 +1,6 @@
 """Time to reach, measured: who is told in time under overload, beside plain priority with deadlines, on the same traffic.
 
-`python -m bench.reaching` drives SUMO's cars through a real town and lets a hazard happen every few seconds. Each goes to who
+`python -m bench.time_to_reach` drives SUMO's cars through a real town and lets a hazard happen every few seconds. Each goes to who
 will reach it within three minutes, all in one class. A car takes one message at a time and needs some seconds for each, so
 that more waits for it than it can take. The edge is the real one, in virtual time; it runs twice, once without
 knowing where anybody is.
@@ -14,10 +14,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
+from bench.road_load.warning_accuracy import Traffic, drive
 from numpy.typing import NDArray
 
 from bench.harness import QUICK, Row, publish, row
-from bench.road_load.warned import Traffic, drive
 from milepost.broker.broker import Broker, Opened
 from milepost.broker.effects import Deliver
 from milepost.broker.limits import Limits

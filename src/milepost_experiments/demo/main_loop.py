@@ -9,10 +9,10 @@ from typing import Final
 
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.roads import Placing
-from milepost_experiments.demo.bookkeeper import Bookkeeper
+from milepost_experiments.demo.ledger_recorder import Bookkeeper
 from milepost_experiments.demo.startup import Running
-from milepost_experiments.demo.story import Story
-from milepost_experiments.demo.town import border_of
+from milepost_experiments.demo.collision_scenario import Story
+from milepost_experiments.demo.city_config import border_of
 from milepost_experiments.simulator.traffic import Cars, Receivers
 
 JOIN_MAX: Final = 40

@@ -4,12 +4,9 @@ from dataclasses import replace
 from math import nan
 
 import pytest
-
-from milepost.model.areas import Stretch, Union, Upstream
-from milepost.model.instants import Instant
-from milepost_experiments.simulator.books import Books, Heard, Stay
-from milepost_experiments.simulator.judge import AlertJudged, judge, judge_alert
-from unit.experiments.simulator.books_for_tests import (
+from milepost_experiments.simulator.ledger import Books, Heard, Stay
+from milepost_experiments.simulator.evaluation import AlertJudged, judge, judge_alert
+from unit.experiments.simulator.ledgers import (
     CLEARED_S,
     EVERYBODY,
     HERE,
@@ -25,6 +22,9 @@ from unit.experiments.simulator.books_for_tests import (
     fix,
     good_books,
 )
+
+from milepost.model.areas import Stretch, Union, Upstream
+from milepost.model.instants import Instant
 
 NOW = at(LASTS_S)
 

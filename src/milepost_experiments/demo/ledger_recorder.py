@@ -8,7 +8,7 @@ from typing import IO, Any, Final
 
 from milepost.model.instants import Instant
 from milepost_experiments.demo import fleet_protocol
-from milepost_experiments.simulator.books import AlertKey, Books, Fix, Heard, Move, Sighting, Stay
+from milepost_experiments.simulator.ledger import AlertKey, Books, Fix, Heard, Move, Sighting, Stay
 from milepost_experiments.simulator.traffic import Cars
 
 FAULTS_MAX: Final = 1_000

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from milepost.model.areas import Going, holds_going
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.places import vectors
-from milepost_experiments.simulator.books import AlertSaid, Books, Fix, Heard, Stay
+from milepost_experiments.simulator.ledger import AlertSaid, Books, Fix, Heard, Stay
 
 Row = tuple[Fix, bool]
 """A report, and whether it is inside the area."""

@@ -25,7 +25,7 @@ from milepost.wire.sealed import data_head, nonce_of
 from milepost_experiments.papers.load.edges import Edge, Look, serving
 from milepost_experiments.papers.load.endpoints import DAY_NS, Endpoint, Realm, open_all
 from milepost_experiments.papers.load.programs import LoadFailed
-from milepost_experiments.papers.mercury.meddling import Meddled, meddle
+from milepost_experiments.papers.mercury.tampering import Meddled, meddle
 from milepost_experiments.papers.report import Progress, Section, Table
 
 LET_IN: Final = ("reports_total", "messages_accepted_total", "sessions_opened_total", "alerts_total")

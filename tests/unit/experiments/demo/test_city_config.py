@@ -4,12 +4,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from milepost_experiments.demo.city_config import SITES, Tile, Town, border_of, tiles_over, write_edges, write_sites
 
 from milepost.config.settings import read_settings
 from milepost.config.site_settings import Backbone, SiteLog
 from milepost.model.areas import Box
 from milepost.model.places import vectors
-from milepost_experiments.demo.town import SITES, Tile, Town, border_of, tiles_over, write_edges, write_sites
 from unit.roads.drawn import drawn
 
 CITY = drawn({"a": (0, 0), "b": (2_000, 0), "c": (2_000, 1_500), "d": (0, 1_500)}, "a-b", "b-c", "c-d", "d-a", "a-c")

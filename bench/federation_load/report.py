@@ -4,14 +4,14 @@ import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 
+from bench.federation_load.roaming import TRIPS
+from bench.federation_load.latency import COLUMNS
+from bench.federation_load.stages import NAMES, Stages
 from matplotlib import pyplot as plt
 from rich.console import Console
 from rich.table import Table
 
 from bench.harness import QUICK, RESULTS, Row, publish, row
-from bench.hub_load.roam import TRIPS
-from bench.hub_load.spread import COLUMNS
-from bench.hub_load.stages import NAMES, Stages
 from milepost_experiments.papers.dpsmd.measurements import MOST, PAPER_MS, Cell, Roamed
 
 MOSQUITTO_TIMES_MAX = 1.2

@@ -5,11 +5,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import median
 
+from bench.udp_load.capacity import report_once_a_second
+from milepost_experiments.papers.load.in_process_edge import handshakes_per_s
+
 from bench.harness import QUICK, Row
 from bench.udp_load.alerts import answer_under_load, fan_out
-from bench.udp_load.crowd import report_once_a_second
 from bench.udp_load.reports import compare
-from milepost_experiments.papers.load.indoors import handshakes_per_s
 from milepost_experiments.papers.load.programs import BROKER_CORE, LOAD_CORE
 
 ROUNDS = 1 if QUICK else 5

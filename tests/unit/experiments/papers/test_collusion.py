@@ -1,13 +1,13 @@
 """True and false alerts, counted by hand (M27, M34)."""
 
 import pandas as pd
+from milepost_experiments.papers.mercury.collusion import COLLISION, COUNTED, Outcome, Told, are_near, cells_of, judged, weights_at
+from milepost_experiments.papers.mercury.collusion import told as told_of
+from milepost_experiments.papers.mercury.false_reports import Crash
 
 from milepost.model.endpoints import EndpointId
 from milepost.model.places import Place
 from milepost_experiments.papers.mercury.attack_traffic import HOME, START_US
-from milepost_experiments.papers.mercury.gaming import COLLISION, COUNTED, Outcome, Told, are_near, cells_of, judged, weights_at
-from milepost_experiments.papers.mercury.gaming import told as told_of
-from milepost_experiments.papers.mercury.lies import Crash
 
 CRASH = Crash(100, 500.0, 500.0)
 

@@ -4,12 +4,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from milepost_experiments.papers.load.testbed import Kafka, Plan, Town, empty_town, free_port, standing, wait_listening
+
 from bench.edge_load.brokers import Mosquitto, Setting, Site, all_brokers
 from bench.harness import QUICK
 from milepost_experiments.papers.dpsmd import measurements
 from milepost_experiments.papers.dpsmd.measurements import Cell, Column, measure_sizes
 from milepost_experiments.papers.load.programs import LoadFailed
-from milepost_experiments.papers.load.towns import Kafka, Plan, Town, empty_town, free_port, standing, wait_listening
 
 PACKETS = 30 if QUICK else 100
 SUBSCRIBERS = (20,) if QUICK else (5, 10, 20)

@@ -3,8 +3,7 @@
 from math import isnan
 
 import pytest
-
-from milepost_experiments.papers.mercury.judging import Heard, Hits, Spread, Steps, heard_stream, share_within, tracked
+from milepost_experiments.papers.mercury.accuracy import Heard, Hits, Spread, Steps, heard_stream, share_within, tracked
 
 
 def test_half_of_the_times_are_at_most_the_median_and_the_rest_lie_above() -> None:

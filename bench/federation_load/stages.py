@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from itertools import chain, pairwise
 from statistics import median
 
+from milepost_experiments.papers.load.testbed import Kafka, Plan, standing
+
 from bench.harness import QUICK
 from milepost.config.site_settings import Backbone, SiteLog
 from milepost.eventlog.log import Log, read_to_end
@@ -24,7 +26,6 @@ from milepost.runtime.site_logs import open_log
 from milepost.wire.records import from_record
 from milepost_experiments.papers.dpsmd.measurements import GAP_MS, MOST, WARM_PACKETS
 from milepost_experiments.papers.load.programs import LoadFailed, loading
-from milepost_experiments.papers.load.towns import Kafka, Plan, standing
 
 SAMPLES = 60 if QUICK else 300
 EACH_S = 0.02

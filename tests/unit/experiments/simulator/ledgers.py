@@ -1,9 +1,10 @@
 """Books in which everything held: three vehicles inside of a circle, one outside, an all-clear, and a control stream."""
 
+from milepost_experiments.simulator.ledger import AlertKey, AlertSaid, Books, Fix, Heard, Stay
+
 from milepost.model.areas import Area, Circle
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.places import Place, moved
-from milepost_experiments.simulator.books import AlertKey, AlertSaid, Books, Fix, Heard, Stay
 
 HERE = Place(52.43, 13.53)
 RADIUS_M = 500.0

@@ -25,7 +25,7 @@ from milepost.pipelines.reputation.evidence import Limits
 from milepost.pipelines.reputation.nearby import DEGREE_M
 from milepost.vetting import MessageLimits, Stand, vet_message
 from milepost_experiments.papers.mercury.attack_traffic import HOME, START_US, Town, drive, scores_of, seen, sights_of
-from milepost_experiments.papers.mercury.lies import ALERT_S, EVENT, SCENARIOS, Crash, with_crashes
+from milepost_experiments.papers.mercury.false_reports import ALERT_S, EVENT, SCENARIOS, Crash, with_crashes
 from milepost_experiments.papers.report import Progress, Section, Table
 
 COLLISION: Final = next(kind for kind in EVENT_KINDS if kind.name == EVENT)

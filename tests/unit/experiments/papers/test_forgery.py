@@ -1,7 +1,8 @@
 """What an edge refused and let in between two looks (M28)."""
 
+from milepost_experiments.papers.mercury.forgery import Tried, let_in_between, refused_between
+
 from milepost_experiments.papers.load.edges import Look
-from milepost_experiments.papers.mercury.forging import Tried, let_in_between, refused_between
 
 
 def look(**figures: float) -> Look:
