@@ -5,7 +5,7 @@ from pathlib import Path
 from hypothesis import HealthCheck, settings
 from hypothesis.database import DirectoryBasedExampleDatabase
 
-from effort import PROFILE, SEARCHED
+from effort import PROFILE
 
 pytest_plugins = ["pytester", "plugins.kafka", "plugins.no_skips", "plugins.results", "plugins.spark", "plugins.tiers"]
 
@@ -15,5 +15,5 @@ settings.register_profile("fast", _FIXED, max_examples=10)
 for name in ("full", "long", "soak"):
     settings.register_profile(name, _FIXED, max_examples=60)
 _FOUND = DirectoryBasedExampleDatabase(Path(__file__).parent.parent / ".hypothesis" / "examples")
-settings.register_profile("search", _FIXED, derandomize=False, database=_FOUND, max_examples=SEARCHED * 60)
+settings.register_profile("search", _FIXED, derandomize=False, database=_FOUND, max_examples=60)
 settings.load_profile(PROFILE)
