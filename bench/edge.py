@@ -1,7 +1,7 @@
-"""MQTT brokers side by side: `make bench-edge` (QUICK=1: fewer brokers and steps, within two minutes).
+"""MQTT brokers compared: `make bench-edge` (QUICK=1: fewer brokers and steps, within two minutes).
 
-Every broker has one core to itself, the load generator (C, `bench/edge_load/c`) the other; brokers take turns, round by round, so
-that what else the machine does falls on all alike. A part of it:
+The broker has one core to itself, the load generator (C, `bench/edge_load/c`) another one; brokers take turns in each round, so
+that other load on the machine affects all of them equally. To run a part:
 `python -m bench.edge --only fanout,latency --brokers milepost,mosquitto`.
 """
 
@@ -17,12 +17,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from subprocess import SubprocessError
 
-from bench.edge_load.workloads import JUDGED, Figure, Work, all_works
-
 from bench.edge_load.brokers import Broker, all_brokers
 from bench.edge_load.generator import CACHE, load_program, relay_program
-from bench.edge_load.report import Figures, conclude
+from bench.edge_load.report import Measurements, publish_results
 from bench.edge_load.servers import SCHEMA, allow_many_files, make_certificate
+from bench.edge_load.workloads import EVALUATED, Measurement, Workload, all_workloads
 from bench.harness import QUICK
 from milepost_experiments.papers.load.programs import BROKER_CORE, LOAD_CORE, LoadFailed
 
@@ -32,35 +31,35 @@ QUICK_LEAVES_OUT = ("bursts",)
 
 
 def main() -> None:
-    """Run what was asked for and conclude."""
-    works, brokers, notes = chosen(sys.argv[1:])
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # so that every server is stopped then too
-    with alone():
-        run(works, brokers, notes, is_part="--only" in " ".join(sys.argv))
+    """Run the selected workloads and publish the results."""
+    workloads, brokers, notes = chosen(sys.argv[1:])
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # so that every server is stopped
+    with exclusive_run():
+        run(workloads, brokers, notes, is_partial="--only" in " ".join(sys.argv))
 
 
 @contextlib.contextmanager
-def alone() -> Iterator[None]:
-    """Wait until no other run has the cores: two at a time would measure each other."""
+def exclusive_run() -> Iterator[None]:
+    """Wait until no other benchmark runs: two at a time would measure each other."""
     CACHE.mkdir(exist_ok=True)
     with (CACHE / "bench-edge.lock").open("w") as lock:
-        deadline, is_told = time.monotonic() + WAIT_S_MAX, False
+        deadline, is_printed = time.monotonic() + WAIT_S_MAX, False
         while True:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
                 if time.monotonic() > deadline:
-                    sys.exit("another run of this benchmark does not end")
-                if not is_told:
-                    print("another run has the cores: waiting for its end", flush=True)
-                is_told = True
+                    sys.exit("another benchmark is still running: giving up")
+                if not is_printed:
+                    print("another benchmark is running: waiting for its end", flush=True)
+                is_printed = True
                 time.sleep(1.0)
         yield
 
 
-def run(works: list[Work], brokers: list[Broker], notes: list[str], *, is_part: bool) -> None:
-    """Every work, then the table."""
+def run(workloads: list[Workload], brokers: list[Broker], notes: list[str], *, is_partial: bool) -> None:
+    """Run every workload, then print the table."""
     load_program()
     relay_program()
     limit = allow_many_files()
@@ -70,67 +69,78 @@ def run(works: list[Work], brokers: list[Broker], notes: list[str], *, is_part: 
         shared = Path(folder)
         make_certificate(shared)
         (shared / "schema.json").write_text(SCHEMA)
-        figures: Figures = defaultdict(list)
+        measurements: Measurements = defaultdict(list)
         failures: dict[tuple[str, str], str] = {}
-        for work in works:
-            run_work(work, brokers, shared, figures, failures)
+        for workload in workloads:
+            run_workload(workload, brokers, shared, measurements, failures)
     print(f"{time.monotonic() - started:.0f} s", flush=True)
-    conclude(works, brokers, figures, failures, notes, is_part=is_part)
+    publish_results(workloads, brokers, measurements, failures, notes, is_partial=is_partial)
 
 
-def chosen(words: list[str]) -> tuple[list[Work], list[Broker], list[str]]:
-    """The works and brokers asked for, and who is missing."""
-    works, brokers = all_works(), all_brokers()
-    parser = argparse.ArgumentParser(prog="python -m bench.edge", description="MQTT brokers side by side")
-    parser.add_argument("--only", default="", help=f"works, with commas between: {','.join(work.key for work in works)}")
+def chosen(argv: list[str]) -> tuple[list[Workload], list[Broker], list[str]]:
+    """Return the selected workloads and brokers, and a note for each missing broker."""
+    workloads, brokers = all_workloads(), all_brokers()
+    parser = argparse.ArgumentParser(prog="python -m bench.edge", description="MQTT brokers compared")
+    parser.add_argument(
+        "--only", default="", help=f"workloads, separated by commas: {','.join(workload.key for workload in workloads)}"
+    )
     keys = ",".join(broker.key for broker in brokers)
-    parser.add_argument("--brokers", default=",".join(QUICK_BROKERS) if QUICK else "", help=f"beginnings of: {keys}")
-    asked = parser.parse_args(words)
-    only = [word for word in asked.only.split(",") if word]
-    wanted = tuple(word for word in asked.brokers.split(",") if word)
-    if strange := set(only) - {work.key for work in works}:
-        parser.error(f"there is no work named {', '.join(sorted(strange))}")
+    parser.add_argument("--brokers", default=",".join(QUICK_BROKERS) if QUICK else "", help=f"prefixes of: {keys}")
+    arguments = parser.parse_args(argv)
+    only = [word for word in arguments.only.split(",") if word]
+    prefixes = tuple(word for word in arguments.brokers.split(",") if word)
+    if unknown := set(only) - {workload.key for workload in workloads}:
+        parser.error(f"unknown workload: {', '.join(sorted(unknown))}")
     left_out = QUICK_LEAVES_OUT if QUICK else ()
-    works = [work for work in works if work.key in only or (not only and work.key not in left_out)]
-    brokers = [broker for broker in brokers if not wanted or broker.key.startswith(wanted)]
-    absent = {broker.key: why for broker in brokers if (why := broker.absence())}
-    notes = [f"{broker.name}: {absent[broker.key]}" for broker in brokers if broker.key in absent]
+    workloads = [workload for workload in workloads if workload.key in only or (not only and workload.key not in left_out)]
+    brokers = [broker for broker in brokers if not prefixes or broker.key.startswith(prefixes)]
+    missing = {broker.key: why for broker in brokers if (why := broker.missing_reason())}
+    notes = [f"{broker.name}: {missing[broker.key]}" for broker in brokers if broker.key in missing]
     for note in notes:
         print(note, flush=True)
-    return works, [broker for broker in brokers if broker.key not in absent], notes
+    return workloads, [broker for broker in brokers if broker.key not in missing], notes
 
 
-def run_work(work: Work, brokers: list[Broker], shared: Path, figures: Figures, failures: dict[tuple[str, str], str]) -> None:
-    """All rounds of one work; in each the brokers take turns."""
-    print(f"{work.key}: {'; '.join(line.title for line in work.lines.values())}", flush=True)
-    for number in range(work.rounds):
+def run_workload(
+    workload: Workload, brokers: list[Broker], shared: Path, measurements: Measurements, failures: dict[tuple[str, str], str]
+) -> None:
+    """Run all rounds of one workload; in each round the brokers take turns."""
+    print(f"{workload.key}: {'; '.join(line.title for line in workload.lines.values())}", flush=True)
+    for number in range(workload.rounds):
         for broker in brokers:
-            known = figures.get((work.key, broker.key), [])
-            is_wanted = number == 0 or (broker.key in JUDGED and (work.key, broker.key) not in failures)
-            if broker.key in work_refusals(work, brokers) or not is_wanted:
+            earlier = measurements.get((workload.key, broker.key), [])
+            is_needed = number == 0 or (broker.key in EVALUATED and (workload.key, broker.key) not in failures)
+            if broker.key in unsupporting_brokers(workload, brokers) or not is_needed:
                 continue
             started = time.monotonic()
             try:
-                found = work.measure(broker, shared, known[-1] if known else None)
+                found = workload.measure(broker, shared, earlier[-1] if earlier else None)
             except (LoadFailed, OSError, SubprocessError) as fault:
-                failures[work.key, broker.key] = str(fault)
+                failures[workload.key, broker.key] = str(fault)
                 print(f"  {broker.name:30} {fault}", flush=True)
                 continue
-            for key, figure in found.items():
-                figures[key, broker.key].append(figure)
-                show(work, key, broker, figure, time.monotonic() - started)
+            for key, measurement in found.items():
+                measurements[key, broker.key].append(measurement)
+                show(workload, key, broker, measurement, time.monotonic() - started)
 
 
-def work_refusals(work: Work, brokers: list[Broker]) -> set[str]:
-    """Who cannot do this work at all."""
-    return {broker.key for broker in brokers if work.key in broker.cannot}
+def unsupporting_brokers(workload: Workload, brokers: list[Broker]) -> set[str]:
+    """Return the brokers that do not support this workload."""
+    return {broker.key for broker in brokers if workload.key in broker.unsupported}
 
 
-def show(work: Work, key: str, broker: Broker, figure: Figure, took_s: float) -> None:
-    """One line of progress."""
-    value = f"{figure.value:,.0f}" if figure.value >= 1000 else f"{figure.value:.4g}"
-    shares = f"generator {figure.busy:.0%}" + (f", broker {figure.load:.0%}" if figure.load else "") if figure.busy else ""
-    print(f"  {broker.name:30} {value:>12} {work.lines[key].unit:13} {figure.remark:32} {shares}  [{took_s:.0f} s]", flush=True)
+def show(workload: Workload, key: str, broker: Broker, measurement: Measurement, took_s: float) -> None:
+    """Print one line of progress."""
+    value = f"{measurement.value:,.0f}" if measurement.value >= 1000 else f"{measurement.value:.4g}"
+    shares = (
+        f"generator {measurement.busy:.0%}" + (f", broker {measurement.load:.0%}" if measurement.load else "")
+        if measurement.busy
+        else ""
+    )
+    print(
+        f"  {broker.name:30} {value:>12} {workload.lines[key].unit:13} {measurement.remark:32} {shares}  [{took_s:.0f} s]",
+        flush=True,
+    )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""How many cells a second become incidents: reading, taking, telling early, looking at bins when a slot ends, questions.
+"""Cells per second that become incidents: decoding, taking, early warning, the evaluation at the end of a slot, and queries.
 
-`python -m bench.incidents` prints a table. There are 10,000 live cells, spread over the slots that a bin looks back to; in each
-slot as many cells come as 5,000 a second are, each told again and again with more reports. Goal: 5,000 cells a second (M24).
+`python -m bench.incidents` prints a table. There are 10,000 live cells, spread over the slots of a bin; in each slot 5,000 cells
+per second arrive, the same ones repeatedly with more reports. Goal: 5,000 cells per second (M24).
 """
 
 import time
@@ -22,33 +22,33 @@ from milepost.model.places import Place
 from milepost.wire.incidents import cell_from_json, cell_to_json
 
 LIVE: Final = 10_000
-A_SECOND: Final = 5_000
+CELLS_PER_S: Final = 5_000
 SLOTS: Final = 9
 ROUNDS: Final = 3
 START: Final = 189_349_920
 HOME: Final = Place(40.7608, -111.891)
 
 
-class Town:
-    """Squares around a place, and the cells of each slot in the order in which they come."""
+class SimulatedCity:
+    """Squares around a place, and the cells of each slot in the order of their arrival."""
 
     def __init__(self, kind: EventKind, *, witnesses: int, seed: int = 1) -> None:
         self._kind = kind
         self._witnesses = witnesses
-        row, column = kind.grid.spot(HOME).square
+        row, column = kind.grid.locate(HOME).square
         count = LIVE // kind.slots
-        side = round((count * 4) ** 0.5)  # a quarter of the town has something to report
+        side = round((count * 4) ** 0.5)  # a quarter of the squares has reports
         everywhere = [Square(row + north, column + east) for north in range(side) for east in range(side)]
         self._squares = Random(seed).sample(everywhere, count)
         self._names = {square: _names(square, witnesses) for square in self._squares}
 
     def slot(self, slot: int) -> list[Cell]:
-        """As many cells as come in a slot, each square's with ever more reports."""
-        total = round(A_SECOND * self._kind.interval_s)
+        """Return the cells of a slot; those of one square have more and more reports."""
+        total = round(CELLS_PER_S * self._kind.interval_s)
         return [self._cell(slot, self._squares[one % len(self._squares)], one // len(self._squares)) for one in range(total)]
 
-    def _cell(self, slot: int, square: Square, told: int) -> Cell:
-        reports = told + self._witnesses
+    def _cell(self, slot: int, square: Square, repetition: int) -> Cell:
+        reports = repetition + self._witnesses
         names = self._names[square]
         at = Instant(slot * self._kind.interval_ns + SECOND_NS)
         return Cell(
@@ -70,65 +70,63 @@ def _names(square: Square, witnesses: int) -> frozenset[EndpointId]:
     return frozenset(EndpointId(f"car-{square.row}-{square.column}-{one}") for one in range(witnesses))
 
 
-def best_s(work: Callable[[], object]) -> float:
-    """The best of a few: noise only adds."""
+def best_s(call: Callable[[], object]) -> float:
+    """Return the best of a few rounds: noise only adds time."""
     found = []
     for _ in range(ROUNDS):
         began = time.process_time()
-        work()
+        call()
         found.append(time.process_time() - began)
     return min(found)
 
 
 def run(kind: EventKind, *, witnesses: int) -> list[str]:
-    """Cells a second: read from JSON, taken one by one with a look around each, and both with that when a slot ends; ms of it,
-    and of a question.
-    """
-    town = Town(kind, witnesses=witnesses)
+    """Return cells per second, decoded, taken with early warning, and in all; and the ms of the end of a slot and of a query."""
+    city = SimulatedCity(kind, witnesses=witnesses)
     incidents = Incidents([kind])
-    early = EarlyWarnings(incidents, late_ns=0, since=Instant(0))
-    told = [cell_to_json(cell) for cell in town.slot(START)]
-    read_s = best_s(lambda: [cell_from_json(text) for text in told]) / len(told)
-    takes_s, looks_s = [], []
+    early = EarlyWarnings(incidents, lateness_ns=0, since=Instant(0))
+    cells_json = [cell_to_json(cell) for cell in city.slot(START)]
+    read_s = best_s(lambda: [cell_from_json(text) for text in cells_json]) / len(cells_json)
+    takes_s, slot_ends_s = [], []
     for number in range(SLOTS):
-        cells = town.slot(START + number)
+        cells = city.slot(START + number)
         began = time.process_time()
         for cell in cells:
-            incidents.take(cell)
-            early.look([cell], cell.last_at)
+            incidents.add(cell)
+            early.find_early([cell], cell.last_at)
         taken = time.process_time()
-        early.settle(incidents.advance(Instant((START + number + 1) * kind.interval_ns)))
+        early.resolve(incidents.advance(Instant((START + number + 1) * kind.interval_ns)))
         takes_s.append((taken - began) / len(cells))
-        looks_s.append(time.process_time() - taken)
-    take_s, look_s = min(takes_s[kind.slots :]), min(looks_s[kind.slots :])
-    whole_s = read_s + take_s + look_s / len(told)
+        slot_ends_s.append(time.process_time() - taken)
+    take_s, slot_end_s = min(takes_s[kind.slots :]), min(slot_ends_s[kind.slots :])
+    total_s = read_s + take_s + slot_end_s / len(cells_json)
     now = Instant((START + SLOTS) * kind.interval_ns)
-    ask_s = best_s(lambda: incidents.around(Circle(HOME, 500.0), now))
+    query_s = best_s(lambda: incidents.around(Circle(HOME, 500.0), now))
     assert incidents.counts.cells <= LIVE
     assert not incidents.counts.dropped
-    figures = f"{1 / read_s:,.0f}", f"{1 / take_s:,.0f}", f"{look_s * 1e3:,.0f}", f"{1 / whole_s:,.0f}"
-    return [*figures, f"{ask_s * 1e3:.1f}", f"{len(incidents.living):,}", "yes" if 1 / whole_s >= A_SECOND else "NO"]
+    rates = f"{1 / read_s:,.0f}", f"{1 / take_s:,.0f}", f"{slot_end_s * 1e3:,.0f}", f"{1 / total_s:,.0f}"
+    return [*rates, f"{query_s * 1e3:.1f}", f"{len(incidents.active):,}", "yes" if 1 / total_s >= CELLS_PER_S else "NO"]
 
 
 def main() -> None:
-    table = Table(title=f"bench incidents: {LIVE:,} live cells, {A_SECOND:,} a second", title_justify="left")
+    table = Table(title=f"Benchmark: incidents, {LIVE:,} live cells, {CELLS_PER_S:,} per second", title_justify="left")
     headings = (
         "bins",
-        "read, cells/s",
-        "take and look, cells/s",
-        "a slot's end, ms",
+        "decode, cells/s",
+        "take and warn early, cells/s",
+        "end of slot, ms",
         "all, cells/s",
-        "a question, ms",
+        "query, ms",
         "incidents",
-        "held",
+        "goal met",
     )
     for heading in headings:
         table.add_column(heading, justify="left" if heading == "bins" else "right")
     for title, predicate, witnesses in (
         ("none hot", "weight >= 1000", 3),
-        ("none hot, all with reports enough", "weight >= 1 and mean_v < 0", 3),
+        ("none hot, all with enough reports", "weight >= 1 and mean_v < 0", 3),
         ("all hot", "weight >= 1", 3),
-        ("none hot, 64 witnesses a cell", "weight >= 100000", 64),
+        ("none hot, 64 witnesses per cell", "weight >= 100000", 64),
     ):
         table.add_row(title, *run(EventKind("Bench", "Bench", predicate, "Alert/Bench"), witnesses=witnesses))
     Console(width=140).print(table)

@@ -1,7 +1,7 @@
-"""The embedded log beside a bare loop over sqlite3: appends a second, followers that keep up, and how soon a record is taken.
+"""The embedded log compared with a bare sqlite3 loop: appends per second, throughput of followers, and latency to a reader.
 
-`python -m bench.log_appends` prints it. Keys of 10 characters, values of 200 bytes, lists of 100 entries; the bare loop writes
-the same rows with `executemany`, a transaction for each list, at the same level of safety.
+`python -m bench.log_appends` prints the results. Keys of 10 characters, values of 200 bytes, lists of 100 entries; the bare loop
+writes the same rows with `executemany`, one transaction per list, at the same durability.
 """
 
 import json
@@ -20,7 +20,7 @@ from bench.harness import QUICK
 from milepost.eventlog.embedded import EmbeddedLog
 from milepost.eventlog.embedded.database import SETTINGS, SYNCHRONOUS
 from milepost.eventlog.embedded.writer import WAL_PAGES
-from milepost.eventlog.log import Edge, Entry, LogLost, LogUnavailable, Record
+from milepost.eventlog.log import Entry, LogLost, LogUnavailable, Record, TopicEnd
 from milepost.model.durability import Durability
 
 RECORDS = 60_000 if QUICK else 300_000
@@ -29,14 +29,14 @@ LIST = 100
 TOPIC = "bench"
 VALUE = bytes(200)
 LATENCIES = 1_000 if QUICK else 6_000
-EACH_S = 1 / 2_000
+APPEND_INTERVAL_S = 1 / 2_000
 
 
 def measure() -> dict[str, object]:
-    """All of it; rates are per second, latencies in microseconds."""
+    """Measure all; rates are per second, latencies in microseconds."""
     lists = [[Entry(TOPIC, f"{number:010}", VALUE) for number in range(at, at + LIST)] for at in range(0, RECORDS, LIST)]
     rates, bare = dict[str, float](), dict[str, float]()
-    for _ in range(ROUNDS):  # the best of them, taking turns, since others share the machine
+    for _ in range(ROUNDS):  # the best round, alternating, because other processes share the machine
         for level in Durability:
             rates[level.value] = max(rates.get(level.value, 0.0), _appends(level, lists))
             bare[level.value] = max(bare.get(level.value, 0.0), _bare(level, lists))
@@ -52,13 +52,13 @@ def measure() -> dict[str, object]:
 
 
 def main() -> None:
-    """Print it, or be the other process."""
+    """Print the results, or run as the reader process."""
     if sys.argv[1:2] == ["follow"]:
         _follow_as_child(Path(sys.argv[2]))
         return
     for name, value in measure().items():
-        figures = value if isinstance(value, dict) else {"": value}
-        print(f"{name:26}", "  ".join(f"{word} {figure:,.5g}".strip() for word, figure in figures.items()))
+        values = value if isinstance(value, dict) else {"": value}
+        print(f"{name:26}", "  ".join(f"{label} {value:,.5g}".strip() for label, value in values.items()))
 
 
 def _appends(level: Durability, lists: list[list[Entry]]) -> float:
@@ -69,12 +69,12 @@ def _appends(level: Durability, lists: list[list[Entry]]) -> float:
 
 
 def _append_all(log: EmbeddedLog, lists: list[list[Entry]]) -> None:
-    """Append and wait until all of it is safe."""
-    is_over = threading.Event()
+    """Append and wait until all is durable."""
+    is_done = threading.Event()
     for entries in lists[:-1]:
         _append(log, entries)
-    _append(log, lists[-1], lambda _: is_over.set())
-    is_over.wait()
+    _append(log, lists[-1], lambda _: is_done.set())
+    is_done.wait()
 
 
 def _append(log: EmbeddedLog, entries: list[Entry], done: Callable[[Exception | None], None] | None = None) -> None:
@@ -82,7 +82,7 @@ def _append(log: EmbeddedLog, entries: list[Entry], done: Callable[[Exception | 
         try:
             log.append(entries, done)
             return
-        except LogUnavailable:  # too much waits
+        except LogUnavailable:  # the queue is full
             time.sleep(0.001)
 
 
@@ -106,26 +106,26 @@ def _bare(level: Durability, lists: list[list[Entry]]) -> float:
 
 
 class _Counter:
-    """Counts what it takes, up to all of it."""
+    """Counts records, until all have arrived."""
 
     def __init__(self) -> None:
         self._count = 0
-        self.is_over = threading.Event()
+        self.is_done = threading.Event()
 
     def __call__(self, records: Sequence[Record]) -> None:
         self._count += len(records)
         if self._count == RECORDS:
-            self.is_over.set()
+            self.is_done.set()
 
 
 def _with_follower(lists: list[list[Entry]]) -> float:
-    """Until the follower has all of it too."""
+    """Measure until the follower has all records, too."""
     with tempfile.TemporaryDirectory() as folder, closing(EmbeddedLog(Path(folder), Durability.PROCESS_CRASH)) as log:
         counter = _Counter()
-        log.follow({TOPIC: Edge.BEGINNING}, counter, _lost)
+        log.follow({TOPIC: TopicEnd.BEGINNING}, counter, _lost)
         began = time.perf_counter()
         _append_all(log, lists)
-        counter.is_over.wait()
+        counter.is_done.wait()
         return RECORDS / (time.perf_counter() - began)
 
 
@@ -134,32 +134,32 @@ def _follow(lists: list[list[Entry]]) -> float:
         _append_all(log, lists)
         counter = _Counter()
         began = time.perf_counter()
-        log.follow({TOPIC: Edge.BEGINNING}, counter, _lost)
-        counter.is_over.wait()
+        log.follow({TOPIC: TopicEnd.BEGINNING}, counter, _lost)
+        counter.is_done.wait()
         return RECORDS / (time.perf_counter() - began)
 
 
 class _Stopwatch:
-    """How long after it was appended each record is taken; the value has the time."""
+    """Records the latency of each record, whose value contains the time of its append."""
 
     def __init__(self) -> None:
-        self.taken_us: list[float] = []
-        self.is_over = threading.Event()
+        self.latencies_us: list[float] = []
+        self.is_done = threading.Event()
 
     def __call__(self, records: Sequence[Record]) -> None:
         now = time.monotonic_ns()
-        self.taken_us += [(now - int.from_bytes(record.value or b"")) / 1_000 for record in records]
-        if len(self.taken_us) >= LATENCIES:
-            self.is_over.set()
+        self.latencies_us += [(now - int.from_bytes(record.value or b"")) / 1_000 for record in records]
+        if len(self.latencies_us) >= LATENCIES:
+            self.is_done.set()
 
 
 def _latencies() -> list[float]:
     with tempfile.TemporaryDirectory() as folder, closing(EmbeddedLog(Path(folder), Durability.PROCESS_CRASH)) as log:
         watch = _Stopwatch()
-        log.follow({TOPIC: Edge.BEGINNING}, watch, _lost)
+        log.follow({TOPIC: TopicEnd.BEGINNING}, watch, _lost)
         _append_slowly(log)
-        watch.is_over.wait()
-        return watch.taken_us
+        watch.is_done.wait()
+        return watch.latencies_us
 
 
 def _latencies_across() -> list[float]:
@@ -169,28 +169,28 @@ def _latencies_across() -> list[float]:
             assert other.stdout is not None
             other.stdout.readline()
             _append_slowly(log)
-            taken_us: list[float] = json.loads(other.stdout.readline())
-    return taken_us
+            latencies_us: list[float] = json.loads(other.stdout.readline())
+    return latencies_us
 
 
 def _follow_as_child(folder: Path) -> None:
     watch = _Stopwatch()
     with closing(EmbeddedLog(folder, Durability.PROCESS_CRASH)) as log:
-        log.follow({TOPIC: Edge.BEGINNING}, watch, _lost)
+        log.follow({TOPIC: TopicEnd.BEGINNING}, watch, _lost)
         print("ready", flush=True)
-        watch.is_over.wait()
-        print(json.dumps(watch.taken_us), flush=True)
+        watch.is_done.wait()
+        print(json.dumps(watch.latencies_us), flush=True)
 
 
 def _append_slowly(log: EmbeddedLog) -> None:
     began = time.monotonic()
     for number in range(LATENCIES):
-        time.sleep(max(0.0, began + number * EACH_S - time.monotonic()))
+        time.sleep(max(0.0, began + number * APPEND_INTERVAL_S - time.monotonic()))
         log.append([Entry(TOPIC, f"{number:010}", time.monotonic_ns().to_bytes(200))])
 
 
-def _percentiles(taken_us: list[float]) -> dict[str, float]:
-    ordered = sorted(taken_us)
+def _percentiles(latencies_us: list[float]) -> dict[str, float]:
+    ordered = sorted(latencies_us)
     return {"p50": ordered[len(ordered) // 2], "p99": ordered[len(ordered) * 99 // 100]}
 
 

@@ -1,4 +1,4 @@
-"""The peers of the matching benchmark, each answering the same question in its own way."""
+"""The peers of the matching benchmark, with a common interface."""
 
 import contextlib
 import shutil
@@ -31,7 +31,7 @@ Degrees = NDArray[np.float64]
 
 @dataclass
 class RedisGeo:
-    """Redis GEO over a Unix socket, by redis-py with the parser it comes with, or with hiredis where that is installed too."""
+    """Redis GEO over a Unix socket, with the default parser of redis-py or with hiredis."""
 
     client: Any
     name: str
@@ -43,21 +43,21 @@ class RedisGeo:
             self.move(np.arange(first, min(last, latitudes.size)), latitudes[first:last], longitudes[first:last])
 
     def move(self, numbers: NDArray[np.integer], latitudes: Degrees, longitudes: Degrees) -> None:
-        words = [
-            word for triple in zip(longitudes.tolist(), latitudes.tolist(), numbers.tolist(), strict=True) for word in triple
+        arguments = [
+            value for triple in zip(longitudes.tolist(), latitudes.tolist(), numbers.tolist(), strict=True) for value in triple
         ]
-        self.client.execute_command("GEOADD", "points", *words)
+        self.client.execute_command("GEOADD", "points", *arguments)
 
     def inside(self, circle: Circle) -> int:
         radius = circle.radius_m * REDIS_EARTH_M / EARTH_RADIUS_M
         place = circle.centre
-        words = ("FROMLONLAT", place.longitude, place.latitude, "BYRADIUS", radius, "m")
-        return len(self.client.execute_command("GEOSEARCH", "points", *words))
+        arguments = ("FROMLONLAT", place.longitude, place.latitude, "BYRADIUS", radius, "m")
+        return len(self.client.execute_command("GEOSEARCH", "points", *arguments))
 
-    def server_us(self, asked: list[Circle]) -> float:
-        """What one search costs the server itself, by its own count, sending left out."""
+    def server_us(self, circles: list[Circle]) -> float:
+        """Return the server time of one search, by its own statistics, without transfer."""
         self.client.config_resetstat()
-        for circle in asked:
+        for circle in circles:
             self.inside(circle)
         return float(self.client.info("commandstats")["cmdstat_geosearch"]["usec_per_call"])
 
@@ -67,7 +67,7 @@ class RedisGeo:
 
 @dataclass
 class Tile38:
-    """Tile38 over a loopback port, spoken to as the Redis protocol."""
+    """Tile38 over a loopback port, by the Redis protocol."""
 
     client: Any
     name: str = "Tile38 WITHIN"
@@ -81,12 +81,12 @@ class Tile38:
             pipe.execute()
 
     def inside(self, circle: Circle) -> int:
-        words = ("LIMIT", 10_000_000, "IDS", "CIRCLE", circle.centre.latitude, circle.centre.longitude, circle.radius_m)
-        return len(self.client.execute_command("WITHIN", "points", *words)[1])
+        arguments = ("LIMIT", 10_000_000, "IDS", "CIRCLE", circle.centre.latitude, circle.centre.longitude, circle.radius_m)
+        return len(self.client.execute_command("WITHIN", "points", *arguments)[1])
 
 
 class StrTree:
-    """shapely's STRtree over points on a flat map, which is near enough at this size."""
+    """shapely's STRtree over points on a flat map, accurate enough at this size."""
 
     name = "shapely STRtree"
     slack = 0.05  # the map is flat
@@ -101,7 +101,7 @@ class StrTree:
 
 
 class Scan:
-    """Every point asked, with numpy."""
+    """A scan over all points with numpy."""
 
     name = "plain scan"
     slack = 0.0
@@ -114,18 +114,18 @@ class Scan:
 
 
 class FormulaScan:
-    """Every clause of every formula asked, with numpy: the plain way, done well."""
+    """A vectorised scan over all clauses of all formulas with numpy."""
 
     def __init__(self, queries: Iterable[Query]) -> None:
         self._numbers: dict[str, int] = {}
         clauses, owners = [], []
         for owner, query in enumerate(queries):
             for clause in normal_form(query):
-                wanted = [2 * self._number(atom) for atom in clause.wanted]
-                unwanted = [2 * self._number(atom) + 1 for atom in clause.unwanted]
-                clauses.append([*wanted, *unwanted, 0, 0, 0][:3])
+                required_tags = [2 * self._number(atom) for atom in clause.required]
+                excluded_tags = [2 * self._number(atom) + 1 for atom in clause.excluded]
+                clauses.append([*required_tags, *excluded_tags, 0, 0, 0][:3])
                 owners.append(owner)
-        self._words = np.array(clauses, np.int32).T.copy()
+        self._literals = np.array(clauses, np.int32).T.copy()
         self._owners = np.array(owners, np.int32)
         self._truth = np.tile([False, True], len(self._numbers) + 1)
 
@@ -136,7 +136,7 @@ class FormulaScan:
             number = self._numbers.get(tag, 0)
             if number:
                 truth[2 * number], truth[2 * number + 1] = True, False
-        is_true = truth[self._words[0]] & truth[self._words[1]] & truth[self._words[2]]
+        is_true = truth[self._literals[0]] & truth[self._literals[1]] & truth[self._literals[2]]
         return np.unique(self._owners[is_true])
 
     def _number(self, atom: object) -> int:
@@ -146,7 +146,7 @@ class FormulaScan:
 
 @contextlib.contextmanager
 def running_redis() -> Iterator[list[RedisGeo]]:
-    """Redis, started for us and stopped after, by two clients; none where it is not installed."""
+    """Run Redis for the block; yield two clients, none if it is not installed."""
     program = shutil.which("redis-server")
     if program is None:
         yield []
@@ -155,14 +155,14 @@ def running_redis() -> Iterator[list[RedisGeo]]:
         path = f"{folder}/redis.sock"
         command = [program, "--port", "0", "--unixsocket", path, "--save", "", "--dir", folder]
         with _running(command):
-            fast = _answering(redis.Redis(unix_socket_path=path))
+            fast = _wait_until_ready(redis.Redis(unix_socket_path=path))
             pool = redis.ConnectionPool(redis.UnixDomainSocketConnection, path=path, parser_class=_RESP2Parser)
             yield [RedisGeo(redis.Redis(connection_pool=pool), "Redis GEOSEARCH"), RedisGeo(fast, "Redis GEOSEARCH, hiredis")]
 
 
 @contextlib.contextmanager
 def running_tile38() -> Iterator[Tile38 | None]:
-    """Tile38, started for us and stopped after; nothing where it could not be built."""
+    """Run Tile38 for the block; yield `None` if it is not built."""
     if not TILE38.exists():
         yield None
         return
@@ -172,7 +172,7 @@ def running_tile38() -> Iterator[Tile38 | None]:
     with tempfile.TemporaryDirectory() as folder:
         command = [str(TILE38), "-h", "127.0.0.1", "-p", str(port), "-d", folder, "--appendonly", "no", "-q"]
         with _running(command):
-            yield Tile38(_answering(redis.Redis(host="127.0.0.1", port=port)))
+            yield Tile38(_wait_until_ready(redis.Redis(host="127.0.0.1", port=port)))
 
 
 @contextlib.contextmanager
@@ -185,8 +185,8 @@ def _running(command: list[str]) -> Iterator[None]:
         process.wait(START_S_MAX)
 
 
-def _answering(client: Any) -> Any:
-    """The client, once its server answers."""
+def _wait_until_ready(client: Any) -> Any:
+    """Return the client when its server answers."""
     deadline = time.monotonic() + START_S_MAX
     while True:
         try:

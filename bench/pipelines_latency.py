@@ -1,7 +1,7 @@
-"""From a report to its cell, and to its alert, through real processes: `milepost pipeline run` and `milepost incidents run`.
+"""Latency from a report to its cell and its alert, through real processes: `milepost pipeline run` and `milepost incidents run`.
 
-Most reports are of one kind and fall on the squares of a town. Ten a second are of another kind, of which one report is an
-incident, each at a place of its own: their alerts name the square, by which they are known.
+Most reports are of one kind and lie in the squares of a city. Ten per second are of another kind, of which one report is an
+incident, each at its own place: their alerts are recognised by the square that they name.
 """
 
 import os
@@ -19,7 +19,7 @@ import orjson
 from bench.harness import QUICK, Goal, Row, row
 from milepost.eventlog.embedded import EmbeddedLog
 from milepost.eventlog.kafka import KafkaLog
-from milepost.eventlog.log import Edge, Entry, Log, Record
+from milepost.eventlog.log import Entry, Log, Record, TopicEnd
 from milepost.incidents.engine import CELLS
 from milepost.model.durability import Durability
 from milepost.model.endpoints import EndpointId
@@ -34,11 +34,11 @@ from milepost.wire.records import to_record
 
 SECONDS = 12 if QUICK else 60
 WARM_S = 8 if QUICK else 30
-HOT_A_SECOND = 10
-PIECES_A_SECOND = 100
+HOT_PER_S = 10
+PIECES_PER_S = 100
 START_S = 180.0
-START_PIECES = 60 * PIECES_A_SECOND
-"""So long the first batch may take before anything is counted."""
+START_PIECES = 60 * PIECES_PER_S
+"""Maximum duration of the first batch, before anything is counted."""
 EDGE = EdgeRef("bench", "e1")
 HOT = EventKind("Hot", "Hot", "reports >= 1", "Alert/Hot")
 
@@ -67,7 +67,7 @@ predicate = "weight >= 1000"
 
 @dataclass
 class Found:
-    """When reports were appended, and when cells and alerts of theirs were there, in seconds."""
+    """Append times of reports, and latencies of their cells and alerts, in seconds."""
 
     appended: dict[tuple[int, int], float] = field(default_factory=dict)
     cells: list[float] = field(default_factory=list)
@@ -88,27 +88,27 @@ class Found:
         now = time.time()
         for record in records:
             message = orjson.loads(record.value or b"{}").get("message", {})
-            said = message.get("fields", {})
-            if said.get("phase") in ("early", "raised") and self.is_measured:
-                row_, column = said["incident"].split("-")[-2:]
+            fields = message.get("fields", {})
+            if fields.get("phase") in ("early", "raised") and self.is_measured:
+                row_, column = fields["incident"].split("-")[-2:]
                 at = self.appended.pop((int(row_), int(column)), None)
                 self.alerts += [] if at is None else [now - at]
 
 
 def measure_latency(folder: Path, kafka: Kafka, notes: list[str]) -> list[Row]:
-    """Each way at its rates."""
-    ways = [
+    """Measure each variant at its rates."""
+    variants = [
         ("Kafka, real-time", "real-time", (500, 5_000), 40.0, 100.0),
         ("Kafka, micro-batch", "micro-batch", (500,), None, 1_500.0),
     ]
     rows: list[Row] = []
-    for name, mode, rates, goal_p50, goal_p99 in (*ways, ("embedded", "micro-batch", (500,), None, 1_500.0)):
+    for name, mode, rates, goal_p50, goal_p99 in (*variants, ("embedded", "micro-batch", (500,), None, 1_500.0)):
         is_kafka = name != "embedded"
         place = folder / name.replace(", ", "-")
         log: Log
         if is_kafka:
             log = KafkaLog(kafka.address, Durability.PROCESS_CRASH, client_id="bench", prefix=f"{mode}.")
-            site = f'name = "bench"\nbackbone = "kafka"\naddress = "{kafka.address}"\nprefix = "{mode}."\n'
+            site = f'name = "bench"\nlog = "kafka"\naddress = "{kafka.address}"\nprefix = "{mode}."\n'
         else:
             log = EmbeddedLog(place / "log", Durability.PROCESS_CRASH)
             site = f'name = "bench"\nfolder = "{place / "log"}"\n'
@@ -116,28 +116,28 @@ def measure_latency(folder: Path, kafka: Kafka, notes: list[str]) -> list[Row]:
         (place / "m.toml").write_text(SETTINGS.format(site=site, folder=place / "pipelines", mode=mode))
         with processes(place, VERBS):
             for rate in rates:
-                found = measured(log, rate)
+                found = measure_rate(log, rate)
                 rows += rows_of(f"report → alert, {name}, {rate:,}/s", found, goal_p50, goal_p99)
                 notes.append(f"{name}, {rate:,}/s: {len(found.cells)} cells and {len(found.alerts)} alerts timed")
         log.close()
     return rows
 
 
-def rows_of(work: str, found: Found, goal_p50: float | None, goal_p99: float) -> list[Row]:
+def rows_of(workload: str, found: Found, goal_p50: float | None, goal_p99: float) -> list[Row]:
     if not found.alerts or not found.cells:
-        return [row(f"{work}: none came", "ms", float("nan"), ours_max=goal_p99)]
-    alerts, told = (np.array(some) * 1000 for some in (found.alerts, found.cells))
+        return [row(f"{workload}: none arrived", "ms", float("nan"), ours_max=goal_p99)]
+    alerts, cells = (np.array(some) * 1000 for some in (found.alerts, found.cells))
     found_rows = []
     for share, goal_ms in ((50, goal_p50), (99, goal_p99)):
         goal: Goal = {} if goal_ms is None else {"ours_max": goal_ms}
-        ours, cell = float(np.percentile(alerts, share)), float(np.percentile(told, share))
-        found_rows.append(row(f"{work}, p{share}", "ms", ours, "its cell", cell, less_is_better=True, **goal))
+        ours, cell = float(np.percentile(alerts, share)), float(np.percentile(cells, share))
+        found_rows.append(row(f"{workload}, p{share}", "ms", ours, "its cell", cell, less_is_better=True, **goal))
     return found_rows
 
 
 @contextmanager
 def processes(folder: Path, verbs: Mapping[str, Sequence[str]]) -> Iterator[list[int]]:
-    """Commands that run, when all are ready; their numbers."""
+    """Run commands for the block; yield their process ids when all are ready."""
     started = []
     environment = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"}
     try:
@@ -147,8 +147,8 @@ def processes(folder: Path, verbs: Mapping[str, Sequence[str]]) -> Iterator[list
                 started.append(subprocess.Popen(command, stdout=out, stderr=out, env=environment))
         give_up_at = time.monotonic() + START_S
         while not all(f"{name} ready" in (folder / f"{name}.log").read_text() for name in verbs):
-            is_over = time.monotonic() > give_up_at or any(process.poll() is not None for process in started)
-            assert not is_over, "".join((folder / f"{name}.log").read_text()[-2000:] for name in verbs)
+            is_given_up = time.monotonic() > give_up_at or any(process.poll() is not None for process in started)
+            assert not is_given_up, "".join((folder / f"{name}.log").read_text()[-2000:] for name in verbs)
             time.sleep(0.2)
         yield [process.pid for process in started]
     finally:
@@ -158,22 +158,22 @@ def processes(folder: Path, verbs: Mapping[str, Sequence[str]]) -> Iterator[list
             process.wait(timeout=120)
 
 
-def measured(log: Log, rate: int) -> Found:
-    """Append so many reports a second; the seconds before and after the first cell are not counted."""
+def measure_rate(log: Log, rate: int) -> Found:
+    """Append reports at a rate; the time before and shortly after the first cell is not counted."""
     found = Found()
     following = [
-        log.follow({CELLS: Edge.END}, found.take_cells, print),
-        log.follow({CROSS_HUB: Edge.END}, found.take_alerts, print),
+        log.follow({CELLS: TopicEnd.END}, found.take_cells, print),
+        log.follow({CROSS_HUB: TopicEnd.END}, found.take_alerts, print),
     ]
     base, begun = time.time_ns() // 1_000_000, time.perf_counter()
     counted_from: int | None = None
-    for piece in range(START_PIECES + (WARM_S + SECONDS) * PIECES_A_SECOND):
-        wait_s = begun + piece / PIECES_A_SECOND - time.perf_counter()
+    for piece in range(START_PIECES + (WARM_S + SECONDS) * PIECES_PER_S):
+        wait_s = begun + piece / PIECES_PER_S - time.perf_counter()
         if wait_s > 0:
             time.sleep(wait_s)
         if counted_from is None and found.has_begun:
-            counted_from = piece + WARM_S * PIECES_A_SECOND
-        if counted_from is not None and piece >= counted_from + SECONDS * PIECES_A_SECOND:
+            counted_from = piece + WARM_S * PIECES_PER_S
+        if counted_from is not None and piece >= counted_from + SECONDS * PIECES_PER_S:
             break
         found.is_measured = counted_from is not None and piece >= counted_from
         append_piece(log, found, base, piece, rate)
@@ -184,30 +184,30 @@ def measured(log: Log, rate: int) -> Found:
 
 
 def append_piece(log: Log, found: Found, base: int, piece: int, rate: int) -> None:
-    """The reports of a hundredth of a second, and maybe one that is an incident."""
+    """Append the reports of a hundredth of a second, and perhaps one that is an incident."""
     now = time.time_ns()
-    some = [said_at("Collision", base + piece * 1_000 + one, now) for one in range(rate // PIECES_A_SECOND)]
-    if piece % (PIECES_A_SECOND // HOT_A_SECOND) == 0:
-        place = place_of_its_own(base, piece)
-        row_, column = HOT.grid.spot(place).square
+    some = [record_in_city("Collision", base + piece * 1_000 + one, now) for one in range(rate // PIECES_PER_S)]
+    if piece % (PIECES_PER_S // HOT_PER_S) == 0:
+        place = separate_place(base, piece)
+        row_, column = HOT.grid.locate(place).square
         if found.is_measured:
             found.appended[row_, column] = time.time()
-        some.append(said("Hot", piece, now, place))
+        some.append(record_at("Hot", piece, now, place))
     log.append([Entry(MESSAGES_TOPIC, "e", one) for one in some])
 
 
-def place_of_its_own(base: int, piece: int) -> Place:
-    """Kilometres from all others."""
-    number = piece // (PIECES_A_SECOND // HOT_A_SECOND)
+def separate_place(base: int, piece: int) -> Place:
+    """Return a place that is kilometres away from all others."""
+    number = piece // (PIECES_PER_S // HOT_PER_S)
     return Place(-50.0 + (number // 200) * 0.1 + base % 89 / 1_000, -170.0 + (number % 200) * 0.1 + base % 97 / 1_000)
 
 
-def said_at(topic: str, number: int, now: int) -> bytes:
-    """A report somewhere in town."""
+def record_in_city(topic: str, number: int, now: int) -> bytes:
+    """Return the record of a report somewhere in the city."""
     place = Place(52.4 + number * 7_919 % 1_000 / 1_000 * 0.1, 13.3 + number * 104_729 % 1_000 / 1_000 * 0.1)
-    return said(topic, number, now, place)
+    return record_at(topic, number, now, place)
 
 
-def said(topic: str, number: int, now: int, place: Place) -> bytes:
+def record_at(topic: str, number: int, now: int, place: Place) -> bytes:
     message = Message(MessageId(number % 2**63), EndpointId(f"car-{number % 5_000}"), topic, Instant(now), place=place)
     return to_record(ForwardedMessage(EDGE, number, message))

@@ -1,9 +1,9 @@
-"""How well reputation tells who attacks: precision and recall for each kind of attack, on traffic it has not seen.
+"""Precision and recall of reputation for each type of attack, on traffic that was not used for tuning.
 
-`python -m bench.reputation` drives a town of SUMO's, lets a tenth of the cars attack, and judges what all of them report. The
-thresholds (`milepost.pipelines.reputation.evidence`) were set by looking at the training seeds; the table is of held-out ones,
-and of another town that nothing was set on.
-QUICK=1: one short drive.
+`python -m bench.reputation` simulates a SUMO city in which a tenth of the cars attack, and evaluates all reports. The thresholds
+(`milepost.pipelines.reputation.evidence`) were tuned on the training seeds; the table is for held-out seeds, and for a city of
+another shape.
+QUICK=1: one short run.
 """
 
 import json
@@ -17,12 +17,20 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import pandas as pd
-from bench.attacks.veremi import ATTACKS, is_attacker
 from rich.console import Console
 from rich.table import Table
 
-from milepost.pipelines.reputation.evidence import Limits
-from milepost_experiments.papers.mercury.attack_traffic import CROOKED, Town, drive, scores_of, seen, sights_of, with_collisions
+from bench.attacks.veremi import ATTACKS, is_attacker
+from milepost.pipelines.reputation.evidence import EvidenceThresholds
+from milepost_experiments.papers.mercury.attack_traffic import (
+    WINDING,
+    SimulatedCity,
+    drive,
+    observed,
+    scores_of,
+    sightings_of,
+    with_collisions,
+)
 
 RESULTS = Path(__file__).parent / "results"
 QUICK = os.environ.get("QUICK", "") not in ("", "0")
@@ -34,16 +42,16 @@ OTHER_PERIOD_S = 1.5
 LENGTH_S = 300 if QUICK else 720
 
 ATTACKERS = 0.1
-AT_LEAST_S = 60
-"""Who drives for less is no attacker: there is nothing to find."""
-STOOD_S = 60
+DRIVING_S_MIN = 60
+"""Minimum driving time of an attacker: shorter trips cannot be detected."""
+STANDING_S_MIN = 60
 DOUBTED = 0.5
-"""Whose score was ever lower is found."""
+"""An endpoint whose score was ever lower counts as detected."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What was found of one kind of attack, on all drives of a sort."""
+    """The result of one type of attack, over all runs of one kind of traffic."""
 
     attack: str
     traffic: str
@@ -52,10 +60,10 @@ class Row:
     found: int
     honest_doubted: int
     honest_stood: int
-    """Honest ones that stood for a minute and more: at lights, in jams."""
+    """Honest cars that stood for a minute or more: at lights, in jams."""
     honest_stood_doubted: int
     after_s: float | None
-    """Half of those found are found within so long of their first report."""
+    """Median time from the first report to detection."""
 
     @property
     def recall(self) -> float | None:
@@ -70,35 +78,35 @@ class Row:
 def main() -> None:
     assert not set(TRAINING) & set(HELD_OUT)
     console, rows = Console(width=None if os.isatty(1) else 150), list[Row]()
-    calm = [Town(seed, LENGTH_S) for seed in HELD_OUT]
-    full = [Town(seed, LENGTH_S, JAM_PERIOD_S) for seed in HELD_OUT[:1]]
-    other = [Town(seed, LENGTH_S, OTHER_PERIOD_S, CROOKED) for seed in HELD_OUT[:1]]
-    for traffic, towns, kinds in (
-        ("flowing", calm, ["nobody", *ATTACKS]),
-        ("jammed", full, ["nobody"] if QUICK else ["nobody", "eventual stop", "Sybil"]),
-        ("another town", other, ["nobody"] if QUICK else ["nobody", *ATTACKS]),
+    calm = [SimulatedCity(seed, LENGTH_S) for seed in HELD_OUT]
+    full = [SimulatedCity(seed, LENGTH_S, JAM_PERIOD_S) for seed in HELD_OUT[:1]]
+    other = [SimulatedCity(seed, LENGTH_S, OTHER_PERIOD_S, WINDING) for seed in HELD_OUT[:1]]
+    for traffic, cities, kinds in (
+        ("flowing", calm, ["none", *ATTACKS]),
+        ("jammed", full, ["none"] if QUICK else ["none", "eventual stop", "Sybil"]),
+        ("another city", other, ["none"] if QUICK else ["none", *ATTACKS]),
     ):
-        drives = [(town.seed, _driven(town)) for town in towns]
+        drives = [(city.seed, _simulate(city)) for city in cities]
         for kind in kinds:
             rows.append(_row(kind, traffic, drives))
             console.print(f"{traffic}, {kind}: {rows[-1].found} of {rows[-1].attackers}, {rows[-1].honest_doubted} honest")
     RESULTS.mkdir(exist_ok=True)
-    figures = [{**asdict(row), "recall": row.recall, "precision": row.precision} for row in rows]
-    (RESULTS / "reputation.json").write_text(json.dumps(figures, indent=1) + "\n")
+    results = [{**asdict(row), "recall": row.recall, "precision": row.precision} for row in rows]
+    (RESULTS / "reputation.json").write_text(json.dumps(results, indent=1) + "\n")
     if not QUICK:
         (RESULTS / "reputation.md").write_text(_page(rows))
     _print(console, rows)
 
 
-def _driven(town: Town) -> pd.DataFrame:
+def _simulate(city: SimulatedCity) -> pd.DataFrame:
     with TemporaryDirectory() as folder:
-        return drive(town, Path(folder))
+        return drive(city, Path(folder))
 
 
 def _row(kind: str, traffic: str, drives: list[tuple[int, pd.DataFrame]]) -> Row:
     counts, times = np.zeros(6, int), list[float]()
     for seed, true in drives:
-        counts_here, times_here = _judged(kind, seed, true)
+        counts_here, times_here = _evaluate(kind, seed, true)
         counts += counts_here
         times += times_here
     endpoints, attackers, found, doubted, stood, stood_doubted = map(int, counts)
@@ -106,20 +114,20 @@ def _row(kind: str, traffic: str, drives: list[tuple[int, pd.DataFrame]]) -> Row
     return Row(kind, traffic, endpoints, attackers, found, doubted, stood, stood_doubted, after_s)
 
 
-def _judged(kind: str, seed: int, true: pd.DataFrame) -> tuple[list[int], list[float]]:
+def _evaluate(kind: str, seed: int, true: pd.DataFrame) -> tuple[list[int], list[float]]:
     rng = np.random.default_rng([seed, *kind.encode()])
     lengths = true.groupby("car").size()
-    long = sorted(lengths.index[lengths >= AT_LEAST_S])
-    honest = with_collisions(seen(true, seed), seed)
-    cars = [] if kind == "nobody" else sorted(rng.choice(long, round(len(long) * ATTACKERS), replace=False))
-    sights = sights_of(ATTACKS[kind](honest, cars, rng) if cars else honest)
+    long = sorted(lengths.index[lengths >= DRIVING_S_MIN])
+    honest = with_collisions(observed(true, seed), seed)
+    cars = [] if kind == "none" else sorted(rng.choice(long, round(len(long) * ATTACKERS), replace=False))
+    sightings = sightings_of(ATTACKS[kind](honest, cars, rng) if cars else honest)
     doubted_at = dict[str, int]()
-    for said in scores_of(sights, Limits()):
-        if said.score < DOUBTED:
-            doubted_at.setdefault(said.endpoint, said.at_us)
-    first = sights.groupby("endpoint")["seen_at_us"].min()
-    standing = true[true["speed_mps"] < 1].groupby("car").size()
-    stood = set(standing.index[standing >= STOOD_S]) - set(cars)
+    for reputation in scores_of(sightings, EvidenceThresholds()):
+        if reputation.score < DOUBTED:
+            doubted_at.setdefault(reputation.endpoint, reputation.at_us)
+    first = sightings.groupby("endpoint")["seen_at_us"].min()
+    standing_s = true[true["speed_mps"] < 1].groupby("car").size()
+    stood = set(standing_s.index[standing_s >= STANDING_S_MIN]) - set(cars)
     attackers = {name for name in first.index if is_attacker(name, cars)}
     found = attackers & set(doubted_at)
     honest_doubted = set(doubted_at) - attackers
@@ -129,10 +137,10 @@ def _judged(kind: str, seed: int, true: pd.DataFrame) -> tuple[list[int], list[f
 
 def _page(rows: list[Row]) -> str:
     lines = [
-        "# bench reputation",
+        "# Benchmark: reputation",
         "",
-        f"Made by `python -m bench.reputation`, Python {platform.python_version()}, numpy {np.__version__}; {LENGTH_S} s each.",
-        f"Thresholds were set on seeds {', '.join(map(str, TRAINING))}; these are seeds {', '.join(map(str, HELD_OUT))}.",
+        f"Produced by `python -m bench.reputation`, Python {platform.python_version()}, numpy {np.__version__}; {LENGTH_S} s.",
+        f"Thresholds were tuned on seeds {', '.join(map(str, TRAINING))}; these are seeds {', '.join(map(str, HELD_OUT))}.",
         "",
         "| " + " | ".join(_HEADINGS) + " |",
         "|---|---|" + "--:|" * (len(_HEADINGS) - 2),
@@ -142,7 +150,7 @@ def _page(rows: list[Row]) -> str:
 
 
 def _print(console: Console, rows: list[Row]) -> None:
-    table = Table(title=f"bench reputation{', quick' if QUICK else ''}")
+    table = Table(title=f"Benchmark: reputation{', quick' if QUICK else ''}")
     for number, heading in enumerate(_HEADINGS):
         table.add_column(heading, justify="left" if number < 2 else "right")
     for row in rows:
@@ -155,12 +163,12 @@ _HEADINGS = (
     "traffic",
     "endpoints",
     "attackers",
-    "found",
+    "detected",
     "recall",
     "precision",
     "honest doubted",
-    "of those who stood 60 s",
-    "found after",
+    "of those that stood 60 s",
+    "detected after",
 )
 
 

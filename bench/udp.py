@@ -1,7 +1,7 @@
-"""The UDP door beside loops in C: `make bench-udp` (QUICK=1: smaller, within two minutes).
+"""The UDP listener compared with loops in C: `make bench-udp` (QUICK=1: smaller, within two minutes).
 
-The edge, or the loop it is compared with, has one core to itself, the load (C, `bench/udp_load/c`) the other. A part of it, which
-is printed and not written down: `python -m bench.udp --only reports,handshakes`.
+The edge, or the loop it is compared with, has one core to itself, the load (C, `bench/udp_load/c`) another one. To run a part,
+which is printed and not saved: `python -m bench.udp --only reports,handshakes`.
 """
 
 import argparse
@@ -10,62 +10,61 @@ import signal
 import sys
 import time
 
-from bench.udp_load.workloads import ALL
-
-from bench.edge import alone
+from bench.edge import exclusive_run
 from bench.edge_load.servers import allow_many_files
 from bench.harness import Row, publish
-from milepost_experiments.papers.load.endpoints import OpeningFailed
+from bench.udp_load.workloads import WORKLOADS
+from milepost_experiments.papers.load.endpoints import SessionOpenFailed
 from milepost_experiments.papers.load.programs import BROKER_CORE, LOAD_CORE, LoadFailed, udp_source
 
 BUSY_BEFORE = 0.5
-"""A load average above this, before anything is begun, is told: others work on the machine."""
+"""Load average before the run above which the results have a note: other processes use the machine."""
 
 
 def main() -> None:
-    """Run what was asked for and conclude."""
+    """Run the selected workloads and publish the results."""
     only = chosen(sys.argv[1:])
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # so that every process is stopped then too
-    with alone():
-        run(only or list(ALL), is_part=bool(only))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # so that every process is stopped
+    with exclusive_run():
+        run(only or list(WORKLOADS), is_partial=bool(only))
 
 
-def chosen(words: list[str]) -> list[str]:
-    """The works asked for; nothing: all."""
-    parser = argparse.ArgumentParser(prog="python -m bench.udp", description="The UDP door beside loops in C")
-    parser.add_argument("--only", default="", help=f"works, with commas between: {','.join(ALL)}")
-    only = [word for word in parser.parse_args(words).only.split(",") if word]
-    if strange := set(only) - set(ALL):
-        parser.error(f"there is no work named {', '.join(sorted(strange))}")
+def chosen(argv: list[str]) -> list[str]:
+    """Return the selected workloads; empty: all."""
+    parser = argparse.ArgumentParser(prog="python -m bench.udp", description="The UDP listener compared with loops in C")
+    parser.add_argument("--only", default="", help=f"workloads, separated by commas: {','.join(WORKLOADS)}")
+    only = [word for word in parser.parse_args(argv).only.split(",") if word]
+    if unknown := set(only) - set(WORKLOADS):
+        parser.error(f"unknown workload: {', '.join(sorted(unknown))}")
     return only
 
 
-def run(keys: list[str], *, is_part: bool) -> None:
-    """Every work, then the table."""
+def run(keys: list[str], *, is_partial: bool) -> None:
+    """Run every workload, then print the table."""
     udp_source()
     allow_many_files()
     average = os.getloadavg()[0]
     print(f"edge on core {BROKER_CORE}, load on core {LOAD_CORE}, load average {average:.2f}", flush=True)
     rows: list[Row] = []
-    notes = [f"The machine was not quiet: load average {average:.2f} before the run"] if average > BUSY_BEFORE else []
+    notes = [f"The machine was busy: load average {average:.2f} before the run"] if average > BUSY_BEFORE else []
     for key in keys:
         began = time.monotonic()
         try:
-            found, said = ALL[key]()
-        except (LoadFailed, OpeningFailed, OSError) as fault:
-            found, said = [], [f"{key} failed: {fault}"]
-        rows, notes = [*rows, *found], [*notes, *said]
-        tell(key, found, said, time.monotonic() - began)
-    if not is_part and rows:
+            workload_rows, workload_notes = WORKLOADS[key]()
+        except (LoadFailed, SessionOpenFailed, OSError) as fault:
+            workload_rows, workload_notes = [], [f"{key} failed: {fault}"]
+        rows, notes = [*rows, *workload_rows], [*notes, *workload_notes]
+        print_results(key, workload_rows, workload_notes, time.monotonic() - began)
+    if not is_partial and rows:
         publish("udp", rows, notes)
 
 
-def tell(key: str, rows: list[Row], notes: list[str], took_s: float) -> None:
-    """What one work has found."""
+def print_results(key: str, rows: list[Row], notes: list[str], took_s: float) -> None:
+    """Print the results of one workload."""
     print(f"{key} [{took_s:.0f} s]", flush=True)
     for row in rows:
-        beside = f"{row.peer} {row.peer_value:,.4g}, {row.ratio:.3g}x" if row.peer_value and row.ratio else ""
-        print(f"  {row.work:60} {row.ours:>12,.4g} {row.unit:10} {beside:44} {row.goal}", flush=True)
+        comparison = f"{row.peer} {row.peer_value:,.4g}, {row.ratio:.3g}x" if row.peer_value and row.ratio else ""
+        print(f"  {row.workload:60} {row.ours:>12,.4g} {row.unit:10} {comparison:44} {row.goal}", flush=True)
     for note in notes:
         print(f"  {note}", flush=True)
 

@@ -1,4 +1,4 @@
-"""Run the checks and the tests of a tier, then print one table of what ran: `python scripts/check.py [fast | full | long]`.
+"""Run the checks and the tests of a tier, and print a table of the results: `python scripts/check.py [fast | full | long]`.
 
     fast   the checks, then unit, house and property tests with few examples
     full   the checks, then every test without the marker `long`
@@ -45,13 +45,13 @@ GROUPS = (
     ("tests/unit", "tests/house", "tests/conformance", "tests/fuzz"),
     ("tests/property",),
 )
-"""All folders that have tests (tests/house looks), each group for one pytest. Two run at a time: one takes groups from the front,
-the other from the back, so what waits for processes runs beside what computes."""
+"""All folders with tests (tests/house checks it), one pytest per group. Two run at a time: one takes groups from the front, the
+other from the back, so that groups that wait for processes run beside groups that compute."""
 MARKS = {"fast": "not long", "full": "not long", "long": "long"}
-"""Which tests of its groups a tier runs (tests/plugins/tiers.py)."""
+"""Marker expression of each tier (tests/plugins/tiers.py)."""
 LIVE = "tests/live/"
 AGAIN_MAX = 5
-"""More failures than that are no accident of a busy machine."""
+"""Maximum failed live tests that run again; more are not the effect of a busy machine."""
 SLOW_SHOWN = 10
 NUMBERS = count(1)
 NO_TESTS_COLLECTED = 5
@@ -76,7 +76,7 @@ class Row:
 
 @dataclass
 class Outcome:
-    """What the table is drawn from: of one pytest, or of all."""
+    """The results of one pytest, or of all."""
 
     rows: list[Row] = field(default_factory=list)
     skips: list[tuple[str, str]] = field(default_factory=list)
@@ -84,7 +84,7 @@ class Outcome:
     late: list[str] = field(default_factory=list)
     """Tests that passed at the second try."""
     slow: list[tuple[float, str]] = field(default_factory=list)
-    """The slowest tests, and how many seconds they took."""
+    """The slowest tests, with their duration in seconds."""
     advice: list[str] = field(default_factory=list)
 
     def total(self) -> Row:
@@ -106,7 +106,7 @@ def main() -> int:
 
 
 def run_check(name: str, command: list[str], advice: list[str]) -> Row:
-    """Run one tool; what it prints is shown only if it complains."""
+    """Run one tool; print its output only if it fails."""
     print(f"{name} ...", flush=True)
     started = time.monotonic()
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
@@ -127,7 +127,7 @@ def run_tests(tier: str, outcome: Outcome) -> None:
     with ThreadPoolExecutor(len(takes)) as pool:
         try:
             lists = list(pool.map(lambda take: list(run_groups(take, tier)), takes))
-        except KeyboardInterrupt:  # those that run hear of it themselves; no other is begun
+        except KeyboardInterrupt:  # running tests get the signal, too; no others are started
             groups.clear()
             raise
     for results in sorted(chain.from_iterable(lists), key=lambda one: one.rows[0].name if one.rows else ""):
@@ -138,7 +138,7 @@ def run_tests(tier: str, outcome: Outcome) -> None:
 
 
 def run_again(outcome: Outcome, tier: str) -> None:
-    """Run live tests that failed once more with nothing beside them: a second failure is a fault, a pass is reported."""
+    """Run failed live tests again, alone: a second failure counts, a pass is reported."""
     again = [test for test in outcome.failures if test.startswith(LIVE)]
     if not 0 < len(again) <= AGAIN_MAX:
         return
@@ -193,7 +193,7 @@ def run_pytest(what: list[str], tier: str) -> Outcome:
 
 
 def read_results(path: Path) -> Outcome:
-    """What `tests/plugins/results.py` wrote; nothing if pytest did not get that far."""
+    """Return the results that `tests/plugins/results.py` wrote; empty if pytest failed before."""
     if not path.exists():
         return Outcome()
     found = json.loads(path.read_text())
@@ -203,7 +203,7 @@ def read_results(path: Path) -> Outcome:
 
 
 def table(outcome: Outcome) -> str:
-    """The table, what failed, each skip with its reason and cure, and the closing line."""
+    """Return the table, the failures, each skip with its reason and remedy, and the closing line."""
     total = outcome.total()
     width = max(len(row.name) for row in [*outcome.rows, Row("what ran")])
     rule = "-" * (width + 42)
@@ -217,14 +217,14 @@ def table(outcome: Outcome) -> str:
     lines += [f"FAILED {test}" for test in outcome.failures]
     lines += [f"passed at the second try, alone: {test}" for test in outcome.late]
     lines += skip_lines(outcome.skips)
-    lines += [f"to mend {one}" for one in outcome.advice]
+    lines += [f"to fix {one}" for one in outcome.advice]
     closing = f"{total.passed} passed, {total.failed} failed, {total.skipped} skipped"
     more = {"xfailed": total.xfailed, "at the second try": len(outcome.late)}
     return "\n".join([*lines, "", ", ".join([closing, *(f"{number} {what}" for what, number in more.items() if number)])])
 
 
 def skip_lines(skips: list[tuple[str, str]]) -> list[str]:
-    """Each skip, why, and the command that would make it run."""
+    """Return each skip with its reason, and the command that installs what the test needs."""
     lines = []
     for test, reason in skips:
         why, _, fix = reason.partition(FIX_MARK)

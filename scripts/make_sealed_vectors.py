@@ -26,10 +26,10 @@ from milepost.model.places import Place
 from milepost.model.priorities import Priority
 from milepost.model.reasons import Reason
 from milepost.model.reports import Report
-from milepost.model.sessions import Acknowledge, Heartbeat, Init, Publish, ReportSent, SessionToken
+from milepost.model.sessions import AcknowledgeDatagram, Heartbeat, Init, PublishDatagram, ReportSent, SessionToken
 from milepost.trust.certificates import EDGE, Certificate, body_and_signature, issue, revoke
 from milepost.trust.cookies import Macs, cookie_of, reset_key, reset_of, seal_cookie
-from milepost.trust.noise import PROLOGUE, PROTOCOL, Initiator, Responder, public_of
+from milepost.trust.noise import PROLOGUE, PROTOCOL, NoiseInitiator, NoiseResponder, public_of
 from milepost.trust.signing import Signer, signing_public_of
 from milepost.wire.datagrams import encode, signed_bytes
 from milepost.wire.sealed import (
@@ -37,15 +37,15 @@ from milepost.wire.sealed import (
     KEY_BYTES,
     MACS_BYTES,
     TAG_BYTES,
-    Ask,
+    DiscoveryRequest,
     Hello,
-    Kind,
-    ask_to_bytes,
+    SealedType,
     data_head,
+    discovery_request_to_bytes,
     hello_to_bytes,
-    here_unsigned,
     nonce_of,
     reset_datagram,
+    unsigned_discovery_reply,
 )
 
 VECTORS: Final = Path(__file__).resolve().parent.parent / "tests" / "vectors" / "sealed.json"
@@ -110,15 +110,15 @@ def hello(*, certificate: Certificate | None = None, sent_at: int = NOW) -> byte
 
 def acknowledge() -> bytes:
     """What the edge says inside message 2."""
-    return encode(Acknowledge(TOKEN, SECOND_NS, THE_EDGE, reset=RESET, keys_ns=3_600 * SECOND_NS))
+    return encode(AcknowledgeDatagram(TOKEN, SECOND_NS, THE_EDGE, reset=RESET, keys_ns=3_600 * SECOND_NS))
 
 
 def init(
     payload: bytes, *, responder_key: bytes = EDGE_KEY, cookie: bytes = b"", ephemeral: bytes = SECRETS["truck ephemeral"]
 ) -> bytes:
     """A whole INIT."""
-    initiator = Initiator(SECRETS["truck static"], responder_key, ephemeral)
-    data = bytes([Kind.INIT]) + initiator.write(payload)
+    initiator = NoiseInitiator(SECRETS["truck static"], responder_key, ephemeral)
+    data = bytes([SealedType.INIT]) + initiator.write(payload)
     return data + Macs(EDGE_KEY).stamp(data, cookie)
 
 
@@ -183,16 +183,16 @@ def handshake() -> dict[str, object]:
 
 def session_keys() -> tuple[bytes, bytes]:
     """What the edge receives with and what it sends with."""
-    responder = Responder(SECRETS["edge static"])
+    responder = NoiseResponder(SECRETS["edge static"])
     heard = responder.read(init(hello())[1:-MACS_BYTES])
     _, keys = responder.answer(heard, SECRETS["edge ephemeral"], acknowledge())
     return keys.receive, keys.send
 
 
 def ack() -> bytes:
-    responder = Responder(SECRETS["edge static"])
+    responder = NoiseResponder(SECRETS["edge static"])
     message, _ = responder.answer(responder.read(init(hello())[1:-MACS_BYTES]), SECRETS["edge ephemeral"], acknowledge())
-    return bytes([Kind.ACK]) + message
+    return bytes([SealedType.ACK]) + message
 
 
 def data(key: bytes, counter: int, plain: bytes, *, token: int = TOKEN) -> bytes:
@@ -206,12 +206,12 @@ def cookie() -> bytes:
 
 def cookie_datagram() -> bytes:
     salt, mac1 = drawn("salt", 16), init(hello())[-MACS_BYTES : -MACS_BYTES // 2]
-    return bytes([Kind.COOKIE]) + salt + seal_cookie(EDGE_KEY, salt, cookie(), mac1)
+    return bytes([SealedType.COOKIE]) + salt + seal_cookie(EDGE_KEY, salt, cookie(), mac1)
 
 
 def here() -> bytes:
-    unsigned = here_unsigned(drawn("nonce", 16), 4717, edge_certificate().data)
-    return unsigned + Signer(SECRETS["edge signing"], edge_certificate()).sign_here(unsigned)
+    unsigned = unsigned_discovery_reply(drawn("nonce", 16), 4717, edge_certificate().data)
+    return unsigned + Signer(SECRETS["edge signing"], edge_certificate()).sign_discovery_reply(unsigned)
 
 
 def alert() -> Message:
@@ -235,12 +235,17 @@ def datagrams() -> list[dict[str, object]]:
     k1, k2 = session_keys()
     first, second = (init(hello(), cookie=one) for one in (b"", cookie()))
     reports = [encode(ReportSent(TOKEN, report)) for report in (REPORT, LATER)]
-    answers = [encode(Heartbeat(TOKEN)), encode(Publish(alert(), TOKEN))]
+    answers = [encode(Heartbeat(TOKEN)), encode(PublishDatagram(alert(), TOKEN))]
     salt, mac1_key = drawn("salt", 16), sha256(b"milepost mac1" + EDGE_KEY).digest()
     cookie_key = HKDF(SHA256(), 32, salt, b"milepost cookie").derive(EDGE_KEY)
-    question = Ask(drawn("nonce", 16), REPORT.place.latitude, REPORT.place.longitude)
+    question = DiscoveryRequest(drawn("nonce", 16), REPORT.place.latitude, REPORT.place.longitude)
     made: list[dict[str, object]] = [
-        {"name": "ASK", "hex": ask_to_bytes(question), "latitude": question.latitude, "longitude": question.longitude},
+        {
+            "name": "ASK",
+            "hex": discovery_request_to_bytes(question),
+            "latitude": question.latitude,
+            "longitude": question.longitude,
+        },
         {"name": "HERE", "hex": here(), "port": 4717, "certificate": "edge", "signature": here()[-64:]},
         {"name": "INIT", "hex": first, "payload": hello(), "mac1_key": mac1_key, "mac1": first[-32:-16], "mac2": first[-16:]},
         {"name": "COOKIE", "hex": cookie_datagram(), "salt": salt, "key": cookie_key, "address": ADDRESS, "cookie": cookie()},
@@ -292,12 +297,12 @@ def refused_by_the_edge() -> list[tuple[str, bytes, Reason]]:
     borrowed = truck_certificate(key=EDGE_KEY)
     revoked = truck_certificate(serial=REVOKED)
     return [
-        ("INIT, mac1 is wrong", flipped(good, -MACS_BYTES), Reason.SEAL_BROKEN),
-        ("INIT, the ephemeral key was changed", stamped(good, 1), Reason.SEAL_BROKEN),
-        ("INIT, the sealed key was changed", stamped(good, 1 + KEY_BYTES), Reason.SEAL_BROKEN),
-        ("INIT, the payload was changed", stamped(good, 1 + 2 * KEY_BYTES + TAG_BYTES), Reason.SEAL_BROKEN),
-        ("INIT, the ephemeral key is a point of low order", low_order(), Reason.SEAL_BROKEN),
-        ("INIT, for another edge's key", another_init(hello(), responder_key=TRUCK_KEY), Reason.SEAL_BROKEN),
+        ("INIT, mac1 is wrong", flipped(good, -MACS_BYTES), Reason.DECRYPTION_FAILED),
+        ("INIT, the ephemeral key was changed", stamped(good, 1), Reason.DECRYPTION_FAILED),
+        ("INIT, the sealed key was changed", stamped(good, 1 + KEY_BYTES), Reason.DECRYPTION_FAILED),
+        ("INIT, the payload was changed", stamped(good, 1 + 2 * KEY_BYTES + TAG_BYTES), Reason.DECRYPTION_FAILED),
+        ("INIT, the ephemeral key is a point of low order", low_order(), Reason.DECRYPTION_FAILED),
+        ("INIT, for another edge's key", another_init(hello(), responder_key=TRUCK_KEY), Reason.DECRYPTION_FAILED),
         ("INIT, mac2 is wrong, while cookies are asked for", another_init(hello(), cookie=bytes(16)), Reason.COOKIE_NEEDED),
         ("INIT, sent an hour ago", another_init(hello(sent_at=NOW - 3_600 * SECOND_NS)), Reason.HANDSHAKE_STALE),
         ("INIT, a certificate of another authority", another_init(hello(certificate=forged)), Reason.CERTIFICATE_INVALID),
@@ -306,9 +311,13 @@ def refused_by_the_edge() -> list[tuple[str, bytes, Reason]]:
         ("INIT, a certificate that has not begun", another_init(hello(certificate=future)), Reason.CERTIFICATE_EXPIRED),
         ("INIT, a certificate that is revoked", another_init(hello(certificate=revoked)), Reason.CERTIFICATE_REVOKED),
         ("DATA, counter 1 again", data(k1, 1, report), Reason.REPLAYED),
-        ("DATA, one bit changed", flipped(data(k1, 2, report), DATA_HEAD_BYTES), Reason.SEAL_BROKEN),
-        ("DATA, sealed with another counter", data_head(TOKEN, 2) + data(k1, 3, report)[DATA_HEAD_BYTES:], Reason.SEAL_BROKEN),
-        ("DATA, sealed with the key of the other direction", data(k2, 2, report), Reason.SEAL_BROKEN),
+        ("DATA, one bit changed", flipped(data(k1, 2, report), DATA_HEAD_BYTES), Reason.DECRYPTION_FAILED),
+        (
+            "DATA, sealed with another counter",
+            data_head(TOKEN, 2) + data(k1, 3, report)[DATA_HEAD_BYTES:],
+            Reason.DECRYPTION_FAILED,
+        ),
+        ("DATA, sealed with the key of the other direction", data(k2, 2, report), Reason.DECRYPTION_FAILED),
         ("DATA, of a session that the edge does not know", data(k1, 2, report, token=TOKEN + 1), Reason.SESSION_UNKNOWN),
     ]
 
@@ -322,13 +331,13 @@ def low_order() -> bytes:
 def refused_by_the_endpoint() -> list[tuple[str, bytes, Reason]]:
     """What an endpoint that sent the first INIT passes over; a wrong RESET must not end its session."""
     _, k2 = session_keys()
-    speeding = encode(Publish(replace(alert(), fields={"text": "no ice"}), TOKEN))
+    speeding = encode(PublishDatagram(replace(alert(), fields={"text": "no ice"}), TOKEN))
     return [
-        ("ACK, one bit changed", flipped(ack(), -1), Reason.SEAL_BROKEN),
-        ("COOKIE, one bit changed", flipped(cookie_datagram(), -1), Reason.SEAL_BROKEN),
+        ("ACK, one bit changed", flipped(ack(), -1), Reason.DECRYPTION_FAILED),
+        ("COOKIE, one bit changed", flipped(cookie_datagram(), -1), Reason.DECRYPTION_FAILED),
         ("DATA, counter 0 again", data(k2, 0, encode(Heartbeat(TOKEN))), Reason.REPLAYED),
         ("DATA, with a signed message that was changed", data(k2, 2, speeding), Reason.SIGNATURE_INVALID),
-        ("RESET, one bit changed", flipped(reset_datagram(TOKEN, RESET), -1), Reason.SEAL_BROKEN),
+        ("RESET, one bit changed", flipped(reset_datagram(TOKEN, RESET), -1), Reason.DECRYPTION_FAILED),
         ("HERE, one bit changed", flipped(here(), 1), Reason.SIGNATURE_INVALID),
     ]
 

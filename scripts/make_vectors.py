@@ -1,8 +1,8 @@
 """Write the test vectors of the wire, for clients in any language: `python scripts/make_vectors.py`.
 
-`tests/vectors/datagrams.json` has three lists: datagrams with the value they say in JSON, datagrams that are refused and why,
-JSON texts that are refused and why. Where `times` is given, the bytes are to be repeated so often. A client that agrees with all
-of them speaks the protocol of `docs/reference/wire.md`.
+`tests/vectors/datagrams.json` has three lists: datagrams with their value in JSON, refused datagrams with the reason, and refused
+JSON texts with the reason. Where `times` is given, the bytes are repeated that many times. A client that agrees with all of them
+implements the protocol of `docs/reference/wire.md`.
 """
 
 from collections.abc import Callable
@@ -16,14 +16,14 @@ from milepost.model.areas import Area, Around, Box, Circle, Corridor, Polygon, S
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.messages import MESSAGE_BYTES_MAX, Message, MessageId
-from milepost.model.multicast_cells import Cells
+from milepost.model.multicast_cells import MulticastGrid
 from milepost.model.places import Place
 from milepost.model.priorities import Priority
 from milepost.model.queries import parse_query
 from milepost.model.reasons import Malformed, Reason, Refused
 from milepost.model.reports import Report
 from milepost.model.sessions import (
-    Acknowledge,
+    AcknowledgeDatagram,
     Close,
     CloseCause,
     Datagram,
@@ -31,14 +31,14 @@ from milepost.model.sessions import (
     Init,
     MessageName,
     Notify,
-    Publish,
-    Received,
+    PublishDatagram,
+    ReceivedDatagram,
     Refusal,
     ReportSent,
     SessionToken,
-    Subscribe,
+    SubscribeDatagram,
     SubscriptionName,
-    Unsubscribe,
+    UnsubscribeDatagram,
     refusal_of,
 )
 from milepost.model.subscriptions import Notice, Subscription, SubscriptionId
@@ -77,7 +77,7 @@ EVERYTHING: Final = Message(
 
 
 def accepted() -> dict[str, Datagram]:
-    """Values by name: every type of message, every shape, every kind of address, and the ends of ranges."""
+    """Return values by name: every type of message, every shape, every kind of address, and the ends of ranges."""
     return sessions() | publications() | subscriptions()
 
 
@@ -87,13 +87,13 @@ def sessions() -> dict[str, Datagram]:
     return {
         "init": Init(REPORT),
         "init, all zeros": Init(at_zero),
-        "init that continues a session": Init(REPORT, TOKEN, hears_cells=True),
-        "acknowledge": Acknowledge(TOKEN, SECOND_NS, EndpointId("edge-west")),
-        "acknowledge of a sealed session that goes on": Acknowledge(
+        "init that continues a session": Init(REPORT, TOKEN, joins_multicast=True),
+        "acknowledge": AcknowledgeDatagram(TOKEN, SECOND_NS, EndpointId("edge-west")),
+        "acknowledge of a resumed sealed session": AcknowledgeDatagram(
             TOKEN, SECOND_NS, EndpointId("edge-west"), True, bytes(range(16)), 3_600 * SECOND_NS
         ),
-        "acknowledge with multicast": Acknowledge(
-            TOKEN, SECOND_NS, EndpointId("edge-west"), cells=Cells("239.192.0.0", 256, 4242, 0.01)
+        "acknowledge with multicast": AcknowledgeDatagram(
+            TOKEN, SECOND_NS, EndpointId("edge-west"), cells=MulticastGrid("239.192.0.0", 256, 4242, 0.01)
         ),
         "report": ReportSent(TOKEN, REPORT),
         "report, heading and speed unknown": ReportSent(TOKEN, Report(TRUCK, HERE, NOON)),
@@ -137,22 +137,22 @@ def publications() -> dict[str, Datagram]:
     }
     notice = Notice(SubscriptionId(4), MessageId(1), TRUCK, "Collision", tags(["i80"]), HERE, NOON, b"2 cars")
     return {
-        "publish, all defaults, no session": Publish(MESSAGE),
-        "publish, nothing left at its default": Publish(EVERYTHING, TOKEN, (SubscriptionId(0), SubscriptionId(2**32 - 1))),
+        "publish, all defaults, no session": PublishDatagram(MESSAGE),
+        "publish, no defaults": PublishDatagram(EVERYTHING, TOKEN, (SubscriptionId(0), SubscriptionId(2**32 - 1))),
         **{
-            f"publish to {name}": Publish(Message(MessageId(1), TRUCK, "Collision", NOON, address=address), TOKEN)
+            f"publish to {name}": PublishDatagram(Message(MessageId(1), TRUCK, "Collision", NOON, address=address), TOKEN)
             for name, address in addresses.items()
         },
         **{
-            f"publish to the area of a {name}": Publish(
+            f"publish to the area of a {name}": PublishDatagram(
                 Message(MessageId(1), TRUCK, "Collision", NOON, address=ToArea(area)), TOKEN
             )
             for name, area in (shapes | more_shapes).items()
         },
-        "received, a message": Received(MessageName(TRUCK, MessageId(1)), TOKEN),
-        "received, a subscription": Received(SubscriptionName(TRUCK, SubscriptionId(4)), TOKEN),
+        "received, a message": ReceivedDatagram(MessageName(TRUCK, MessageId(1)), TOKEN),
+        "received, a subscription": ReceivedDatagram(SubscriptionName(TRUCK, SubscriptionId(4)), TOKEN),
         "notice": Notify(notice, TOKEN),
-        "notice, nowhere and without tags": Notify(
+        "notice without place and tags": Notify(
             Notice(SubscriptionId(0), MessageId(1), TRUCK, "Blocked", frozenset(), None, NOON), TOKEN
         ),
     }
@@ -162,30 +162,30 @@ def subscriptions() -> dict[str, Datagram]:
     """Subscriptions and their end."""
     query = parse_query('collision & (i80 | i15) & !topic:"city/old town/#"')
     return {
-        "subscribe, all defaults": Subscribe(Subscription(TRUCK, parse_query("collision")), TOKEN),
-        "subscribe, nothing left at its default": Subscribe(
+        "subscribe, all defaults": SubscribeDatagram(Subscription(TRUCK, parse_query("collision")), TOKEN),
+        "subscribe, no defaults": SubscribeDatagram(
             Subscription(
                 TRUCK, query, CIRCLE, TimeWindow(NOON, Instant(NOON + SECOND_NS)), SubscriptionId(2**32 - 1), 2, "group"
             ),
             TOKEN,
         ),
-        "subscribe around the owner, open into the past": Subscribe(
+        "subscribe around the owner, open into the past": SubscribeDatagram(
             Subscription(TRUCK, parse_query("collision"), Around(250.0), TimeWindow(end=NOON), qos=0), TOKEN
         ),
-        "subscribe, open into the future": Subscribe(
+        "subscribe, open into the future": SubscribeDatagram(
             Subscription(TRUCK, parse_query("a"), time_window=TimeWindow(start=NOON)), TOKEN
         ),
-        "unsubscribe": Unsubscribe(SubscriptionName(TRUCK, SubscriptionId(4)), TOKEN),
+        "unsubscribe": UnsubscribeDatagram(SubscriptionName(TRUCK, SubscriptionId(4)), TOKEN),
     }
 
 
 def refused_datagrams() -> dict[str, bytes]:
-    """Datagrams by name that must not be accepted."""
+    """Return datagrams by name that must be refused."""
     report = encode(ReportSent(TOKEN, REPORT))
     return {
-        "no bytes at all": b"",
-        "no protobuf": b"\xff\xff\xff",
-        "the end cut off": report[:-1],
+        "no bytes": b"",
+        "not protobuf": b"\xff\xff\xff",
+        "truncated": report[:-1],
         "version 2": _changed(report, lambda part: setattr(part, "version", 2)),
         "no version": _changed(report, lambda part: part.ClearField("version")),
         "no content": _changed(report, lambda part: part.ClearField("report")),
@@ -193,7 +193,7 @@ def refused_datagrams() -> dict[str, bytes]:
         "no latitude": _changed(report, lambda part: part.report.ClearField("latitude")),
         "latitude not a number": _changed(report, lambda part: setattr(part.report, "latitude", float("nan"))),
         "longitude 180.5": _changed(report, lambda part: setattr(part.report, "longitude", 180.5)),
-        "seen at the number that would mean for ever": _changed(report, lambda part: setattr(part.report, "seen_at", 2**63 - 1)),
+        "seen_at with the number of forever": _changed(report, lambda part: setattr(part.report, "seen_at", 2**63 - 1)),
         "heading 360": _changed(report, lambda part: setattr(part.report, "heading_deg", 360.0)),
         "speed 501 m/s": _changed(report, lambda part: setattr(part.report, "speed_mps", 501.0)),
         "endpoint with a line break": _changed(report, lambda part: setattr(part.report, "endpoint", "a\nb")),
@@ -201,9 +201,9 @@ def refused_datagrams() -> dict[str, bytes]:
         "a session token before the session": _changed(encode(Init(REPORT)), lambda part: setattr(part, "session", 5)),
         "close for an unknown cause": _changed(encode(Close(TOKEN)), lambda part: setattr(part.close, "cause", 99)),
         "acknowledge without an edge": _changed(
-            encode(Acknowledge(TOKEN, SECOND_NS, TRUCK)), lambda part: part.acknowledge.ClearField("edge")
+            encode(AcknowledgeDatagram(TOKEN, SECOND_NS, TRUCK)), lambda part: part.acknowledge.ClearField("edge")
         ),
-        "refusal whose name belongs to another number": _changed(
+        "refusal with the name of another number": _changed(
             encode(Refusal(106, "FIELD_RANGE")), lambda part: setattr(part.refusal, "name", "FIELD_TYPE")
         ),
         **refused_messages(),
@@ -211,10 +211,10 @@ def refused_datagrams() -> dict[str, bytes]:
 
 
 def refused_messages() -> dict[str, bytes]:
-    """Publications and subscriptions by name that must not be accepted."""
-    plain, full = encode(Publish(MESSAGE)), encode(Publish(EVERYTHING))
-    subscribe = encode(Subscribe(Subscription(TRUCK, parse_query("a"), CIRCLE)))
-    polygon = encode(Publish(Message(MessageId(1), TRUCK, "Collision", NOON, address=ToArea(Polygon(RING)))))
+    """Return publications and subscriptions by name that must be refused."""
+    plain, full = encode(PublishDatagram(MESSAGE)), encode(PublishDatagram(EVERYTHING))
+    subscribe = encode(SubscribeDatagram(Subscription(TRUCK, parse_query("a"), CIRCLE)))
+    polygon = encode(PublishDatagram(Message(MessageId(1), TRUCK, "Collision", NOON, address=ToArea(Polygon(RING)))))
     return {
         "message without a source": _changed(plain, lambda part: part.publish.message.ClearField("source")),
         "message with a wildcard in its topic": _changed(plain, lambda part: setattr(part.publish.message, "topic", "a/+")),
@@ -223,8 +223,8 @@ def refused_messages() -> dict[str, bytes]:
         "message with 33 tags": _changed(plain, lambda part: part.publish.message.tags.extend(f"t{n}" for n in range(33))),
         "message valid until before it was seen": _changed(plain, lambda part: setattr(part.publish.message, "valid_until", 1)),
         "message of priority 4": full.replace(b"\x48\x00\x50\x01", b"\x48\x04\x50\x01"),
-        "message with a field that holds nothing": _changed(plain, lambda part: part.publish.message.fields["x"].SetInParent()),
-        "message to nobody": _changed(plain, lambda part: part.publish.message.address.SetInParent()),
+        "message with a field without a value": _changed(plain, lambda part: part.publish.message.fields["x"].SetInParent()),
+        "message with an empty address": _changed(plain, lambda part: part.publish.message.address.SetInParent()),
         "circle of radius 0": _changed(full, lambda part: setattr(part.publish.message.address.area.circle, "radius_m", 0.0)),
         "area without a shape": _changed(full, lambda part: part.publish.message.address.area.ClearField("circle")),
         "ring with one longitude too few": _changed(
@@ -232,29 +232,29 @@ def refused_messages() -> dict[str, bytes]:
         ),
         "ring that is not closed": _changed(polygon, _opened),
         "union without parts": _changed(full, lambda part: part.publish.message.address.area.union.SetInParent()),
-        "query that is no formula": _changed(subscribe, lambda part: setattr(part.subscribe, "query", "a & ")),
-        "subscription of quality 3": _changed(subscribe, lambda part: setattr(part.subscribe, "qos", 3)),
+        "malformed query": _changed(subscribe, lambda part: setattr(part.subscribe, "query", "a & ")),
+        "subscription with QoS 3": _changed(subscribe, lambda part: setattr(part.subscribe, "qos", 3)),
         "subscription that ends before it starts": _changed(subscribe, _turned_round),
         "share with a slash": _changed(subscribe, lambda part: setattr(part.subscribe, "share", "a/b")),
     }
 
 
 def refused_texts() -> dict[str, bytes]:
-    """JSON texts by name that must not be accepted."""
+    """Return JSON texts by name that must be refused."""
     report = orjson.loads(to_json(REPORT))
     message = orjson.loads(to_json(EVERYTHING))
     return {
-        "JSON: nothing": b"",
+        "JSON: no bytes": b"",
         "JSON: not an object": b"[]",
         "JSON: no type": b"{}",
         "JSON: an unknown type": b'{"type": "mesage"}',
-        "JSON: a member too many": orjson.dumps(report | {"spede_mps": 3}),
-        "JSON: a member too few": orjson.dumps({name: held for name, held in report.items() if name != "place"}),
+        "JSON: an unknown member": orjson.dumps(report | {"spede_mps": 3}),
+        "JSON: a missing member": orjson.dumps({name: held for name, held in report.items() if name != "place"}),
         "JSON: null": orjson.dumps(report | {"heading_deg": None}),
         "JSON: an id as a number": orjson.dumps(message | {"id": 5}),
         "JSON: an id of 65 bits": orjson.dumps(message | {"id": "18446744073709551616"}),
         "JSON: an instant without a zone": orjson.dumps(report | {"seen_at": "2030-01-01T12:00:00"}),
-        "JSON: an instant on no calendar": orjson.dumps(report | {"seen_at": "2030-02-30T12:00:00Z"}),
+        "JSON: an instant on a day that does not exist": orjson.dumps(report | {"seen_at": "2030-02-30T12:00:00Z"}),
         "JSON: an unknown priority": orjson.dumps(message | {"priority": "urgent"}),
         "JSON: a field beyond 2^53": orjson.dumps(message | {"fields": {"x": 2**53}}),
         "JSON: a body that is not base64": orjson.dumps(message | {"body": "?"}),
@@ -278,7 +278,7 @@ def _turned_round(part: pb.Datagram) -> None:
 
 
 def why_refused(read: Callable[[bytes], object], data: bytes) -> dict[str, object]:
-    """Number and name of the reason for which a reader refuses the bytes."""
+    """Return number and name of the reason for which a reader refuses the bytes."""
     try:
         value = read(data)
     except Malformed as fault:
@@ -287,7 +287,7 @@ def why_refused(read: Callable[[bytes], object], data: bytes) -> dict[str, objec
 
 
 def vectors() -> dict[str, object]:
-    """The whole file."""
+    """Return the content of the file."""
     good = [
         {"name": name, "hex": encode(value).hex(), "value": orjson.loads(to_json(value))} for name, value in accepted().items()
     ]
@@ -299,7 +299,7 @@ def vectors() -> dict[str, object]:
 
 
 def written() -> bytes:
-    """The file's bytes."""
+    """Return the bytes of the file."""
     return orjson.dumps(vectors(), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
 
 

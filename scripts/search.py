@@ -1,4 +1,4 @@
-"""Look for examples and seeds that fail, for as long as told: `python scripts/search.py MINUTES [SEED]`.
+"""Search for failing examples and seeds for some minutes: `python scripts/search.py MINUTES [SEED]`.
 
 Two searches run side by side: property tests, file by file, with examples drawn from a seed, and simulations, block by block,
 over seeds that no test has. Each failure prints a line that repeats it; .cache/search/failures.txt keeps them. A failure becomes
@@ -20,12 +20,12 @@ from typing import NamedTuple
 ROOT = Path(__file__).parent.parent
 FAILURES = ROOT / ".cache" / "search" / "failures.txt"
 BLOCK = 100
-"""So many seeds lie between two blocks: no test takes more at a time."""
+"""Distance between two blocks of seeds: no test uses more at a time."""
 FAILED = "FAILED "
 
 
 class Try(NamedTuple):
-    """One pytest: what it runs, and what repeats it."""
+    """One run of pytest, and how to repeat it."""
 
     name: str
     options: tuple[str, ...]
@@ -33,46 +33,46 @@ class Try(NamedTuple):
 
     @property
     def repeated_by(self) -> str:
-        """What to type before the name of a test that failed."""
+        """The command that repeats a failed test, without its name."""
         words = [f"{key}={value}" for key, value in {"MILEPOST_TEST_PROFILE": "search", **self.environment}.items()]
         return " ".join([*words, ".venv/bin/python -m pytest", *self.options])
 
 
 def main() -> int:
-    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    arguments.add_argument("minutes", type=float)
-    arguments.add_argument("seed", type=int, nargs="?", default=SystemRandom().randrange(10**8))
-    told = arguments.parse_args()
-    ends_at = time.monotonic() + told.minutes * 60
-    print(f"searching for {told.minutes:g} minutes from seed {told.seed}", flush=True)
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("minutes", type=float)
+    parser.add_argument("seed", type=int, nargs="?", default=SystemRandom().randrange(10**8))
+    typed = parser.parse_args()
+    ends_at = time.monotonic() + typed.minutes * 60
+    print(f"searching for {typed.minutes:g} minutes from seed {typed.seed}", flush=True)
     found: list[str] = []
     searches = [
-        threading.Thread(target=run, args=(tries, ends_at, found)) for tries in (properties(told.seed), simulations(told.seed))
+        threading.Thread(target=run, args=(tries, ends_at, found)) for tries in (properties(typed.seed), simulations(typed.seed))
     ]
     for search in searches:
         search.start()
     for search in searches:
         search.join()
-    print("\n".join(["", *found, f"{len(found)} failures; seed {told.seed}, {told.minutes:g} minutes"]))
+    print("\n".join(["", *found, f"{len(found)} failures; seed {typed.seed}, {typed.minutes:g} minutes"]))
     return 1 if found else 0
 
 
 def properties(seed: int) -> Iterator[Try]:
-    """Every file of property tests, again and again, each time with other examples."""
+    """Yield every file of property tests repeatedly, each time with other examples."""
     for number in count(seed):
         for path in sorted((ROOT / "tests" / "property").glob("test_*.py")):
             yield Try(f"tests/property/{path.name}", (f"--hypothesis-seed={number}",), {})
 
 
 def simulations(seed: int) -> Iterator[Try]:
-    """Every file of simulations, each time with other seeds."""
+    """Yield every file of simulations repeatedly, each time with other seeds."""
     for number in count(seed):
         for path in sorted((ROOT / "tests" / "simulation").glob("test_*.py")):
             yield Try(f"tests/simulation/{path.name}", (), {"MILEPOST_TEST_SEEDS": str(number * BLOCK)})
 
 
 def run(tries: Iterator[Try], ends_at: float, found: list[str]) -> None:
-    """Run one try after the other until the time is over; what is running then is stopped."""
+    """Run one after the other until the time is over; the last one is stopped then."""
     for one in tries:
         started = time.monotonic()
         if started >= ends_at:
@@ -84,7 +84,7 @@ def run(tries: Iterator[Try], ends_at: float, found: list[str]) -> None:
                 command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=ends_at - started
             )
         except subprocess.TimeoutExpired:
-            print(f"{one.name}: stopped, the time is over", flush=True)
+            print(f"{one.name}: stopped: the time is over", flush=True)
             return
         lines = [f"{one.repeated_by} '{test}'" for test in failed_tests(done.stdout)]
         if done.returncode and not lines:
@@ -97,17 +97,17 @@ def run(tries: Iterator[Try], ends_at: float, found: list[str]) -> None:
 
 
 def failed_tests(output: str) -> list[str]:
-    """The tests that pytest's summary names as failed."""
+    """Return the failed tests in the summary of pytest."""
     return [line.removeprefix(FAILED).split(" - ")[0] for line in output.splitlines() if line.startswith(FAILED)]
 
 
 def last_line(output: str) -> str:
-    """How many passed and failed, as pytest says it."""
+    """Return the last line of pytest, with the numbers of passed and failed tests."""
     return output.strip().splitlines()[-1] if output.strip() else "no output"
 
 
 def keep(lines: list[str]) -> None:
-    """Append failures to the file that outlives the search."""
+    """Append failures to the file of all searches."""
     FAILURES.parent.mkdir(parents=True, exist_ok=True)
     with FAILURES.open("a") as file:
         file.writelines(f"{line}\n" for line in lines)

@@ -1,4 +1,4 @@
-"""What the site of the documents has from outside docs/: the README as its first page, results of benchmarks, how to take part.
+"""Pages of the documentation site from outside docs/: the README as first page, benchmark results, CONTRIBUTING.
 
 Links that lead from one of these to another are turned to where it stands on the site; links to what is not there (a source
 file, the licence) become plain text.
@@ -22,12 +22,12 @@ FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 
 
 def on_config(config: MkDocsConfig) -> None:
-    """Folders in the navigation become their pages."""
+    """Replace folders in the navigation by their pages."""
     config.nav = [_spread(entry) for entry in config.nav or []]
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> None:
-    """Add the pages and pictures from outside."""
+    """Add pages and images from outside docs/."""
     for name, page in OUTSIDE.items():
         files.append(File.generated(config, page, content=(ROOT / name).read_text()))
     for path in _results():
@@ -35,7 +35,7 @@ def on_files(files: Files, *, config: MkDocsConfig) -> None:
 
 
 def on_page_markdown(markdown: str, *, page: Page, files: Files, **_: Any) -> str:
-    """Turn the links of a page to where things stand on the site."""
+    """Rewrite the links of a page to locations on the site."""
     here = _from_site(page.file.src_uri)
 
     def turned(found: re.Match[str]) -> str:
@@ -67,7 +67,7 @@ def _spread(entry: Any) -> Any:
 
 
 def _pages(folder: str) -> list[str]:
-    """The pages of a folder: decisions in their order, others by title."""
+    """Return the pages of a folder: decisions in order, others by title."""
     where = ROOT / folder if folder.startswith("bench/") else ROOT / "docs" / folder
     found = sorted(where.glob("*.md"), key=lambda path: (path.name[:4] if path.name[0] == "0" else "", _title(path)))
     return [f"{folder}{path.name}" for path in found]
@@ -78,11 +78,11 @@ def _title(path: Path) -> str:
 
 
 def _on_site(path: str) -> str:
-    """Where a file of the repository stands on the site."""
+    """Return the location on the site of a file in the repository."""
     return OUTSIDE.get(path, path.removeprefix("docs/"))
 
 
 def _from_site(page: str) -> str:
-    """And the other way round."""
+    """Return the file in the repository of a location on the site."""
     outside = {there: here for here, there in OUTSIDE.items()}
     return outside.get(page, page if page.startswith(f"{RESULTS}/") else f"docs/{page}")

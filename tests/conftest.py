@@ -1,4 +1,4 @@
-"""What every test shares: how many examples Hypothesis tries (`effort` has the profiles), and the plugins."""
+"""Shared by all tests: the number of Hypothesis examples (`effort` has the profiles), and the plugins."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from effort import PROFILE
 
 pytest_plugins = ["pytester", "plugins.kafka", "plugins.no_skips", "plugins.results", "plugins.spark", "plugins.tiers"]
 
-# Only a search draws new examples, so that a change is judged by what it changes. What a search finds becomes an `@example`.
+# Only a search draws new examples, so that a change is tested on the same ones. Failures found by a search become an `@example`.
 _FIXED = settings(derandomize=True, database=None, deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 settings.register_profile("fast", _FIXED, max_examples=10)
 for name in ("full", "long", "soak"):

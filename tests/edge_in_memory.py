@@ -1,17 +1,17 @@
-"""An edge without sockets: its MQTT door over streams in memory and storage in memory, in a time that the test moves."""
+"""An edge without sockets: an MQTT listener over streams and storage in memory, in a time that the test controls."""
 
 from collections import deque
 from dataclasses import dataclass, field, replace
 
-from milepost.broker.admission import Rules
+from milepost.broker.admission import AdmissionRules
 from milepost.broker.broker import Broker
 from milepost.broker.effects import Storage
-from milepost.broker.limits import Limits
+from milepost.broker.limits import BrokerLimits
 from milepost.broker.restore import restore
 from milepost.broker.session import Session
-from milepost.listeners.event_loop import ChangeWriter, TickLoop
-from milepost.listeners.log import Fact
-from milepost.listeners.mqtt.connection import State
+from milepost.listeners.diagnostic_log import LogValue
+from milepost.listeners.event_loop import ChangeWriter, TickCommitter
+from milepost.listeners.mqtt.connection import MqttConnectionState
 from milepost.listeners.mqtt.context import MqttContext, MqttSettings
 from milepost.listeners.mqtt.listener import CheckPassword, MqttListener
 from milepost.model.instants import SECOND_NS, Instant
@@ -22,11 +22,11 @@ from milepost.wire.mqtt import (
     Connack,
     Connect,
     Disconnect,
-    Kind,
+    FilterRequest,
     Packet,
+    PacketType,
     Properties,
     Publish,
-    Request,
     Suback,
     Subscribe,
     Version,
@@ -35,26 +35,26 @@ from milepost.wire.mqtt import (
     encode,
     frame_at,
 )
-from storage_in_memory import KeptInMemory
+from storage_in_memory import StorageInMemory
 
 START = Instant(1_900_000_000 * SECOND_NS)
-SETTLES_MAX = 10_000
-"""A door that wants more turns than this would want them for ever."""
+TICKS_MAX = 10_000
+"""Maximum ticks until the edge is idle; more would be an endless loop."""
 
-SMALL = Limits(sessions_max=64, subscriptions_max=256)
-"""An edge is made for every example: one made for millions would take longer to make than to test."""
+SMALL = BrokerLimits(sessions_max=64, subscriptions_max=256)
+"""Small tables: an edge is created for every example of a property test."""
 
 
 class StreamInMemory:
-    """What a client sends and what it has taken; `room` is how much it still takes, None for everything."""
+    """Bytes from a client, and bytes written to it; `capacity`: bytes that it still accepts, None: unlimited."""
 
     scheme = "mqtt"
 
     def __init__(self, fd: int = 0) -> None:
         self.fd = fd
         self.incoming: deque[bytes] = deque()
-        self.taken = bytearray()
-        self.room: int | None = None
+        self.written = bytearray()
+        self.capacity: int | None = None
         self.is_finished = False
         self.is_closed = False
         self.common_name: str | None = None
@@ -63,11 +63,11 @@ class StreamInMemory:
         return self.incoming.popleft() if self.incoming else None
 
     def write(self, data: bytes | memoryview) -> int:
-        assert not self.is_closed, "written to after its end"
-        count = len(data) if self.room is None else min(self.room, len(data))
-        if self.room is not None:
-            self.room -= count
-        self.taken += data[:count]
+        assert not self.is_closed, "written to after it was closed"
+        count = len(data) if self.capacity is None else min(self.capacity, len(data))
+        if self.capacity is not None:
+            self.capacity -= count
+        self.written += data[:count]
         return count
 
     @property
@@ -75,7 +75,7 @@ class StreamInMemory:
         return False
 
     def flush(self) -> None:
-        """Nothing is held back."""
+        """Do nothing: no bytes are buffered."""
 
     def finish(self) -> None:
         self.is_finished = True
@@ -89,65 +89,65 @@ class StreamInMemory:
 
 @dataclass
 class LogInMemory:
-    """What the door told."""
+    """The events that the listeners logged."""
 
     events: list[str] = field(default_factory=list)
 
-    def info(self, event: str, **facts: Fact) -> None:
+    def info(self, event: str, **fields: LogValue) -> None:
         self.events.append(event)
 
-    def seldom(self, event: str, **facts: Fact) -> None:
+    def info_limited(self, event: str, **fields: LogValue) -> None:
         self.events.append(event)
 
-    def warning(self, event: str, **facts: Fact) -> None:
+    def warning(self, event: str, **fields: LogValue) -> None:
         self.events.append(event)
 
 
 class EdgeInMemory:
-    """Corridor, desk, keeper and door, joined as the service joins them."""
+    """Broker, storage and MQTT listener, assembled as in the running edge."""
 
     def __init__(
         self,
         storage: Storage | None = None,
         *,
-        limits: Limits = SMALL,
+        limits: BrokerLimits = SMALL,
         settings: MqttSettings | None = None,
-        rules: Rules | None = None,
+        rules: AdmissionRules | None = None,
         now: Instant = START,
         check_password: CheckPassword | None = None,
     ) -> None:
-        self.storage = storage if storage is not None else KeptInMemory()
-        self.limits, self.settings, self.rules = limits, settings or MqttSettings(), rules or Rules()
+        self.storage = storage if storage is not None else StorageInMemory()
+        self.limits, self.settings, self.rules = limits, settings or MqttSettings(), rules or AdmissionRules()
         self.now = now
         self.log = LogInMemory()
         self.broker = Broker(limits)
         restore(self.broker, self.storage.load(), now)
-        self.broker.use(self.rules)
+        self.broker.use_rules(self.rules)
         self.context = MqttContext(self.broker, self.settings, self.log)
-        self.door = MqttListener(self.context, check_password)
-        self.settling = TickLoop(self.broker, ChangeWriter(self.broker, self.storage, self.log), self.door)
+        self.listener = MqttListener(self.context, check_password)
+        self.committer = TickCommitter(self.broker, ChangeWriter(self.broker, self.storage, self.log), self.listener)
         self.fds = 0
 
-    def restarted(self, *, after_s: float = 0, limits: Limits | None = None) -> "EdgeInMemory":
-        """Another process over the same storage: this one died without a word, `after_s` ago."""
+    def restarted(self, *, after_s: float = 0, limits: BrokerLimits | None = None) -> "EdgeInMemory":
+        """Return a new process over the same storage, `after_s` after this one crashed."""
         now = Instant(self.now + int(after_s * SECOND_NS))
         return EdgeInMemory(self.storage, limits=limits or self.limits, settings=self.settings, rules=self.rules, now=now)
 
-    def settle(self) -> None:
-        """Turns until nothing more is wanted, and one to keep what the last ends left to be kept."""
-        for _ in range(SETTLES_MAX):
-            if not self.settling.settle(self.now):
-                self.settling.settle(self.now)
+    def run_ticks(self) -> None:
+        """Run ticks until none is needed, and one more to store what the last one left."""
+        for _ in range(TICKS_MAX):
+            if not self.committer.commit(self.now):
+                self.committer.commit(self.now)
                 return
-        raise AssertionError("the door wants turns for ever")
+        raise AssertionError("the edge never becomes idle")
 
     def pass_time(self, seconds: float) -> None:
         self.now = Instant(self.now + int(seconds * SECOND_NS))
-        self.settling.tick(self.now)
-        self.settle()
+        self.committer.on_timer(self.now)
+        self.run_ticks()
 
-    def enter(self, version: Version = Version.V5) -> "Client":
-        """Somebody who has not said anything yet."""
+    def open_connection(self, version: Version = Version.V5) -> "Client":
+        """Return a client that has not sent CONNECT yet."""
         self.fds += 1
         return Client(self, version, StreamInMemory(self.fds))
 
@@ -162,32 +162,32 @@ class EdgeInMemory:
         properties: Properties = NO_PROPERTIES,
         keep_alive_s: int = 0,
     ) -> "Client":
-        """A client whose CONNECT was answered."""
-        client = self.enter(version)
+        """Return a client whose CONNECT was answered."""
+        client = self.open_connection(version)
         if expiry_s:
             properties = replace(properties, session_expiry_s=expiry_s)
         client.send(Connect(name, version, clean, keep_alive_s, will, properties=properties))
-        self.settle()
-        client.look()
+        self.run_ticks()
+        client.read_packets()
         return client
 
     def session(self, name: str) -> Session:
-        session = self.broker.sessions.maybe(name)
+        session = self.broker.sessions.find(name)
         assert session is not None, f"there is no session {name}"
         return session
 
     @property
-    def kept(self) -> KeptInMemory:
-        assert isinstance(self.storage, KeptInMemory)
+    def stored(self) -> StorageInMemory:
+        assert isinstance(self.storage, StorageInMemory)
         return self.storage
 
 
 class Client:
-    """One connection as its client sees it; `inbox` holds what came and nobody looked at yet."""
+    """The client side of one connection; `inbox` holds packets that were received and not taken yet."""
 
     def __init__(self, edge: EdgeInMemory, version: Version, stream: StreamInMemory) -> None:
         self.edge, self.version, self.stream = edge, version, stream
-        self.link = edge.door.enter(stream, "10.0.0.1")
+        self.connection = edge.listener.add_connection(stream, "10.0.0.1")
         self.inbox: list[Packet] = []
         self.connack: Connack | None = None
         self._at = 0
@@ -195,30 +195,30 @@ class Client:
 
     @property
     def is_open(self) -> bool:
-        return self.link.state < State.CLOSING
+        return self.connection.state < MqttConnectionState.CLOSING
 
     def next_number(self) -> int:
         self._number = self._number % 65_535 + 1
         return self._number
 
     def send(self, *packets: Packet) -> None:
-        """Say something; nothing is answered before the turn is over."""
+        """Send packets; replies follow at the end of the tick."""
         self.send_bytes(b"".join(encode(packet, self.version) for packet in packets))
 
     def send_bytes(self, *chunks: bytes) -> None:
         for chunk in chunks:
             self.stream.incoming.append(chunk)
-            self.edge.door.on_readable(self.link, self.edge.now)
+            self.edge.listener.on_readable(self.connection, self.edge.now)
 
-    def ask(self, *packets: Packet) -> list[Packet]:
-        """Say something and see what comes before everything is quiet."""
+    def request(self, *packets: Packet) -> list[Packet]:
+        """Send packets, run the edge until it is idle, and return what was received."""
         self.send(*packets)
-        self.edge.settle()
+        self.edge.run_ticks()
         return self.take()
 
-    def look(self) -> None:
-        """Read what has come since."""
-        data = bytes(self.stream.taken)
+    def read_packets(self) -> None:
+        """Decode the packets received since."""
+        data = bytes(self.stream.written)
         while (frame := frame_at(data, self._at, len(data) + 1)) is not None:
             packet = decode(data[self._at], data[frame[0] : frame[1]], self.version)
             self._at = frame[1]
@@ -228,26 +228,28 @@ class Client:
                 self.inbox.append(packet)
 
     def take(self) -> list[Packet]:
-        """All that came, taken out."""
-        self.look()
+        """Return and remove all received packets."""
+        self.read_packets()
         found, self.inbox = self.inbox, []
         return found
 
     def messages(self) -> list[Publish]:
-        """The messages that came, taken out together with all else."""
+        """Return the received messages, and remove all received packets."""
         return [packet for packet in self.take() if isinstance(packet, Publish)]
 
     def bodies(self) -> list[bytes]:
         return [message.payload for message in self.messages()]
 
-    def subscribe(self, *requests: Request | str, qos: int = 0, label: int = 0, properties: Properties = NO_PROPERTIES) -> Suback:
-        """Subscribe; gives the answer, what else came stays in the inbox."""
-        asked = tuple(Request(one, qos) if isinstance(one, str) else one for one in requests)
-        if label:
-            properties = replace(properties, subscription_ids=(label,))
-        self.send(Subscribe(self.next_number(), asked, properties))
-        self.edge.settle()
-        self.look()
+    def subscribe(
+        self, *requests: FilterRequest | str, qos: int = 0, subscription_id: int = 0, properties: Properties = NO_PROPERTIES
+    ) -> Suback:
+        """Subscribe and return the SUBACK; other packets remain in the inbox."""
+        filters = tuple(FilterRequest(one, qos) if isinstance(one, str) else one for one in requests)
+        if subscription_id:
+            properties = replace(properties, subscription_ids=(subscription_id,))
+        self.send(Subscribe(self.next_number(), filters, properties))
+        self.edge.run_ticks()
+        self.read_packets()
         (answer,) = [packet for packet in self.inbox if isinstance(packet, Suback)]
         self.inbox.remove(answer)
         return answer
@@ -255,36 +257,36 @@ class Client:
     def publish(
         self, topic: str, body: bytes = b"", qos: int = 0, *, retain: bool = False, properties: Properties = NO_PROPERTIES
     ) -> int | None:
-        """Publish and let the turn end; gives the number it went under."""
+        """Publish, run the edge until it is idle, and return the packet id."""
         number = self.next_number() if qos else None
         self.send(Publish(topic, body, qos, retain, False, number, properties))
-        self.edge.settle()
+        self.edge.run_ticks()
         return number
 
-    def acknowledge(self, kind: Kind, number: int | None, code: Code = Code.SUCCESS) -> list[Packet]:
-        assert number is not None, "what has no number is not acknowledged"
-        return self.ask(Acknowledge(kind, number, code))
+    def acknowledge(self, kind: PacketType, number: int | None, code: Code = Code.SUCCESS) -> list[Packet]:
+        assert number is not None, "a packet without an id is not acknowledged"
+        return self.request(Acknowledge(kind, number, code))
 
     def ended_with(self) -> Code | None:
-        """The code of DISCONNECT, if that was the last thing heard."""
-        self.look()
+        """Return the code of DISCONNECT, if that was the last packet received."""
+        self.read_packets()
         last = self.inbox[-1] if self.inbox else None
         return last.code if isinstance(last, Disconnect) else None
 
-    def lose(self) -> None:
-        """The connection breaks."""
+    def drop_connection(self) -> None:
+        """Break the connection."""
         self.stream.incoming.append(b"")
-        self.edge.door.on_readable(self.link, self.edge.now)
-        self.edge.settle()
+        self.edge.listener.on_readable(self.connection, self.edge.now)
+        self.edge.run_ticks()
 
-    def leave(self, code: Code = Code.SUCCESS, properties: Properties = NO_PROPERTIES) -> None:
-        """The client says goodbye and goes."""
+    def disconnect(self, code: Code = Code.SUCCESS, properties: Properties = NO_PROPERTIES) -> None:
+        """Send DISCONNECT and close the connection."""
         self.send(Disconnect(code, properties))
-        self.edge.settle()
-        self.lose()
+        self.edge.run_ticks()
+        self.drop_connection()
 
-    def take_more(self, room: int | None = None) -> None:
-        """The client reads again: the connection can be written."""
-        self.stream.room = room
-        self.edge.door.on_writable(self.link, self.edge.now)
-        self.edge.settle()
+    def read_more(self, room: int | None = None) -> None:
+        """Let the client read again: the connection is writable."""
+        self.stream.capacity = room
+        self.edge.listener.on_writable(self.connection, self.edge.now)
+        self.edge.run_ticks()

@@ -1,16 +1,16 @@
-"""Storage that fails when a test says so."""
+"""Storage with faults that a test switches on and off."""
 
-from milepost.broker.effects import Changes, Kept, Storage, StorageUnavailable
+from milepost.broker.effects import StateChanges, Storage, StorageUnavailable, StoredState
 
 
 class FaultyStorage:
-    """Passes everything on to `inner`, until `fail_with`; from then on nothing is written, until `heal`."""
+    """Delegates to `inner`; between `fail_with` and `heal` every write and load fails."""
 
     def __init__(self, inner: Storage) -> None:
         self._inner = inner
         self._fault: str | None = None
         self.refused = 0
-        """How many writes failed."""
+        """Number of failed writes."""
 
     def fail_with(self, text: str) -> None:
         self._fault = text
@@ -18,12 +18,12 @@ class FaultyStorage:
     def heal(self) -> None:
         self._fault = None
 
-    def load(self) -> Kept:
+    def load(self) -> StoredState:
         if self._fault is not None:
             raise StorageUnavailable(self._fault)
         return self._inner.load()
 
-    def write(self, changes: Changes) -> None:
+    def write(self, changes: StateChanges) -> None:
         if self._fault is not None:
             self.refused += 1
             raise StorageUnavailable(self._fault)

@@ -1,4 +1,4 @@
-"""The definition of matching, without any index: every subscription and every endpoint is asked, one after the other."""
+"""The definition of matching, without any index: every subscription and every endpoint is tested, one after the other."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from milepost.model.places import Vectors, vectors
 from milepost.model.queries import NormalForm, holds, normal_form
 
 Group = tuple[str, NormalForm]
-"""The name of a share and what its members ask, in whatever order they wrote it."""
+"""The name of a share and the normal form of its members' query."""
 
 
 @lru_cache(maxsize=4096)
@@ -21,8 +21,8 @@ def is_inside(area: Area, place: Place) -> bool:
     return bool(area.contains(point_at(place))[0])
 
 
-def maybe_group(asked: Subscription) -> Group | None:
-    return None if asked.share is None else (asked.share, normal_form(asked.query))
+def maybe_group(subscription: Subscription) -> Group | None:
+    return None if subscription.share is None else (subscription.share, normal_form(subscription.query))
 
 
 @dataclass
@@ -36,7 +36,7 @@ class Oracle:
         for endpoint in endpoints:
             self.places.pop(endpoint, None)
 
-    def who_is_in(self, area: Area) -> set[int]:
+    def find_inside(self, area: Area) -> set[int]:
         if not self.places:
             return set()
         everywhere = self.places.values()
@@ -44,13 +44,13 @@ class Oracle:
         return {endpoint for endpoint, is_in in zip(self.places, inside.tolist(), strict=True) if is_in}
 
     def matching_rows(self, message: Message, now: Instant) -> set[int]:
-        """Every row that matches, of shared ones too."""
+        """Return every matching row, shared ones included."""
         if message.is_expired(now):
             return set()
-        return {row for row, (owner, asked) in self.rows.items() if self._matches(owner, asked, message, now)}
+        return {row for row, (owner, subscription) in self.rows.items() if self._matches(owner, subscription, message, now)}
 
     def check_taken(self, taken: set[int], matching: set[int]) -> int:
-        """All that match by themselves are taken, and of each share one; gives how many shares had a choice."""
+        """Check that all unshared matching rows are taken, and one of each share; return how many shares had a choice."""
         groups: dict[Group, set[int]] = {}
         alone = set()
         for row in matching:
@@ -65,12 +65,12 @@ class Oracle:
         assert taken <= matching
         return sum(len(members) > 1 for members in groups.values())
 
-    def _matches(self, owner: int, asked: Subscription, message: Message, now: Instant) -> bool:
-        if not asked.time_window.holds(message.seen_at) or asked.time_window.is_over(now):
+    def _matches(self, owner: int, subscription: Subscription, message: Message, now: Instant) -> bool:
+        if not subscription.time_window.holds(message.seen_at) or subscription.time_window.is_over(now):
             return False
-        if not holds(asked.query, message.topic, message.tags):
+        if not holds(subscription.query, message.topic, message.tags):
             return False
-        if asked.area is not None and not self._is_near(owner, asked.area, message.place):
+        if subscription.area is not None and not self._is_near(owner, subscription.area, message.place):
             return False
         within = message.address.within if isinstance(message.address, ToContent) else None
         return within is None or (owner in self.places and is_inside(within, self.places[owner]))

@@ -1,4 +1,4 @@
-"""Parts from outside that a test may need: found, or the test is skipped with the command that would install them.
+"""External programs that a test needs: found, or the test is skipped with the command that installs them.
 
 With CI=true such a skip is a failure (`plugins.no_skips`).
 """
@@ -14,9 +14,9 @@ BUILT = ROOT / ".cache" / "bin"
 
 
 def need(command: str, *, debian: str) -> str:
-    """The path of a command, which the Debian package `debian` brings; the package must be on the list that `make` installs."""
+    """Return the path of a command of the Debian package `debian`; the package must be on the list that `make` installs."""
     listed = {line.partition(":")[2].strip() for line in LISTED.read_text().splitlines()}
-    assert debian in listed, f"add {debian} to {LISTED.name}, or nobody will install it"
+    assert debian in listed, f"add {debian} to {LISTED.name}, or it will not be installed"
     found = shutil.which(command) or shutil.which(command, path=BUILT)
     if found is None:
         pytest.skip(f"{command} is not installed; fix: apt-get install --yes --no-install-recommends {debian}")

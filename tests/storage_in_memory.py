@@ -1,16 +1,16 @@
-"""Storage for tests: keeps what is written, in memory, and gives it back. Loading it again plays the part of a restart."""
+"""Storage in memory for tests. Loading from it again simulates a restart."""
 
 from collections.abc import Mapping
 from typing import TypeVar
 
-from milepost.broker.effects import Changes, Kept, Queued
+from milepost.broker.effects import Queued, StateChanges, StoredState
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 
 
-class KeptInMemory:
-    """What storage means, in plain dicts; it passes the catalogue of `conformance/test_storage.py`."""
+class StorageInMemory:
+    """A reference implementation in plain dicts; it passes the catalogue of `conformance/test_storage.py`."""
 
     def __init__(self) -> None:
         self._sessions: dict[int, bytes] = {}
@@ -22,13 +22,13 @@ class KeptInMemory:
         self._outbox: dict[int, bytes] = {}
         self._cursors: dict[str, int] = {}
         self._residencies: dict[str, bytes] = {}
-        self._standing: dict[str, bytes] = {}
-        self._told: dict[tuple[int, str], bytes] = {}
+        self._active_alerts: dict[str, bytes] = {}
+        self._notified: dict[tuple[int, str], bytes] = {}
         self.writes = 0
-        """How often something was written."""
+        """Number of writes."""
 
-    def load(self) -> Kept:
-        return Kept(
+    def load(self) -> StoredState:
+        return StoredState(
             dict(self._sessions),
             dict(self._subscriptions),
             dict(self._retained),
@@ -38,11 +38,11 @@ class KeptInMemory:
             {number: self._outbox[number] for number in sorted(self._outbox)},
             dict(self._cursors),
             dict(self._residencies),
-            dict(self._standing),
-            dict(self._told),
+            dict(self._active_alerts),
+            dict(self._notified),
         )
 
-    def write(self, changes: Changes) -> None:
+    def write(self, changes: StateChanges) -> None:
         self.writes += 1
         for session, details in changes.sessions.items():
             if details is None:
@@ -56,22 +56,22 @@ class KeptInMemory:
         _apply(self._outbox, changes.outbox)
         _apply(self._cursors, changes.cursors)
         _apply(self._residencies, changes.residencies)
-        _apply(self._standing, changes.standing)
-        _apply(self._told, changes.told)
+        _apply(self._active_alerts, changes.active_alerts)
+        _apply(self._notified, changes.notified)
 
     def close(self) -> None:
-        """What was written stays."""
+        """Do nothing: the state remains."""
 
     def _forget(self, session: int) -> None:
         self._subscriptions = {key: value for key, value in self._subscriptions.items() if key[0] != session}
         self._queued = {key: value for key, value in self._queued.items() if key[0] != session}
         self._received = {key: value for key, value in self._received.items() if key[0] != session}
-        self._told = {key: value for key, value in self._told.items() if key[0] != session}
+        self._notified = {key: value for key, value in self._notified.items() if key[0] != session}
 
 
-def _apply(kept: dict[Key, Value], changed: Mapping[Key, Value | None]) -> None:
+def _apply(stored: dict[Key, Value], changed: Mapping[Key, Value | None]) -> None:
     for key, value in changed.items():
         if value is None:
-            kept.pop(key, None)
+            stored.pop(key, None)
         else:
-            kept[key] = value
+            stored[key] = value

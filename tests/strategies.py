@@ -1,4 +1,4 @@
-"""Hypothesis strategies for values of the model: what its constructors accept, the odd more often than in life."""
+"""Hypothesis strategies for values of the model: all that its constructors accept, unusual values more often than in practice."""
 
 from math import cos, pi, radians, sin
 
@@ -9,14 +9,14 @@ from milepost.model.areas import Area, Around, Box, Circle, Corridor, Polygon, S
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import BEGINNING, FOREVER, Instant
 from milepost.model.messages import Message, MessageId, Scalar
-from milepost.model.multicast_cells import Cells
+from milepost.model.multicast_cells import MulticastGrid
 from milepost.model.places import Place
 from milepost.model.priorities import Priority
 from milepost.model.queries import And, HasTag, Not, OnTopic, Or, Query
 from milepost.model.reasons import Reason, Refused
 from milepost.model.reports import Report
 from milepost.model.sessions import (
-    Acknowledge,
+    AcknowledgeDatagram,
     Close,
     CloseCause,
     Datagram,
@@ -24,14 +24,14 @@ from milepost.model.sessions import (
     Init,
     MessageName,
     Notify,
-    Publish,
-    Received,
+    PublishDatagram,
+    ReceivedDatagram,
     Refusal,
     ReportSent,
     SessionToken,
-    Subscribe,
+    SubscribeDatagram,
     SubscriptionName,
-    Unsubscribe,
+    UnsubscribeDatagram,
     refusal_of,
 )
 from milepost.model.subscriptions import Notice, Subscription, SubscriptionId
@@ -66,7 +66,7 @@ fields = st.dictionaries(field_names, scalars, max_size=5)
 
 
 def _ring(centre: Place, size_deg: float, reaches: list[float]) -> tuple[Place, ...]:
-    """A star around the centre: as many corners as reaches, each so far out."""
+    """Return a star around the centre, with a corner at each of the distances *reaches*."""
     corners = []
     for number, reach in enumerate(reaches):
         angle = 2 * pi * number / len(reaches)
@@ -217,14 +217,18 @@ refused = st.builds(Refused, st.sampled_from(Reason), st.text(max_size=40))
 future_reasons = st.builds(Refusal, st.integers(60_000, 65_535), st.sampled_from(["NOT_YET_KNOWN", "X"]), st.text(max_size=40))
 refusals = st.builds(refusal_of, refused, st.none() | names, maybe_tokens) | future_reasons
 cells = st.builds(
-    Cells, st.sampled_from(["224.0.0.0", "239.192.0.7"]), st.integers(1, 300), st.integers(1, 65_535), st.floats(0.0001, 10)
+    MulticastGrid,
+    st.sampled_from(["224.0.0.0", "239.192.0.7"]),
+    st.integers(1, 300),
+    st.integers(1, 65_535),
+    st.floats(0.0001, 10),
 )
 intervals_ns = st.integers(1, 86_400_000_000_000)
 
 session_messages: st.SearchStrategy[Datagram] = (
     st.builds(Init, reports, maybe_tokens, st.booleans())
     | st.builds(
-        Acknowledge,
+        AcknowledgeDatagram,
         tokens,
         intervals_ns,
         endpoint_ids,
@@ -239,11 +243,11 @@ session_messages: st.SearchStrategy[Datagram] = (
     | refusals
 )
 pubsub_messages: st.SearchStrategy[Datagram] = (
-    st.builds(Publish, messages(), maybe_tokens, st.lists(subscription_ids, max_size=4).map(tuple))
-    | st.builds(Subscribe, subscriptions, maybe_tokens)
-    | st.builds(Unsubscribe, st.builds(SubscriptionName, endpoint_ids, subscription_ids), maybe_tokens)
+    st.builds(PublishDatagram, messages(), maybe_tokens, st.lists(subscription_ids, max_size=4).map(tuple))
+    | st.builds(SubscribeDatagram, subscriptions, maybe_tokens)
+    | st.builds(UnsubscribeDatagram, st.builds(SubscriptionName, endpoint_ids, subscription_ids), maybe_tokens)
     | st.builds(Notify, notices, maybe_tokens)
-    | st.builds(Received, names, maybe_tokens)
+    | st.builds(ReceivedDatagram, names, maybe_tokens)
 )
 datagrams = session_messages | pubsub_messages
 json_values = datagrams | messages() | reports | subscriptions | notices

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for MQTT packets of both versions: all that the codec can say, the odd more often than in life.
+"""Hypothesis strategies for MQTT packets of both versions: all valid packets, unusual ones more often than in practice.
 
 What composite strategies draw from is cached: making a strategy takes longer than drawing from it.
 """
@@ -15,13 +15,13 @@ from milepost.wire.mqtt import (
     Connack,
     Connect,
     Disconnect,
-    Kind,
+    FilterRequest,
     Packet,
+    PacketType,
     Ping,
     Pong,
     Properties,
     Publish,
-    Request,
     Suback,
     Subscribe,
     Unsuback,
@@ -79,9 +79,9 @@ _PROPERTY_VALUES: dict[str, st.SearchStrategy[object]] = {
 
 @cache
 def property_values(name: str, carrier: int) -> st.SearchStrategy[object]:
-    """What one property may be in one packet."""
+    """Return a strategy for the values of a property in a packet."""
     if name == "subscription_ids":
-        return st.lists(variables, max_size=3 if carrier == Kind.PUBLISH else 1).map(tuple)
+        return st.lists(variables, max_size=3 if carrier == PacketType.PUBLISH else 1).map(tuple)
     return _PROPERTY_VALUES[name]
 
 
@@ -110,7 +110,7 @@ def properties_in(version: Version, carrier: int) -> st.SearchStrategy[Propertie
 
 
 @cache
-def codes(kind: Kind) -> st.SearchStrategy[Code]:
+def codes(kind: PacketType) -> st.SearchStrategy[Code]:
     return st.sampled_from(list(LEGAL_CODES[kind].values()))
 
 
@@ -122,9 +122,9 @@ def connects(draw: st.DrawFn, version: Version) -> Connect:
     username = draw(st.none() | texts)
     may_have_password = version == Version.V5 or username is not None
     clean_start = draw(st.booleans())
-    found = draw(properties_in(version, Kind.CONNECT))
+    found = draw(properties_in(version, PacketType.CONNECT))
     if found.authentication_method is None and found.authentication_data is not None:
-        found = draw(properties(Kind.CONNECT, "authentication_method"))
+        found = draw(properties(PacketType.CONNECT, "authentication_method"))
     return Connect(
         draw(texts if clean_start or version == Version.V5 else names),
         version,
@@ -140,14 +140,14 @@ def connects(draw: st.DrawFn, version: Version) -> Connect:
 @st.composite
 def connacks(draw: st.DrawFn, version: Version) -> Connack:
     answered_in_v3 = [Code.SUCCESS, *map(Code, range(0x84, 0x87)), Code.NOT_AUTHORIZED, Code.SERVER_UNAVAILABLE]
-    code = draw(codes(Kind.CONNACK) if version == Version.V5 else st.sampled_from(answered_in_v3))
-    return Connack(code == Code.SUCCESS and draw(st.booleans()), code, draw(properties_in(version, Kind.CONNACK)))
+    code = draw(codes(PacketType.CONNACK) if version == Version.V5 else st.sampled_from(answered_in_v3))
+    return Connack(code == Code.SUCCESS and draw(st.booleans()), code, draw(properties_in(version, PacketType.CONNACK)))
 
 
 @st.composite
 def publishes(draw: st.DrawFn, version: Version) -> Publish:
     qos = draw(qualities)
-    found = draw(properties_in(version, Kind.PUBLISH))
+    found = draw(properties_in(version, PacketType.PUBLISH))
     topic = draw(names if found.topic_alias is None else names | st.just(""))
     payload = draw(binaries)
     return Publish(
@@ -163,26 +163,26 @@ def acknowledges(draw: st.DrawFn, version: Version) -> Acknowledge:
 
 
 @st.composite
-def requests(draw: st.DrawFn, version: Version) -> Request:
+def requests(draw: st.DrawFn, version: Version) -> FilterRequest:
     topic_filter, qos = draw(filters), draw(qualities)
     if version == Version.V3:
-        return Request(topic_filter, qos)
+        return FilterRequest(topic_filter, qos)
     no_local = draw(st.booleans()) and not topic_filter.startswith("$share/")
-    return Request(topic_filter, qos, no_local, draw(st.booleans()), draw(qualities))
+    return FilterRequest(topic_filter, qos, no_local, draw(st.booleans()), draw(qualities))
 
 
 def subscription_packets(version: Version) -> st.SearchStrategy[Packet]:
     """SUBSCRIBE, UNSUBSCRIBE and their answers."""
-    wanted = st.lists(requests(version), min_size=1, max_size=4).map(tuple)
+    filter_requests = st.lists(requests(version), min_size=1, max_size=4).map(tuple)
     unwanted = st.lists(filters, min_size=1, max_size=4).map(tuple)
     granted_v3 = st.sampled_from([Code.SUCCESS, Code.GRANTED_QOS_1, Code.GRANTED_QOS_2, Code.UNSPECIFIED_ERROR])
-    granted = st.lists(codes(Kind.SUBACK) if version == Version.V5 else granted_v3, min_size=1, max_size=4).map(tuple)
-    ended = st.lists(codes(Kind.UNSUBACK), min_size=1, max_size=4).map(tuple) if version == Version.V5 else st.just(())
+    granted = st.lists(codes(PacketType.SUBACK) if version == Version.V5 else granted_v3, min_size=1, max_size=4).map(tuple)
+    ended = st.lists(codes(PacketType.UNSUBACK), min_size=1, max_size=4).map(tuple) if version == Version.V5 else st.just(())
     return st.one_of(
-        st.builds(Subscribe, numbers, wanted, properties_in(version, Kind.SUBSCRIBE)),
-        st.builds(Suback, numbers, granted, properties_in(version, Kind.SUBACK)),
-        st.builds(Unsubscribe, numbers, unwanted, properties_in(version, Kind.UNSUBSCRIBE)),
-        st.builds(Unsuback, numbers, ended, properties_in(version, Kind.UNSUBACK)),
+        st.builds(Subscribe, numbers, filter_requests, properties_in(version, PacketType.SUBSCRIBE)),
+        st.builds(Suback, numbers, granted, properties_in(version, PacketType.SUBACK)),
+        st.builds(Unsubscribe, numbers, unwanted, properties_in(version, PacketType.UNSUBSCRIBE)),
+        st.builds(Unsuback, numbers, ended, properties_in(version, PacketType.UNSUBACK)),
     )
 
 
@@ -190,8 +190,8 @@ def last_packets(version: Version) -> st.SearchStrategy[Packet]:
     """DISCONNECT and, where there is one, AUTH."""
     if version == Version.V3:
         return st.just(Disconnect())
-    with_method = st.builds(Auth, codes(Kind.AUTH), properties(Kind.AUTH, "authentication_method"))
-    return st.builds(Disconnect, codes(Kind.DISCONNECT), properties(Kind.DISCONNECT)) | st.just(Auth()) | with_method
+    with_method = st.builds(Auth, codes(PacketType.AUTH), properties(PacketType.AUTH, "authentication_method"))
+    return st.builds(Disconnect, codes(PacketType.DISCONNECT), properties(PacketType.DISCONNECT)) | st.just(Auth()) | with_method
 
 
 def packets(version: Version) -> st.SearchStrategy[Packet]:
@@ -208,5 +208,7 @@ def packets(version: Version) -> st.SearchStrategy[Packet]:
     )
 
 
-said: st.SearchStrategy[tuple[Packet, Version]] = st.one_of([st.tuples(packets(one), st.just(one)) for one in Version])
-"""A packet and the version it is said in."""
+packets_with_version: st.SearchStrategy[tuple[Packet, Version]] = st.one_of(
+    [st.tuples(packets(one), st.just(one)) for one in Version]
+)
+"""A packet and the version it is encoded in."""

@@ -1,4 +1,4 @@
-"""An edge without sockets whose endpoints speak datagrams: its doors in memory, in a time that the test moves."""
+"""An edge without sockets for UDP endpoints: its listeners in memory, in a time that the test controls."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
@@ -11,14 +11,14 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from edge_in_memory import SMALL, START, EdgeInMemory
-from milepost.broker.admission import Rules
+from milepost.broker.admission import AdmissionRules
 from milepost.broker.effects import Storage
-from milepost.broker.limits import Limits
+from milepost.broker.limits import BrokerLimits
 from milepost.listeners.mqtt.context import MqttSettings
 from milepost.listeners.udp.batch_io import ADDRESS_BYTES, sockaddr_of
 from milepost.listeners.udp.listener import UdpListener
 from milepost.listeners.udp.sender import Octets
-from milepost.listeners.udp.settings import Identity, UdpSettings
+from milepost.listeners.udp.settings import EdgeIdentity, UdpSettings
 from milepost.model import EndpointId, Instant, Place
 from milepost.model.addresses import Address, ToContent
 from milepost.model.instants import SECOND_NS
@@ -27,27 +27,27 @@ from milepost.model.priorities import Priority
 from milepost.model.queries import parse_query
 from milepost.model.reports import Report
 from milepost.model.sessions import (
-    Acknowledge,
+    AcknowledgeDatagram,
     Close,
     Datagram,
     Init,
     MessageName,
-    Publish,
-    Received,
+    PublishDatagram,
+    ReceivedDatagram,
     Refusal,
     ReportSent,
     SessionToken,
-    Subscribe,
+    SubscribeDatagram,
 )
 from milepost.model.subscriptions import Subscription, SubscriptionId
 from milepost.model.tags import Tag
-from milepost.trust.certificates import EDGE, Authority, Certificate, issue
+from milepost.trust.certificates import EDGE, Certificate, CertificateAuthority, issue
 from milepost.trust.cookies import Macs
-from milepost.trust.noise import Initiator, Keys, public_of
-from milepost.trust.replay_window import Window
+from milepost.trust.noise import NoiseInitiator, SessionKeys, public_of
+from milepost.trust.replay_window import ReplayWindow
 from milepost.trust.signing import Signer, signing_public_of
 from milepost.wire.datagrams import decode, encode
-from milepost.wire.sealed import Hello, Kind, counter_of, data_head, hello_to_bytes, nonce_of
+from milepost.wire.sealed import Hello, SealedType, counter_of, data_head, hello_to_bytes, nonce_of
 
 AUTHORITY_KEY = bytes(range(32))
 EDGE_STATIC = bytes(range(32, 64))
@@ -56,7 +56,7 @@ YEAR_NS = 365 * 86_400 * SECOND_NS
 HOME = Place(40.7608, -111.891)
 SERIAL = 7
 
-Kept = TypeVar("Kept", bound=Datagram)
+DatagramT = TypeVar("DatagramT", bound=Datagram)
 
 
 def certificate_of(
@@ -85,33 +85,33 @@ def certificate_of(
 EDGE_CERTIFICATE = certificate_of("edge-1", EDGE_STATIC, EDGE, 1, signing=EDGE_SIGNING)
 
 
-def identity() -> Identity:
-    return Identity(EDGE_STATIC, EDGE_CERTIFICATE, Authority(signing_public_of(AUTHORITY_KEY)))
+def identity() -> EdgeIdentity:
+    return EdgeIdentity(EDGE_STATIC, EDGE_CERTIFICATE, CertificateAuthority(signing_public_of(AUTHORITY_KEY)))
 
 
 @dataclass
-class PostInMemory:
-    """What was sent to each address; `room` is how many datagrams it still takes, None for all."""
+class OutputInMemory:
+    """Datagrams sent, by address; `capacity`: datagrams that it still accepts, None: unlimited."""
 
     sent: dict[bytes, list[bytes]] = field(default_factory=lambda: defaultdict(list))
     order: list[tuple[bytes, bytes]] = field(default_factory=list)
-    room: int | None = None
+    capacity: int | None = None
 
     def send_shared(self, heads: Octets, tail: bytes, addresses: Octets) -> int:
         return self.send_many([head.tobytes() + tail for head in heads], addresses)
 
     def send_many(self, datagrams: list[bytes], addresses: Octets) -> int:
-        room = len(datagrams) if self.room is None else min(self.room, len(datagrams))
+        room = len(datagrams) if self.capacity is None else min(self.capacity, len(datagrams))
         for data, address in zip(datagrams[:room], addresses[:room], strict=True):
             self.sent[address.tobytes()].append(data)
             self.order.append((address.tobytes(), data))
-        if self.room is not None:
-            self.room -= room
+        if self.capacity is not None:
+            self.capacity -= room
         return room
 
 
 class UdpEdge(EdgeInMemory):
-    """An edge with both doors; sealed unless told otherwise."""
+    """An edge with an MQTT and a UDP listener; encrypted by default."""
 
     def __init__(
         self,
@@ -120,8 +120,8 @@ class UdpEdge(EdgeInMemory):
         is_sealed: bool = True,
         udp: UdpSettings | None = None,
         seed: int = 1,
-        limits: Limits = SMALL,
-        rules: Rules | None = None,
+        limits: BrokerLimits = SMALL,
+        rules: AdmissionRules | None = None,
         settings: MqttSettings | None = None,
         now: Instant = START,
     ) -> None:
@@ -129,56 +129,56 @@ class UdpEdge(EdgeInMemory):
         self.broker.name = EndpointId("edge-1")
         self.random = Random(seed)
         self.seed = seed
-        self.beat = self._ticked_at = 10**15
-        self.post = PostInMemory()
+        self.monotonic_now = self._timer_at = 10**15
+        self.output = OutputInMemory()
         self.identity = identity() if is_sealed else None
         self.udp_settings = udp or UdpSettings()
         self.udp = UdpListener(
             self.broker,
             self.udp_settings,
             self.identity,
-            self.post,
+            self.output,
             self.log,
-            draw=self.random.randbytes,
-            clock=lambda: self.beat,
+            random_bytes=self.random.randbytes,
+            clock=lambda: self.monotonic_now,
         )
-        self.settling.join(self.udp)
+        self.committer.add_listener(self.udp)
         if self.identity is not None:
             self.broker.sign_with(Signer(EDGE_SIGNING, EDGE_CERTIFICATE))
 
-    def reborn(self) -> "UdpEdge":
-        """Another process with the same keys: this one died without a word."""
+    def respawned(self) -> "UdpEdge":
+        """Return a new process with the same keys, after this one crashed."""
         later = UdpEdge(
             is_sealed=self.identity is not None, udp=self.udp_settings, seed=self.seed + 1, limits=self.limits, now=self.now
         )
-        later.beat = later._ticked_at = self.beat
+        later.monotonic_now = later._timer_at = self.monotonic_now
         return later
 
     @property
-    def ticked_ago(self) -> int:
-        """Nanoseconds since the door last had its tick."""
-        return self.beat - self._ticked_at
+    def since_timer_ns(self) -> int:
+        """Nanoseconds since the listener's timer last ran."""
+        return self.monotonic_now - self._timer_at
 
     def pass_time(self, seconds: float) -> None:
-        self.beat += int(seconds * SECOND_NS)
-        self._ticked_at = self.beat
+        self.monotonic_now += int(seconds * SECOND_NS)
+        self._timer_at = self.monotonic_now
         super().pass_time(seconds)
 
     def step(self, seconds: float, *, by: float = 0.5, alive: "Iterable[Vehicle]" = ()) -> None:
-        """Let time pass in steps, in each of which some report."""
+        """Let time pass in steps; the vehicles of *alive* report in each."""
         for _ in range(round(seconds / by)):
             self.pass_time(by)
             for vehicle in alive:
                 vehicle.report()
 
-    def hear(self, *arrived: tuple[bytes, bytes]) -> None:
-        """Datagrams come in, each with its address, and the turn ends."""
-        self.on_batch(*arrived)
-        self.settle()
+    def receive(self, *datagrams: tuple[bytes, bytes]) -> None:
+        """Receive datagrams with their addresses, and run the edge until it is idle."""
+        self.on_batch(*datagrams)
+        self.run_ticks()
 
-    def on_batch(self, *arrived: tuple[bytes, bytes]) -> None:
-        addresses = np.frombuffer(b"".join(address for _, address in arrived), np.uint8).reshape(-1, ADDRESS_BYTES)
-        self.udp.on_batch([data for data, _ in arrived], addresses, self.now)
+    def on_batch(self, *datagrams: tuple[bytes, bytes]) -> None:
+        addresses = np.frombuffer(b"".join(address for _, address in datagrams), np.uint8).reshape(-1, ADDRESS_BYTES)
+        self.udp.on_batch([data for data, _ in datagrams], addresses, self.now)
 
     def vehicle(
         self, name: str, place: Place = HOME, *, host: str = "10.0.0.1", role: str = "vehicle", serial: int = SERIAL
@@ -189,7 +189,7 @@ class UdpEdge(EdgeInMemory):
 
 
 class Vehicle:
-    """One endpoint that does only what it is told."""
+    """A scripted endpoint: it sends only what the test sends."""
 
     PORTS = count(20_000)
 
@@ -209,11 +209,11 @@ class Vehicle:
         self.address = b""
         self.move_network()
         self.maybe_token: SessionToken | None = None
-        self.keys: Keys | None = None
+        self.keys: SessionKeys | None = None
         self.counter = 0
-        self.ack: Acknowledge | None = None
-        self._window = Window()
-        self._looked_at = 0
+        self.ack: AcknowledgeDatagram | None = None
+        self._window = ReplayWindow()
+        self._read_count = 0
         self._ids = count(1)
 
     @property
@@ -222,50 +222,50 @@ class Vehicle:
         return self.maybe_token
 
     def move_network(self) -> None:
-        """Speak from another address from now on."""
+        """Send from another address from now on."""
         self.address = sockaddr_of(self.host, next(self.PORTS) % 40_000 + 20_000)
-        self._looked_at = len(self.edge.post.sent[self.address])
+        self._read_count = len(self.edge.output.sent[self.address])
 
     def report_of(self, *, heading: float | None = 90.0, speed: float | None = 10.0, seen_at: int | None = None) -> Report:
         return Report(self.name, self.place, Instant(self.edge.now if seen_at is None else seen_at), heading, speed)
 
     def init_bytes(
         self, *, former: SessionToken | None = None, cookie: bytes = b"", sent_at: int | None = None, report: Report | None = None
-    ) -> tuple[bytes, Initiator | None]:
-        """An INIT and who can read the answer."""
+    ) -> tuple[bytes, NoiseInitiator | None]:
+        """Return an INIT, and the initiator that can read the reply."""
         plain = encode(Init(report or self.report_of(), former))
         if self.edge.identity is None:
             return plain, None
-        initiator = Initiator(self.static, public_of(EDGE_STATIC), self.edge.random.randbytes(32))
+        initiator = NoiseInitiator(self.static, public_of(EDGE_STATIC), self.edge.random.randbytes(32))
         hello = Hello(Instant(self.edge.now if sent_at is None else sent_at), self.certificate.data, plain)
-        data = bytes((Kind.INIT,)) + initiator.write(hello_to_bytes(hello))
+        data = bytes((SealedType.INIT,)) + initiator.write(hello_to_bytes(hello))
         return data + Macs(public_of(EDGE_STATIC)).stamp(data, cookie), initiator
 
-    def ask_to_open(self, *, former: SessionToken | None = None, sent_at: int | None = None) -> Datagram:
-        """Send INIT; gives what the edge answers, which is no longer than what was sent."""
+    def send_init(self, *, former: SessionToken | None = None, sent_at: int | None = None) -> Datagram:
+        """Send INIT and return the reply, which is no longer than the INIT."""
         data, initiator = self.init_bytes(former=former, sent_at=sent_at)
-        self.edge.hear((data, self.address))
-        (answer,) = self.taken_raw()
+        self.edge.receive((data, self.address))
+        (answer,) = self.received_raw()
         assert len(answer) <= len(data)
         return self.read_answer(answer, initiator)
 
-    def read_answer(self, answer: bytes, initiator: Initiator | None) -> Datagram:
+    def read_answer(self, answer: bytes, initiator: NoiseInitiator | None) -> Datagram:
         if initiator is None:
             return decode(answer)
-        assert answer[0] == Kind.ACK
+        assert answer[0] == SealedType.ACK
         payload, self.keys = initiator.read(answer[1:])
         return decode(payload)
 
     def open(self, *, former: SessionToken | None = None) -> None:
-        """Open a session and speak in it."""
+        """Open a session with a first report."""
         self.edge.now = Instant(self.edge.now + 1)
-        self.accept(self.ask_to_open(former=former))
+        self.accept(self.send_init(former=former))
         self.report()
 
     def accept(self, answer: Datagram) -> None:
-        """Take the session that was given; nothing is said in it yet."""
-        assert isinstance(answer, Acknowledge), answer
-        self.ack, self.maybe_token, self.counter, self._window = answer, answer.session, 0, Window()
+        """Use the acknowledged session; nothing is sent in it yet."""
+        assert isinstance(answer, AcknowledgeDatagram), answer
+        self.ack, self.maybe_token, self.counter, self._window = answer, answer.session, 0, ReplayWindow()
 
     def sealed(self, plain: bytes, *, counter: int | None = None) -> bytes:
         if self.keys is None:
@@ -274,23 +274,23 @@ class Vehicle:
             counter, self.counter = self.counter, self.counter + 1
         return data_head(self.token, counter) + AESGCM(self.keys.send).encrypt(nonce_of(counter), plain, None)
 
-    def letter(self, value: Datagram) -> tuple[bytes, bytes]:
-        """What the edge hears when the endpoint says something inside its session: datagram and address."""
+    def datagram_of(self, value: Datagram) -> tuple[bytes, bytes]:
+        """Return a datagram of the session as sent to the edge, and its source address."""
         if not isinstance(value, Init) and value.session is None:
             value = replace(value, session=self.token)
         return self.sealed(encode(value)), self.address
 
-    def say(self, *values: Datagram) -> None:
-        """Say something inside the session."""
-        self.edge.hear(*(self.letter(value) for value in values))
+    def send(self, *values: Datagram) -> None:
+        """Send datagrams of the session."""
+        self.edge.receive(*(self.datagram_of(value) for value in values))
 
-    def report_letter(self, *, heading: float | None = 90.0, speed: float | None = 10.0) -> tuple[bytes, bytes]:
+    def report_datagram(self, *, heading: float | None = 90.0, speed: float | None = 10.0) -> tuple[bytes, bytes]:
         self.edge.now = Instant(self.edge.now + 1)
-        return self.letter(ReportSent(self.token, self.report_of(heading=heading, speed=speed)))
+        return self.datagram_of(ReportSent(self.token, self.report_of(heading=heading, speed=speed)))
 
     def report(self, place: Place | None = None, *, heading: float | None = 90.0, speed: float | None = 10.0) -> None:
         self.place = place or self.place
-        self.edge.hear(self.report_letter(heading=heading, speed=speed))
+        self.edge.receive(self.report_datagram(heading=heading, speed=speed))
 
     def message(
         self,
@@ -321,44 +321,44 @@ class Vehicle:
         )
 
     def publish(self, message: Message) -> None:
-        self.say(Publish(message))
+        self.send(PublishDatagram(message))
 
     def subscribe(self, query: str, *, number: int = 1, qos: int = 1) -> None:
-        self.say(Subscribe(Subscription(self.name, parse_query(query), id=SubscriptionId(number), qos=qos)))
+        self.send(SubscribeDatagram(Subscription(self.name, parse_query(query), id=SubscriptionId(number), qos=qos)))
 
-    def answer(self, message: Message) -> None:
-        self.say(Received(MessageName(message.source, message.id)))
+    def acknowledge(self, message: Message) -> None:
+        self.send(ReceivedDatagram(MessageName(message.source, message.id)))
 
-    def leave(self) -> None:
-        self.say(Close(self.token))
+    def close(self) -> None:
+        self.send(Close(self.token))
 
-    def taken_raw(self) -> list[bytes]:
-        """What was sent to the address and nobody looked at yet."""
-        sent = self.edge.post.sent[self.address]
-        found, self._looked_at = sent[self._looked_at :], len(sent)
+    def received_raw(self) -> list[bytes]:
+        """Return the datagrams sent to the address since the last call."""
+        sent = self.edge.output.sent[self.address]
+        found, self._read_count = sent[self._read_count :], len(sent)
         return found
 
-    def opened(self, data: bytes) -> Datagram:
+    def decrypted(self, data: bytes) -> Datagram:
         if self.keys is None:
             return decode(data)
-        assert data[0] == Kind.DATA, data[0]
+        assert data[0] == SealedType.DATA, data[0]
         assert self._window.is_new(counter_of(data)), "a counter was used twice"
         self._window.take(counter_of(data))
         return decode(AESGCM(self.keys.receive).decrypt(nonce_of(counter_of(data)), data[17:], None))
 
-    def taken(self) -> list[Datagram]:
-        """The same, opened and read."""
-        return [self.opened(data) for data in self.taken_raw()]
+    def received(self) -> list[Datagram]:
+        """Return the datagrams since the last call, decrypted and decoded."""
+        return [self.decrypted(data) for data in self.received_raw()]
 
-    def take(self, kind: type[Kept], wanted: Callable[[Kept], bool] = lambda _: True) -> list[Kept]:
-        """Those of one kind; the rest is gone."""
-        return [value for value in self.taken() if isinstance(value, kind) and wanted(value)]
+    def received_of(self, kind: type[DatagramT], condition: Callable[[DatagramT], bool] = lambda _: True) -> list[DatagramT]:
+        """Return the datagrams of one type since the last call; discard the others."""
+        return [value for value in self.received() if isinstance(value, kind) and condition(value)]
 
     def messages(self) -> list[Message]:
-        return [one.message for one in self.take(Publish)]
+        return [one.message for one in self.received_of(PublishDatagram)]
 
     def bodies(self) -> list[bytes]:
         return [message.body for message in self.messages()]
 
     def refusals(self) -> list[str]:
-        return [one.name for one in self.take(Refusal)]
+        return [one.name for one in self.received_of(Refusal)]

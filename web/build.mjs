@@ -1,4 +1,4 @@
-// Builds the page into the package, from where `milepost dashboard run` serves it: node build.mjs
+// Build the page into the package, from where `milepost dashboard run` serves it: node build.mjs
 import { build } from "esbuild";
 import { copyFile, mkdir, readFile, rm, writeFile } from "node:fs/promises";
 
@@ -17,9 +17,9 @@ await build({
   legalComments: "none",
   logLevel: "warning",
 });
-// Without the comment at its end, after which a browser's tools would ask for a file that is not there.
+// Without its sourceMappingURL comment, for which developer tools would request a missing file.
 const worker = await readFile(`${maplibre}/dist/maplibre-gl-worker.mjs`, "utf8");
 await writeFile(`${out}/worker.js`, worker.replace(/\/\/# sourceMappingURL=.*\s*$/, ""));
 await copyFile("static/icon.svg", `${out}/icon.svg`);
 await copyFile(`${maplibre}/LICENSE.txt`, `${out}/licences.txt`);
-await copyFile("static/index.html", `${out}/index.html`); // the last: who finds it has all of them
+await copyFile("static/index.html", `${out}/index.html`); // last: when it exists, all files do

@@ -1,7 +1,7 @@
-"""Attacks as the literature on misbehaving vehicles (VeReMi) names them, laid over honest traffic.
+"""Attacks of the literature on misbehaving vehicles (VeReMi), applied to honest traffic.
 
-Each takes what all cars would report and which of them attack, and gives what is reported then. An attacker is one from the
-first report to the last, but for the eventual stop.
+Each attack takes the reports of all cars and the attackers, and returns the reports with the attack. An attacker attacks from the
+first report to the last, except for the eventual stop.
 """
 
 from collections.abc import Callable
@@ -11,13 +11,13 @@ import pandas as pd
 
 Attack = Callable[[pd.DataFrame, list[str], np.random.Generator], pd.DataFrame]
 
-GHOSTS = 4
+SYBILS = 4
 FLOOD = 25
-LIE_EVERY_S = 20
+FALSE_EVENT_INTERVAL_S = 20
 
 
 def constant_position(rows: pd.DataFrame, cars: list[str], rng: np.random.Generator) -> pd.DataFrame:
-    """Always the same place, with the true speed and heading."""
+    """Report always the same place, with the true speed and heading."""
     for car in cars:
         at = rows["car"] == car
         rows.loc[at, ["east_m", "north_m"]] = rng.uniform(0, rows["east_m"].max()), rng.uniform(0, rows["north_m"].max())
@@ -25,17 +25,17 @@ def constant_position(rows: pd.DataFrame, cars: list[str], rng: np.random.Genera
 
 
 def constant_offset(rows: pd.DataFrame, cars: list[str], rng: np.random.Generator) -> pd.DataFrame:
-    """The true place, moved by the same 50 to 250 m."""
+    """Report the true place, moved by a constant 50 to 250 m."""
     for car in cars:
-        towards, way_m = rng.uniform(0, 2 * np.pi), rng.uniform(50, 250)
+        direction_rad, offset_m = rng.uniform(0, 2 * np.pi), rng.uniform(50, 250)
         at = rows["car"] == car
-        rows.loc[at, "east_m"] += way_m * np.sin(towards)
-        rows.loc[at, "north_m"] += way_m * np.cos(towards)
+        rows.loc[at, "east_m"] += offset_m * np.sin(direction_rad)
+        rows.loc[at, "north_m"] += offset_m * np.cos(direction_rad)
     return rows
 
 
 def random_position(rows: pd.DataFrame, cars: list[str], rng: np.random.Generator) -> pd.DataFrame:
-    """Any place in town."""
+    """Report random places in the city."""
     at = rows["car"].isin(cars)
     for name in ("east_m", "north_m"):
         rows.loc[at, name] = rng.uniform(0, rows[name].max(), at.sum())
@@ -43,7 +43,7 @@ def random_position(rows: pd.DataFrame, cars: list[str], rng: np.random.Generato
 
 
 def random_offset(rows: pd.DataFrame, cars: list[str], rng: np.random.Generator) -> pd.DataFrame:
-    """The true place, moved by another 30 m at most each time."""
+    """Report the true place, moved by up to 30 m at random each time."""
     at = rows["car"].isin(cars)
     for name in ("east_m", "north_m"):
         rows.loc[at, name] += rng.uniform(-30, 30, at.sum())
@@ -51,7 +51,7 @@ def random_offset(rows: pd.DataFrame, cars: list[str], rng: np.random.Generator)
 
 
 def eventual_stop(rows: pd.DataFrame, cars: list[str], rng: np.random.Generator) -> pd.DataFrame:
-    """After some time a sudden stop that never was: the place of then, at no speed."""
+    """Report a sudden stop that did not happen: from then on the same place at no speed."""
     for car in cars:
         at = rows.index[(rows["car"] == car) & (rows["speed_mps"] > 8)]
         own = rows.index[rows["car"] == car]
@@ -63,20 +63,20 @@ def eventual_stop(rows: pd.DataFrame, cars: list[str], rng: np.random.Generator)
 
 
 def replay(rows: pd.DataFrame, cars: list[str], rng: np.random.Generator) -> pd.DataFrame:
-    """What another said 5 to 25 s ago, under the own name."""
+    """Replay the reports of another car from 5 to 25 s ago, under the own name."""
     honest = rows[~rows["car"].isin(cars)]
-    kept = [honest]
+    parts = [honest]
     for car in cars:
         own = rows[rows["car"] == car]
         overlap = honest[honest["second"].between(own["second"].min() - 5, own["second"].max())]
         victim = overlap["car"].value_counts().head(20).sample(1, random_state=rng).index[0]
         later = honest[honest["car"] == victim].assign(car=car)
-        kept.append(later.assign(second=later["second"] + rng.integers(5, 26)))
-    return pd.concat(kept, ignore_index=True)
+        parts.append(later.assign(second=later["second"] + rng.integers(5, 26)))
+    return pd.concat(parts, ignore_index=True)
 
 
 def flooding(rows: pd.DataFrame, cars: list[str], rng: np.random.Generator) -> pd.DataFrame:
-    """True reports, but 25 a second."""
+    """Send true reports, but 25 per second."""
     more = rows[rows["car"].isin(cars)]
     parts = [more.assign(second=more["second"] + part / FLOOD) for part in range(1, FLOOD)]
     for part, copies in enumerate(parts, 1):
@@ -87,25 +87,25 @@ def flooding(rows: pd.DataFrame, cars: list[str], rng: np.random.Generator) -> p
 
 
 def sybil(rows: pd.DataFrame, cars: list[str], rng: np.random.Generator) -> pd.DataFrame:
-    """Four more cars that are none, each at its own distance from the true one, with errors of their own."""
-    ghosts = []
+    """Add four Sybil cars, each at a constant distance from the true one, with independent errors."""
+    sybils = []
     for car in cars:
         own = rows[rows["car"] == car]
-        for number in range(GHOSTS):
+        for number in range(SYBILS):
             east_m, north_m = rng.uniform(-40, 40, 2)
-            ghost = own.assign(car=f"{car}-ghost-{number}")
-            ghost["east_m"] += east_m + rng.normal(0, 0.7, len(own))
-            ghost["north_m"] += north_m + rng.normal(0, 0.7, len(own))
-            ghost["speed_mps"] = (ghost["speed_mps"] + rng.normal(0, 0.3, len(own))).clip(lower=0)
-            ghosts.append(ghost)
-    return pd.concat([rows, *ghosts], ignore_index=True)
+            sybil_rows = own.assign(car=f"{car}-sybil-{number}")
+            sybil_rows["east_m"] += east_m + rng.normal(0, 0.7, len(own))
+            sybil_rows["north_m"] += north_m + rng.normal(0, 0.7, len(own))
+            sybil_rows["speed_mps"] = (sybil_rows["speed_mps"] + rng.normal(0, 0.3, len(own))).clip(lower=0)
+            sybils.append(sybil_rows)
+    return pd.concat([rows, *sybils], ignore_index=True)
 
 
 def false_event(rows: pd.DataFrame, cars: list[str], rng: np.random.Generator) -> pd.DataFrame:
-    """A collision where there is none, every twenty seconds."""
-    begin = rows["car"].map({car: int(rng.integers(LIE_EVERY_S)) for car in cars})
-    lies = rows[(rows["second"] % LIE_EVERY_S == begin) & rows["event"].isna()]
-    return pd.concat([rows, lies.assign(event="Collision")], ignore_index=True)
+    """Report a collision where there is none, every twenty seconds."""
+    begin = rows["car"].map({car: int(rng.integers(FALSE_EVENT_INTERVAL_S)) for car in cars})
+    false_events = rows[(rows["second"] % FALSE_EVENT_INTERVAL_S == begin) & rows["event"].isna()]
+    return pd.concat([rows, false_events.assign(event="Collision")], ignore_index=True)
 
 
 ATTACKS: dict[str, Attack] = {
@@ -122,5 +122,5 @@ ATTACKS: dict[str, Attack] = {
 
 
 def is_attacker(endpoint: str, cars: list[str]) -> bool:
-    """Whether an endpoint is one of them or one of their ghosts."""
-    return endpoint.partition("-ghost-")[0] in cars
+    """Return whether an endpoint is an attacker or one of its Sybil identities."""
+    return endpoint.partition("-sybil-")[0] in cars

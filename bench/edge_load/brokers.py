@@ -1,4 +1,4 @@
-"""The brokers of the edge benchmark: how each is configured and started. None logs, none has a limit that could be raised."""
+"""The brokers of the edge benchmark: their configuration and start. Logging is off, and limits are raised as far as possible."""
 
 import shutil
 import subprocess
@@ -13,17 +13,17 @@ HELP_S_MAX = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
-    """What the work asks of the broker."""
+class Features:
+    """The features of the broker that a workload needs."""
 
     is_tls: bool = False
-    keeps: bool = False
-    checks_json: bool = False
+    is_durable: bool = False
+    validates_json: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
-    """Where one broker runs: its port and its files."""
+class ServerFiles:
+    """The port and the files of one broker."""
 
     folder: Path
     port: int
@@ -32,7 +32,7 @@ class Site:
     schema: Path
 
     def write(self, name: str, text: str) -> str:
-        """A configuration file's path, the file written."""
+        """Write a configuration file; return its path."""
         path = self.folder / name
         path.write_text(text)
         return str(path)
@@ -50,186 +50,186 @@ class Broker(Protocol):
         """Its name in the table."""
 
     @property
-    def pace(self) -> float:
-        """Where the search for its rate starts, beside Mosquitto's: it saves time and changes no result."""
+    def start_factor(self) -> float:
+        """Start of the search for its rate, relative to Mosquitto's: saves time and does not change the result."""
 
     @property
-    def cannot(self) -> dict[str, str]:
-        """Works it cannot do, and why."""
+    def unsupported(self) -> dict[str, str]:
+        """Workloads that it does not support, and why."""
 
-    def absence(self) -> str:
-        """Why it is not there; nothing when it is."""
+    def missing_reason(self) -> str:
+        """Return why it is not available; empty if it is."""
 
-    def command(self, site: Site, setting: Setting) -> list[str]:
-        """What starts it, its configuration written."""
+    def command(self, files: ServerFiles, features: Features) -> list[str]:
+        """Write its configuration; return the command that starts it."""
 
 
 @dataclass(frozen=True)
 class Milepost:
-    """Ours. It alone checks JSON, and keeps QoS 1 messages so that they survive its own death."""
+    """Milepost; the only one that validates JSON, and stores QoS 1 messages so that they survive a crash of the broker."""
 
     key: str = "milepost"
     name: str = "Milepost"
-    pace: float = 1.0
-    cannot: dict[str, str] = field(default_factory=dict)
+    start_factor: float = 1.0
+    unsupported: dict[str, str] = field(default_factory=dict)
 
-    def absence(self) -> str:
+    def missing_reason(self) -> str:
         command = [sys.executable, "-m", "milepost", "edge", "run", "--help"]
         done = subprocess.run(command, capture_output=True, timeout=HELP_S_MAX, check=False)
-        return "" if done.returncode == 0 else "not there"
+        return "" if done.returncode == 0 else "not installed"
 
-    def command(self, site: Site, setting: Setting) -> list[str]:
+    def command(self, files: ServerFiles, features: Features) -> list[str]:
         lines = [
             "[edge]",
-            f'data = "{site.folder / "data"}"',
+            f'data = "{files.folder / "data"}"',
             "[storage]",
-            f'durability = "{"process crash" if setting.keeps else "nothing"}"',
+            f'durability = "{"process crash" if features.is_durable else "none"}"',
             "[[mqtt.listen]]",
-            f'address = "127.0.0.1:{site.port}"',
-            f'transport = "{"tls" if setting.is_tls else "tcp"}"',
+            f'address = "127.0.0.1:{files.port}"',
+            f'transport = "{"tls" if features.is_tls else "tcp"}"',
         ]
-        if setting.is_tls:
-            lines += [f'certificate = "{site.certificate}"', f'key = "{site.key}"']
-        if setting.checks_json:
-            lines += ["[[rules.payload]]", 'topic = "bench/json/#"', f'schema = "{site.schema}"']
+        if features.is_tls:
+            lines += [f'certificate = "{files.certificate}"', f'key = "{files.key}"']
+        if features.validates_json:
+            lines += ["[[rules.payload]]", 'topic = "bench/json/#"', f'schema = "{files.schema}"']
         lines += ["[limits]", "queue_messages_max = 50_000", "in_flight_max = 15_000", "[http]", 'address = ""']
-        return [sys.executable, "-m", "milepost", "edge", "run", "--config", site.write("edge.toml", "\n".join(lines) + "\n")]
+        return [sys.executable, "-m", "milepost", "edge", "run", "--config", files.write("edge.toml", "\n".join(lines) + "\n")]
 
 
 @dataclass(frozen=True)
 class Mosquitto:
-    """Mosquitto with what would hold it back switched off: no log, no $SYS, no Nagle, no limit on messages in flight or queued.
+    """Mosquitto, tuned for speed: no log, no $SYS, no Nagle, no limit on messages in flight or queued.
 
-    Persistence as it comes: a file is written on exit and every half hour, so a kill loses what came since. With `plugin` it is
-    version 2.1's SQLite store instead.
+    Default persistence: a file is written on exit and every half hour, so a kill loses all later messages. With `plugin`: the
+    SQLite store of version 2.1.
     """
 
     key: str
     name: str
     program: str | None
     plugin: Path | None = None
-    pace: float = 1.0
-    cannot: dict[str, str] = field(default_factory=dict)
+    start_factor: float = 1.0
+    unsupported: dict[str, str] = field(default_factory=dict)
 
-    def absence(self) -> str:
+    def missing_reason(self) -> str:
         is_there = self.program is not None and Path(self.program).exists() and (self.plugin is None or self.plugin.exists())
-        return "" if is_there else "not installed or built here"
+        return "" if is_there else "not installed or built"
 
-    def command(self, site: Site, setting: Setting) -> list[str]:
+    def command(self, files: ServerFiles, features: Features) -> list[str]:
         lines = [
-            "user root",  # otherwise it gives up root and cannot write its folder
+            "user root",  # otherwise it drops root privileges and cannot write to its folder
             "log_dest none",
             "sys_interval 0",
             "set_tcp_nodelay true",
             "max_inflight_messages 0",
             "max_queued_messages 0",
-            f"listener {site.port} 127.0.0.1",
+            f"listener {files.port} 127.0.0.1",
             "allow_anonymous true",
         ]
-        if setting.is_tls:
-            lines += [f"certfile {site.certificate}", f"keyfile {site.key}", "tls_version tlsv1.3"]
-        if setting.keeps and self.plugin is not None:
+        if features.is_tls:
+            lines += [f"certfile {files.certificate}", f"keyfile {files.key}", "tls_version tlsv1.3"]
+        if features.is_durable and self.plugin is not None:
             lines += [
                 f"plugin {self.plugin}",
-                f"plugin_opt_db_file {site.folder / 'kept.sqlite3'}",
-                "plugin_opt_flush_period 0",  # otherwise every five seconds
+                f"plugin_opt_db_file {files.folder / 'messages.sqlite3'}",
+                "plugin_opt_flush_period 0",  # the default is five seconds
                 "plugin_opt_sync off",
             ]
-        elif setting.keeps:
-            lines += ["persistence true", f"persistence_location {site.folder}/"]
-        return [self.program or "", "-c", site.write("mosquitto.conf", "\n".join(lines) + "\n")]
+        elif features.is_durable:
+            lines += ["persistence true", f"persistence_location {files.folder}/"]
+        return [self.program or "", "-c", files.write("mosquitto.conf", "\n".join(lines) + "\n")]
 
 
 @dataclass(frozen=True)
 class Nats:
-    """The NATS server's MQTT, which needs JetStream; as many messages unacknowledged as it allows where a filter ends in #."""
+    """MQTT of the NATS server, which needs JetStream; the maximum of unacknowledged messages for filters that end in #."""
 
     key: str = "nats"
     name: str = "NATS"
-    pace: float = 0.5
-    cannot: dict[str, str] = field(default_factory=lambda: {"bursts": "left out, to save time"})
+    start_factor: float = 0.5
+    unsupported: dict[str, str] = field(default_factory=lambda: {"bursts": "omitted, to save time"})
     program: Path = CACHE / "bin" / "nats-server"
 
-    def absence(self) -> str:
-        return "" if self.program.exists() else "not built here"
+    def missing_reason(self) -> str:
+        return "" if self.program.exists() else "not built"
 
-    def command(self, site: Site, setting: Setting) -> list[str]:
-        tls = f'tls {{ cert_file: "{site.certificate}", key_file: "{site.key}" }}' if setting.is_tls else ""
+    def command(self, files: ServerFiles, features: Features) -> list[str]:
+        tls = f'tls {{ cert_file: "{files.certificate}", key_file: "{files.key}" }}' if features.is_tls else ""
         text = (
             'server_name: bench\nlisten: "127.0.0.1:-1"\nlogfile: "/dev/null"\n'
-            f'jetstream {{ store_dir: "{site.folder / "jetstream"}" }}\n'
-            f'mqtt {{\n listen: "127.0.0.1:{site.port}"\n max_ack_pending: 32767\n {tls}\n}}\n'
+            f'jetstream {{ store_dir: "{files.folder / "jetstream"}" }}\n'
+            f'mqtt {{\n listen: "127.0.0.1:{files.port}"\n max_ack_pending: 32767\n {tls}\n}}\n'
         )
-        return [str(self.program), "-c", site.write("nats.conf", text)]
+        return [str(self.program), "-c", files.write("nats.conf", text)]
 
 
 @dataclass(frozen=True)
 class Amqtt:
-    """amqtt, the other broker in Python; it keeps no messages over a restart."""
+    """amqtt, another broker in Python; it does not store messages over a restart."""
 
     key: str = "amqtt"
     name: str = "amqtt"
-    pace: float = 0.1
-    cannot: dict[str, str] = field(
+    start_factor: float = 0.1
+    unsupported: dict[str, str] = field(
         default_factory=lambda: {
-            **dict.fromkeys(("bursts", "groups", "tls"), "left out, to save time"),
-            "idle": "10,000 connections take it over a minute",
-            "storm": "5,000 connections take it half a minute",
+            **dict.fromkeys(("bursts", "groups", "tls"), "omitted, to save time"),
+            "idle": "10,000 connections take over a minute",
+            "storm": "5,000 connections take half a minute",
         }
     )
     python: Path = CACHE / "amqtt" / "bin" / "python"
 
-    def absence(self) -> str:
+    def missing_reason(self) -> str:
         return "" if self.python.exists() else "not installed"
 
-    def command(self, site: Site, setting: Setting) -> list[str]:
-        tls = f"    ssl: true\n    certfile: {site.certificate}\n    keyfile: {site.key}\n" if setting.is_tls else ""
+    def command(self, files: ServerFiles, features: Features) -> list[str]:
+        tls = f"    ssl: true\n    certfile: {files.certificate}\n    keyfile: {files.key}\n" if features.is_tls else ""
         text = (
-            f"listeners:\n  default:\n    type: tcp\n    bind: 127.0.0.1:{site.port}\n{tls}"
+            f"listeners:\n  default:\n    type: tcp\n    bind: 127.0.0.1:{files.port}\n{tls}"
             "plugins:\n  amqtt.plugins.authentication.AnonymousAuthPlugin:\n    allow_anonymous: true\n"
         )
         quiet = "import logging; logging.basicConfig(level=logging.ERROR); from amqtt.scripts.broker_script import app; app()"
-        return [str(self.python), "-c", quiet, "-c", site.write("amqtt.yaml", text)]
+        return [str(self.python), "-c", quiet, "-c", files.write("amqtt.yaml", text)]
 
 
 @dataclass(frozen=True)
 class Relay:
-    """A relay in C that does no work: what it reaches shows what the machine and the generator can do at least."""
+    """A minimal relay in C: its rate is a lower bound of what the machine and the generator can do."""
 
     key: str = "relay"
-    name: str = "relay without work (C)"
-    pace: float = 16.0
-    cannot: dict[str, str] = field(
+    name: str = "minimal relay (C)"
+    start_factor: float = 16.0
+    unsupported: dict[str, str] = field(
         default_factory=lambda: {
-            "groups": "knows no topics",
+            "groups": "has no topics",
             "qos1": "forwards QoS 0 only",
             "tls": "no TLS",
-            "kept": "keeps nothing",
-            "idle": "keeps no sessions",
+            "stored": "stores nothing",
+            "idle": "has no sessions",
         }
     )
 
-    def absence(self) -> str:
+    def missing_reason(self) -> str:
         return ""
 
-    def command(self, site: Site, setting: Setting) -> list[str]:
-        del setting
-        return [str(relay_program()), str(site.port)]
+    def command(self, files: ServerFiles, features: Features) -> list[str]:
+        del features
+        return [str(relay_program()), str(files.port)]
 
 
 def all_brokers() -> list[Broker]:
-    """Every broker there could be, ours first."""
+    """Return all brokers, Milepost first."""
     own = CACHE / "mosquitto21"
     plugin = own / "mosquitto_persist_sqlite.so"
-    only_keeps = dict.fromkeys(
-        ("fanout", "bursts", "groups", "qos1", "tls", "json", "latency", "idle", "storm"), "as without SQLite"
+    only_durable = dict.fromkeys(
+        ("fanout", "bursts", "groups", "qos1", "tls", "json", "latency", "idle", "storm"), "same as without SQLite"
     )
     debian = shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin")
     return [
         Milepost(),
         Mosquitto("mosquitto20", "Mosquitto 2.0", debian),
         Mosquitto("mosquitto21", "Mosquitto 2.1", str(own / "mosquitto")),
-        Mosquitto("mosquitto21-sqlite", "Mosquitto 2.1, SQLite", str(own / "mosquitto"), plugin, cannot=only_keeps),
+        Mosquitto("mosquitto21-sqlite", "Mosquitto 2.1, SQLite", str(own / "mosquitto"), plugin, unsupported=only_durable),
         Nats(),
         Amqtt(),
         Relay(),

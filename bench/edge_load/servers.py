@@ -1,4 +1,4 @@
-"""A broker as a running process: started, watched, killed and started again, always stopped."""
+"""Broker processes: started, measured, killed and restarted, always stopped."""
 
 import contextlib
 import os
@@ -11,14 +11,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.edge_load.brokers import Broker, Setting, Site
+from bench.edge_load.brokers import Broker, Features, ServerFiles
 from bench.edge_load.generator import CACHE
-from milepost_experiments.papers.load.programs import BROKER_CORE, LoadFailed, pinned, put_ahead
+from milepost_experiments.papers.load.programs import BROKER_CORE, LoadFailed, pin_command, raise_priority
 
 START_S_MAX = 20.0
 STOP_S_MAX = 10.0
-FILES_WANTED = 40_000
-TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
+OPEN_FILES_MAX = 40_000
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 SCHEMA = """{
   "type": "object",
@@ -39,15 +39,15 @@ SCHEMA = """{
 
 
 def allow_many_files() -> int:
-    """Raise the limit on open files as far as allowed; both generator and brokers get it from us."""
+    """Raise the limit on open files as far as allowed; generator and brokers inherit it."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    limit = FILES_WANTED if most == resource.RLIM_INFINITY else min(FILES_WANTED, most)
+    limit = OPEN_FILES_MAX if most == resource.RLIM_INFINITY else min(OPEN_FILES_MAX, most)
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, most))
     return limit
 
 
 def make_certificate(folder: Path) -> None:
-    """A self-signed certificate that every broker of this run shows."""
+    """Write a self-signed certificate for all brokers of this run."""
     kind = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
     files = ["-keyout", str(folder / "key.pem"), "-out", str(folder / "certificate.pem"), "-subj", "/CN=localhost"]
     subprocess.run([*kind, *files], check=True, capture_output=True)
@@ -58,43 +58,43 @@ class Server:
     """One broker's process."""
 
     broker: Broker
-    site: Site
-    setting: Setting
+    files: ServerFiles
+    features: Features
     process: subprocess.Popen[bytes] | None = None
 
     @property
     def port(self) -> int:
-        return self.site.port
+        return self.files.port
 
     def start(self) -> None:
-        """Start it and wait until it takes connections."""
-        command = pinned(self.broker.command(self.site, self.setting), BROKER_CORE)
-        with (self.site.folder / "said").open("ab") as said:
+        """Start it and wait until it accepts connections."""
+        command = pin_command(self.broker.command(self.files, self.features), BROKER_CORE)
+        with (self.files.folder / "output").open("ab") as output:
             self.process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, cwd=self.site.folder, start_new_session=True
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=self.files.folder, start_new_session=True
             )
-        put_ahead(self.process.pid)
+        raise_priority(self.process.pid)
         deadline = time.monotonic() + START_S_MAX
         while True:
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1.0):
                 return
             if self.process.poll() is not None or time.monotonic() > deadline:
-                raise LoadFailed(f"{self.broker.name} does not start: {self.last_words()}")
+                raise LoadFailed(f"{self.broker.name} does not start: {self.last_output_line()}")
             time.sleep(0.05)
 
-    def last_words(self) -> str:
-        """The last line it said."""
-        lines = (self.site.folder / "said").read_text(errors="replace").strip().splitlines()
-        return lines[-1] if lines else "it says nothing"
+    def last_output_line(self) -> str:
+        """Return the last line of its output."""
+        lines = (self.files.folder / "output").read_text(errors="replace").strip().splitlines()
+        return lines[-1] if lines else "(no output)"
 
     def kill(self) -> None:
-        """End it without warning."""
+        """Kill it."""
         assert self.process
         self.process.kill()
         self.process.wait()
 
     def stop(self) -> None:
-        """End it as its users would; after a while without asking."""
+        """Stop it by SIGTERM, after a timeout by SIGKILL."""
         if self.process is None or self.process.poll() is not None:
             return
         self.process.terminate()
@@ -104,11 +104,11 @@ class Server:
             self.kill()
 
     def resident_bytes(self) -> int:
-        """Memory it and its children occupy."""
+        """Return the resident memory of the process and its children."""
         return sum(_resident_bytes(pid) for pid in self._family())
 
     def cpu_s(self) -> float:
-        """Processor time it and its children have used."""
+        """Return the CPU time of the process and its children."""
         return sum(_cpu_s(pid) for pid in self._family())
 
     def _family(self) -> list[int]:
@@ -133,18 +133,18 @@ def _resident_bytes(pid: int) -> int:
 
 def _cpu_s(pid: int) -> float:
     after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(after_name[11]) + int(after_name[12])) / TICKS_A_SECOND
+    return (int(after_name[11]) + int(after_name[12])) / TICKS_PER_S
 
 
 @contextlib.contextmanager
-def serving(broker: Broker, setting: Setting, shared: Path) -> Iterator[Server]:
-    """The broker, running with a fresh folder; stopped after, whatever happened."""
+def running_broker(broker: Broker, features: Features, shared: Path) -> Iterator[Server]:
+    """Run a broker in a fresh folder for the block."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     with tempfile.TemporaryDirectory(prefix="edge-", dir=CACHE, ignore_cleanup_errors=True) as folder:
-        site = Site(Path(folder), port, shared / "certificate.pem", shared / "key.pem", shared / "schema.json")
-        server = Server(broker, site, setting)
+        files = ServerFiles(Path(folder), port, shared / "certificate.pem", shared / "key.pem", shared / "schema.json")
+        server = Server(broker, files, features)
         try:
             server.start()
             yield server

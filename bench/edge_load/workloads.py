@@ -1,4 +1,4 @@
-"""What is measured, one work at a time: how a broker is loaded, what figure comes out, what our goal for it is."""
+"""The workloads: how a broker is loaded, what is measured, and the goal for Milepost."""
 
 import time
 from collections.abc import Callable
@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from bench.edge_load.brokers import Broker, Setting
-from bench.edge_load.generator import Step, loading
-from bench.edge_load.search import Held, highest, is_disturbed
-from bench.edge_load.servers import Server, serving
+from bench.edge_load.brokers import Broker, Features
+from bench.edge_load.generator import Step, running_load
+from bench.edge_load.search import SustainedRate, highest_rate, is_disturbed
+from bench.edge_load.servers import Server, running_broker
 from bench.harness import QUICK
 from milepost_experiments.papers.load.programs import LoadFailed
 
@@ -20,45 +20,45 @@ ROUNDS = 1 if QUICK else 2
 LATENCY_S = 2.0 if QUICK else 3.0
 BURST = 4
 LATENCY_TRIES_MAX = 3
-TRIPS_S = 1.5 if QUICK else 2.0
-TRIPS_WARM_S = 0.3
-KEPT_S = 0.5
+ROUNDTRIPS_S = 1.5 if QUICK else 2.0
+ROUNDTRIPS_WARM_S = 0.3
+STORED_S = 0.5
 CLIENTS = 100
 IDLE_CLIENTS = 2_000 if QUICK else 10_000
 STORM_CLIENTS = 2_000 if QUICK else 5_000
-AT_A_TIME = 64
+CONNECTING_MAX = 64
 SETTLE_S = 1.0 if QUICK else 2.0
 
-JUDGED = ("milepost", "mosquitto20", "mosquitto21")
-"""Whose figures goals are judged by: measured in every round and more finely; the others once."""
+EVALUATED = ("milepost", "mosquitto20", "mosquitto21")
+"""Brokers whose results decide goals: measured in every round and more finely; the others once."""
 
-BETTER, DEBIAN = "the better Mosquitto", "mosquitto20"
+BETTER_MOSQUITTO, DEBIAN_MOSQUITTO = "the better Mosquitto", "mosquitto20"
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
-    """What one broker reached in one round; `busy` is the generator's share of its core, `load` the broker's."""
+class Measurement:
+    """The result of one broker in one round; `busy` is the generator's share of its core, `load` the broker's."""
 
     value: float
     remark: str = ""
     busy: float = 0.0
     load: float = 0.0
-    held: Held | None = None
+    sustained: SustainedRate | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """How many times better than a Mosquitto, or how small our own figure."""
+    """A minimum ratio to a Mosquitto, or a maximum of Milepost's own value."""
 
     ratio_min: float = 0.0
     stretch: float = 0.0
-    against: str = BETTER
+    against: str = BETTER_MOSQUITTO
     ours_max: float | None = None
-    words: str = ""
+    text: str = ""
 
 
-Measure = Callable[[Broker, Path, Figure | None], dict[str, Figure]]
-"""Measures one broker: a figure for each line of the work. It is told what an earlier round found."""
+Measure = Callable[[Broker, Path, Measurement | None], dict[str, Measurement]]
+"""Measures one broker, given its result of an earlier round; returns a result for each line of the workload."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +69,12 @@ class Line:
     unit: str
     goal: Goal | None = None
     less_is_better: bool = False
-    gather: Callable[[list[float]], float] = max
+    combine: Callable[[list[float]], float] = max
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
-    """One kind of load and the lines it fills."""
+class Workload:
+    """One kind of load, and its lines in the table."""
 
     key: str
     lines: dict[str, Line]
@@ -84,47 +84,48 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """Who sends to whom, and how."""
+    """The shape of the traffic, its QoS and burst size."""
 
     shape: str
     qos: int = 0
     burst: int = 1
 
 
-def rate_work(key: str, title: str, traffic: Traffic, goal: Goal, start: float, setting: Setting | None = None) -> Work:
-    """Most deliveries a second with p99 under 10 ms."""
+def rate_workload(key: str, title: str, traffic: Traffic, goal: Goal, start: float, features: Features | None = None) -> Workload:
+    """Return a workload that measures the maximum deliveries per second with p99 under 10 ms."""
 
-    def measure(broker: Broker, shared: Path, before: Figure | None) -> dict[str, Figure]:
-        with serving(broker, setting or Setting(), shared) as server:
-            offer = Offering(server, traffic)
-            narrowings = NARROWINGS if broker.key in (*JUDGED, "relay") else NARROWINGS_OF_OTHERS
+    def measure(broker: Broker, shared: Path, before: Measurement | None) -> dict[str, Measurement]:
+        with running_broker(broker, features or Features(), shared) as server:
+            offer = RateOffering(server, traffic)
+            narrowings = NARROWINGS if broker.key in (*EVALUATED, "relay") else NARROWINGS_OF_OTHERS
             try:
-                if before is None or before.held is None:
-                    held = highest(offer, start * broker.pace, narrowings=narrowings)
+                if before is None or before.sustained is None:
+                    sustained = highest_rate(offer, start * broker.start_factor, narrowings=narrowings)
                 else:
-                    first = before.held.offered * LATER_GROWTH
-                    held = highest(offer, first, narrowings=1, growth=LATER_GROWTH**2, known=before.held)
+                    first = before.sustained.offered * LATER_GROWTH
+                    sustained = highest_rate(offer, first, narrowings=1, growth=LATER_GROWTH**2, known=before.sustained)
             finally:
                 offer.stop()
-        if held is None:
-            raise LoadFailed("not even the lowest rate was held")
-        step = held.step
+        if sustained is None:
+            raise LoadFailed("even the lowest rate was not sustained")
+        step = sustained.step
         remark = f"p50 {step.p50_us / 1e3:.2f} ms, p99 {step.p99_us / 1e3:.2f} ms"
-        return {key: Figure(step.rate, remark, step.busy, offer.loads.get(held.offered, before.load if before else 0.0), held)}
+        load = offer.loads.get(sustained.offered, before.load if before else 0.0)
+        return {key: Measurement(step.rate, remark, step.busy, load, sustained)}
 
-    return Work(key, {key: Line(title, "deliveries/s", goal)}, measure, rounds=ROUNDS)
+    return Workload(key, {key: Line(title, "deliveries/s", goal)}, measure, rounds=ROUNDS)
 
 
-class Offering:
-    """Offers rates to a server over connections that stay; a server that was swamped gets a new process and new connections."""
+class RateOffering:
+    """Offers rates to a server over persistent connections; an overloaded server is restarted and connected again."""
 
     def __init__(self, server: Server, traffic: Traffic) -> None:
         self._server = server
         self._burst = traffic.burst
-        self._words = ("fan", server.port, int(server.setting.is_tls), traffic.qos, traffic.shape)
-        self._context = loading(*self._words)
+        self._arguments = ("throughput", server.port, int(server.features.is_tls), traffic.qos, traffic.shape)
+        self._context = running_load(*self._arguments)
         self._load = self._context.__enter__()
-        self._load.answer()
+        self._load.read_answer()
         self.loads: dict[float, float] = {}
 
     def __call__(self, rate: float) -> Step | None:
@@ -135,7 +136,7 @@ class Offering:
         except (LoadFailed, OSError):
             self._renew()
             return None
-        if step.is_hopeless and not step.is_whole:
+        if step.is_overloaded and not step.is_complete:
             self._renew()
         return step
 
@@ -143,19 +144,19 @@ class Offering:
         self.stop()
         self._server.kill()
         self._server.start()
-        self._context = loading(*self._words)
+        self._context = running_load(*self._arguments)
         self._load = self._context.__enter__()
-        self._load.answer()
+        self._load.read_answer()
 
     def stop(self) -> None:
         self._context.__exit__(None, None, None)
 
 
-def measure_latency(broker: Broker, shared: Path, before: Figure | None) -> dict[str, Figure]:
-    """100 publishers, 20 messages a second each, to 20 subscribers: no stress, so what counts is how soon."""
+def measure_latency(broker: Broker, shared: Path, before: Measurement | None) -> dict[str, Measurement]:
+    """Measure the latency at a low load: 100 publishers, 20 messages per second each, to 20 subscribers."""
     del before
-    with serving(broker, Setting(), shared) as server, loading("fan", server.port, 0, 0, "fanout") as load:
-        load.answer()
+    with running_broker(broker, Features(), shared) as server, running_load("throughput", server.port, 0, 0, "fanout") as load:
+        load.read_answer()
         step, share = load.step(CLIENTS * 20, 0.5, 0.1), 0.0
         for _ in range(LATENCY_TRIES_MAX):
             cpu_s = server.cpu_s()
@@ -163,111 +164,122 @@ def measure_latency(broker: Broker, shared: Path, before: Figure | None) -> dict
             share = (server.cpu_s() - cpu_s) / LATENCY_S
             if not is_disturbed(step):
                 break
-    if step.is_hopeless or not step.is_whole:
-        raise LoadFailed("too much for it" if step.is_hopeless else "not all messages arrived")
-    return {"latency": Figure(step.p50_us, f"p99 {step.p99_us / 1e3:.2f} ms", step.busy, share)}
+    if step.is_overloaded or not step.is_complete:
+        raise LoadFailed("overloaded" if step.is_overloaded else "not all messages arrived")
+    return {"latency": Measurement(step.p50_us, f"p99 {step.p99_us / 1e3:.2f} ms", step.busy, share)}
 
 
-def measure_trips(broker: Broker, shared: Path, before: Figure | None) -> dict[str, Figure]:
-    """PUBLISH to PUBACK at QoS 1, the messages kept for sessions that are away."""
+def measure_roundtrips(broker: Broker, shared: Path, before: Measurement | None) -> dict[str, Measurement]:
+    """Measure PUBLISH to PUBACK at QoS 1, with messages stored for offline sessions."""
     del before
     found = {}
-    for key, in_flight in (("trips", 1), ("trips20", 20)):
+    for key, in_flight in (("roundtrips", 1), ("roundtrips20", 20)):
         with (
-            serving(broker, Setting(keeps=True), shared) as server,
-            loading("trips", server.port, CLIENTS, in_flight, TRIPS_S, TRIPS_WARM_S) as load,
+            running_broker(broker, Features(is_durable=True), shared) as server,
+            running_load("roundtrips", server.port, CLIENTS, in_flight, ROUNDTRIPS_S, ROUNDTRIPS_WARM_S) as load,
         ):
             cpu_s, started = server.cpu_s(), time.monotonic()
-            said = load.answer()
+            answer = load.read_answer()
             share = (server.cpu_s() - cpu_s) / (time.monotonic() - started)
-        if said["acked"] != said["sent"]:
+        if answer["acked"] != answer["sent"]:
             raise LoadFailed("not all messages were acknowledged")
-        found[key] = Figure(
-            said["rate"], f"p50 {said['p50_us'] / 1e3:.2f} ms, p99 {said['p99_us'] / 1e3:.2f} ms", said["busy"], share
+        found[key] = Measurement(
+            answer["rate"], f"p50 {answer['p50_us'] / 1e3:.2f} ms, p99 {answer['p99_us'] / 1e3:.2f} ms", answer["busy"], share
         )
     return found
 
 
-def measure_kept(broker: Broker, shared: Path, before: Figure | None) -> dict[str, Figure]:
-    """Acknowledged messages that are gone after `kill -9`."""
+def measure_stored(broker: Broker, shared: Path, before: Measurement | None) -> dict[str, Measurement]:
+    """Measure the share of acknowledged messages that are lost by `kill -9`."""
     del before
-    with serving(broker, Setting(keeps=True), shared) as server:
-        with loading("trips", server.port, CLIENTS, 1, KEPT_S, 0.0) as load:
-            said = load.answer()
+    with running_broker(broker, Features(is_durable=True), shared) as server:
+        with running_load("roundtrips", server.port, CLIENTS, 1, STORED_S, 0.0) as load:
+            answer = load.read_answer()
             server.kill()
         server.start()
-        with loading("collect", server.port, said["sent"]) as load:
-            found = load.answer()
-    lost = said["acked"] - found["kept"]
-    return {"kept": Figure(100.0 * lost / said["acked"], f"{lost:,} of {said['acked']:,}, {found['again']:,} came twice")}
+        with running_load("collect", server.port, answer["sent"]) as load:
+            found = load.read_answer()
+    lost = answer["acked"] - found["received"]
+    return {
+        "stored": Measurement(
+            100.0 * lost / answer["acked"], f"{lost:,} of {answer['acked']:,}, {found['duplicates']:,} duplicated"
+        )
+    }
 
 
-def measure_idle(broker: Broker, shared: Path, before: Figure | None) -> dict[str, Figure]:
-    """Memory before and after many clients have come to stay, each with a subscription of its own."""
+def measure_idle(broker: Broker, shared: Path, before: Measurement | None) -> dict[str, Measurement]:
+    """Measure memory without clients, and per idle connection with one subscription each."""
     del before
-    with serving(broker, Setting(), shared) as server:
+    with running_broker(broker, Features(), shared) as server:
         time.sleep(SETTLE_S)
         base = server.resident_bytes()
-        with loading("storm", server.port, IDLE_CLIENTS, AT_A_TIME) as load:
-            load.answer()
+        with running_load("storm", server.port, IDLE_CLIENTS, CONNECTING_MAX) as load:
+            load.read_answer()
             time.sleep(SETTLE_S)
             each = (server.resident_bytes() - base) / IDLE_CLIENTS
-    return {"base": Figure(base / 1e6), "idle": Figure(each)}
+    return {"base": Measurement(base / 1e6), "idle": Measurement(each)}
 
 
-def measure_storm(broker: Broker, shared: Path, before: Figure | None) -> dict[str, Figure]:
-    """Until everyone is connected and subscribed."""
+def measure_storm(broker: Broker, shared: Path, before: Measurement | None) -> dict[str, Measurement]:
+    """Measure the time until all clients are connected and subscribed."""
     del before
-    with serving(broker, Setting(), shared) as server, loading("storm", server.port, STORM_CLIENTS, AT_A_TIME) as load:
-        said = load.answer()
-    return {"storm": Figure(said["seconds"], f"{STORM_CLIENTS / said['seconds']:,.0f} clients/s", said["busy"])}
+    with (
+        running_broker(broker, Features(), shared) as server,
+        running_load("storm", server.port, STORM_CLIENTS, CONNECTING_MAX) as load,
+    ):
+        answer = load.read_answer()
+    return {"storm": Measurement(answer["seconds"], f"{STORM_CLIENTS / answer['seconds']:,.0f} clients/s", answer["busy"])}
 
 
-def all_works() -> list[Work]:
-    """Every work, in the order of the goals."""
-    again = Goal(1.0, words="at least 1x")
-    not_slower = Goal(1 / 1.2, words="at most 1.2x the time")
-    storm_goal = Goal(1 / 3, 1 / 2, words="at most 3x the time (stretch 2x)")
-    json_title = "fan-in 100 to 1, JSON checked by us"
-    kept_title = "acknowledged QoS 1 messages lost by kill -9"
+def all_workloads() -> list[Workload]:
+    """Return all workloads, in the order of the goals."""
+    no_slower = Goal(1.0, text="at least 1x")
+    not_slower = Goal(1 / 1.2, text="at most 1.2x the time")
+    storm_goal = Goal(1 / 3, 1 / 2, text="at most 3x the time (stretch 2x)")
+    json_title = "fan-in 100 to 1, JSON validated by Milepost"
+    loss_title = "acknowledged QoS 1 messages lost by kill -9"
     return [
-        rate_work("fanout", "fan-out, 100 publishers to 20, one message at a time", Traffic("fanout"), Goal(10, 20), 4_000),
-        rate_work(
+        rate_workload("fanout", "fan-out, 100 publishers to 20, one message at a time", Traffic("fanout"), Goal(10, 20), 4_000),
+        rate_workload(
             "bursts",
             f"fan-out, 100 publishers to 20, {BURST} messages at a time",
             Traffic("fanout", burst=BURST),
             Goal(10, 20),
             4_000,
         ),
-        rate_work("groups", "each message to 10 of 100", Traffic("groups"), Goal(6, 10), 4_000),
-        rate_work("qos1", "fan-out at QoS 1", Traffic("fanout", qos=1), Goal(4, 8), 2_000),
-        rate_work("tls", "fan-out over TLS", Traffic("fanout"), Goal(4, 10), 2_000, Setting(is_tls=True)),
-        rate_work("json", json_title, Traffic("fanin"), Goal(1.2, 1.6, DEBIAN), 20_000, Setting(checks_json=True)),
-        Work(
-            "trips",
+        rate_workload("groups", "each message to 10 of 100", Traffic("groups"), Goal(6, 10), 4_000),
+        rate_workload("qos1", "fan-out at QoS 1", Traffic("fanout", qos=1), Goal(4, 8), 2_000),
+        rate_workload("tls", "fan-out over TLS", Traffic("fanout"), Goal(4, 10), 2_000, Features(is_tls=True)),
+        rate_workload(
+            "json", json_title, Traffic("fanin"), Goal(1.2, 1.6, DEBIAN_MOSQUITTO), 20_000, Features(validates_json=True)
+        ),
+        Workload(
+            "roundtrips",
             {
-                "trips": Line("QoS 1 kept, 100 clients, 1 in flight", "publishes/s", again),
-                "trips20": Line("QoS 1 kept, 100 clients, 20 in flight", "publishes/s", again),
+                "roundtrips": Line("QoS 1 stored, 100 clients, 1 in flight", "publishes/s", no_slower),
+                "roundtrips20": Line("QoS 1 stored, 100 clients, 20 in flight", "publishes/s", no_slower),
             },
-            measure_trips,
+            measure_roundtrips,
             rounds=ROUNDS,
         ),
-        Work("kept", {"kept": Line(kept_title, "%", Goal(ours_max=0.0), less_is_better=True, gather=max)}, measure_kept),
-        Work(
+        Workload(
+            "stored", {"stored": Line(loss_title, "%", Goal(ours_max=0.0), less_is_better=True, combine=max)}, measure_stored
+        ),
+        Workload(
             "latency",
             {"latency": Line("2,000 messages/s to 20: p50", "µs", not_slower, True, median)},
             measure_latency,
             rounds=ROUNDS,
         ),
-        Work(
+        Workload(
             "idle",
             {
                 "base": Line("memory of an idle broker", "MB", Goal(ours_max=40.0), True, median),
-                "idle": Line(f"memory a connection, {IDLE_CLIENTS:,} idle", "bytes", Goal(ours_max=3_000.0), True, median),
+                "idle": Line(f"memory per connection, {IDLE_CLIENTS:,} idle", "bytes", Goal(ours_max=3_000.0), True, median),
             },
             measure_idle,
         ),
-        Work(
+        Workload(
             "storm",
             {"storm": Line(f"{STORM_CLIENTS:,} clients connect and subscribe", "s", storm_goal, True, median)},
             measure_storm,

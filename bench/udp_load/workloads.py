@@ -1,152 +1,158 @@
-"""What is measured at the UDP door: each work gives rows, judged by its goal, and words on how they came about."""
+"""The workloads of the UDP listener: each returns rows with goals, and notes."""
 
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import median
 
-from bench.udp_load.capacity import report_once_a_second
-from milepost_experiments.papers.load.in_process_edge import handshakes_per_s
-
 from bench.harness import QUICK, Row
-from bench.udp_load.alerts import answer_under_load, fan_out
+from bench.udp_load.alerts import answer_under_load, measure_fanout
+from bench.udp_load.capacity import report_once_a_second
 from bench.udp_load.reports import compare
+from milepost_experiments.papers.load.in_process_edge import handshakes_per_s
 from milepost_experiments.papers.load.programs import BROKER_CORE, LOAD_CORE
 
 ROUNDS = 1 if QUICK else 5
 FLOOD_S = 1.5 if QUICK else 3.0
-RECEIVERS, FAN_ROUNDS = (2_000, 5) if QUICK else (10_000, 21)
+RECEIVERS, FANOUT_ROUNDS = (2_000, 5) if QUICK else (10_000, 21)
 PROBES, LOADED = (200, 1_000) if QUICK else (1_000, 5_000)
-CROWD, CROWD_S = (10_000, 10.0) if QUICK else (100_000, 20.0)
+ENDPOINTS, CAPACITY_S = (10_000, 10.0) if QUICK else (100_000, 20.0)
 HANDSHAKES = 500 if QUICK else 2_000
 
-IDLE = (
-    "Rates by CPU time are compared, since C does not fill its core: it takes nearly all that is offered and waits for more, "
-    "or, where it takes much less than that, others had the core"
+CPU_NOTE = (
+    "Rates are compared by CPU time, because the loop in C does not saturate its core: it receives nearly all that is offered; "
+    "where it receives much less, other processes had the core"
 )
 
-Found = tuple[list[Row], list[str]]
+WorkloadResult = tuple[list[Row], list[str]]
 
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """A bound and a farther one: on how many times better we are, on how many times as long we take, or on our own figure."""
+    """A bound and a stretch goal: on the ratio to the peer, or on Milepost's own value."""
 
     bound: float
     stretch: float | None = None
     is_least: bool = True
 
-    def words(self, unit: str = "") -> str:
-        """The goal as people say it."""
+    def text(self, unit: str = "") -> str:
+        """Return the goal as text."""
         farther = f" (stretch {self.stretch:g}{unit})" if self.stretch else ""
         return f"at {'least' if self.is_least else 'most'} {self.bound:g}{unit}{farther}"
 
     def is_within(self, value: float, bound: float) -> bool:
-        """Whether a figure keeps to a bound."""
+        """Return whether a value is within a bound."""
         return value >= bound if self.is_least else value <= bound
 
 
-def judged(work: str, unit: str, ours: float, goal: Goal, peer: str = "", peer_value: float | None = None) -> Row:
-    """A row with a goal: on the ratio to the peer if there is one, else on our own figure."""
+def goal_row(workload: str, unit: str, ours: float, goal: Goal, peer: str = "", peer_value: float | None = None) -> Row:
+    """Return a row with a goal: on the ratio to the peer if there is one, else on Milepost's own value."""
     ratio = None if peer_value is None else ours / peer_value
     value = ours if ratio is None else ratio
-    words = goal.words("x" if ratio is not None else "")
+    text = goal.text("x" if ratio is not None else "")
     if goal.stretch is not None and goal.is_within(value, goal.stretch):
-        words += ": stretch reached"
-    is_held = None if QUICK else goal.is_within(value, goal.bound)
+        text += ": stretch reached"
+    is_met = None if QUICK else goal.is_within(value, goal.bound)
     better = ratio if ratio is None or goal.is_least else 1.0 / ratio
-    return Row(work, unit, ours, peer, peer_value, better, words, is_held)
+    return Row(workload, unit, ours, peer, peer_value, better, text, is_met)
 
 
-def reports() -> Found:
-    """Reports on one core, sealed and plain."""
+def reports() -> WorkloadResult:
+    """Measure reports on one core, encrypted and plain."""
     os.sched_setaffinity(0, {LOAD_CORE})
     rows, notes = [], []
-    for is_sealed in (True, False):
+    for is_encrypted in (True, False):
         for sessions in (1_000, 10_000):
-            found = compare(sessions, is_sealed=is_sealed, seconds=FLOOD_S, rounds=ROUNDS)
-            ours, floor = found.ours, found.floor
-            how = "sealed" if is_sealed else "plain"
-            work = f"{how} reports, {sessions:,} sessions"
-            peer = "C: recvmmsg and open" if is_sealed else "C: recvmmsg"
-            per_cpu_s, floor_per_cpu_s = 1e6 / ours.cpu_us, 1e6 / floor.cpu_us
-            if is_sealed:
-                rows.append(judged(work, "/s of CPU", per_cpu_s, Goal(0.4, 0.6), peer, floor_per_cpu_s))
+            found = compare(sessions, is_encrypted=is_encrypted, seconds=FLOOD_S, rounds=ROUNDS)
+            ours, baseline = found.ours, found.baseline
+            mode = "encrypted" if is_encrypted else "plain"
+            workload = f"{mode} reports, {sessions:,} sessions"
+            peer = "C: recvmmsg and decrypt" if is_encrypted else "C: recvmmsg"
+            per_cpu_s, baseline_per_cpu_s = 1e6 / ours.cpu_us, 1e6 / baseline.cpu_us
+            if is_encrypted:
+                rows.append(goal_row(workload, "/s of CPU", per_cpu_s, Goal(0.4, 0.6), peer, baseline_per_cpu_s))
             else:
-                rows.append(Row(work, "/s of CPU", per_cpu_s, peer, floor_per_cpu_s, per_cpu_s / floor_per_cpu_s))
-            shares = f"edge {ours.busy:.0%} of its core, C {floor.busy:.0%}"
-            rates = f"{ours.per_s:,.0f}/s by the clock of {ours.offered_per_s:,.0f}/s offered"
-            floor_rates = f"C {floor.per_s:,.0f}/s of {floor.offered_per_s:,.0f}/s"
+                rows.append(Row(workload, "/s of CPU", per_cpu_s, peer, baseline_per_cpu_s, per_cpu_s / baseline_per_cpu_s))
+            shares = f"edge {ours.busy:.0%} of its core, C {baseline.busy:.0%}"
+            rates = f"{ours.per_s:,.0f}/s of wall time, of {ours.offered_per_s:,.0f}/s offered"
+            baseline_rates = f"C {baseline.per_s:,.0f}/s of {baseline.offered_per_s:,.0f}/s"
             spread = f"ratios of the rounds {found.ratios[0]:.2f} to {found.ratios[-1]:.2f}"
-            notes.append(f"{work}: {rates}, {floor_rates}; {shares}; {spread}")
-    return rows, [*notes, IDLE]
+            notes.append(f"{workload}: {rates}, {baseline_rates}; {shares}; {spread}")
+    return rows, [*notes, CPU_NOTE]
 
 
-def fan() -> Found:
-    """An alert to ten thousand."""
+def fanout() -> WorkloadResult:
+    """Measure an alert to ten thousand endpoints."""
     os.sched_setaffinity(0, {BROKER_CORE})
-    plain = fan_out(RECEIVERS, is_sealed=False, rounds=FAN_ROUNDS)
-    sealed = fan_out(RECEIVERS, is_sealed=True, rounds=FAN_ROUNDS)
+    plain = measure_fanout(RECEIVERS, is_encrypted=False, rounds=FANOUT_ROUNDS)
+    encrypted = measure_fanout(RECEIVERS, is_encrypted=True, rounds=FANOUT_ROUNDS)
     goal = Goal(1.4, 1.2, is_least=False)
     rows = [
-        judged(f"alert to {RECEIVERS:,}, plain, first to last", "ms", plain.sends_ms, goal, "C: sendmmsg", plain.floor_ms),
-        Row("the same from the emergency on", "ms", plain.turn_ms, "C: sendmmsg", plain.floor_ms, plain.floor_ms / plain.turn_ms),
+        goal_row(f"alert to {RECEIVERS:,}, plain, first to last", "ms", plain.sends_ms, goal, "C: sendmmsg", plain.baseline_ms),
         Row(
-            f"alert to {RECEIVERS:,}, sealed, from the emergency on",
+            "the same, from the emergency",
             "ms",
-            sealed.turn_ms,
-            "C: seal and sendmmsg",
-            sealed.floor_ms,
-            sealed.floor_ms / sealed.turn_ms,
+            plain.total_ms,
+            "C: sendmmsg",
+            plain.baseline_ms,
+            plain.baseline_ms / plain.total_ms,
+        ),
+        Row(
+            f"alert to {RECEIVERS:,}, encrypted, from the emergency",
+            "ms",
+            encrypted.total_ms,
+            "C: encrypt and sendmmsg",
+            encrypted.baseline_ms,
+            encrypted.baseline_ms / encrypted.total_ms,
         ),
     ]
-    sizes = f"An alert has {plain.size} bytes plain and {sealed.size} signed, before its seal"
-    order = f"we seal all before the first is sent ({sealed.sends_ms:.1f} ms from first to last), C batch by batch"
+    sizes = f"An alert has {plain.size} bytes plain and {encrypted.size} signed, before encryption"
+    order = f"Milepost encrypts all before the first is sent ({encrypted.sends_ms:.1f} ms from first to last), C batch by batch"
     return rows, [f"{sizes}; {order}"]
 
 
-def urgent() -> Found:
-    """An emergency under load."""
+def emergency() -> WorkloadResult:
+    """Measure an emergency under load."""
     os.sched_setaffinity(0, {LOAD_CORE})
     found = answer_under_load(PROBES, LOADED)
-    p50, p99, most = found.share(0.5), found.share(0.99), found.times_ms[-1]
-    load = f"{found.reports_per_s:,.0f} sealed reports/s"
+    p50, p99, maximum = found.share(0.5), found.share(0.99), found.times_ms[-1]
+    load = f"{found.reports_per_s:,.0f} encrypted reports/s"
     rows = [
-        judged(f"emergency to alert, p99, under {load}", "ms", p99, Goal(2.0, is_least=False)),
+        goal_row(f"emergency to alert, p99, under {load}", "ms", p99, Goal(2.0, is_least=False)),
         Row("the same, p50", "ms", p50, "", None, None),
-        Row("the same, longest", "ms", most, "", None, None),
+        Row("the same, maximum", "ms", maximum, "", None, None),
     ]
-    how = "from sendto to recv of a prober in Python that shares its core with the load"
-    return rows, [f"Emergency: {PROBES:,} probes, {how}; the edge used {found.busy:.0%} of its core"]
+    mode = "from sendto to recv of a prober in Python that shares its core with the load"
+    return rows, [f"Emergency: {PROBES:,} probes, {mode}; the edge used {found.busy:.0%} of its core"]
 
 
-def crowd() -> Found:
-    """Many endpoints, once a second each."""
+def capacity() -> WorkloadResult:
+    """Measure many endpoints that report once a second."""
     os.sched_setaffinity(0, {LOAD_CORE})
-    found = report_once_a_second(CROWD, CROWD_S)
-    work = f"{CROWD:,} endpoints, a sealed report a second each"
+    found = report_once_a_second(ENDPOINTS, CAPACITY_S)
+    workload = f"{ENDPOINTS:,} endpoints, an encrypted report per second each"
     rows = [
-        judged(f"{work}: taken of sent", "%", 100.0 * found.taken / found.sent, Goal(100.0)),
-        Row("the same: share of the core", "%", 100.0 * found.busy, "", None, None),
-        judged("the same: memory for each", "kB", found.bytes_each / 1e3, Goal(6.0, 3.0, is_least=False)),
+        goal_row(f"{workload}: accepted of sent", "%", 100.0 * found.accepted / found.sent, Goal(100.0)),
+        Row("the same: CPU share", "%", 100.0 * found.busy, "", None, None),
+        goal_row("the same: memory per endpoint", "kB", found.bytes_each / 1e3, Goal(6.0, 3.0, is_least=False)),
     ]
-    lost = f"{found.sent - found.taken:,} of {found.sent:,} lost, {found.refused:,} refused"
+    lost = f"{found.sent - found.accepted:,} of {found.sent:,} lost, {found.refused:,} refused"
     left = f"{found.sessions_left:,} sessions open near the end, the source at most {found.late_ms:.0f} ms late"
-    return rows, [f"Crowd: {lost}; {left}; a heartbeat to each every 3 s"]
+    return rows, [f"Capacity: {lost}; {left}; a heartbeat to each endpoint every 3 s"]
 
 
-def handshakes() -> Found:
-    """Sessions opened, each with a new certificate."""
+def handshakes() -> WorkloadResult:
+    """Measure sessions opened, each with a new certificate."""
     os.sched_setaffinity(0, {BROKER_CORE})
     found = median(handshakes_per_s(HANDSHAKES) for _ in range(3))
-    row = judged("handshakes, certificates checked", "/s of CPU", found, Goal(2_000, 3_000))
-    return [row], ["Handshakes: the door's own time for INIT and first report, without sockets"]
+    row = goal_row("handshakes, certificates checked", "/s of CPU", found, Goal(2_000, 3_000))
+    return [row], ["Handshakes: CPU time of the listener for INIT and first report, without sockets"]
 
 
-ALL: dict[str, Callable[[], Found]] = {
+WORKLOADS: dict[str, Callable[[], WorkloadResult]] = {
     "reports": reports,
-    "fan": fan,
-    "urgent": urgent,
-    "crowd": crowd,
+    "fanout": fanout,
+    "emergency": emergency,
+    "capacity": capacity,
     "handshakes": handshakes,
 }

@@ -1,4 +1,4 @@
-/* Bounded writing and reading: nothing here goes beyond a span or an out, whatever a peer sent. */
+/* Bounded reading and writing: nothing here exceeds a span or an out, whatever a peer sent. */
 #include "milepost.h"
 
 #include <string.h>
@@ -59,7 +59,7 @@ void put_bytes(struct out *out, int number, struct span value) {
     put(out, value);
 }
 
-/* The size of what is nested is known when it ends: until then its content stands where the size will. */
+/* The size of a nested message is known at its end: until then its content is where the size will be. */
 size_t begin_nested(struct out *out, int number) {
     put_varint(out, FIELD(number, BYTES));
     return out->used;
@@ -116,7 +116,7 @@ static uint64_t take_varint(struct in *in) {
     return 0;
 }
 
-/* The next field; false at the end and where the bytes are no protobuf: is_bad tells which. */
+/* Read the next field; false at the end, or if the bytes are not protobuf: then is_bad is set. */
 bool next_field(struct in *in, struct field *field) {
     *field = (struct field){0};
     if (in->is_bad || in->left.size == 0)

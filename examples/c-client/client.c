@@ -1,13 +1,13 @@
-/* The session of one endpoint with its edge, without a socket and without a clock: the device calls client_receive with what
- * came and client_tick when it is due.
+/* The session of one endpoint with its edge, without a socket and without a clock: the device calls client_receive with each
+ * datagram, and client_tick when a timer is due.
  *
- *   state    HERE        ACK                COOKIE       DATA    RESET, CLOSE   nothing heard       30 s without a session
- *   ASKING   -> OPENING  -                  -            -       -              ASK again           -> ENDED
- *   OPENING  -           -> OPEN, report    INIT again   -       -              INIT again          -> ENDED
- *   OPEN     -           new keys, report   INIT again   taken   -> OPENING     -> OPENING, former  -
+ *   state    HERE        ACK                COOKIE       DATA       RESET, CLOSE   timeout               30 s without a session
+ *   ASKING   -> OPENING  -                  -            -          -              ASK again             -> ENDED
+ *   OPENING  -           -> OPEN, report    INIT again   -          -              INIT again            -> ENDED
+ *   OPEN     -           new keys, report   INIT again   accepted   -> OPENING     -> OPENING, resumes   -
  *
- * What must hold: a counter is used once per key; what is reliable is shown once and answered each time; what came late,
- * under former keys, ends nothing. */
+ * Invariants: a counter is used once per key; a reliable message is shown once and acknowledged every time; a late datagram
+ * under the previous keys does not end the session. */
 #include "milepost.h"
 
 #include <assert.h>
@@ -49,7 +49,7 @@ static void send_report(struct client *c, struct now now) {
 
 /* ---- ASK and INIT ---- */
 
-/* Whether an INIT was sent that is not answered yet: only then an ACK or a COOKIE is looked at. */
+/* Whether an INIT is unanswered: only then ACK and COOKIE are processed. */
 static bool awaits_answer(const struct client *c) {
     return (c->state == OPENING || c->is_renewing) && c->init_size > 0;
 }
@@ -59,7 +59,7 @@ static void end(struct client *c, enum ending ending) {
     c->ending = ending;
 }
 
-/* The payload of the first noise message, or all of a plain INIT. */
+/* The payload of the first Noise message, or the whole of an unencrypted INIT. */
 static void put_hello(struct client *c, struct out *out, struct now now) {
     struct report report = report_now(c, now);
     if (!c->is_plain) {
@@ -90,7 +90,7 @@ static bool make_init(struct client *c, struct now now) {
     return is_good && !hello.is_full && !init.is_full;
 }
 
-/* ASK or INIT from now on; after a session that did not last only in a while, so that nobody is called in circles. */
+/* Send ASK or INIT from now on; after a short session only with a delay, to avoid a tight loop. */
 static void call(struct client *c, enum state state, uint64_t former, struct now now) {
     c->state = state;
     c->is_renewing = state == OPEN;
@@ -100,7 +100,7 @@ static void call(struct client *c, enum state state, uint64_t former, struct now
     c->init_next_at = now.steady_ns + (c->short_sessions > 0 && state != OPEN ? pause_after(c->short_sessions) : 0);
 }
 
-/* Begin a session, or go on with the former one. */
+/* Start a session, or resume the previous one. */
 static void open_session(struct client *c, uint64_t former, struct now now) {
     c->short_sessions = now.steady_ns - c->opened_at < LASTING_NS ? c->short_sessions + 1 : 0;
     c->give_up_at = now.steady_ns + GIVE_UP_NS;
@@ -135,7 +135,7 @@ static void take_here(struct client *c, struct span datagram, struct now now) {
     call(c, OPENING, c->former, now);
 }
 
-/* One COOKIE for each INIT, or a forger could make us send as fast as he does. */
+/* Accept one COOKIE per INIT: otherwise forged COOKIEs would make the client send at any rate. */
 static void take_cookie(struct client *c, struct span datagram, struct now now) {
     struct span init = {c->init, c->init_size};
     if (!awaits_answer(c) || !c->takes_cookie || !open_cookie(c->edge, init, datagram, c->cookie))
@@ -153,7 +153,7 @@ static void take_acknowledge(struct client *c, const struct datagram *datagram, 
     struct acknowledge acknowledge;
     if (datagram->token == 0 || !read_acknowledge(datagram->inner, &acknowledge))
         return;
-    /* The new keys were put in the place of the former: the ones in use become the former now. */
+    /* The new keys are in the slot of the previous ones: swap, so that the current ones become the previous. */
     struct keys fresh = c->former_keys;
     c->former_keys = c->keys;
     c->keys = fresh;
@@ -216,7 +216,7 @@ static void take_refusal(struct client *c, struct span inner, struct now now) {
     else if (refusal.reason == SESSION_UNKNOWN)
         open_session(c, 0, now);
     else if (refusal.reason == HANDSHAKE_STALE && c->init_tries > 1)
-        c->init_size = 0; /* a repeat that came too late: the next INIT is a new one */
+        c->init_size = 0; /* a late repetition: the next INIT is a new one */
     else if (c->state == OPENING || c->is_renewing)
         end(c, TURNED_AWAY);
 }
@@ -232,7 +232,7 @@ static void take_close(struct client *c, struct span inner, struct now now) {
     open_session(c, 0, now);
 }
 
-/* A plain datagram that came under this token; one that came late, under the former, ends nothing. */
+/* Handle a decrypted datagram under this token; a late one under the previous token does not end the session. */
 static void take_plain(struct client *c, struct span plain, uint64_t token, struct now now) {
     struct datagram datagram;
     struct name name;
@@ -250,7 +250,7 @@ static void take_plain(struct client *c, struct span plain, uint64_t token, stru
         take_close(c, datagram.inner, now);
 }
 
-/* The answer to an INIT: a session, or why there is none. */
+/* Handle the answer to INIT: a session, or a refusal. */
 static void take_answer(struct client *c, struct span plain, struct now now) {
     struct datagram datagram;
     if (!read_datagram(plain, &datagram))
@@ -261,7 +261,7 @@ static void take_answer(struct client *c, struct span plain, struct now now) {
         take_refusal(c, datagram.inner, now);
 }
 
-/* An edge that seals nothing: answers to INIT come among the rest. */
+/* An edge without encryption: answers to INIT arrive like any other datagram. */
 static void receive_plain(struct client *c, struct span plain, struct now now) {
     if (awaits_answer(c))
         take_answer(c, plain, now);
@@ -328,7 +328,7 @@ static uint64_t tick_open(struct client *c, struct now now) {
     return next < c->renew_at ? next : c->renew_at;
 }
 
-/* Send what is due; when to call again at the latest. */
+/* Send what is due; return the time of the next call. */
 uint64_t client_tick(struct client *c, struct now now) {
     uint64_t next = UINT64_MAX;
     if (c->state == OPEN)
@@ -346,7 +346,7 @@ uint64_t client_tick(struct client *c, struct now now) {
 bool client_start(struct client *c, struct now now) {
     c->keys = (struct keys){.send = EVP_CIPHER_CTX_new(), .receive = EVP_CIPHER_CTX_new()};
     c->former_keys = (struct keys){.send = EVP_CIPHER_CTX_new(), .receive = EVP_CIPHER_CTX_new()};
-    /* Source and id name a message for good, so ids go on after a restart. */
+    /* Source and id identify a message for ever, so ids continue after a restart. */
     c->next_id = now.utc_ns;
     c->opened_at = now.steady_ns - LASTING_NS;
     open_session(c, 0, now);

@@ -1,4 +1,4 @@
-/* What a plain datagram says: one protobuf message of datagram.proto, the parts that a client needs. */
+/* The content of a datagram: one protobuf message of datagram.proto, as far as a client needs it. */
 #include "milepost.h"
 
 bool read_datagram(struct span bytes, struct datagram *datagram) {
@@ -86,7 +86,7 @@ bool read_refusal(struct span inner, struct refusal *refusal) {
     return !in.is_bad && is_good && refusal->reason != 0;
 }
 
-/* What is signed is all before field 13. What came behind the signature would count and not be signed: it is refused. */
+/* The signature covers everything before field 13. Fields after the signature would be unsigned: refuse them. */
 static bool read_message(struct span inner, struct message *message) {
     struct in in = {inner, false};
     struct field field;
@@ -121,7 +121,7 @@ bool read_publish(struct span inner, struct message *message) {
     return !in.is_bad && is_good;
 }
 
-/* Whether an edge of our authority said it. */
+/* Whether the message was signed by an edge of our certificate authority. */
 bool is_verified(const struct message *message, const uint8_t authority[KEY], uint64_t now) {
     struct certificate signer;
     return read_certificate(message->certificate, authority, now, &signer) && is_equal(signer.role, span_of("edge")) &&
@@ -167,7 +167,7 @@ void write_close(struct out *out, uint64_t token, enum cause cause) {
     end_nested(out, begun);
 }
 
-/* To content: whoever's subscription matches. */
+/* To content: the endpoints whose subscription matches. */
 void write_message(struct out *out, const struct message *message) {
     put_uint(out, 1, message->id);
     put_bytes(out, 2, message->source);

@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def lines_of(value: object, path: str) -> Iterator[str]:
-    """One line for each text and number; items of lists are called by their names."""
+    """Yield one line for each text and number; items of lists are identified by their names."""
     if isinstance(value, dict):
         for name, inner in value.items():
             yield from lines_of(inner, f"{path}/{name}" if path else name)

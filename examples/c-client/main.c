@@ -1,4 +1,4 @@
-/* A vehicle that drives straight on: it reports, prints what it hears as JSON lines, and publishes what it reads. */
+/* A vehicle that drives straight on: it reports its position, prints messages as JSON lines, and publishes lines of its input. */
 #define _DEFAULT_SOURCE
 #include "milepost.h"
 
@@ -20,24 +20,24 @@
 #define WRONG_USE 2
 
 static const char usage[] =
-    "usage: milepost-client HOST:PORT --key FILE --certificate FILE --authority FILE [OPTIONS]\n"
+    "usage: milepost-client HOST:PORT --key FILE --certificate FILE --ca FILE [OPTIONS]\n"
     "       milepost-client HOST:PORT --plain --id NAME [OPTIONS]\n"
     "\n"
-    "Reports a place that moves, prints each message that comes as one JSON line, and publishes\n"
+    "Reports a moving position, prints each received message as one line of JSON, and publishes\n"
     "lines of standard input: TOPIC BODY.\n"
     "\n"
-    "  --key FILE               the private key, made with: milepost trust issue ca truck-17 --role vehicle\n"
-    "  --certificate FILE       the certificate that came with it\n"
-    "  --authority FILE         authority.pub\n"
-    "  --edge-certificate FILE  the edge's certificate; without it the edge is asked\n"
-    "  --plain --id NAME        for an edge that seals nothing\n"
-    "  --subscribe QUERY        what to hear, such as: 'collision & i80'; up to 8 times\n"
-    "  --from LAT,LON           where to start; 40.7608,-111.891 unless told\n"
-    "  --heading DEG            where to, clockwise from north; 90 unless told\n"
-    "  --speed MPS              how fast, in metres a second; 0 unless told\n"
+    "  --key FILE               the private key, created by: milepost trust issue ca truck-17 --role vehicle\n"
+    "  --certificate FILE       the certificate of the same command\n"
+    "  --ca FILE                the public key of the certificate authority, authority.pub\n"
+    "  --edge-certificate FILE  the certificate of the edge (default: requested from the edge)\n"
+    "  --plain --id NAME        for an edge without encryption\n"
+    "  --subscribe QUERY        a query to subscribe to, such as: 'collision & i80'; up to 8 times\n"
+    "  --from LAT,LON           initial position (default: 40.7608,-111.891)\n"
+    "  --heading DEG            heading, clockwise from north (default: 90)\n"
+    "  --speed MPS              speed in metres per second (default: 0)\n"
     "\n"
-    "It ends with SIGINT or SIGTERM. Exit status: 0 it left, 1 a file or the network failed, 2 wrong use,\n"
-    "3 the edge did not answer, 4 the edge turned it away.\n";
+    "It runs until SIGINT or SIGTERM. Exit status: 0 stopped, 1 a file or the network failed, 2 wrong usage,\n"
+    "3 the edge did not answer, 4 the edge refused the session.\n";
 
 static struct client client;
 static struct sockaddr_storage edge;
@@ -71,7 +71,7 @@ static struct now read_clocks(void) {
 
 /* ---- the device ---- */
 
-/* A datagram that cannot be sent is a lost one: what matters is sent again. */
+/* A datagram that cannot be sent counts as lost: reliable messages are sent again. */
 static void send_datagram(struct span datagram) {
     (void)!sendto(udp, datagram.at, datagram.size, 0, (struct sockaddr *)&edge, edge_size);
 }
@@ -92,7 +92,7 @@ static void use_port(uint16_t port) {
         ((struct sockaddr_in *)&edge)->sin_port = htons(port);
 }
 
-/* How many bytes of UTF-8 begin here, 0 if it is not. */
+/* Length of the UTF-8 sequence that begins here; 0 if it is invalid. */
 static size_t character_size(struct span text) {
     uint8_t first = text.at[0];
     size_t size = first < 0x80 ? 1 : first >> 5 == 6 ? 2 : first >> 4 == 14 ? 3 : first >> 3 == 30 ? 4 : 0;
@@ -139,7 +139,7 @@ static void show(const struct message *message, enum verdict verdict) {
 
 /* ---- files and options ---- */
 
-/* The bytes between BEGIN and END, which stand there as base64 (docs/reference/wire.md, "Files"). */
+/* The bytes between BEGIN and END, encoded as base64 (docs/reference/wire.md, "Files"). */
 static size_t read_file(const char *path, const char *kind, uint8_t *to, size_t size) {
     char line[256], begin[80], end[80], text[2 * CERTIFICATE_MAX] = "";
     uint8_t decoded[2 * CERTIFICATE_MAX];
@@ -163,7 +163,7 @@ static size_t read_file(const char *path, const char *kind, uint8_t *to, size_t 
     for (size_t last = strlen(text); last > 0 && text[last - 1] == '='; last--)
         padding++;
     if (!is_whole || blocks <= padding || (size_t)(blocks - padding) > size)
-        fail(1, "this file does not hold what is expected; see what it holds with: milepost trust show ", path);
+        fail(1, "this file has another content than expected; print it with: milepost trust show ", path);
     memcpy(to, decoded, (size_t)(blocks - padding));
     return (size_t)(blocks - padding);
 }
@@ -174,7 +174,7 @@ static void resolve(const char *address) {
     struct addrinfo hints = {.ai_socktype = SOCK_DGRAM}, *found;
     size_t size = port ? (size_t)(port - address) : 0;
     if (size == 0 || size >= sizeof host)
-        fail(WRONG_USE, "say the edge as HOST:PORT, not ", address);
+        fail(WRONG_USE, "give the edge as HOST:PORT, not ", address);
     bool is_bracketed = address[0] == '[' && address[size - 1] == ']';
     snprintf(host, sizeof host, "%.*s", (int)(is_bracketed ? size - 2 : size), address + is_bracketed);
     if (getaddrinfo(host, port + 1, &hints, &found) != 0)
@@ -190,7 +190,7 @@ static void use_certificate(const char *path, uint64_t now) {
     struct certificate own;
     client.certificate_size = read_file(path, "CERTIFICATE", client.certificate, sizeof client.certificate);
     if (!read_certificate((struct span){client.certificate, client.certificate_size}, client.authority, now, &own))
-        fail(1, "the authority did not sign this certificate, or its time is over (milepost trust issue): ", path);
+        fail(1, "this certificate is not signed by the CA, or has expired (milepost trust issue): ", path);
     uint8_t public[KEY];
     if (!public_key(client.own, public) || !is_equal(own.key, (struct span){public, KEY}))
         fail(1, "this certificate is for another key than the one given: ", path);
@@ -202,7 +202,7 @@ static void use_edge_certificate(const char *path, uint64_t now) {
     struct certificate found;
     size_t size = read_file(path, "CERTIFICATE", bytes, sizeof bytes);
     if (!read_certificate((struct span){bytes, size}, client.authority, now, &found) || !is_equal(found.role, span_of("edge")))
-        fail(1, "the authority did not sign this for an edge, or its time is over: ", path);
+        fail(1, "this certificate is not signed by the CA for an edge, or has expired: ", path);
     memcpy(client.edge, found.key.at, KEY);
     client.knows_edge = true;
 }
@@ -218,17 +218,17 @@ static double number_of(const char *text) {
 static void set_start(char *text) {
     char *comma = strchr(text, ',');
     if (!comma)
-        fail(WRONG_USE, "say the place as LAT,LON, not ", text);
+        fail(WRONG_USE, "give the position as LAT,LON, not ", text);
     *comma = 0;
     from[0] = number_of(text);
     from[1] = number_of(comma + 1);
     if (fabs(from[0]) > 90 || fabs(from[1]) > 180)
-        fail(WRONG_USE, "latitude is -90 to 90, longitude -180 to 180: ", text);
+        fail(WRONG_USE, "latitude is -90 to 90, longitude -180 to 180; are they swapped? ", text);
 }
 
 static void read_options(int count, char **words, uint64_t now) {
     static const struct option known[] = {
-        {"key", 1, 0, 'k'}, {"certificate", 1, 0, 'c'}, {"authority", 1, 0, 'a'}, {"edge-certificate", 1, 0, 'e'},
+        {"key", 1, 0, 'k'}, {"certificate", 1, 0, 'c'}, {"ca", 1, 0, 'a'}, {"edge-certificate", 1, 0, 'e'},
         {"plain", 0, 0, 'p'}, {"id", 1, 0, 'i'}, {"subscribe", 1, 0, 's'}, {"from", 1, 0, 'f'},
         {"heading", 1, 0, 'd'}, {"speed", 1, 0, 'v'}, {"help", 0, 0, 'h'}, {0}};
     const char *given[128] = {0};
@@ -259,7 +259,7 @@ static void read_options(int count, char **words, uint64_t now) {
     if (read_file(given['k'], "PRIVATE KEY", client.own, KEY) != KEY)
         fail(1, "not an endpoint's private key: ", given['k']);
     if (read_file(given['a'], "AUTHORITY PUBLIC KEY", client.authority, KEY) != KEY)
-        fail(1, "not an authority's public key: ", given['a']);
+        fail(1, "not the public key of a certificate authority: ", given['a']);
     use_certificate(given['c'], now);
     if (given['e'])
         use_edge_certificate(given['e'], now);
@@ -272,10 +272,10 @@ static void publish_line(char *line, size_t size, struct now now) {
     size_t topic = blank ? (size_t)(blank - line) : size;
     struct span body = {(uint8_t *)line + topic + (blank != NULL), size - topic - (blank != NULL)};
     if (topic > 0 && !client_publish(&client, (struct span){(uint8_t *)line, topic}, body, now))
-        say("a line is too long to be sent in one datagram and was left out");
+        say("a line is too long for one datagram and was dropped");
 }
 
-/* Publish whole lines while there is room for them; false when nothing more will come. */
+/* Publish whole lines while there is room for them; false at the end of the input. */
 static bool read_lines(bool is_ready) {
     static char text[LINE_MAX_BYTES];
     static size_t used;
@@ -291,7 +291,7 @@ static bool read_lines(bool is_ready) {
         memmove(text, end + 1, used);
     }
     if (used == sizeof text && !memchr(text, '\n', used)) {
-        say("a line is too long and was left out");
+        say("a line is too long and was dropped");
         used = 0;
     }
     return !is_over || memchr(text, '\n', used);
@@ -329,12 +329,12 @@ int main(int count, char **words) {
     sigaction(SIGINT, &on_signal, NULL);
     sigaction(SIGTERM, &on_signal, NULL);
     if (!client_start(&client, read_clocks()))
-        fail(1, "libcrypto could not make keys", "");
+        fail(1, "libcrypto could not create keys", "");
     run();
     if (client.state != ENDED)
         client_leave(&client);
     if (client.ending == NO_ANSWER)
-        say("no answer for 30 s: check the address, that the edge runs a UDP door, that its certificate and yours are of one "
-            "authority, and the clock");
+        say("no answer for 30 s: check the address, that the edge has a UDP listener, that its certificate and yours are of one "
+            "CA, and the clock");
     return client.ending;
 }

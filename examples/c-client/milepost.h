@@ -1,13 +1,13 @@
-/* Milepost for a small device: all that a client needs of docs/reference/wire.md, on OpenSSL's libcrypto alone.
+/* Milepost for a small device: the parts of docs/reference/wire.md that a client needs, on OpenSSL's libcrypto alone.
  *
  *   main.c      sockets, files, the command line
- *   client.c    the session: what is sent when, what is believed; no socket, no clock
- *   outbox.c    what is sent again until it is answered
- *   datagram.c  what a plain datagram says
- *   seal.c      the handshake, sealed datagrams, certificates, signatures
- *   bytes.c     bounded writing and reading, protobuf
+ *   client.c    the session state machine: no socket, no clock
+ *   outbox.c    retransmission until acknowledged
+ *   datagram.c  the content of datagrams
+ *   seal.c      the handshake, encryption, certificates, signatures
+ *   bytes.c     bounded reading and writing, protobuf
  *
- * Functions that give a bool give false for what is broken, forged or too large, and then nothing they filled in counts. */
+ * Functions that return bool return false for input that is malformed, forged or too large; their output is then invalid. */
 #ifndef MILEPOST_H
 #define MILEPOST_H
 
@@ -33,7 +33,7 @@ struct span {
     size_t size;
 };
 
-/* What does not fit is left out, and is_full says so. */
+/* Bytes that do not fit are dropped, and is_full is set. */
 struct out {
     uint8_t *at;
     size_t size, used;
@@ -45,7 +45,7 @@ struct in {
     bool is_bad;
 };
 
-/* A field by its key: its number and its kind on the wire. A known number of another kind is an unknown field. */
+/* A field by its key: number and wire type. A known number with another wire type is an unknown field. */
 struct field {
     uint64_t key, value;
     struct span bytes;
@@ -75,13 +75,13 @@ struct certificate {
     uint64_t not_before, not_after;
 };
 
-/* Noise_IK as the one who begins. Keys are X25519, private ones as 32 random bytes. */
+/* Noise_IK as the initiator. Keys are X25519, private keys 32 random bytes. */
 struct handshake {
     uint8_t hash[KEY], chain[KEY], key[KEY];
     uint8_t own[KEY], ephemeral[KEY], edge[KEY];
 };
 
-/* Counters that came: each is taken once, and none that is 256 or more behind the greatest. */
+/* The replay window: each counter is accepted once, and none that is 256 or more behind the greatest. */
 #define WINDOW 256
 struct window {
     uint64_t next;
@@ -155,7 +155,7 @@ struct message {
     double latitude, longitude; /* written, never read */
     struct span source, topic, body;
     bool is_reliable;
-    struct span signed_part, signature, certificate; /* nothing in signature: not signed */
+    struct span signed_part, signature, certificate; /* empty signature: not signed */
 };
 
 bool read_datagram(struct span bytes, struct datagram *datagram);
@@ -181,7 +181,7 @@ void write_received(struct out *out, uint64_t token, const struct name *name);
 #define SENT_MAX (MESSAGE_MAX + 256)
 #define SHOWN_MAX 256
 
-/* utc_ns is what the edge hears, steady_ns what timers go by: it never jumps. */
+/* utc_ns is sent to the edge; steady_ns, which never jumps, is for timers. */
 struct now {
     uint64_t utc_ns, steady_ns;
 };
@@ -190,7 +190,7 @@ enum state { ASKING, OPENING, OPEN, ENDED };
 enum ending { LEFT = 0, NO_ANSWER = 3, TURNED_AWAY = 4 };
 enum verdict { UNSIGNED, VERIFIED, FORGED };
 
-/* A message or a subscription, sent again until it is answered. */
+/* A message or a subscription, retransmitted until it is acknowledged. */
 enum progress { FREE, WAITING, ANSWERED, REFUSED };
 struct waiting {
     enum progress progress;
@@ -200,7 +200,7 @@ struct waiting {
     size_t size;
 };
 
-/* What the device gives: a way to send, a place, and somebody to tell. */
+/* Callbacks of the device: send a datagram, get the position, show messages and events. */
 struct device {
     void (*send)(struct span datagram);
     void (*locate)(uint64_t utc_ns, struct report *report);
@@ -218,7 +218,7 @@ struct client {
 
     enum state state;
     enum ending ending;
-    bool is_renewing; /* open, and an INIT is on its way */
+    bool is_renewing; /* open, with an INIT in flight */
     bool has_reset, takes_cookie;
     struct keys keys, former_keys;
     uint64_t former, former_until, give_up_at, opened_at, heard_at, report_at, renew_at, interval_ns;
@@ -236,7 +236,7 @@ struct client {
     size_t shown_next;
 };
 
-/* The device's side. */
+/* For the device. */
 bool client_start(struct client *client, struct now now);
 bool client_subscribe(struct client *client, const char *query);
 bool client_has_room(const struct client *client);

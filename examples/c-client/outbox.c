@@ -1,7 +1,7 @@
-/* What is sent again until it is answered: reliable messages and subscriptions.
+/* Retransmission of reliable messages and subscriptions until they are acknowledged.
  *
- * What must hold: each waits longer each time, and differently on each device; a message is given up in the end, a subscription
- * only with its session. They are kept without a token, since that may change between two tries. */
+ * Invariants: the interval grows with each attempt, with jitter; a message is dropped after the last attempt, a subscription
+ * only with its session. They are stored without a token, since it may change between two attempts. */
 #include "milepost.h"
 
 #include <openssl/rand.h>
@@ -11,7 +11,7 @@
 #define PAUSE_NS_MAX (8 * SECOND_NS)
 #define MESSAGE_TRIES 10
 
-/* How long to wait after this try: twice as long each time, a quarter more or less. */
+/* Interval after this attempt: doubled each time, with 25 % jitter. */
 uint64_t pause_after(int tries) {
     uint64_t pause = PAUSE_NS;
     uint8_t random = 0;
@@ -38,7 +38,7 @@ bool client_has_room(const struct client *c) {
     return false;
 }
 
-/* False if it is too large; the caller asked client_has_room first. */
+/* False if it is too large; the caller has checked client_has_room. */
 bool client_publish(struct client *c, struct span topic, struct span body, struct now now) {
     struct report here = {0};
     struct waiting *slot = c->messages;
@@ -74,7 +74,7 @@ void settle(struct client *c, const struct name *name, enum progress of_subscrip
         waiting->progress = name->is_subscription ? of_subscription : FREE;
 }
 
-/* Try at once what waits; `again` also what was answered in a session that is over. */
+/* Retransmit waiting entries at once; with `again` also those that were acknowledged in an ended session. */
 void wake(struct waiting *waiting, size_t count, bool again, struct now now) {
     for (size_t i = 0; i < count; i++) {
         if (again && waiting[i].progress == ANSWERED)

@@ -1,6 +1,6 @@
-/* The handshake Noise_IK_25519_AESGCM_SHA256, sealed datagrams, certificates and signatures: wire.md, "Sealed datagrams".
+/* The handshake Noise_IK_25519_AESGCM_SHA256, encrypted datagrams, certificates and signatures (docs/reference/wire.md).
  *
- * What must hold: nothing is believed before its seal or signature was checked, and a counter is marked as taken only after. */
+ * Invariants: no content is used before it is authenticated, and a counter enters the replay window only after that. */
 #include "milepost.h"
 
 #include <openssl/crypto.h>
@@ -24,7 +24,7 @@ static void hmac(struct span key, struct span text, uint8_t digest[KEY]) {
     HMAC(EVP_sha256(), key.at, (int)key.size, text.at, text.size, digest, &size);
 }
 
-/* HKDF-SHA256 without info, two outputs: Noise's own. */
+/* HKDF-SHA256 without info, two outputs, as Noise defines it. */
 static void derive_two(const uint8_t chain[KEY], struct span secret, uint8_t first[KEY], uint8_t second[KEY]) {
     uint8_t root[KEY], text[KEY + 1];
     hmac((struct span){chain, KEY}, secret, root);
@@ -43,7 +43,7 @@ bool public_key(const uint8_t private[KEY], uint8_t public[KEY]) {
     return is_good;
 }
 
-/* False for a point of low order too: OpenSSL gives no secret of zeros. */
+/* False also for a point of low order: OpenSSL refuses a shared secret of zeros. */
 static bool exchange(const uint8_t private[KEY], const uint8_t public[KEY], uint8_t secret[KEY]) {
     size_t size = KEY;
     EVP_PKEY *own = EVP_PKEY_new_raw_private_key(EVP_PKEY_X25519, NULL, private, KEY);
@@ -127,7 +127,7 @@ static bool mix_key(struct handshake *h, const uint8_t private[KEY], const uint8
     return true;
 }
 
-/* Every key of this pattern seals once before the next is mixed in, so noise's counter is always 0. */
+/* Every key of this pattern encrypts once before the next is mixed in, so the Noise counter is always 0. */
 static bool mix_sealed(struct handshake *h, bool seals, struct span from, struct out *out) {
     EVP_CIPHER_CTX *cipher = EVP_CIPHER_CTX_new();
     size_t begun = out->used;
@@ -138,7 +138,7 @@ static bool mix_sealed(struct handshake *h, bool seals, struct span from, struct
     return is_good;
 }
 
-/* Noise message 1: e, es, s, ss and the payload. own, ephemeral and edge are filled in already. */
+/* Noise message 1: e, es, s, ss and the payload. own, ephemeral and edge are set already. */
 bool write_first(struct handshake *h, struct span payload, struct out *out) {
     uint8_t ephemeral[KEY], own[KEY];
     memset(h->hash, 0, KEY);
@@ -153,7 +153,7 @@ bool write_first(struct handshake *h, struct span payload, struct out *out) {
            mix_sealed(h, true, payload, out) && !out->is_full;
 }
 
-/* Noise message 2: e, ee, se and the payload. A forged one leaves the handshake as it was: the right one may still come. */
+/* Noise message 2: e, ee, se and the payload. A forged one leaves the handshake unchanged: the genuine one may still arrive. */
 bool read_second(struct handshake *handshake, struct span ack, struct out *payload, struct keys *keys) {
     struct handshake h = *handshake;
     uint8_t to_edge[KEY], to_endpoint[KEY];
@@ -175,7 +175,7 @@ bool read_second(struct handshake *handshake, struct span ack, struct out *paylo
     return is_good;
 }
 
-/* mac1, and mac2 by the cookie; zeros without one. */
+/* mac1, and mac2 with the cookie; zeros without a cookie. */
 void write_macs(const uint8_t edge[KEY], const uint8_t *cookie, struct out *init) {
     uint8_t key[KEY], mac1[KEY], mac2[KEY] = {0};
     hash(span_of("milepost mac1"), (struct span){edge, KEY}, key);
@@ -260,7 +260,7 @@ static bool read_body(struct span body, struct certificate *certificate) {
     return !in.is_bad && certificate->id.size >= 1 && certificate->id.size <= ID_MAX && certificate->key.size == KEY;
 }
 
-/* What the authority signed and is in its time. */
+/* Whether the certificate is signed by the certificate authority and valid now. */
 bool read_certificate(struct span bytes, const uint8_t authority[KEY], uint64_t now, struct certificate *certificate) {
     struct in in = {bytes, bytes.size > CERTIFICATE_MAX};
     struct span body = {0}, signature = {0};

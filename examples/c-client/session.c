@@ -1,6 +1,6 @@
-/* Checks client.c and outbox.c against a time that it makes itself: hours pass in a moment, and nothing is sent anywhere.
+/* Checks client.c and outbox.c in virtual time: hours pass in a moment, and nothing is sent.
  *
- * The edge seals nothing here: what a session does is the same, and vectors.c checks the seals. */
+ * The edge does not encrypt here: the session logic is the same, and vectors.c checks the encryption. */
 #include "milepost.h"
 
 #include <stdio.h>
@@ -98,7 +98,7 @@ static void hear_received(uint64_t token, bool is_subscription, uint64_t id) {
     hear(&out);
 }
 
-/* Let time pass in steps as the client wants them, with a heartbeat now and then if the edge lives. */
+/* Advance the time in the steps that the client requests, with heartbeats if the edge is alive. */
 static void pass(uint64_t duration_ns, uint64_t heartbeat_of) {
     for (uint64_t until = now.steady_ns + duration_ns; now.steady_ns < until && client.state != ENDED;) {
         uint64_t next = client_tick(&client, now), step = next > now.steady_ns ? next - now.steady_ns : 1;
@@ -141,9 +141,9 @@ static void check_opening(void) {
     begin();
     check("INIT is sent at once", sent[INIT] == 1 && last_former == 0);
     pass(10 * SECOND_NS, 0);
-    check("INIT is repeated, ever more seldom", sent[INIT] >= 4 && sent[INIT] <= 8);
+    check("INIT is repeated at growing intervals", sent[INIT] >= 4 && sent[INIT] <= 8);
     pass(19 * SECOND_NS, 0);
-    check("it tries for half a minute", client.state == OPENING);
+    check("it tries for 30 s", client.state == OPENING);
     pass(2 * SECOND_NS, 0);
     check("then it gives up", client.state == ENDED && client.ending == NO_ANSWER);
     finish();
@@ -152,25 +152,25 @@ static void check_opening(void) {
 static void check_repeats(void) {
     begin();
     acknowledge(7, false);
-    check("ACKNOWLEDGE is answered with a report", sent[REPORT] == 1 && last.token == 7);
+    check("a report follows ACKNOWLEDGE", sent[REPORT] == 1 && last.token == 7);
     pass(20 * SECOND_NS, 7);
     check("it reports every interval", sent[REPORT] >= 20 && sent[REPORT] <= 22);
-    check("a subscription is repeated until it is answered", sent[SUBSCRIBE] >= 4 && sent[SUBSCRIBE] <= 9);
+    check("a subscription is repeated until it is acknowledged", sent[SUBSCRIBE] >= 4 && sent[SUBSCRIBE] <= 9);
     hear_received(7, true, 1);
     int before = sent[SUBSCRIBE];
     client_publish(&client, span_of("t"), span_of("x"), now);
     uint64_t id = client.messages[0].id;
     pass(20 * SECOND_NS, 7);
-    check("and no longer", sent[SUBSCRIBE] == before);
-    check("so is a message", sent[PUBLISH] >= 4 && sent[PUBLISH] <= 9);
+    check("and no longer after that", sent[SUBSCRIBE] == before);
+    check("a message is repeated until it is acknowledged", sent[PUBLISH] >= 4 && sent[PUBLISH] <= 9);
     hear_received(7, false, id + 1);
-    check("another's answer does not count", client.messages[0].progress == WAITING);
+    check("an acknowledgement of another message is ignored", client.messages[0].progress == WAITING);
     hear_received(7, false, id);
-    check("its own does", client.messages[0].progress == FREE);
+    check("the acknowledgement of the message ends it", client.messages[0].progress == FREE);
     client_publish(&client, span_of("t"), span_of("x"), now);
     sent[PUBLISH] = 0;
     pass(200 * SECOND_NS, 7);
-    check("one that is never answered is given up", sent[PUBLISH] == 10 && client.messages[0].progress == FREE);
+    check("a message that is never acknowledged is dropped", sent[PUBLISH] == 10 && client.messages[0].progress == FREE);
     finish();
 }
 
@@ -179,9 +179,9 @@ static void check_hearing(void) {
     acknowledge(7, false);
     hear_message(7, 1);
     hear_message(7, 1);
-    check("a message is shown once and answered each time", shown == 1 && sent[RECEIVED] == 2);
+    check("a message is shown once and acknowledged every time", shown == 1 && sent[RECEIVED] == 2);
     hear_message(8, 2);
-    check("one of another session is not taken", shown == 1 && sent[RECEIVED] == 2);
+    check("a message of another session is ignored", shown == 1 && sent[RECEIVED] == 2);
     hear_message(7, 2);
     check("the next is shown", shown == 2);
     finish();
@@ -192,22 +192,22 @@ static void check_renewal(void) {
     acknowledge(7, false);
     hear_received(7, true, 1);
     pass(2900 * SECOND_NS, 7);
-    check("one INIT is enough for long", sent[INIT] == 1);
+    check("one INIT is enough for a long time", sent[INIT] == 1);
     pass(105 * SECOND_NS, 7);
-    check("before the keys are worn it sends INIT, with former", sent[INIT] >= 2 && last_former == 7);
+    check("before the keys expire it sends INIT, with the previous token", sent[INIT] >= 2 && last_former == 7);
     int subscribed = sent[SUBSCRIBE], reported = sent[REPORT];
     pass(5 * SECOND_NS, 7);
-    check("and goes on reporting meanwhile", sent[REPORT] >= reported + 4);
+    check("and continues to report meanwhile", sent[REPORT] >= reported + 4);
     reported = sent[REPORT];
     acknowledge(9, true);
     check("it reports under the new token at once", sent[REPORT] == reported + 1 && last.token == 9);
     pass(5 * SECOND_NS, 9);
-    check("a session that goes on is not asked for its subscriptions", sent[SUBSCRIBE] == subscribed);
+    check("a resumed session does not subscribe again", sent[SUBSCRIBE] == subscribed);
     pass(3000 * SECOND_NS, 9);
-    check("the next time former is the new token", last_former == 9);
+    check("the next INIT has the new token as previous token", last_former == 9);
     acknowledge(11, false);
     pass(1, 11);
-    check("one that does not go on is", sent[SUBSCRIBE] == subscribed + 1);
+    check("a session that is not resumed subscribes again", sent[SUBSCRIBE] == subscribed + 1);
     finish();
 }
 
@@ -217,7 +217,7 @@ static void check_silence(void) {
     pass(9 * SECOND_NS, 0);
     check("an edge may be silent for a while", client.state == OPEN);
     pass(2 * SECOND_NS, 0);
-    check("then the session is to go on", client.state == OPENING && last_former == 7);
+    check("then it resumes the session", client.state == OPENING && last_former == 7);
     finish();
 }
 
@@ -228,14 +228,14 @@ static void check_endings(void) {
         acknowledge(token, false);
         if (client.state == OPEN)
             hear_content(token, CLOSE, (struct span){stopping, 2});
-        check("nothing is acknowledged before it is asked for", (acknowledge(90, false), client.state == OPENING));
+        check("an ACKNOWLEDGE without an INIT is ignored", (acknowledge(90, false), client.state == OPENING));
         pass(SECOND_NS, 0);
     }
-    check("who is closed again and again comes back ever more seldom", sent[INIT] >= 3 && sent[INIT] <= 10 && last_former == 0);
+    check("after repeated CLOSE it reconnects at growing intervals", sent[INIT] >= 3 && sent[INIT] <= 10 && last_former == 0);
     pass(10 * SECOND_NS, 0);
     acknowledge(50, false);
     hear_content(50, CLOSE, (struct span){replaced, 2});
-    check("who was replaced stays away", client.state == ENDED && client.ending == TURNED_AWAY);
+    check("a replaced client does not reconnect", client.state == ENDED && client.ending == TURNED_AWAY);
     finish();
 }
 
@@ -261,7 +261,7 @@ static void put_seed(struct out *out, bool is_refusal) {
     end_nested(out, begun);
 }
 
-/* Bytes that are almost right, each in memory of just its size, so that a build with SANITIZE=1 ends at one step too far. */
+/* Almost valid bytes, each in memory of exactly its size, so that a build with SANITIZE=1 detects any overrun. */
 static void check_garbage(void) {
     uint32_t random = 1;
     begin();
@@ -279,7 +279,7 @@ static void check_garbage(void) {
         memcpy(exact, bytes, size);
         client_receive(&client, (struct span){exact, size}, now);
         free(exact);
-        if (client.state != OPEN) { /* it said, by chance, that the session is over */
+        if (client.state != OPEN) { /* by chance it ended the session */
             finish();
             begin();
             acknowledge(7, false);

@@ -1,5 +1,5 @@
-/* Checks this client against tests/vectors/sealed.json, made flat by flatten.py: every byte it would send, everything it must
- * believe, and everything it must not. */
+/* Checks this client against tests/vectors/sealed.json, flattened by flatten.py: every byte it would send, everything it must
+ * accept, and everything it must refuse. */
 #define _DEFAULT_SOURCE
 #include "milepost.h"
 
@@ -28,7 +28,7 @@ static const char *text_of(const char *path) {
     exit(1);
 }
 
-/* The bytes of a value in hexadecimal; they stay until the program ends. */
+/* The bytes of a hexadecimal value; they are never freed. */
 static struct span bytes_of(const char *path) {
     static uint8_t pool[100000];
     static size_t used;
@@ -145,13 +145,13 @@ static void check_data(struct keys *keys, const uint8_t *authority, uint64_t now
     check("what is signed", is_equal(message.signed_part, bytes_of("signed_message/signed")));
     check("the alert is the edge's", is_verified(&message, authority, now));
     struct span stranger = bytes_of("keys/another authority/public");
-    check("but not for who trusts another authority", !is_verified(&message, stranger.at, now));
+    check("but not with another authority", !is_verified(&message, stranger.at, now));
     check("a changed alert opens", is_believed(keys, "refused/DATA, with a signed message that was changed/hex", &datagram) &&
                                        read_publish(datagram.inner, &message));
     check("and is a forgery", !is_verified(&message, authority, now));
 }
 
-/* Who adds a topic behind the signature does not change what was signed, only what is read. */
+/* A topic appended after the signature changes what is read, but not what was signed. */
 static void check_addition(bool is_added) {
     uint8_t bytes[1024];
     struct out out = {bytes, sizeof bytes, 0, false};

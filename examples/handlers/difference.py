@@ -1,9 +1,9 @@
-"""What has changed about a vehicle: its information comes in, the difference between the last two commits goes out.
+"""Changes of a vehicle's information: the request is the new information, the answer its difference from the last one.
 
     milepost handler run examples/handlers/difference.py --config milepost.toml
 
-A vehicle publishes its information on service/vehicle-info, and gets an answer on service/vehicle-info/accept. Each vehicle's
-information is compared with its own alone, so the work can be shared by up to four processes.
+A vehicle publishes its information on service/vehicle-info, and receives the answer on service/vehicle-info/accept. The requests
+of different vehicles are independent, so up to four processes can share the work.
 """
 
 from typing import TypedDict, cast

@@ -1,4 +1,4 @@
-"""A place to park: car parks announce their free spaces, drivers ask for the nearest ones with room and reserve a space.
+"""Parking: car parks announce their free spaces, drivers request the nearest car parks with free spaces and reserve one.
 
     milepost handler run examples/handlers/parking.py --config milepost.toml
 
@@ -6,7 +6,7 @@
     service/parking/find       a driver: {"latitude": 40.7608, "longitude": -111.891}
     service/parking/reserve    a driver: {"place": "station"}
 
-Answers come on the same topic with /accept or /reject behind it. A reservation holds for fifteen minutes.
+Answers are published on the same topic followed by /accept or /reject. A reservation expires after fifteen minutes.
 """
 
 from typing import TypedDict, cast
@@ -25,7 +25,7 @@ SPACES = {"type": "integer", "minimum": 0, "maximum": 100_000}
 
 
 def record(required: dict[str, object], **others: object) -> dict[str, object]:
-    """An object with these members and no others."""
+    """Return the schema of an object with exactly these members."""
     return {
         "type": "object",
         "properties": required | others,
@@ -58,10 +58,10 @@ class CarPark(TypedDict):
     longitude: float
     free: int
     reserved: dict[str, int]
-    """By driver: until when, in nanoseconds."""
+    """Expiry of each reservation by driver, in nanoseconds."""
 
 
-class Wish(TypedDict, total=False):
+class ParkingRequest(TypedDict, total=False):
     latitude: float
     longitude: float
     within_m: float
@@ -79,17 +79,17 @@ def announce(request: dict[str, object], _message: Message, store: Store) -> Non
 
 
 @app.on("service/parking/find", accepts=FIND, answers=FOUND)
-def find(request: Wish, message: Message, store: Store) -> dict[str, object]:
+def find(request: ParkingRequest, message: Message, store: Store) -> dict[str, object]:
     here = Place(request["latitude"], request["longitude"])
     found = []
     for name, value in store.items("place/"):
         park = cast("CarPark", value)
         distance = distance_m(here, Place(park["latitude"], park["longitude"]))
-        room = room_in(park, message)
-        if room > 0 and distance <= request.get("within_m", 2_000.0):
-            found.append({"place": name.removeprefix("place/"), "free": room, "distance_m": round(distance)})
+        free = free_spaces(park, message)
+        if free > 0 and distance <= request.get("within_m", 2_000.0):
+            found.append({"place": name.removeprefix("place/"), "free": free, "distance_m": round(distance)})
     if not found:
-        raise Reject("no place with room near you")
+        raise Reject("no free space near you")
     found.sort(key=lambda one: cast("int", one["distance_m"]))
     return {"places": found[: request.get("most", 3)]}
 
@@ -102,13 +102,13 @@ def reserve(request: dict[str, str], message: Message, store: Store) -> dict[str
         raise Reject("no such place")
     reserved = {driver: until for driver, until in park["reserved"].items() if until > message.seen_at}
     if message.source not in reserved and park["free"] - len(reserved) <= 0:
-        raise Reject("no room left")
+        raise Reject("no free space left")
     reserved[message.source] = message.seen_at + RESERVED_S * SECOND_NS
     store.put(key, park | {"reserved": reserved})
     return {"place": request["place"], "valid_s": RESERVED_S}
 
 
-def room_in(park: CarPark, message: Message) -> int:
-    """Spaces that are free and that nobody else has reserved."""
+def free_spaces(park: CarPark, message: Message) -> int:
+    """Return the number of free spaces that no other driver has reserved."""
     others = [driver for driver, until in park["reserved"].items() if until > message.seen_at and driver != message.source]
     return park["free"] - len(others)

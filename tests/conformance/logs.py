@@ -1,4 +1,4 @@
-"""Logs to try the catalogue on: what a kind of log gives the claims to work with, and the embedded and the one in memory."""
+"""Logs for the conformance suite: its interface to an implementation, and the embedded log and the log in memory."""
 
 import threading
 import time
@@ -15,43 +15,43 @@ from milepost.eventlog.memory import MemoryStore
 from milepost.model.durability import Durability
 from milepost.model.instants import SECOND_NS, Instant
 
-PATIENCE_S = 20.0
-QUIET_S = 0.3
-"""So long nothing must happen where a claim says that nothing does."""
+TIMEOUT_S = 20.0
+IDLE_S = 0.3
+"""Time to wait before a test asserts that nothing more happens."""
 NOON = 1_800_000_000 * SECOND_NS
 
 _numbers = count(1)
 
 
 class Logs(ABC):
-    """Log objects over one store; `wait_until` and `settle` let time pass for them."""
+    """Log objects over one store."""
 
     def topic(self) -> str:
-        """A name that nobody has used."""
+        """Return an unused name."""
         return f"topic-{next(_numbers)}"
 
     @abstractmethod
     def open(self) -> Log:
-        """One more log object over the same store."""
+        """Open one more log object over the same store."""
 
     @abstractmethod
-    def settle(self) -> None:
-        """Let everything happen that is going to."""
+    def wait_idle(self) -> None:
+        """Wait until all pending work is done."""
 
     def tick(self) -> None:
-        """Let a moment pass, so that what is appended later is later."""
+        """Advance the time a little, so that later appends have a later time."""
         time.sleep(0.002)
 
     def wait_until(self, condition: Callable[[], bool]) -> None:
-        """Wait for something to become true."""
-        give_up_at = time.monotonic() + PATIENCE_S
+        """Wait for a condition."""
+        give_up_at = time.monotonic() + TIMEOUT_S
         while not condition():
-            assert time.monotonic() < give_up_at, "it never became true"
+            assert time.monotonic() < give_up_at, "the condition did not become true"
             time.sleep(0.002)
 
 
 class TimedLogs(Logs):
-    """Logs whose clock can be moved and whose writing can be held up."""
+    """Logs whose clock can be advanced and whose writes can be blocked."""
 
     def __init__(self) -> None:
         self.now = NOON
@@ -60,12 +60,12 @@ class TimedLogs(Logs):
         self.pass_time(0.001)
 
     def pass_time(self, seconds: float) -> None:
-        """Let the clock of all logs go on."""
+        """Advance the clock of all logs."""
         self.now += int(seconds * SECOND_NS)
 
     @abstractmethod
-    def stalled(self) -> AbstractContextManager[None]:
-        """A context in which nothing can be written."""
+    def blocked_writes(self) -> AbstractContextManager[None]:
+        """Return a context in which nothing can be written."""
 
 
 class EmbeddedLogs(TimedLogs):
@@ -81,11 +81,11 @@ class EmbeddedLogs(TimedLogs):
         self._opened.append(EmbeddedLog(self._folder, self._durability, clock_ns=lambda: self.now))
         return self._opened[-1]
 
-    def settle(self) -> None:
-        time.sleep(QUIET_S)
+    def wait_idle(self) -> None:
+        time.sleep(IDLE_S)
 
     @contextmanager
-    def stalled(self) -> Iterator[None]:
+    def blocked_writes(self) -> Iterator[None]:
         connection = open_database(self._folder, self._durability).connect()
         connection.execute("BEGIN IMMEDIATE")
         try:
@@ -109,25 +109,25 @@ class MemoryLogs(TimedLogs):
     def open(self) -> Log:
         return self.store.open()
 
-    def settle(self) -> None:
+    def wait_idle(self) -> None:
         self.store.run_all()
 
     def wait_until(self, condition: Callable[[], bool]) -> None:
         self.store.run_all()
-        assert condition(), "it never becomes true"
+        assert condition(), "the condition did not become true"
 
     @contextmanager
-    def stalled(self) -> Iterator[None]:
+    def blocked_writes(self) -> Iterator[None]:
         yield
 
 
-class Heard:
-    """What a reader was handed, by topic, and in one list what came in which order; callable as `take`."""
+class ReceivedRecords:
+    """The batches a reader received, in order; callable as `on_records`."""
 
     def __init__(self) -> None:
         self.batches: list[list[Record]] = []
         self.count = 0
-        self.losses: list[LogLost] = []
+        self.gaps: list[LogLost] = []
         self._lock = threading.Lock()
         self._is_busy = False
 
@@ -141,8 +141,8 @@ class Heard:
         self.count += len(records)
         self._is_busy = False
 
-    def lost(self, gap: LogLost) -> None:
-        self.losses.append(gap)
+    def on_gap(self, gap: LogLost) -> None:
+        self.gaps.append(gap)
 
     @property
     def records(self) -> list[Record]:
@@ -152,15 +152,15 @@ class Heard:
         return [record.value for record in self.records if record.topic == topic]
 
 
-class Told:
-    """What `done` was told, in order, each with a word for the append it was for."""
+class AppendOutcomes:
+    """The outcomes passed to `done`, in order, each with a label of its append."""
 
     def __init__(self) -> None:
         self.outcomes: list[tuple[object, Exception | None]] = []
 
-    def done(self, word: object) -> Callable[[Exception | None], None]:
-        return lambda fault: self.outcomes.append((word, fault))
+    def done(self, label: object) -> Callable[[Exception | None], None]:
+        return lambda fault: self.outcomes.append((label, fault))
 
     @property
-    def words(self) -> list[object]:
-        return [word for word, _ in self.outcomes]
+    def labels(self) -> list[object]:
+        return [label for label, _ in self.outcomes]

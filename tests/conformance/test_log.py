@@ -1,18 +1,18 @@
-"""The catalogue of logs, on the embedded log and the one in memory."""
+"""The conformance suite of logs, on the embedded log and the log in memory."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from conformance.log_claims import LogClaims
-from conformance.log_group_claims import GroupClaims
-from conformance.log_keeping_claims import BoundClaims, KeepingClaims
+from conformance.log_group_suite import GroupSuite
+from conformance.log_retention_suite import QueueLimitSuite, RetentionSuite
+from conformance.log_suite import LogSuite
 from conformance.logs import EmbeddedLogs, MemoryLogs
 from milepost.model.durability import Durability
 
 
-class TestEmbedded(LogClaims, GroupClaims, KeepingClaims, BoundClaims):
+class TestEmbedded(LogSuite, GroupSuite, RetentionSuite, QueueLimitSuite):
     @pytest.fixture(params=[Durability.PROCESS_CRASH], ids=str)
     def logs(self, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[EmbeddedLogs]:
         logs = EmbeddedLogs(tmp_path / "log", request.param)
@@ -20,7 +20,7 @@ class TestEmbedded(LogClaims, GroupClaims, KeepingClaims, BoundClaims):
         logs.close()
 
 
-class TestMemory(LogClaims, GroupClaims, KeepingClaims, BoundClaims):
+class TestMemory(LogSuite, GroupSuite, RetentionSuite, QueueLimitSuite):
     @pytest.fixture
     def logs(self) -> MemoryLogs:
         return MemoryLogs()

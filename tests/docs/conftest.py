@@ -1,4 +1,4 @@
-"""Who follows pages."""
+"""Fixtures: readers that follow a page in a network namespace of their own."""
 
 import os
 import shutil
@@ -9,25 +9,26 @@ from pathlib import Path
 
 import pytest
 
-from docs.following import Follower, following
+from docs.follower import Follower, following
 from docs.pages import ROOT
 from live.udp.networks import networks
-from milepost.runtime.services.jars import fetched_folder
+from milepost.runtime.services.jars import downloaded_folder
 from milepost.runtime.services.kafka import Kafka
 from parts import need
 
 
 @pytest.fixture(scope="session")
 def fetched(need_java: str, spark_jars: list[Path]) -> None:
-    """What pages start has parts that are fetched, once: before anybody is in a network without a way out."""
-    fetched_folder(Kafka.JARS, need_java, print)
+    """Download the parts of the services that pages start, before a test enters a network without internet access."""
+    downloaded_folder(Kafka.JARS, need_java, print)
 
 
 @pytest.fixture(scope="session")
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The files of the repository in a folder of their own, with the environment of `make edge`, which is fetched."""
+    """Copy the repository to a folder of its own, with the environment of `make edge`."""
     folder = tmp_path_factory.mktemp("clone")
-    names = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout.decode().split("\0")
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    names = subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout.decode().split("\0")
     for name in names:
         if name and (ROOT / name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -38,7 +39,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def newcomer(clone: Path) -> Iterator[Follower]:
-    """A user of a fresh clone, whose PATH has no environment of Python in it."""
+    """Yield a reader with a fresh clone, whose PATH contains no Python environment."""
     need("mosquitto_pub", debian="mosquitto-clients")
     need("stdbuf", debian="coreutils")
     mine = str(Path(sys.executable).parent)
@@ -49,7 +50,7 @@ def newcomer(clone: Path) -> Iterator[Follower]:
 
 @pytest.fixture
 def reader(tmp_path: Path) -> Iterator[Follower]:
-    """Somebody with a machine of one's own, as far as the network goes."""
+    """Yield a reader with a network of its own."""
     need("mosquitto_pub", debian="mosquitto-clients")
     need("stdbuf", debian="coreutils")
     with networks() as make, make().inside(), following(tmp_path) as follower:

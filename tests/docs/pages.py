@@ -1,6 +1,6 @@
-"""The examples of the documents: every fenced block of README.md and docs/, where it stands, and why it is not run.
+"""The examples of the documents: every fenced block of README.md and docs/, with its position and the reason if it is not run.
 
-A block that cannot be run has a line before it, which readers of the page do not see: `<!-- not run: why -->`.
+A block that cannot be run has an HTML comment before it: `<!-- not run: why -->`.
 """
 
 import re
@@ -14,7 +14,7 @@ _FENCE: Final = re.compile(r"(?:^<!-- not run: ([^\n]+) -->\n)?^```([^\n]*)\n(.*
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One of them."""
+    """A fenced block of a page."""
 
     page: str
     line: int
@@ -27,26 +27,26 @@ class Block:
 
 
 def blocks_in(text: str, page: str) -> list[Block]:
-    """The blocks of a page, in their order."""
+    """Return the blocks of a page, in order."""
     return [
         Block(page, text[: found.start(2)].count("\n") + 1, found[2], found[3], found[1] or "") for found in _FENCE.finditer(text)
     ]
 
 
 def blocks_of(page: str, *languages: str) -> list[Block]:
-    """The blocks of a page that are run, in their order: all of them, or those in some languages."""
+    """Return the blocks of a page that are run, in order: all of them, or those in some languages."""
     found = blocks_in((ROOT / page).read_text(), page)
     return [block for block in found if not block.excuse and (not languages or block.language in languages)]
 
 
 def every_block() -> list[Block]:
-    """All blocks of all pages."""
+    """Return all blocks of all pages."""
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
     return [block for page in pages for block in blocks_in(page.read_text(), page.relative_to(ROOT).as_posix())]
 
 
 def commands_of(text: str) -> list[str]:
-    """The commands of a block of sh: lines that go on below, and here-documents, are one command; comments are left out."""
+    """Return the commands of an sh block: continued lines and here-documents are one command; comments are omitted."""
     commands: list[str] = []
     lines = iter(text.replace("\\\n", " ").splitlines())
     for line in lines:

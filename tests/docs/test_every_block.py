@@ -1,4 +1,4 @@
-"""No example that nobody runs: each block of each page is run, read or drawn; or it says why not, and can be read at least."""
+"""Each block of each page is run, parsed, or a drawing; or it has a reason why not, and can at least be parsed."""
 
 import ast
 import configparser
@@ -19,7 +19,7 @@ DRAWING: Final = ""
 FOLLOWED_LANGUAGES: Final = {"sh", "printed"}
 ELSEWHERE: Final = {
     ("docs/how-to/archive.md", "python"): "tests/live/pipelines/test_archive_page.py",
-    ("docs/how-to/archive.md", "questions"): "tests/live/pipelines/test_archive_page.py",
+    ("docs/how-to/archive.md", "queries"): "tests/live/pipelines/test_archive_page.py",
     ("docs/how-to/archive.md", "sh"): "tests/live/pipelines/test_archive_page.py",
     ("docs/reference/backtest.md", "sh"): "tests/live/pipelines/test_archive_page.py",
     ("docs/how-to/handlers.md", "python"): "tests/docs/test_handlers.py",
@@ -39,13 +39,13 @@ ELSEWHERE: Final = {
     ("docs/reference/roads.md", "python"): "tests/docs/test_examples.py",
     ("docs/what-works.md", "python"): "tests/docs/test_examples.py",
 }
-"""Who runs all blocks of a language on a page, if it is neither followed nor read line by line."""
+"""The tests that run all blocks of a language on a page, if they are neither followed nor parsed line by line."""
 
 WHOLE_PROGRAMS: Final = {
     "docs/how-to/city.md": "tests/live/demo/test_demo.py",
     "docs/how-to/papers.md": "tests/live/papers/test_papers.py",
 }
-"""Pages about one command that takes minutes: a test runs it, smaller, and here it is only seen that it can be typed so."""
+"""Pages about one command that takes minutes: a test runs a smaller case, and here its options are parsed."""
 
 COMMAND: Final = re.compile(r"^(?:\$ )?(?:milepost|mosquitto_\w+|make|curl|python|pip|openssl) ", re.MULTILINE)
 BLOCKS: Final = every_block()
@@ -53,7 +53,7 @@ EXCUSED: Final = [block for block in BLOCKS if block.excuse]
 
 
 def is_run(block: Block) -> bool:
-    """Whether somebody runs it, reads it, or has to do neither."""
+    """Return whether a block is run or parsed, or needs neither."""
     if block.excuse or block.language in READERS or (block.page, block.language) in ELSEWHERE:
         return True
     if block.page in WHOLE_PROGRAMS and block.language in ("sh", DRAWING):
@@ -64,7 +64,7 @@ def is_run(block: Block) -> bool:
     return block.page in FOLLOWED and (block.language in FOLLOWED_LANGUAGES or is_file)
 
 
-def test_every_block_is_run_or_says_why_not() -> None:
+def test_every_block_is_run_or_has_a_reason() -> None:
     assert len(BLOCKS) > 100
     assert [str(block) for block in BLOCKS if not is_run(block)] == []
 
@@ -72,21 +72,21 @@ def test_every_block_is_run_or_says_why_not() -> None:
 @pytest.mark.parametrize(
     "text", ["```sh\nls\n```\n", "```\nmilepost edge run\n```\n", "```python\nprint()\n```\n", "```basic\nRUN\n```\n"]
 )
-def test_a_block_that_nobody_runs_is_found(text: str) -> None:
+def test_a_block_that_is_not_run_is_found(text: str) -> None:
     (block,) = blocks_in(text, "docs/new.md")
     assert not is_run(block)
     (excused,) = blocks_in(f"<!-- not run: a reason -->\n{text}", "docs/new.md")
     assert is_run(excused)
 
 
-def test_who_is_said_to_run_a_page_names_it() -> None:
+def test_a_test_that_runs_a_page_names_it() -> None:
     there = {(block.page, block.language) for block in BLOCKS}
     assert [key for key in ELSEWHERE if key not in there] == []
     wrong = [(page, test) for (page, _), test in ELSEWHERE.items() if Path(page).name not in (ROOT / test).read_text()]
     assert wrong == []
 
 
-def can_be_typed(block: Block) -> None:
+def check_options(block: Block) -> None:
     for command in commands_of(block.text):
         if command.startswith("milepost "):
             words = shlex.split(command, comments=True)
@@ -94,31 +94,31 @@ def can_be_typed(block: Block) -> None:
 
 
 @pytest.mark.parametrize("block", [block for block in BLOCKS if block.page in WHOLE_PROGRAMS], ids=str)
-def test_a_whole_program_can_be_typed_as_its_page_says(block: Block) -> None:
-    can_be_typed(block)
+def test_the_options_of_a_long_command_are_valid(block: Block) -> None:
+    check_options(block)
 
 
 @pytest.mark.parametrize("block", EXCUSED, ids=str)
-def test_a_block_that_is_not_run_can_be_read(block: Block) -> None:
+def test_a_block_that_is_not_run_can_be_parsed(block: Block) -> None:
     assert len(block.excuse) > 10
     match block.language:
         case "sh":
-            can_be_typed(block)
+            check_options(block)
         case "toml":
             settings_from(block.text, source=str(block), folder=Path())
         case "python":
             compile(block.text, str(block), "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
         case other:
-            pytest.fail(f"who reads {other}?")
+            pytest.fail(f"no parser for {other}")
 
 
-def test_excuses_are_few() -> None:
-    """Each is a gap: shown here with its reason when there are too many."""
+def test_few_blocks_are_not_run() -> None:
+    """Each is a gap; the failure lists them with their reasons."""
     assert len(EXCUSED) <= 15, "\n".join(f"{block}: {block.excuse}" for block in EXCUSED)
 
 
-def test_the_service_of_the_operators_page_runs_an_edge() -> None:
-    """run-an-edge.md has a unit of systemd."""
+def test_the_systemd_unit_of_the_operators_page_runs_an_edge() -> None:
+    """The unit is in run-an-edge.md."""
     (text,) = [block.text for block in BLOCKS if block.language == "ini"]
     unit = configparser.ConfigParser(interpolation=None)
     unit.optionxform = str  # type: ignore[assignment, method-assign]

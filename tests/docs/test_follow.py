@@ -1,11 +1,11 @@
-"""Pages that are followed from their first block to their last (`following.py` says how)."""
+"""Pages whose blocks are run from the first to the last (see `follower.py`)."""
 
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-from docs.following import Follower
+from docs.follower import Follower
 from docs.pages import ROOT, Block, blocks_of
 
 PASTED: Final = ("README.md",)
@@ -27,7 +27,7 @@ BEFORE: Final = {
         "milepost edge run --config edge.toml",
     ),
 }
-"""What a page takes for granted."""
+"""Commands that a page requires to have run."""
 
 
 def follow(reader: Follower, page: str) -> None:

@@ -1,4 +1,4 @@
-"""The page about handlers: its file is run and its commands as they stand there, and they print what it says (D10-D12)."""
+"""The page about handlers: its program and its commands are run unchanged, and print the documented output (D10-D12)."""
 
 import os
 import re
@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 
 from live.mqtt.brokers import free_port
-from live.mqtt.commands import Listening
+from live.mqtt.commands import RunningCommand
 from milepost.handlers import handler, partition, store
 from milepost.handlers import handler as validators
 from milepost.handlers.calls import CALL_RETRY, HUNG_MAX
@@ -32,73 +32,75 @@ def fences(language: str) -> list[str]:
 COMMANDS: Final = [line for text in fences("sh") for line in text.splitlines()]
 
 
-class Desk:
-    """A folder with the files of the page, in which its commands are run at free ports."""
+class HandlersPage:
+    """A folder with the files of the page, whose commands are run at free ports."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._ports = {port: str(free_port()) for port in PORTS}
-        self._lasting: list[subprocess.Popen[bytes]] = []
+        self._processes: list[subprocess.Popen[bytes]] = []
         (folder / "toll.py").write_text(fences("python")[0])
         settings = fences("toml")[0]
         for port, free in self._ports.items():
             settings = settings.replace(f":{port}", f":{free}")
         (folder / "north.toml").write_text(settings)
 
-    def _words(self, command: str) -> list[str]:
+    def _arguments(self, command: str) -> list[str]:
         program, *words = shlex.split(command)
         assert program == "milepost"
         url = ["--url", f"mqtt://127.0.0.1:{self._ports['1883']}"] if words[0] in ("pub", "sub") else []
         return [sys.executable, "-m", program, *words, *url]
 
     def run(self, command: str) -> str:
-        """What a command prints that ends well by itself."""
-        done = subprocess.run(self._words(command), cwd=self._folder, capture_output=True, text=True, timeout=WAIT_S, check=False)
+        """Return the output of a command that succeeds."""
+        done = subprocess.run(
+            self._arguments(command), cwd=self._folder, capture_output=True, text=True, timeout=WAIT_S, check=False
+        )
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    def begin(self, command: str, ready: str) -> Listening:
-        """Start a command that goes on until it is stopped, and come back when it says that it is ready."""
+    def start(self, command: str, ready: str) -> RunningCommand:
+        """Start an endless command, and wait for its output to contain *ready*."""
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
         process = subprocess.Popen(
-            self._words(command), cwd=self._folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+            self._arguments(command), cwd=self._folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         )
-        self._lasting.append(process)
-        listening = Listening(process)
+        self._processes.append(process)
+        listening = RunningCommand(process)
         if ready:
             listening.wait_line(lambda line: ready in line)
         return listening
 
-    def leave(self) -> None:
-        for process in reversed(self._lasting):
+    def stop(self) -> None:
+        for process in reversed(self._processes):
             process.kill()
             process.communicate()
 
 
 @pytest.fixture
-def context(tmp_path: Path) -> Iterator[Desk]:
-    made = Desk(tmp_path)
-    yield made
-    made.leave()
+def handlers_page(tmp_path: Path) -> Iterator[HandlersPage]:
+    page = HandlersPage(tmp_path)
+    yield page
+    page.stop()
 
 
-def test_the_commands_of_the_page_print_what_it_says(context: Desk) -> None:
+def test_the_commands_of_the_page_print_the_documented_output(handlers_page: HandlersPage) -> None:
     edge, run, sub, *pubs, listing, retry, forget = COMMANDS
-    served = context.begin(edge, "edge ready")
-    context.begin(run, "partition served")
-    answers = context.begin(sub, "")
+    served = handlers_page.start(edge, "edge ready")
+    handlers_page.start(run, "partition served")
+    answers = handlers_page.start(sub, "")
     served.wait_line(lambda line: "client=car-1" in line)
     printed = fences("printed")[0].splitlines()
     assert len(pubs) == len(printed) == 4
     for pub, line in zip(pubs, printed, strict=True):
-        context.run(pub)
-        answers.wait_line(lambda said, line=line: said == line)  # type: ignore[misc]
-    assert context.run(listing) == "there are no dead letters\n"
-    assert context.run(retry) == "there are no dead letters\n"
-    assert context.run(forget) == "toll is forgotten: 1 topic filters, 1 values of its store, 0 dead letters\n"
+        handlers_page.run(pub)
+        answers.wait_line(lambda printed, line=line: printed == line)  # type: ignore[misc]
+    assert handlers_page.run(listing) == "there are no dead letters\n"
+    assert handlers_page.run(retry) == "there are no dead letters\n"
+    assert handlers_page.run(forget) == "toll is removed: 1 topic filters, 1 values of its store, 0 dead letters\n"
 
 
-def test_the_page_has_the_limits_as_they_are() -> None:
+def test_the_page_has_the_current_limits() -> None:
     rows = dict(re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", PAGE.partition("## Limits")[2], re.MULTILINE))
     assert rows == {
         "item": "maximum",
@@ -115,7 +117,7 @@ def test_the_page_has_the_limits_as_they_are() -> None:
     assert HUNG_MAX == 8
 
 
-def test_every_figure_is_explained() -> None:
+def test_every_metric_is_documented() -> None:
     sources = Path(service.__file__).read_text() + Path(monitoring.__file__).read_text()
-    figures = set(re.findall(r'"(milepost_\w+)"', sources))
-    assert figures == set(re.findall(r"^\| `(milepost_\w+)` \|", PAGE, re.MULTILINE))
+    metrics = set(re.findall(r'"(milepost_\w+)"', sources))
+    assert metrics == set(re.findall(r"^\| `(milepost_\w+)` \|", PAGE, re.MULTILINE))

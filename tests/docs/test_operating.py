@@ -1,4 +1,4 @@
-"""The pages for operators: every limit with its default, every figure, and TOML that an edge would take."""
+"""The pages for operators: every limit with its default, every metric, and valid TOML."""
 
 import re
 from dataclasses import fields
@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from docs.following import Follower, following
+from docs.follower import Follower, following
 from docs.pages import ROOT, blocks_of, commands_of
-from milepost.broker.limits import Limits
+from milepost.broker.limits import BrokerLimits
 from milepost.config.settings import Mqtt, Settings, settings_from
 from milepost.config.udp_settings import Udp
 from milepost.federation.limits import SiteLimits
@@ -21,19 +21,19 @@ from milepost.vetting.reports import ReportLimits
 PAGE = "docs/how-to/run-an-edge.md"
 LIMITS = (ROOT / "docs" / "reference" / "limits.md").read_text()
 OPERATING = (ROOT / PAGE).read_text()
-FIGURES = "".join(
+METRICS_SOURCE = "".join(
     (ROOT / "src" / "milepost" / "runtime" / name).read_text() for name in ("edge_metrics.py", "membership.py", "monitoring.py")
 )
 
-NO_LIMITS = {"listen", "address", "seal", "cells", "finding", "limits"}
-"""Keys of the same tables that say where, and how."""
+NO_LIMITS = {"listen", "address", "encryption", "cells", "discovery", "limits"}
+"""Keys of the same tables that are no limits."""
 
 ROW = re.compile(r"^\| `(\w+)` \| ([^|]+) \|", re.MULTILINE)
 TOML = re.compile(r"^```toml\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 def written(value: object) -> str:
-    """A default as the page has it."""
+    """Format a default as on the page."""
     return f'"{value.value}"' if isinstance(value, Enum) else f"{value:,}"
 
 
@@ -42,24 +42,24 @@ def read(text: str) -> Settings:
 
 
 def test_the_page_has_every_limit_once_with_its_default() -> None:
-    parts = (Limits(), MqttLimits(), Mqtt(), Udp(), UdpLimits(), ReportLimits(), SiteLimits())
+    parts = (BrokerLimits(), MqttLimits(), Mqtt(), Udp(), UdpLimits(), ReportLimits(), SiteLimits())
     limits = [(one.name, getattr(part, one.name)) for part in parts for one in fields(part) if one.name not in NO_LIMITS]
     defaults = [(name, written(value)) for name, value in limits]
     assert len(defaults) > 50
     assert [(key, value.strip()) for key, value in ROW.findall(LIMITS)] == defaults
 
 
-def test_the_built_in_access_rules_are_shown_as_they_are() -> None:
+def test_the_page_shows_the_built_in_access_rules() -> None:
     assert BUILT_IN in [read(text).access.rules for text in TOML.findall(OPERATING)]
 
 
-def test_every_figure_is_explained() -> None:
-    figures = set(re.findall(r'"(milepost_\w+)"', FIGURES))
-    assert len(figures) > 10
-    assert set(re.findall(r"`(milepost_\w+)`", OPERATING)) == figures
+def test_every_metric_is_documented() -> None:
+    metrics = set(re.findall(r'"(milepost_\w+)"', METRICS_SOURCE))
+    assert len(metrics) > 10
+    assert set(re.findall(r"`(milepost_\w+)`", OPERATING)) == metrics
 
 
-def test_an_edge_is_run_as_the_page_says(reader: Follower) -> None:
+def test_an_edge_runs_with_the_commands_of_the_page(reader: Follower) -> None:
     (reader.folder / "milepost.toml").write_text('[edge]\nname = "edge-7"\n')
     plain, check = [command for block in blocks_of(PAGE, "sh")[:1] for command in commands_of(block.text)][::2]
     assert plain == "milepost edge run"
@@ -69,31 +69,31 @@ def test_an_edge_is_run_as_the_page_says(reader: Follower) -> None:
     reader.type("milepost edge run --config milepost.toml")
     refused = "mosquitto_pub -V 5 -i truck-17 -q 1 -t road/i80 -m x -D publish user-property milepost-tga ice || true"
     reader.type(refused)
-    ready, told = blocks_of(PAGE, "log")[0].text.splitlines()
-    log = reader.terminals[-2].said().splitlines()
-    assert [words(line) for line in log if "edge ready" in line] == [words(ready)]
-    assert [words(line) for line in log if "message refused" in line] == [words(told)]
+    ready, refusal = blocks_of(PAGE, "log")[0].text.splitlines()
+    log = reader.terminals[-2].text().splitlines()
+    assert [fields_of(line) for line in log if "edge ready" in line] == [fields_of(ready)]
+    assert [fields_of(line) for line in log if "message refused" in line] == [fields_of(refusal)]
 
 
-def words(line: str) -> list[str]:
-    """The names of the facts in a line of the log, and what a peer did wrong."""
+def fields_of(line: str) -> list[str]:
+    """Return the field names of a log line, and the detail of a refusal."""
     return re.findall(r"(\w+)=", line) + re.findall(r'detail=".*"', line)
 
 
-def test_the_certificates_of_the_page_let_a_truck_in(reader: Follower) -> None:
+def test_a_truck_connects_with_the_certificates_of_the_page(reader: Follower) -> None:
     authority, clients, publish = [block for block in blocks_of(PAGE, "sh") if "openssl" in block.text or "8883" in block.text]
     (settings,) = [block.text for block in blocks_of(PAGE, "toml") if "tls/edge.pem" in block.text]
     (reader.folder / "edge.toml").write_text(settings)
     (reader.folder / "tls").mkdir()
-    with following(reader.folder / "tls") as desk:
-        desk.follow([authority, clients])
+    with following(reader.folder / "tls") as ca_folder:
+        ca_folder.follow([authority, clients])
     reader.type("milepost edge run --config edge.toml")
     reader.follow([publish])
-    assert "client=auto-" in reader.terminals[0].said()
-    assert "user=truck-17" in reader.terminals[0].said()
+    assert "client=auto-" in reader.terminals[0].text()
+    assert "user=truck-17" in reader.terminals[0].text()
 
 
-def test_a_user_comes_and_goes_as_the_page_says(reader: Follower, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_is_added_and_removed_by_the_commands_of_the_page(reader: Follower, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PASSWORD", "correct horse")
     (users,) = [block for block in blocks_of(PAGE, "sh") if "passwd" in block.text]
     add, remove = commands_of(users.text)
@@ -103,5 +103,5 @@ def test_a_user_comes_and_goes_as_the_page_says(reader: Follower, monkeypatch: p
     assert "ada" not in (reader.folder / "users").read_text()
 
 
-def test_all_commands_of_the_page_are_among_these() -> None:
+def test_no_other_block_of_commands_is_on_the_page() -> None:
     assert len(blocks_of(PAGE, "sh")) == 5

@@ -1,4 +1,4 @@
-"""The written pages, configuration.md and commands.md of docs/reference/, are what the settings and the parsers say."""
+"""The generated pages, configuration.md and commands.md of docs/reference/, match the settings and the parsers."""
 
 import argparse
 import re
@@ -13,7 +13,7 @@ from scripts.write_reference import PAGES, _unit, commands, configuration
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
-def test_the_page_is_what_the_source_gives(path: Path) -> None:
+def test_the_generated_page_is_up_to_date(path: Path) -> None:
     assert path.read_text() == PAGES[path](), "run: make reference"
 
 
@@ -25,8 +25,8 @@ def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser
                 yield from parsers(inside)
 
 
-def typed() -> list[tuple[str, ...]]:
-    """The words of the examples in all helps but the first, whose lines are among the others, without what is said about them."""
+def help_examples() -> list[tuple[str, ...]]:
+    """Return the arguments of the examples in all help texts but the first, which repeats others, without their comments."""
     _, *below = parsers(make_parser())
     lines = "\n".join(parser.epilog or "" for parser in below).replace("\\\n", " ").splitlines()
     found = [shlex.split(re.split(r"\s{2,}(?=\w)", line.strip())[0]) for line in lines if re.match(r"\s+milepost ", line)]
@@ -34,13 +34,13 @@ def typed() -> list[tuple[str, ...]]:
     return sorted({words for words in cut if "..." not in words})
 
 
-@pytest.mark.parametrize("words", typed(), ids=" ".join)
-def test_an_example_in_a_help_can_be_typed(words: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("words", help_examples(), ids=" ".join)
+def test_an_example_in_a_help_text_is_valid(words: tuple[str, ...]) -> None:
     assert callable(make_parser().parse_args(words[1:]).run)
 
 
-def test_there_are_examples_in_helps() -> None:
-    assert len(typed()) > 40
+def test_help_texts_have_examples() -> None:
+    assert len(help_examples()) > 40
 
 
 def test_the_page_of_commands_has_every_command_and_option() -> None:
@@ -58,21 +58,21 @@ def test_the_page_of_commands_has_every_command_and_option() -> None:
     [
         ("keep_alive_s_max", "s"),
         ("queue_bytes_max", "bytes"),
-        ("bytes_per_s", "bytes a second"),
-        ("reports_per_s", "a second"),
+        ("bytes_per_s", "bytes/s"),
+        ("reports_per_s", "per second"),
         ("speed_mps_max", "m/s"),
         ("radius_m_min", "m"),
-        ("gather_ms", "ms"),
+        ("batch_wait_ms", "ms"),
         ("side_deg", "degrees"),
         ("sessions_max", ""),
         ("address", ""),
     ],
 )
-def test_a_unit_follows_from_the_name(key: str, unit: str) -> None:
+def test_the_unit_of_a_setting_follows_from_its_name(key: str, unit: str) -> None:
     assert _unit(key) == unit
 
 
 def test_the_page_of_settings_shows_examples_apart_from_defaults() -> None:
     page = configuration()
-    assert "| `receive_max` | `20` |  | QoS 1 and 2 messages" in page
+    assert "| `receive_max` | `20` |  | Receive Maximum (MQTT 5)" in page
     assert "| `allow` | `[true]` |" in page

@@ -1,4 +1,4 @@
-"""The page about vehicles: its ten commands are run, in their order and as they stand there, and print what it says (M22)."""
+"""The page about vehicles: its ten commands are run unchanged and in order, and print the documented output (M22)."""
 
 import os
 import re
@@ -15,11 +15,11 @@ import pytest
 
 from docs.pages import blocks_of
 from live.mqtt.brokers import free_port
-from live.mqtt.commands import Listening
+from live.mqtt.commands import RunningCommand
 
 PAGE: Final = "docs/how-to/vehicles.md"
 PORTS: Final = ("4242", "1883", "9464")
-"""Those of the UDP door, of MQTT, and of the figures."""
+"""Ports of the UDP listener, of MQTT, and of the metrics."""
 
 WAIT_S: Final = 60.0
 
@@ -31,13 +31,13 @@ def fences(language: str) -> list[str]:
 COMMANDS: Final = [line for text in fences("sh") for line in text.replace("\\\n", " ").splitlines()]
 
 
-class Road:
-    """A folder with the files of the page, in which its commands are run at free ports."""
+class VehiclesPage:
+    """A folder with the files of the page, whose commands are run at free ports."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._ports = {port: str(free_port()) for port in PORTS}
-        self._lasting: list[subprocess.Popen[bytes]] = []
+        self._processes: list[subprocess.Popen[bytes]] = []
         mqtt, http = self._ports["1883"], self._ports["9464"]
         more = f'[[mqtt.listen]]\naddress = "127.0.0.1:{mqtt}"\n[http]\naddress = "127.0.0.1:{http}"\n'
         (folder / "edge-7.toml").write_text(self._at_free_ports(fences("toml")[0]) + more)
@@ -48,45 +48,47 @@ class Road:
             text = text.replace(f":{port}", f":{free}")
         return text
 
-    def _words(self, command: str) -> list[str]:
+    def _arguments(self, command: str) -> list[str]:
         program, *words = shlex.split(self._at_free_ports(command))
         assert program == "milepost"
         url = [] if "--url" in words or words[0] != "sub" else ["--url", f"mqtt://127.0.0.1:{self._ports['1883']}"]
         return [sys.executable, "-m", program, *words, *url]
 
     def run(self, command: str) -> str:
-        """What a command prints that ends well by itself."""
-        done = subprocess.run(self._words(command), cwd=self._folder, capture_output=True, text=True, timeout=WAIT_S, check=False)
+        """Return the output of a command that succeeds."""
+        done = subprocess.run(
+            self._arguments(command), cwd=self._folder, capture_output=True, text=True, timeout=WAIT_S, check=False
+        )
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    def begin(self, command: str) -> Listening:
-        """Start a command that goes on until it is stopped, and listen to it."""
+    def start(self, command: str) -> RunningCommand:
+        """Start an endless command, and read its output."""
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
         process = subprocess.Popen(
-            self._words(command), cwd=self._folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+            self._arguments(command), cwd=self._folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         )
-        self._lasting.append(process)
-        return Listening(process)
+        self._processes.append(process)
+        return RunningCommand(process)
 
-    def wait_figure(self, line: str) -> None:
-        """Wait until the edge has a figure, as it stands in /metrics."""
+    def wait_metric(self, line: str) -> None:
+        """Wait until a line is in the metrics of the edge."""
         until, url = time.monotonic() + WAIT_S, f"http://127.0.0.1:{self._ports['9464']}/metrics"
         while line not in build_opener(ProxyHandler({})).open(url, timeout=WAIT_S).read().decode().splitlines():
-            assert time.monotonic() < until, f"it never was {line}"
+            assert time.monotonic() < until, f"{line} was never in /metrics"
             time.sleep(0.02)
 
-    def leave(self) -> None:
-        for process in reversed(self._lasting):
+    def stop(self) -> None:
+        for process in reversed(self._processes):
             process.kill()
             process.communicate()
 
 
 @pytest.fixture
-def road(tmp_path: Path) -> Iterator[Road]:
-    made = Road(tmp_path)
-    yield made
-    made.leave()
+def vehicles_page(tmp_path: Path) -> Iterator[VehiclesPage]:
+    page = VehiclesPage(tmp_path)
+    yield page
+    page.stop()
 
 
 def without_age(line: str) -> str:
@@ -97,31 +99,31 @@ def test_there_are_ten_commands() -> None:
     assert len(COMMANDS) == 10
 
 
-def test_the_truck_is_warned_and_then_shut_out_by_the_ten_commands(road: Road) -> None:
+def test_the_ten_commands_warn_the_truck_and_then_revoke_it(vehicles_page: VehiclesPage) -> None:
     *issuing, check, run, report, sub, pub, revoke = COMMANDS
     for command in issuing:
-        road.run(command)
-    assert "Emergency raises Alert" in road.run(check)
-    edge = road.begin(run)
+        vehicles_page.run(command)
+    assert "Emergency raises Alert" in vehicles_page.run(check)
+    edge = vehicles_page.start(run)
     edge.wait_line(lambda line: "edge ready" in line)
-    truck = road.begin(report)
+    truck = vehicles_page.start(report)
     edge.wait_line(lambda line: "session opened client=truck-17 role=vehicle" in line)
-    dashboard = road.begin(sub)
-    road.wait_figure("milepost_subscriptions 1")
-    road.run(pub)
+    dashboard = vehicles_page.start(sub)
+    vehicles_page.wait_metric("milepost_subscriptions 1")
+    vehicles_page.run(pub)
     alert, emergency = map(without_age, fences("printed")[0].splitlines())
     truck.wait_line(lambda line: without_age(line) == alert)
     dashboard.wait_line(lambda line: without_age(line) == alert)
     dashboard.wait_line(lambda line: without_age(line) == emergency)
     assert emergency not in map(without_age, truck.lines)
-    road.run(revoke)
+    vehicles_page.run(revoke)
     edge.wait_line(lambda line: "session ended client=truck-17 cause=expelled" in line)
 
 
-def test_only_vehicles_may_raise_an_emergency(road: Road) -> None:
+def test_only_vehicles_may_raise_an_emergency(vehicles_page: VehiclesPage) -> None:
     init, issue_for_the_edge, *_ = COMMANDS
-    road.run(init)
-    road.run(issue_for_the_edge)
-    road.begin("milepost edge run --config edge-7.toml").wait_line(lambda line: "edge ready" in line)
+    vehicles_page.run(init)
+    vehicles_page.run(issue_for_the_edge)
+    vehicles_page.start("milepost edge run --config edge-7.toml").wait_line(lambda line: "edge ready" in line)
     with pytest.raises(AssertionError, match="220 NOT_ALLOWED"):
-        road.run("milepost pub -t Emergency -m 'made up' --place 40.7608,-111.9 --url mqtt://127.0.0.1:1883")
+        vehicles_page.run("milepost pub -t Emergency -m 'made up' --place 40.7608,-111.9 --url mqtt://127.0.0.1:1883")

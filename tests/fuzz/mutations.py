@@ -1,4 +1,4 @@
-"""Seeded mutations: bytes and texts that are almost right, which reach further into a decoder than noise does."""
+"""Seeded mutations of valid bytes and texts, which reach further into a decoder than noise does."""
 
 import re
 from collections.abc import Sequence
@@ -21,11 +21,11 @@ ODD_TEXTS = [
     "now",
     "EMPTY",
 ]
-ODD_MARKS = [*'()[]{},:"\\!&|/-TZ\x00\né\ud800', ".."]
+ODD_CHARACTERS = [*'()[]{},:"\\!&|/-TZ\x00\né\ud800', ".."]
 
 
 def mutated_bytes(random: Random, seeds: Sequence[bytes]) -> bytes:
-    """One of: noise, a few flipped bits, a cut, a splice of two seeds, a stretch repeated, a few bytes overwritten."""
+    """Return noise, or a seed with flipped bits, truncated, spliced, with a repeated stretch, or with overwritten bytes."""
     seed = random.choice(seeds)
     at = random.randrange(len(seed) + 1)
     match random.randrange(8):
@@ -54,12 +54,12 @@ def _flipped(random: Random, seed: bytes) -> bytes:
 
 
 def tokens(text: str) -> list[str]:
-    """Quoted strings, numbers, words, spaces and single marks."""
+    """Split a text into quoted strings, numbers, words, spaces and single characters."""
     return TOKEN.findall(text)
 
 
 def mutated_text(random: Random, seeds: Sequence[list[str]]) -> str:
-    """A seed with one to three of its tokens gone, doubled, exchanged, or replaced by an odd one of the same or another kind."""
+    """Return a seed with one to three tokens removed, repeated, exchanged, or replaced by an unusual one."""
     found = list(random.choice(seeds))
     for _ in range(random.randrange(1, 4)):
         at = random.randrange(len(found))
@@ -75,7 +75,7 @@ def mutated_text(random: Random, seeds: Sequence[list[str]]) -> str:
                 other = random.randrange(len(found))
                 found[at] = found[other]
             case 4:
-                found[at] = random.choice(ODD_MARKS)
+                found[at] = random.choice(ODD_CHARACTERS)
             case 5:
                 found[at] = random.choice(random.choice(seeds))
             case _:

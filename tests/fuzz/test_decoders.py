@@ -1,6 +1,6 @@
-"""Every decoder against a million inputs that are almost right: it accepts or it raises `Malformed`, nothing else.
+"""Every decoder against a million mutated inputs: it accepts or it raises `Malformed`, nothing else.
 
-FUZZ_INPUTS says how many in all (by default 20,000, and 400,000 in `make test-long`), FUZZ_SEED from which seed.
+FUZZ_INPUTS sets the total number (by default 20,000, and 400,000 in `make test-long`), FUZZ_SEED the seed.
 """
 
 import os
@@ -73,14 +73,14 @@ def _geojson(text: bytes | str) -> object:
     try:
         value = orjson.loads(text.encode(errors="replace") if isinstance(text, str) else text)
     except orjson.JSONDecodeError:
-        value = {"type": "Point", "coordinates": [text, 1], "radius_m": 1.0}  # still something odd to read
+        value = {"type": "Point", "coordinates": [text, 1], "radius_m": 1.0}  # still unusual input
     return area_from_geojson(value)
 
 
 JSON_TEXTS: Final = [orjson.dumps(vector["value"]) for vector in ACCEPTED]
 JSON_TOKENS: Final = _texts(*(text.decode() for text in JSON_TEXTS))
 
-# A decoder, what makes its inputs, and its share of them.
+# A decoder, the generator of its inputs, and its share of all inputs.
 DECODERS: Final[dict[str, tuple[Callable[..., object], Make, float]]] = {
     "datagrams": (decode, lambda random: mutated_bytes(random, DATAGRAMS), 0.35),
     "json": (from_json, _json_bytes, 0.25),
@@ -94,7 +94,7 @@ DECODERS: Final[dict[str, tuple[Callable[..., object], Make, float]]] = {
 
 
 @pytest.mark.parametrize("name", DECODERS)
-def test_a_decoder_accepts_or_refuses_whatever_arrives(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_decoder_accepts_or_refuses_any_input(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     read, make, share = DECODERS[name]
     random = Random(f"{SEED} {name}")
     inputs, refused = int(INPUTS * share), 0
@@ -112,5 +112,5 @@ def test_a_decoder_accepts_or_refuses_whatever_arrives(name: str, capsys: pytest
     assert 0 < refused < inputs
 
 
-def test_the_shares_add_up_to_all_inputs() -> None:
+def test_the_shares_of_all_decoders_add_up_to_one() -> None:
     assert sum(share for _, _, share in DECODERS.values()) == pytest.approx(1)

@@ -1,4 +1,4 @@
-"""Small bad trees, so that each rule is seen to fail."""
+"""Small trees that violate a rule: each rule is shown to fail on one."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from house.rules.tree import Plant
 
 @pytest.fixture
 def plant(tmp_path: Path) -> Plant:
-    """Makes a tree from a map of names to texts and gives its root; once a test, for rules remember what they read."""
+    """Return a function that writes a tree from a map of names to texts; once per test, since rules cache files."""
 
     def make(texts: dict[str, str]) -> Path:
         for name, text in texts.items():

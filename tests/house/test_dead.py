@@ -12,7 +12,7 @@ def test_every_script_benchmark_and_test_part_is_used() -> None:
     assert dead_parts(ROOT) == []
 
 
-def test_a_module_that_nothing_imports_is_found(plant: Plant) -> None:
+def test_a_module_without_importers_is_found(plant: Plant) -> None:
     root = plant(
         {
             "pyproject.toml": PROJECT,
@@ -26,12 +26,12 @@ def test_a_module_that_nothing_imports_is_found(plant: Plant) -> None:
     assert dead_modules(root) == ["src/milepost/lonely.py is imported by nothing in src"]
 
 
-def test_a_public_module_that_is_gone_is_found(plant: Plant) -> None:
+def test_a_missing_public_module_is_found(plant: Plant) -> None:
     root = plant({"pyproject.toml": PROJECT, "src/milepost/runtime.py": ""})
     assert dead_modules(root) == ["pyproject.toml declares milepost.model as public, there is no such module"]
 
 
-def test_a_script_or_part_that_nothing_uses_is_found(plant: Plant) -> None:
+def test_an_unused_script_or_part_is_found(plant: Plant) -> None:
     root = plant(
         {
             "Makefile": "go:\n\tscripts/used\n\tpython -m bench.used\n",

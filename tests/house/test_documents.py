@@ -14,7 +14,7 @@ LIMIT_MAX = 3
 """
 
 
-def test_documents_name_only_what_exists() -> None:
+def test_documents_refer_to_existing_names() -> None:
     assert document_faults(ROOT) == []
 
 
@@ -49,11 +49,11 @@ def tree_with(document: str) -> dict[str, str]:
         "`Reason.GONE`",
         "`GONE_WRONG`",
         "`SquareArea`",
-        "`who_cares`",
-        "`who_cares(message)`",
+        "`no_such_name`",
+        "`no_such_name(message)`",
     ],
 )
-def test_a_name_of_nothing_is_found(plant: Plant, text: str) -> None:
+def test_a_name_that_does_not_exist_is_found(plant: Plant, text: str) -> None:
     assert len(document_faults(plant(tree_with(f"See {text}\n" if not text.startswith("```") else text)))) == 1
 
 
@@ -70,16 +70,16 @@ def test_a_name_of_nothing_is_found(plant: Plant, text: str) -> None:
         "`a & (b | !c)` `asyncio.run` `city/+/parking/#`",
     ],
 )
-def test_a_name_of_something_passes(plant: Plant, text: str) -> None:
+def test_an_existing_name_passes(plant: Plant, text: str) -> None:
     assert document_faults(plant(tree_with(text))) == []
 
 
-def test_a_path_of_nothing_is_found_in_the_source(plant: Plant) -> None:
+def test_a_missing_path_is_found_in_the_source(plant: Plant) -> None:
     root = plant(
         {**tree_with(""), "src/milepost/wire.py": '"""See `docs/wire.md` and `docs/walk.md`; `a_name` is not looked at."""'}
     )
     assert document_faults(root) == ["src/milepost/wire.py names docs/wire.md, a path that is not there"]
 
 
-def test_history_may_name_what_is_gone(plant: Plant) -> None:
+def test_the_changelog_may_name_removed_code(plant: Plant) -> None:
     assert document_faults(plant({**tree_with(""), "CHANGELOG.md": "Removed `milepost.model.roads`."})) == []

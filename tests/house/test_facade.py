@@ -4,7 +4,7 @@ from house.rules.facade import facade_faults
 from house.rules.tree import ROOT, Plant
 
 
-def test_nobody_reaches_through_the_broker() -> None:
+def test_no_caller_reaches_through_the_broker() -> None:
     assert facade_faults(ROOT) == []
 
 

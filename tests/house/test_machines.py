@@ -4,12 +4,12 @@ from house.rules.machines import REGISTRY_HOSTS, machine_faults
 from house.rules.tree import ROOT, Plant
 
 
-def test_no_file_names_a_machine_or_a_registry() -> None:
+def test_no_file_contains_a_machine_path_or_a_registry_host() -> None:
     assert machine_faults(ROOT) == []
 
 
 @pytest.mark.parametrize("folder", ["home", "root", "Users", "work"])
-def test_a_folder_of_one_machine_is_found(plant: Plant, folder: str) -> None:
+def test_a_machine_path_is_found(plant: Plant, folder: str) -> None:
     root = plant(
         {"docs/a.md": f"see /{folder}/ada/notes", "docs/b.md": f"see ./{folder}/ada and https://example.org/{folder}/ada"}
     )

@@ -6,7 +6,7 @@ from house.rules.tree import ROOT, Plant
 ROWS = {one: f"| {one} | something | | not yet |" for one in REQUIREMENTS}
 
 
-def test_every_requirement_has_one_true_row() -> None:
+def test_every_requirement_has_one_row_with_evidence() -> None:
     assert paper_faults(ROOT) == []
 
 

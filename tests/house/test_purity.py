@@ -4,11 +4,11 @@ from house.rules.purity import contract_faults, purity_faults
 from house.rules.tree import ROOT, Plant
 
 
-def test_nothing_from_the_roles_down_reaches_outside() -> None:
+def test_packages_below_the_adapters_do_no_io() -> None:
     assert purity_faults(ROOT) == []
 
 
-def test_the_import_contract_covers_every_inner_room() -> None:
+def test_the_import_contract_covers_every_pure_package() -> None:
     assert contract_faults(ROOT) == []
 
 
@@ -33,12 +33,12 @@ def test_the_import_contract_covers_every_inner_room() -> None:
         "def later():\n    import uuid",
     ],
 )
-def test_reaching_outside_is_found(plant: Plant, line: str) -> None:
+def test_io_in_a_pure_package_is_found(plant: Plant, line: str) -> None:
     root = plant({"src/milepost/vetting/limits.py": line, "src/milepost/listeners/udp.py": line})
     assert [fault.partition(":")[0] for fault in purity_faults(root)] == ["src/milepost/vetting/limits.py"]
 
 
-def test_a_room_missing_from_the_contract_is_found(plant: Plant) -> None:
+def test_a_package_missing_from_the_contract_is_found(plant: Plant) -> None:
     contract = (
         '[[tool.importlinter.contracts]]\ntype = "forbidden"\nsource_modules = ["milepost.model"]\nforbidden_modules = ["time"]\n'
     )

@@ -27,7 +27,7 @@ def test_the_largest_allowed_and_generated_code_pass(plant: Plant) -> None:
     assert size_faults(root) == []
 
 
-def test_a_small_module_has_more_than_one_reader_or_a_reason() -> None:
+def test_a_small_module_has_several_importers_or_a_reason() -> None:
     assert small_faults(ROOT, SMALL_BY_DESIGN) == []
 
 
@@ -43,14 +43,14 @@ SMALL = {
 }
 
 
-def test_a_small_module_with_one_reader_is_found(plant: Plant) -> None:
+def test_a_small_module_with_one_importer_is_found(plant: Plant) -> None:
     assert small_faults(plant(SMALL), {"milepost.wire.area": "a reason", "milepost.wire.text": "a reason"}) == [
-        "src/milepost/model/units.py has 1 lines and one reader, milepost.wire.area: it belongs there"
+        "src/milepost/model/units.py has 1 lines and one importer, milepost.wire.area: merge it"
     ]
 
 
-def test_a_reason_that_is_not_needed_any_more_is_found(plant: Plant) -> None:
+def test_an_outdated_exception_is_found(plant: Plant) -> None:
     modules = ("milepost.wire.area", "milepost.wire.text", "milepost.model.units", "milepost.wire.long")
     assert small_faults(plant(SMALL), dict.fromkeys(modules, "a reason")) == [
-        "milepost.wire.long is no small module with one reader any more: take it off the list"
+        "milepost.wire.long is not a small module with one importer any more: remove it from the list"
     ]

@@ -23,7 +23,7 @@ SKIPPED_MODULE = "import pytest\npytest.importorskip('no_such_module')\ndef test
 
 @pytest.fixture
 def inner(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
-    """A pytest of its own, with our plugins."""
+    """Return a pytester with the plugins of this project."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT / "tests"))
     monkeypatch.delenv("CI", raising=False)
     pytester.makepyfile(conftest="pytest_plugins = ['plugins.no_skips', 'plugins.results']")
@@ -48,7 +48,7 @@ def test_with_ci_every_skip_of_a_test_fails(inner: pytest.Pytester, monkeypatch:
     inner.makepyfile(test_it=SKIPPING)
     result = run(inner)
     result.assert_outcomes(passed=1, failed=1, errors=1, xfailed=1)
-    result.stdout.fnmatch_lines(["*with CI=true nothing may be: no-such-command is not installed*"])
+    result.stdout.fnmatch_lines(["*which CI=true does not allow: no-such-command is not installed*"])
 
 
 def test_with_ci_a_skipped_module_fails(inner: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,10 +60,10 @@ def test_with_ci_a_skipped_module_fails(inner: pytest.Pytester, monkeypatch: pyt
     assert found["folders"]["test_module.py"]["failed"] == 1
 
 
-def test_a_part_that_is_there_gives_its_path() -> None:
+def test_an_installed_part_returns_its_path() -> None:
     assert need("sh", debian="redis-server").endswith("/sh")
 
 
-def test_a_part_that_nobody_would_install_is_a_fault() -> None:
-    with pytest.raises(AssertionError, match="nobody will install it"):
+def test_a_part_that_is_not_listed_for_installation_is_an_error() -> None:
+    with pytest.raises(AssertionError, match="it will not be installed"):
         need("sh", debian="not-on-the-list")

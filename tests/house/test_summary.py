@@ -1,4 +1,4 @@
-"""The table that ends `make test`, and the shell around it."""
+"""The summary of `make test`, and the shell scripts around it."""
 
 import os
 import subprocess
@@ -13,7 +13,7 @@ from scripts import check
 from scripts.check import Outcome, Row, table
 
 
-def test_the_table_adds_up_and_ends_in_a_line_for_machines() -> None:
+def test_the_table_adds_up_and_ends_with_a_machine_readable_line() -> None:
     skips = [
         ("tests/live/test_x.py::test_y", "no Java; fix: apt-get install java"),
         ("tests/live/test_z.py", "no reason to speak of"),
@@ -30,7 +30,7 @@ def test_the_table_adds_up_and_ends_in_a_line_for_machines() -> None:
     assert "        to run it: the test names no command" in lines
 
 
-def test_a_check_that_complains_counts_as_failed_and_says_how_to_mend_it() -> None:
+def test_a_failing_check_counts_as_failed_and_prints_the_fix() -> None:
     advice: list[str] = []
     row = check.run_check("ruff format", ["sh", "-c", "exit 3"], advice)
     assert (row.passed, row.failed) == (0, 1)
@@ -64,7 +64,7 @@ def test_fails(): assert False
 
 
 @pytest.mark.parametrize("folder", ["tests/live/federation", "tests/unit"])
-def test_only_a_live_test_has_a_second_try_and_is_named(plant: Plant, monkeypatch: pytest.MonkeyPatch, folder: str) -> None:
+def test_only_a_live_test_is_retried_and_reported(plant: Plant, monkeypatch: pytest.MonkeyPatch, folder: str) -> None:
     plugins = {f"plugins/{name}.py": (ROOT / "tests" / "plugins" / f"{name}.py").read_text() for name in ("results", "no_skips")}
     settings = "[tool.pytest.ini_options]\naddopts = '-p plugins.results'\npythonpath = ['.']\n"
     root = plant({"pyproject.toml": settings, f"{folder}/test_x.py": FAILS_ONCE, **plugins})
@@ -83,12 +83,12 @@ def test_only_a_live_test_has_a_second_try_and_is_named(plant: Plant, monkeypatc
     assert table(outcome).endswith(" failed, 0 skipped" + ", 1 at the second try" * is_live)
 
 
-def test_every_folder_of_tests_is_run_by_one_group() -> None:
+def test_every_test_folder_belongs_to_one_group() -> None:
     folders = {folder_of(str(path.relative_to(ROOT))) for path in (ROOT / "tests").glob("*/**/test_*.py")}
     assert sorted(chain.from_iterable(check.GROUPS)) == sorted(folders)
 
 
-def test_parts_that_are_installed_or_not_asked_for_need_nothing(plant: Plant) -> None:
+def test_installed_or_unrequested_parts_need_nothing(plant: Plant) -> None:
     listed = plant({"list.txt": "# a comment\nhere: base-files\n"}) / "list.txt"
     for group in ("here", "nobody"):
         done = subprocess.run([ROOT / "scripts" / "get_debian_parts", group, listed], capture_output=True, text=True, check=False)
@@ -96,8 +96,8 @@ def test_parts_that_are_installed_or_not_asked_for_need_nothing(plant: Plant) ->
 
 
 def stub_debian(plant: Plant, user: int) -> dict[str, str]:
-    """A Debian on which nothing is installed and apt-get only writes down what it was asked."""
-    log = plant({"asked": ""}) / "asked"
+    """Stub a Debian without packages, whose apt-get only records its arguments."""
+    log = plant({"apt-calls": ""}) / "apt-calls"
     commands = {"id": f"echo {user}", "dpkg-query": "exit 1", "apt-get": f'echo "$DEBIAN_FRONTEND $*" >> {log}'}
     root = plant(
         {f"bin/{name}": f"#!/bin/bash\n{line}\n" for name, line in commands.items()} | {"list.txt": "live: one\nlive: two\n"}
@@ -107,17 +107,17 @@ def stub_debian(plant: Plant, user: int) -> dict[str, str]:
     return {"PATH": f"{root}/bin:{os.environ['PATH']}"}
 
 
-@pytest.mark.parametrize(("user", "asked"), [(0, ["update", "install --yes --no-install-recommends one two"]), (1000, [])])
-def test_missing_parts_are_installed_by_root_and_named_to_others(
-    plant: Plant, tmp_path: Path, user: int, asked: list[str]
+@pytest.mark.parametrize(("user", "calls"), [(0, ["update", "install --yes --no-install-recommends one two"]), (1000, [])])
+def test_missing_parts_are_installed_as_root_and_listed_for_other_users(
+    plant: Plant, tmp_path: Path, user: int, calls: list[str]
 ) -> None:
     command = [str(ROOT / "scripts" / "get_debian_parts"), "live", str(tmp_path / "list.txt")]
     done = subprocess.run(command, env=stub_debian(plant, user), capture_output=True, text=True, check=True)
-    assert (tmp_path / "asked").read_text().splitlines() == [f"noninteractive {line}" for line in asked]
+    assert (tmp_path / "apt-calls").read_text().splitlines() == [f"noninteractive {line}" for line in calls]
     assert ("sudo apt-get install --yes --no-install-recommends one two" in done.stdout) == (user != 0)
 
 
-def test_every_make_target_says_what_it_does() -> None:
+def test_every_make_target_is_described() -> None:
     lines = (ROOT / "Makefile").read_text().splitlines()
     targets = [line.removeprefix(".PHONY: ") for line in lines if line.startswith(".PHONY: ")]
     shown = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout

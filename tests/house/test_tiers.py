@@ -1,4 +1,4 @@
-"""`make test` runs something of every kind, and what it leaves out is run by `make test-long`."""
+"""`make test` runs tests of every kind, and `make test-long` the others."""
 
 import subprocess
 import sys
@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from house.rules.tree import ROOT
-from plugins.tiers import QUICK, SIFTED, is_named_by, is_quick
+from plugins.tiers import QUICK, TIERED_FOLDERS, is_named_by, is_quick
 from scripts import check, search, soak
 
 LIVE = sorted({path.parent.name for path in (ROOT / "tests" / "live").glob("*/test_*.py")})
@@ -14,7 +14,7 @@ FILES = sorted(f"{path.relative_to(ROOT)}" for path in (ROOT / "tests").glob("*/
 
 
 def functions_of(path: str) -> list[str]:
-    """The tests of a file, as pytest names them but for their parameters."""
+    """Return the test ids of a file, without parameters."""
     lines = (ROOT / path).read_text().splitlines()
     return [f"{path}::{line.split('(')[0].split()[-1]}" for line in lines if line.startswith(("def test_", "async def test_"))]
 
@@ -26,7 +26,7 @@ def test_make_test_runs_a_live_test_of_every_folder(folder: str) -> None:
 
 
 @pytest.mark.parametrize("pattern", QUICK)
-def test_every_row_of_the_table_names_a_test(pattern: str) -> None:
+def test_every_pattern_matches_a_test(pattern: str) -> None:
     file, _, rest = pattern.partition("::")
     assert file in FILES
     if rest and "[" not in rest:
@@ -37,22 +37,22 @@ def test_both_tiers_together_are_all_tests() -> None:
     assert {check.MARKS["full"], check.MARKS["long"]} == {"not long", "long"}
 
 
-def test_what_computes_only_is_quick_and_what_is_not_named_is_long() -> None:
+def test_computing_tests_are_quick_and_unlisted_tests_are_long() -> None:
     assert is_quick("tests/unit/model/test_areas.py::test_x")
     assert is_quick("tests/simulation/test_udp.py::test_x[3]")
     assert not is_quick("tests/simulation/test_udp.py::test_x[33]")
-    assert not any(is_quick(f"{folder}test_unheard_of.py::test_x") for folder in SIFTED)
+    assert not any(is_quick(f"{folder}test_unheard_of.py::test_x") for folder in TIERED_FOLDERS)
 
 
-def test_examples_are_the_same_each_time_unless_they_are_searched_for() -> None:
-    asked = "import conftest; from hypothesis import settings; s = settings(); print(s.derandomize, s.database is None)"
+def test_examples_are_fixed_except_in_a_search() -> None:
+    script = "import conftest; from hypothesis import settings; s = settings(); print(s.derandomize, s.database is None)"
     for profile, expected in {"fast": "True True", "full": "True True", "long": "True True", "search": "False False"}.items():
         environment = {"PYTHONPATH": f"{ROOT / 'tests'}:{ROOT}", "MILEPOST_TEST_PROFILE": profile}
-        done = subprocess.run([sys.executable, "-c", asked], env=environment, capture_output=True, text=True, check=True)
+        done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
         assert done.stdout.strip() == expected
 
 
-def test_a_failure_is_told_with_the_line_that_repeats_it() -> None:
+def test_a_failure_is_reported_with_the_command_that_reproduces_it() -> None:
     one = next(search.simulations(7))
     assert one.repeated_by == "MILEPOST_TEST_PROFILE=search MILEPOST_TEST_SEEDS=700 .venv/bin/python -m pytest"
     assert search.failed_tests("x\nFAILED tests/a.py::test_b[3] - assert 1\n1 failed") == ["tests/a.py::test_b[3]"]

@@ -1,4 +1,4 @@
-"""The tools are set up so that they complain: each is run, with this project's settings, over a small bad tree."""
+"""The linters are configured to fail: each is run, with this project's settings, on a small tree with a fault."""
 
 import subprocess
 import sys
@@ -9,15 +9,15 @@ import pytest
 from house.rules.tree import ROOT, Plant
 
 BIN = Path(sys.executable).parent
-ROOMS = ("", "model/", "wire/", "matching/", "roads/", "trust/", "vetting/", "broker/", "federation/", "incidents/")
-PACKAGES = {f"src/milepost/{room}__init__.py": '"""A package."""\n' for room in ROOMS} | {
+FOLDERS = ("", "model/", "wire/", "matching/", "roads/", "trust/", "vetting/", "broker/", "federation/", "incidents/")
+PACKAGES = {f"src/milepost/{folder}__init__.py": '"""A package."""\n' for folder in FOLDERS} | {
     "src/milepost_experiments/__init__.py": '"""A package."""\n'
 }
 GOOD = {"pyproject.toml": (ROOT / "pyproject.toml").read_text(), **PACKAGES}
 
 
 def complaints(root: Path, tool: str, *options: str) -> str:
-    """What the tool says; nothing if it is content."""
+    """Return the output of a tool; empty if it succeeds."""
     environment = {"PYTHONPATH": str(root / "src"), "PATH": ""}
     command = [str(BIN / tool), *options]
     done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
@@ -28,7 +28,7 @@ def imports(root: Path) -> str:
     return complaints(root, "lint-imports", "--no-cache", "--no-logo")
 
 
-def test_a_good_tree_gets_no_complaint(plant: Plant) -> None:
+def test_a_good_tree_passes(plant: Plant) -> None:
     root = plant({**GOOD, "src/milepost/wire/json.py": '"""JSON."""\n\nfrom milepost import model\n\n__all__ = ["model"]\n'})
     assert imports(root) == ""
     assert complaints(root, "ruff", "check", "--no-cache", "src") == ""
@@ -40,15 +40,15 @@ def test_a_good_tree_gets_no_complaint(plant: Plant) -> None:
     [
         ("model/x.py", "import milepost.wire", "milepost.model is not allowed to import milepost.wire"),  # upwards
         ("matching/x.py", "import milepost.roads.net", "milepost.matching is not allowed to import milepost.roads"),  # sideways
-        ("surprise/__init__.py", "", "surprise"),  # a room that nobody placed
+        ("surprise/__init__.py", "", "surprise"),  # a package without a layer
         ("wire/x.py", "import asyncio", "milepost.wire is not allowed to import asyncio"),
         ("matching/x.py", "from time import monotonic", "milepost.matching is not allowed to import time"),
         ("model/x.py", "def later():\n    import random", "milepost.model is not allowed to import random"),
     ],
 )
 def test_a_broken_layer_is_found(plant: Plant, name: str, text: str, complaint: str) -> None:
-    rooms = {"src/milepost/roads/__init__.py": "", "src/milepost/roads/net.py": ""}
-    assert complaint in imports(plant({**GOOD, **rooms, f"src/milepost/{name}": text}))
+    packages = {"src/milepost/roads/__init__.py": "", "src/milepost/roads/net.py": ""}
+    assert complaint in imports(plant({**GOOD, **packages, f"src/milepost/{name}": text}))
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from house.rules.tree import ROOT, Plant
 from house.rules.words import word_faults
 
 
-def test_names_say_something() -> None:
+def test_names_are_not_empty_words() -> None:
     assert word_faults(ROOT) == []
 
 

@@ -1,7 +1,7 @@
-"""A real Kafka and a real ZooKeeper for whoever asks: started on first use, one each for the whole run, stopped at its end.
+"""Fixtures for a real Kafka and a real ZooKeeper: started on first use, one each for the whole run, stopped at its end.
 
-All tests share them: take topics (a prefix, paths) of your own, and leave the servers as they were. Whoever breaks a server
-starts one with `running_kafka`, after `need_java`.
+All tests share them: use your own topics (a prefix) and paths, and leave the servers as they were. A test that breaks a server
+starts its own with `running_kafka`, after `need_java`.
 """
 
 from collections.abc import Iterator
@@ -16,21 +16,21 @@ from milepost.runtime.services.zookeeper import ZooKeeper, running_zookeeper
 
 @pytest.fixture(scope="session")
 def kafka(need_java: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
-    """One broker."""
+    """A Kafka of one broker."""
     with running_kafka(tmp_path_factory.mktemp("kafka")) as service:
         yield service
 
 
 @pytest.fixture(scope="session")
 def zookeeper(need_java: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeper]:
-    """One server."""
+    """A ZooKeeper of one server."""
     with running_zookeeper(tmp_path_factory.mktemp("zookeeper")) as service:
         yield service
 
 
 @pytest.fixture(scope="session")
 def need_java() -> str:
-    """Skips what needs Java and PySpark, without which no server is got, if they are not here."""
+    """Skip the test if Java, PySpark or a client library is missing: the servers need them."""
     for name in ("confluent_kafka", "kazoo", "pyspark"):
         if find_spec(name) is None:
             pytest.skip(f"{name} is not installed; fix: .venv/bin/uv sync --frozen --all-groups")

@@ -1,4 +1,4 @@
-"""With CI=true a missing part is a failure: every skip, of a test or of a whole module, is turned into one."""
+"""With CI=true a missing dependency is a failure: every skip, of a test or of a whole module, becomes one."""
 
 import os
 from collections.abc import Generator
@@ -25,11 +25,11 @@ def _failed_if_skipped(report: Report) -> Report:
     is_expected_failure = hasattr(report, "wasxfail")
     if os.environ.get("CI") == "true" and report.skipped and not is_expected_failure:
         report.outcome = "failed"
-        report.longrepr = f"skipped, and with CI=true nothing may be: {reason_of(report)}"
+        report.longrepr = f"skipped, which CI=true does not allow: {reason_of(report)}"
     return report
 
 
 def reason_of(report: pytest.TestReport | pytest.CollectReport) -> str:
-    """Why a test was skipped, as its author put it."""
+    """Return the reason of a skip."""
     text = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
     return text.removeprefix("Skipped: ")

@@ -1,6 +1,6 @@
-"""What ran, as a file: `--results FILE` writes for each folder of tests what passed, failed and was skipped, and what was slow.
+"""Test results as a file: `--results FILE` writes the numbers of passed, failed and skipped tests by folder, and the slow tests.
 
-`scripts/check.py` reads it for the table that ends `make test`; the seconds help to choose what is quick (`plugins.tiers`).
+`scripts/check.py` reads it for the table at the end of `make test`; durations help to choose the quick tests (`plugins.tiers`).
 """
 
 import json
@@ -13,11 +13,11 @@ import pytest
 from plugins.no_skips import reason_of
 
 SLOW_S = 1.0
-"""A test that takes longer is named with its seconds."""
+"""Duration above which a test is listed as slow."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--results", type=Path, help="write what ran, folder by folder, to this file")
+    parser.addoption("--results", type=Path, help="write the results by folder to this file")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -27,7 +27,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class ResultsFile:
-    """Counts tests by the folder below `tests/` they live in. A test counts once: a failed teardown fails it."""
+    """Counts tests by their folder below `tests/`. A test counts once: a failed teardown fails it."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -39,12 +39,12 @@ class ResultsFile:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self._seconds[folder_of(report.nodeid)] += report.duration
         self._slow[report.nodeid] += report.duration
-        self._note(report.nodeid, report, counts=report.when == "call")
+        self._record(report.nodeid, report, counts=report.when == "call")
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        self._note(report.nodeid, report, counts=False)
+        self._record(report.nodeid, report, counts=False)
 
-    def _note(self, node: str, report: pytest.TestReport | pytest.CollectReport, *, counts: bool) -> None:
+    def _record(self, node: str, report: pytest.TestReport | pytest.CollectReport, *, counts: bool) -> None:
         if report.failed:
             self._outcome[node] = "failed"
         elif report.skipped and hasattr(report, "wasxfail"):
@@ -70,6 +70,6 @@ class ResultsFile:
 
 
 def folder_of(node: str) -> str:
-    """`tests/unit` for tests/unit/model/test_areas.py::test_circle, `tests/live/udp` for what is below that."""
+    """Return the folder of a test: `tests/unit` for tests/unit/model/test_areas.py::test_circle; `tests/live/udp` below live."""
     parts = Path(node.partition("::")[0]).parts
     return "/".join(parts[: 3 if parts[1:2] == ("live",) else 2])

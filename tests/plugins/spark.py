@@ -1,7 +1,7 @@
-"""One Spark session for whoever asks: started on first use, the only one of the whole run, stopped at its end.
+"""A fixture for one Spark session: started on first use, the only one of the whole run, stopped at its end.
 
-All tests share it: name your views and queries so that nobody else's are meant, and stop the queries you start. What needs a
-process of its own (a driver that is killed, a cluster) starts one.
+All tests share it: give your views and queries unique names, and stop the queries that you start. A test that needs a separate
+process (a driver that is killed, a cluster) starts one.
 """
 
 from collections.abc import Iterator
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CORES: Final = 4
-"""Tasks at a time: real-time mode needs one for each Kafka partition and each shuffle partition of a query."""
+"""Parallel tasks: real-time mode needs one for each Kafka partition and each shuffle partition of a query."""
 
 
 @pytest.fixture(scope="session")
 def spark_jars(need_java: str) -> list[Path]:
     """Spark's Kafka connector, fetched once."""
-    from milepost.runtime.services.jars import kafka_jars  # noqa: PLC0415  # what tests without Spark need not load
+    from milepost.runtime.services.jars import kafka_jars  # noqa: PLC0415  # tests without Spark must not load it
 
-    return kafka_jars(told=print)
+    return kafka_jars(progress=print)
 
 
 @pytest.fixture(scope="session")

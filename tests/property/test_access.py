@@ -13,25 +13,25 @@ from milepost.model.queries import And, HasTag, Not, OnTopic, Or, Query, holds
 from milepost.model.reasons import Reason
 from milepost.model.tags import Tag
 from milepost.model.topics import are_covering, covers, filter_matches, levels_of, maybe_overlap, text_of
-from milepost.vetting import Access, ClientIdentity, Rule, Verbs
+from milepost.vetting import AccessAction, AccessList, AccessRule, ClientIdentity
 
 NAMES = ["a", "$s", ""]
 DEPTH = 3
 TOPICS = ["/".join(levels) for depth in range(1, DEPTH + 3) for levels in product([*NAMES, "unnamed"], repeat=depth)]
-WHO = ClientIdentity("a", "a", "a")
+IDENTITY = ClientIdentity("a", "a", "a")
 
 
-def _closed(parts: tuple[list[str], bool]) -> str:
+def _prefix_closed(parts: tuple[list[str], bool]) -> str:
     levels, is_open = parts
     return "/".join([*levels, "#"] if is_open else levels) or "+"
 
 
-filters = st.tuples(st.lists(st.sampled_from([*NAMES, "+", "+"]), max_size=DEPTH), st.booleans()).map(_closed)
+filters = st.tuples(st.lists(st.sampled_from([*NAMES, "+", "+"]), max_size=DEPTH), st.booleans()).map(_prefix_closed)
 built_in = st.sampled_from(["$SYS/#", "$reserved/#", "$reserved", "$milepost/+"])
 rules = st.builds(
-    Rule,
+    AccessRule,
     st.booleans(),
-    st.sampled_from(Verbs),
+    st.sampled_from(AccessAction),
     filters | built_in | st.sampled_from(["%c/#", "+/%u", "+/%c"]),
     st.none() | st.sampled_from(["a", ""]),
     st.none() | st.sampled_from(["a", "b"]),
@@ -45,31 +45,31 @@ def passing(topic_filter: str) -> set[str]:
     return {topic for topic in TOPICS if filter_matches(topic_filter, topic)} if topic_filter else {""}
 
 
-def is_about(rule: Rule, who: ClientIdentity, topic: str) -> bool:
-    """Whether a rule is about the client and the topic, said as plainly as can be."""
+def applies_to(rule: AccessRule, who: ClientIdentity, topic: str) -> bool:
+    """Return whether a rule applies to the client and the topic, in the simplest form."""
     filled = rule.topics
-    for blank, name in (("%c", who.client), ("%u", who.user)):
+    for blank, name in (("%c", who.client_id), ("%u", who.user)):
         if blank in filled:
             if not name or set(name) & set("/+#") or (filled.startswith(blank) and name.startswith("$")):
                 return False
             filled = filled.replace(blank, name)
-    is_for = rule.user in (None, who.user or "") and rule.client in (None, who.client) and rule.role in (None, who.role or "")
+    is_for = rule.user in (None, who.user or "") and rule.client in (None, who.client_id) and rule.role in (None, who.role or "")
     return is_for and filter_matches(filled, topic)
 
 
-def is_allowed(chain: list[Rule], who: ClientIdentity, verb: Verbs, topic: str) -> bool:
+def is_allowed(chain: list[AccessRule], who: ClientIdentity, verb: AccessAction, topic: str) -> bool:
     for rule in chain:
-        if rule.verbs in (verb, Verbs.BOTH) and is_about(rule, who, topic):
+        if rule.action in (verb, AccessAction.BOTH) and applies_to(rule, who, topic):
             return rule.allow
     if filter_matches("$reserved/#", topic):
         return False
-    if verb is Verbs.PUBLISH:
+    if verb is AccessAction.PUBLISH:
         return not topic.startswith("$") or filter_matches("$milepost/#", topic)
     return topic == "$milepost/reply" or not filter_matches("$milepost/#", topic)
 
 
 @given(filters, filters)
-def test_one_filter_holds_another_exactly_if_its_topics_do(outer: str, inner: str) -> None:
+def test_one_filter_covers_another_exactly_if_it_has_all_its_topics(outer: str, inner: str) -> None:
     expected = passing(inner) <= passing(outer)
     event(f"holds: {expected}")
     assert covers(levels_of(outer), levels_of(inner)) is expected
@@ -83,14 +83,14 @@ def test_the_overlap_of_two_filters_has_exactly_the_common_topics(one: str, othe
 
 
 @given(st.lists(filters, max_size=5), filters)
-def test_several_filters_hold_one_exactly_if_their_topics_do(outers: list[str], inner: str) -> None:
+def test_several_filters_cover_one_exactly_if_they_have_all_its_topics(outers: list[str], inner: str) -> None:
     expected = passing(inner) <= set().union(*map(passing, outers))
     event(f"hold: {expected}")
     assert are_covering([levels_of(outer) for outer in outers], levels_of(inner)) is expected
 
 
 @given(st.sampled_from(["", "$s/", "a/", "a/+/"]), st.data())
-def test_filters_by_depth_hold_one_exactly_if_no_depth_is_missing(stem: str, data: st.DataObject) -> None:
+def test_filters_by_depth_cover_one_exactly_if_no_depth_is_missing(stem: str, data: st.DataObject) -> None:
     depths = ["+", "+/+", "+/+/#", "+/#"] + ([] if stem in ("", "a/+/") else ["+/+/+"])
     outers = [(stem + more).removesuffix("/") for more in data.draw(st.lists(st.sampled_from([*depths, ""]), min_size=1))]
     outers = [outer for outer in outers if outer]
@@ -100,50 +100,52 @@ def test_filters_by_depth_hold_one_exactly_if_no_depth_is_missing(stem: str, dat
 
 
 @given(st.lists(rules, max_size=6), whos, st.sampled_from(TOPICS) | st.sampled_from(["$reserved/x", "$SYS/x", "$milepost/x"]))
-def test_publishing_is_decided_by_the_first_rule(chain: list[Rule], who: ClientIdentity, topic: str) -> None:
-    expected = is_allowed(chain, who, Verbs.PUBLISH, topic)
+def test_publishing_is_decided_by_the_first_rule(chain: list[AccessRule], who: ClientIdentity, topic: str) -> None:
+    expected = is_allowed(chain, who, AccessAction.PUBLISH, topic)
     event(f"allowed: {expected}")
-    assert (Access(chain).may_publish(who, topic) is None) is expected
+    assert (AccessList(chain).may_publish(who, topic) is None) is expected
 
 
 @given(st.lists(rules, max_size=6), whos, filters | built_in, st.sampled_from(["", "$share/g/"]))
 def test_a_subscription_is_allowed_exactly_if_all_its_topics_are(
-    chain: list[Rule], who: ClientIdentity, wanted: str, share: str
+    chain: list[AccessRule], who: ClientIdentity, requested: str, share: str
 ) -> None:
     more = ["$reserved", "$reserved/a", "$milepost/reply", "$milepost/x", "$SYS/x"]
-    asked = [topic for topic in [*TOPICS, *more] if filter_matches(wanted, topic)]
-    expected = all(is_allowed(chain, who, Verbs.SUBSCRIBE, topic) for topic in asked)
+    topics = [topic for topic in [*TOPICS, *more] if filter_matches(requested, topic)]
+    expected = all(is_allowed(chain, who, AccessAction.SUBSCRIBE, topic) for topic in topics)
     event(f"allowed: {expected}")
-    assert (Access(chain).may_subscribe(who, share + wanted) is None) is expected
+    assert (AccessList(chain).may_subscribe(who, share + requested) is None) is expected
 
 
 @given(st.lists(rules, max_size=4), st.data())
-def test_a_formula_is_allowed_only_if_all_topics_that_can_make_it_true_are(chain: list[Rule], data: st.DataObject) -> None:
+def test_a_query_is_allowed_only_if_all_topics_that_can_make_it_true_are(chain: list[AccessRule], data: st.DataObject) -> None:
     atoms: st.SearchStrategy[Query] = filters.map(OnTopic) | st.just(HasTag(Tag("t")))
     parts = st.lists(atoms | atoms.map(Not), min_size=2, max_size=3).map(tuple)
     query = data.draw(atoms | parts.map(And) | parts.map(Or))
-    names_topics = Access(chain).may_ask(WHO, query) is None
-    asked = [topic for topic in TOPICS if any(holds(query, topic, tags) for tags in (set(), {"t"})) and topic[:1] != "$"]
-    event(f"allowed: {names_topics}, {'some' if asked else 'no'} topics")
+    names_topics = AccessList(chain).may_query(IDENTITY, query) is None
+    topics = [topic for topic in TOPICS if any(holds(query, topic, tags) for tags in (set(), {"t"})) and topic[:1] != "$"]
+    event(f"allowed: {names_topics}, {'some' if topics else 'no'} topics")
     if names_topics:
-        assert [topic for topic in asked if not is_allowed(chain, WHO, Verbs.SUBSCRIBE, topic)] == []
+        assert [topic for topic in topics if not is_allowed(chain, IDENTITY, AccessAction.SUBSCRIBE, topic)] == []
 
 
 @given(st.lists(rules, max_size=3), filters)
-def test_a_formula_of_one_filter_is_judged_like_the_filter(chain: list[Rule], wanted: str) -> None:
-    access = Access(chain)
-    assert access.may_ask(WHO, OnTopic(wanted)) == access.may_subscribe(WHO, wanted)
+def test_a_query_of_one_filter_gets_the_verdict_of_the_filter(chain: list[AccessRule], requested: str) -> None:
+    access = AccessList(chain)
+    assert access.may_query(IDENTITY, OnTopic(requested)) == access.may_subscribe(IDENTITY, requested)
 
 
 @given(rules, st.lists(whos, min_size=2, max_size=2), filters)
-def test_verdicts_that_are_not_personal_are_the_same_for_all(rule: Rule, both: list[ClientIdentity], wanted: str) -> None:
-    access = Access([rule])
+def test_verdicts_of_impersonal_rules_are_the_same_for_all_clients(
+    rule: AccessRule, both: list[ClientIdentity], requested: str
+) -> None:
+    access = AccessList([rule])
     if not access.is_personal:
-        assert access.may_subscribe(both[0], wanted) == access.may_subscribe(both[1], wanted)
+        assert access.may_subscribe(both[0], requested) == access.may_subscribe(both[1], requested)
 
 
 @given(st.text(max_size=8))
 def test_any_text_gets_a_verdict(text: str) -> None:
-    access = Access([Rule(False, Verbs.BOTH, "a/%u/#")])
+    access = AccessList([AccessRule(False, AccessAction.BOTH, "a/%u/#")])
     for verdict in (access.may_publish(ClientIdentity(text, text), text), access.may_subscribe(ClientIdentity(text, text), text)):
         assert verdict is None or verdict.reason in (Reason.NOT_ALLOWED, Reason.TOPIC_RESERVED, Reason.SHARE_NAME)

@@ -1,4 +1,4 @@
-"""Areas as GeoJSON and well-known text: every area comes back the same, and nothing raises anything but `Malformed`."""
+"""Areas as GeoJSON and well-known text: every area survives encoding and decoding, and the only exception is `Malformed`."""
 
 from collections.abc import Callable
 from copy import deepcopy
@@ -16,9 +16,9 @@ from milepost.wire.wkt import area_from_wkt, area_to_wkt
 from strategies import areas
 
 AREA_REASONS = {reason for reason in Reason if 150 <= reason < 160}
-"""What can be wrong with a shape. The seconds and metres left of an upstream are no part of its shape: in every encoding a value
-out of their range is refused as a field's, with the field's name."""
-LEFT_FIELDS = ("half_widths_m", "seconds left", "metres left")
+"""Reasons for which a shape is refused. The remaining seconds and metres of an upstream are no part of its shape: values out of
+range are refused as those of a field, with its name, in every encoding."""
+LEFT_FIELDS = ("half_widths_m", "remaining seconds", "remaining metres")
 
 GROWING_METRES = {
     "type": "MultiLineString",
@@ -63,7 +63,7 @@ wkt_words = st.sampled_from(
 
 
 def area_or_fault(read: Callable[[], Area]) -> Area | Malformed:
-    """The area, or why there is none; any other error is let through and fails the test."""
+    """Return the area, or the reason of its refusal; any other exception fails the test."""
     try:
         area = read()
     except Malformed as fault:
@@ -95,20 +95,20 @@ def read_wkt(text: str) -> None:
 
 
 @given(areas)
-def test_geojson_comes_back_the_same_through_bytes(area: Area) -> None:
+def test_geojson_survives_encoding_and_decoding(area: Area) -> None:
     assert area_from_geojson(orjson.loads(orjson.dumps(area_to_geojson(area)))) == area
 
 
 @given(areas)
-def test_wkt_comes_back_the_same(area: Area) -> None:
+def test_wkt_survives_encoding_and_decoding(area: Area) -> None:
     assert area_from_wkt(area_to_wkt(area)) == area
 
 
-def test_metres_left_that_grow_along_a_stretch_are_a_field_out_of_range() -> None:
+def test_remaining_metres_that_increase_along_a_stretch_are_out_of_range() -> None:
     with pytest.raises(Malformed) as caught:
         area_from_geojson(GROWING_METRES)
     assert caught.value.reason is Reason.FIELD_RANGE
-    assert caught.value.detail.startswith("metres left are 300.0 at the start of a stretch and 900.0 at its end")
+    assert caught.value.detail.startswith("the remaining metres are 300.0 at the start of a stretch and 900.0 at its end")
 
 
 @given(json_values)
@@ -124,7 +124,7 @@ def test_any_string_is_an_area_or_malformed(text: str) -> None:
 
 
 @given(areas, st.data())
-def test_geojson_with_one_thing_changed_is_an_area_or_malformed(area: Area, data: st.DataObject) -> None:
+def test_geojson_with_one_member_changed_is_an_area_or_malformed(area: Area, data: st.DataObject) -> None:
     value: Any = {"type": "Feature", "geometry": deepcopy(area_to_geojson(area)), "properties": {}}
     holder = value
     while True:

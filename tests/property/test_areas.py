@@ -1,4 +1,4 @@
-"""Areas against slow scalar arithmetic written another way, and against Shapely; caps and boxes hold what their area holds."""
+"""Areas against slow scalar arithmetic and against Shapely; caps and boxes contain their area."""
 
 from itertools import pairwise
 from math import acos, asin, atan2, cos, degrees, hypot, pi, radians, sin, sqrt
@@ -67,7 +67,7 @@ def off_track(place: Place, start: Place, end: Place) -> float:
 
 
 def winds_around(place: Place, ring: Ring) -> bool:
-    """Whether the direction to someone who walks the ring goes once around."""
+    """Return whether the direction to a point that moves along the ring turns once around."""
     directions = [bearing(place, corner) for corner in ring]
     turned = sum((after - before + pi) % (2 * pi) - pi for before, after in pairwise(directions))
     return abs(turned) > pi
@@ -131,7 +131,7 @@ def place_of(point: Vectors) -> Place:
 
 
 @given(circles, seeds)
-def test_circle_holds_what_the_haversine_formula_says(circle: Circle, seed: int) -> None:
+def test_a_circle_agrees_with_the_haversine_formula(circle: Circle, seed: int) -> None:
     points = some_points(circle, seed, 40)
     distances_m = np.array([haversine(circle.centre, place_of(point)) for point in points]) * EARTH_RADIUS_M
     clear = np.abs(distances_m - circle.radius_m) > 0.2
@@ -139,7 +139,7 @@ def test_circle_holds_what_the_haversine_formula_says(circle: Circle, seed: int)
 
 
 @given(boxes(), st.lists(st.tuples(latitudes, longitudes), min_size=1, max_size=30))
-def test_box_holds_what_its_degrees_say(box: Box, others: list[tuple[float, float]]) -> None:
+def test_a_box_agrees_with_a_comparison_of_degrees(box: Box, others: list[tuple[float, float]]) -> None:
     corners = [(latitude, longitude) for latitude in (box.south, box.north) for longitude in (box.west, box.east)]
     for latitude, longitude in (*others, *corners):
         is_between = box.west <= longitude <= box.east if box.west < box.east else longitude >= box.west or longitude <= box.east
@@ -153,7 +153,7 @@ def test_box_holds_what_its_degrees_say(box: Box, others: list[tuple[float, floa
 
 
 @given(polygons(), seeds)
-def test_polygon_holds_what_it_winds_around(polygon: Polygon, seed: int) -> None:
+def test_a_polygon_agrees_with_the_winding_number(polygon: Polygon, seed: int) -> None:
     points = some_points(polygon, seed, 30)
     found = polygon.contains(points)
     event("some inside" if found.any() else "none inside")
@@ -168,7 +168,7 @@ def test_polygon_holds_what_it_winds_around(polygon: Polygon, seed: int) -> None
 
 
 @given(corridors(), seeds)
-def test_corridor_holds_what_is_near_its_path(broker: Corridor, seed: int) -> None:
+def test_a_corridor_agrees_with_the_distance_from_its_path(broker: Corridor, seed: int) -> None:
     points = some_points(broker, seed, 25)
     found = broker.contains(points)
     for point, is_inside in zip(points, found, strict=True):
@@ -181,7 +181,7 @@ def test_corridor_holds_what_is_near_its_path(broker: Corridor, seed: int) -> No
 
 
 @given(st.lists(shapes, min_size=1, max_size=4), seeds)
-def test_union_holds_what_a_part_holds(parts: list[Area], seed: int) -> None:
+def test_a_union_agrees_with_its_parts(parts: list[Area], seed: int) -> None:
     union = Union(tuple(parts))
     points = np.vstack([some_points(part, seed, 50) for part in parts])
     expected = np.logical_or.reduce([part.contains(points) for part in parts])
@@ -189,7 +189,7 @@ def test_union_holds_what_a_part_holds(parts: list[Area], seed: int) -> None:
 
 
 @given(areas, seeds)
-def test_cap_and_boxes_hold_every_contained_point(area: Area, seed: int) -> None:
+def test_cap_and_boxes_contain_every_point_of_the_area(area: Area, seed: int) -> None:
     corners = [corner for ring in rings_of(area) for corner in ring]
     extra = [vectors([corner.latitude], [corner.longitude]) for corner in corners]
     points = np.vstack([some_points(area, seed, 400), *extra])
@@ -242,7 +242,7 @@ def test_slices_of_a_star_share_its_points_without_loss_or_overlap(polygon: Poly
 
 
 def winds_around_once(middle: Place, star: Polygon) -> list[bool]:
-    """Whether each edge goes the same way around the middle, so that slices from there do not overlap."""
+    """Return whether each edge runs in the same direction around the middle, so that slices from there do not overlap."""
     directions = [bearing(middle, corner) for corner in star.outer]
     steps = [(after - before + pi) % (2 * pi) - pi for before, after in pairwise(directions)]
     return [step * sum(steps) > 0 for step in steps]
@@ -250,13 +250,13 @@ def winds_around_once(middle: Place, star: Polygon) -> list[bool]:
 
 @st.composite
 def small_tangles(draw: st.DrawFn) -> list[tuple[float, float]]:
-    """Up to seven points within 2 km, as metres east and north, to be joined in whatever order they come."""
+    """Up to seven points within 2 km, as metres east and north, to be joined in the given order."""
     metres = st.integers(-100, 100).map(lambda tens: 10.0 * tens)
     return draw(st.lists(st.tuples(metres, metres), min_size=3, max_size=7, unique=True))
 
 
 @given(small_tangles(), st.floats(-60, 60), st.floats(-179, 179), seeds)
-def test_small_rings_are_taken_or_refused_and_filled_as_shapely_does(
+def test_small_rings_are_accepted_or_refused_and_filled_as_by_shapely(
     corners: list[tuple[float, float]], latitude: float, longitude: float, seed: int
 ) -> None:
     flat = shapely.Polygon(corners)

@@ -1,4 +1,4 @@
-"""The curve: what is said of a stretch holds for every place on it."""
+"""The space-filling curve: properties of a key range hold for every place in it."""
 
 from itertools import pairwise
 
@@ -7,8 +7,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-import milepost.matching.points as room
-from milepost.matching.curve import KEY_MAX, NUMBER_BITS, cap_over, keys_of, stretches_over
+import milepost.matching.points as points_module
+from milepost.matching.curve import KEY_MAX, NUMBER_BITS, cap_over, key_ranges_over, keys_of
 from milepost.matching.points import PointIndex
 from milepost.model.areas import Area, Box, Circle
 from milepost.model.places import Place, vectors
@@ -18,7 +18,7 @@ keys = st.integers(0, KEY_MAX)
 
 
 @given(keys, st.integers(0, 60), st.integers(0, 2**32))
-def test_the_cap_over_a_stretch_holds_every_place_on_it(first: int, bits: int, seed: int) -> None:
+def test_the_cap_over_a_key_range_contains_every_place_in_it(first: int, bits: int, seed: int) -> None:
     last = min(KEY_MAX, first + (1 << bits))
     random = np.random.default_rng(seed)
     latitude, longitude = CENTRES[seed % len(CENTRES)]
@@ -26,7 +26,7 @@ def test_the_cap_over_a_stretch_holds_every_place_on_it(first: int, bits: int, s
     north = np.clip(latitude + random.uniform(-spread, spread, 400), -90, 90)
     east = (longitude + random.uniform(-spread, spread, 400) + 180) % 360 - 180
     found = keys_of(north, east, np.zeros(400, np.int32))
-    if seed % 2:  # a stretch that surely has some of them
+    if seed % 2:  # a key range that contains some of them
         first, last = (int(key) for key in sorted(random.choice(found, 2)))
     middle, angle = cap_over(first, last)
     is_on = (found >= np.uint64(first >> NUMBER_BITS << NUMBER_BITS)) & (found <= np.uint64(last))
@@ -35,7 +35,7 @@ def test_the_cap_over_a_stretch_holds_every_place_on_it(first: int, bits: int, s
 
 
 @given(st.integers(0, 2**32))
-def test_stretches_over_a_box_have_the_keys_of_all_places_in_it_and_stand_apart(seed: int) -> None:
+def test_key_ranges_over_a_box_have_the_keys_of_all_its_places_and_are_disjoint(seed: int) -> None:
     random = np.random.default_rng(seed)
     latitude, longitude = CENTRES[seed % len(CENTRES)]
     height = 10.0 ** random.uniform(-4, 1)
@@ -44,7 +44,7 @@ def test_stretches_over_a_box_have_the_keys_of_all_places_in_it_and_stand_apart(
     box = Box(south, west, south + height, (west + width + 180) % 360 - 180)
     north = np.clip(south + random.uniform(0, height, 200), -90, 90)
     east = (west + random.uniform(0, width, 200) + 180) % 360 - 180
-    found = stretches_over(box.boxes)
+    found = key_ranges_over(box.boxes)
     assert all(before[1] < after[0] for before, after in pairwise(found))
     for key in keys_of(north, east, np.zeros(200, np.int32)).tolist():
         assert any(first <= key <= last for first, last in found)
@@ -52,10 +52,10 @@ def test_stretches_over_a_box_have_the_keys_of_all_places_in_it_and_stand_apart(
 
 @pytest.mark.parametrize("many", [0, 1_000])
 @pytest.mark.parametrize("centre", CENTRES)
-def test_leaves_in_the_cap_as_a_whole_are_found_as_if_asked_point_by_point(
+def test_leaves_entirely_in_the_cap_agree_with_a_test_of_every_point(
     many: int, centre: tuple[float, float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(room, "MANY_LEAVES", many)
+    monkeypatch.setattr(points_module, "MANY_LEAVES", many)
     random = np.random.default_rng(3)
     index, count = PointIndex(20_000), 20_000
     north = np.clip(centre[0] + random.normal(0, 0.5, count), -90, 90)

@@ -1,4 +1,4 @@
-"""Incidents from cells are those that plain loops find in reports, in whatever order and however often cells come (M23, M24)."""
+"""Incidents from cells equal those of the oracle, in any order and with any repetition of cells (M23, M24)."""
 
 from collections.abc import Callable
 from itertools import pairwise
@@ -12,21 +12,21 @@ from milepost.incidents import Incidents, maybe_alert
 from milepost.model.addresses import ToArea, ToNotified
 from milepost.model.areas import Circle
 from milepost.model.endpoints import EndpointId
-from milepost.model.incidents import Bin, Cell, Change, EventKind, Grid, Phase, Square
+from milepost.model.incidents import Bin, Cell, EventKind, Grid, IncidentChange, IncidentPhase, Square
 from milepost.model.incidents.grid import units_between
 from milepost.model.instants import Instant
 from milepost.model.places import Place, distance_m
 from milepost.wire.incidents import state_from_json, state_to_json
 from strategies import places
 from unit.incidents.events import HOME, NOON, Event, after, away, cell_of, cells_of
-from unit.incidents.incident_oracle import PlainBin, PlainIncidents, bins_at
+from unit.incidents.incident_oracle import IncidentOracle, OracleBin, bins_at
 
 
 def is_small_or_seven(of: list[float]) -> bool:
     return bool(of) and ((max(of) <= 3 and sum(of) <= 9) or min(of) == 7)
 
 
-RULES: tuple[tuple[str, Callable[[PlainBin], bool]], ...] = (
+RULES: tuple[tuple[str, Callable[[OracleBin], bool]], ...] = (
     ("weight >= 2", lambda one: one.weight() >= 2),
     ("witnesses >= 2 and reports >= 3", lambda one: len(one.witnesses()) >= 2 and len(one.found) >= 3),
     ("reports >= 1", lambda one: True),
@@ -52,7 +52,7 @@ weightings: st.SearchStrategy[dict[EndpointId, float]] = st.just({}) | st.dictio
 
 @st.composite
 def many_events(draw: st.DrawFn) -> list[Event]:
-    """At a few places and in a few slots, so that cells and bins have more than one of them."""
+    """Draw events at a few places and in a few slots, so that cells and bins have several of them."""
     centre = draw(st.sampled_from(CENTRES))
     spots = [away(north, east, centre) for north, east in draw(st.lists(st.tuples(offsets, offsets), min_size=1, max_size=8))]
     starts = draw(st.lists(st.integers(0, int(LAST_S) // 10 - 1), min_size=1, max_size=8))
@@ -69,18 +69,18 @@ def many_events(draw: st.DrawFn) -> list[Event]:
     return draw(st.lists(one, max_size=50))
 
 
-def lived(incidents: Incidents, until_s: float = 2 * LAST_S) -> list[Change]:
+def all_changes(incidents: Incidents, until_s: float = 2 * LAST_S) -> list[IncidentChange]:
     return incidents.advance(after(until_s))
 
 
-def said(kind: EventKind, changes: list[Change]) -> list[tuple[str, str, int]]:
+def changes_in_slots(kind: EventKind, changes: list[IncidentChange]) -> list[tuple[str, str, int]]:
     return [(one.phase.value, one.incident.id, one.at // kind.interval_ns - 1) for one in changes]
 
 
-def taken(kind: EventKind, cells: list[Cell], weights: dict[EndpointId, float]) -> Incidents:
+def incidents_with(kind: EventKind, cells: list[Cell], weights: dict[EndpointId, float]) -> Incidents:
     incidents = Incidents([kind], weights=weights)
     for cell in cells:
-        assert incidents.take(cell) is None
+        assert incidents.add(cell) is None
     return incidents
 
 
@@ -89,24 +89,24 @@ HOT_ONCE_THE_OLDER_SLOT_HAS_LEFT = [Event("car-0", HOME, after(10), {"v": 0.0}),
 
 @given(st.sampled_from(KINDS), many_events(), weightings)
 @example(KINDS[13], HOT_ONCE_THE_OLDER_SLOT_HAS_LEFT, {})
-def test_incidents_equal_those_that_plain_loops_find(
-    rules: tuple[EventKind, Callable[[PlainBin], bool]], found: list[Event], weights: dict[EndpointId, float]
+def test_incidents_equal_those_of_the_oracle(
+    rules: tuple[EventKind, Callable[[OracleBin], bool]], found: list[Event], weights: dict[EndpointId, float]
 ) -> None:
     # M24
     kind, is_hot = rules
-    changes = lived(taken(kind, cells_of(kind, found), weights))
-    assert said(kind, changes) == PlainIncidents(kind, is_hot, weights).run(found)
+    changes = all_changes(incidents_with(kind, cells_of(kind, found), weights))
+    assert changes_in_slots(kind, changes) == IncidentOracle(kind, is_hot, weights).run(found)
     for change in changes:
         event(change.phase.value)
 
 
 @given(st.sampled_from(KINDS), many_events(), weightings)
-def test_bins_equal_those_that_plain_loops_find(
-    rules: tuple[EventKind, Callable[[PlainBin], bool]], found: list[Event], weights: dict[EndpointId, float]
+def test_bins_equal_those_of_the_oracle(
+    rules: tuple[EventKind, Callable[[OracleBin], bool]], found: list[Event], weights: dict[EndpointId, float]
 ) -> None:
     # M23
     kind, is_hot = rules
-    incidents = taken(kind, cells_of(kind, found), weights)
+    incidents = incidents_with(kind, cells_of(kind, found), weights)
     now = after(100)
     slot = now // kind.interval_ns
     (conditions,) = incidents.around(Circle(found[0].place if found else HOME, 20_000.0), now)
@@ -120,13 +120,13 @@ def test_bins_equal_those_that_plain_loops_find(
     assert is_same(conditions.bin, hottest, kind)
 
 
-def is_same(one: Bin, plain: PlainBin, kind: EventKind) -> bool:
+def is_same(one: Bin, plain: OracleBin, kind: EventKind) -> bool:
     seen_at = [event.seen_at for event in plain.found]
     counts = plain.square, len(plain.found), len(plain.witnesses()), min(seen_at), max(seen_at)
     return (
         (one.square, one.reports, one.witnesses, one.first_at, one.last_at) == counts
         and one.weight == pytest.approx(plain.weight())
-        and distance_m(one.centre, plain.centre()) < 0.012  # it is said to the unit, which is a ten-millionth of a degree
+        and distance_m(one.centre, plain.centre()) < 0.012  # cells have whole units of a ten-millionth of a degree
         and one.radius_m == pytest.approx(plain.radius_m(kind.radius_m_min))
     )
 
@@ -139,11 +139,11 @@ def test_order_and_repetition_of_cells_do_not_matter(
     cells = cells_of(kind, found)
     again = data.draw(st.lists(st.sampled_from(cells), max_size=10)) if cells else []
     shuffled = data.draw(st.permutations([*cells, *again]))
-    assert lived(taken(kind, shuffled, weights)) == lived(taken(kind, cells, weights))
+    assert all_changes(incidents_with(kind, shuffled, weights)) == all_changes(incidents_with(kind, cells, weights))
 
 
 @given(st.sampled_from(KINDS), many_events(), st.data())
-def test_cells_told_again_with_more_reports_count_once_whichever_comes_last(
+def test_repeated_cells_with_more_reports_count_once_in_any_order(
     rules: tuple[EventKind, object], found: list[Event], data: st.DataObject
 ) -> None:
     kind = rules[0]
@@ -153,53 +153,49 @@ def test_cells_told_again_with_more_reports_count_once_whichever_comes_last(
         ends = data.draw(st.sets(st.integers(1, len(some)))) | {len(some)}
         parts += [cell_of(kind, cell.key, some[:end]) for end in ends]
     shuffled = data.draw(st.permutations(parts))
-    assert lived(taken(kind, shuffled, {})) == lived(taken(kind, cells_of(kind, found), {}))
+    assert all_changes(incidents_with(kind, shuffled, {})) == all_changes(incidents_with(kind, cells_of(kind, found), {}))
 
 
 @given(st.sampled_from(KINDS), many_events(), st.lists(st.floats(0, 2 * LAST_S), max_size=8))
-def test_how_far_each_advance_goes_does_not_matter(
-    rules: tuple[EventKind, object], found: list[Event], stops: list[float]
-) -> None:
+def test_the_step_of_advance_does_not_matter(rules: tuple[EventKind, object], found: list[Event], stops: list[float]) -> None:
     kind = rules[0]
     cells = sorted(cells_of(kind, found), key=lambda cell: cell.slot)
     incidents = Incidents([kind])
     changes = []
     for stop in [*sorted(stops), 2 * LAST_S]:
         while cells and cells[0].slot * kind.interval_ns < after(stop):
-            assert incidents.take(cells.pop(0)) is None
+            assert incidents.add(cells.pop(0)) is None
         changes += incidents.advance(after(stop))
     assert incidents.counts.late == 0
-    assert changes == lived(taken(kind, cells_of(kind, found), {}))
+    assert changes == all_changes(incidents_with(kind, cells_of(kind, found), {}))
 
 
 @given(st.sampled_from(KINDS), many_events(), st.floats(0, LAST_S))
-def test_after_a_restart_everything_goes_on_as_it_would_have(
-    rules: tuple[EventKind, object], found: list[Event], stop: float
-) -> None:
+def test_after_a_restart_the_results_are_the_same(rules: tuple[EventKind, object], found: list[Event], stop: float) -> None:
     kind = rules[0]
-    whole = taken(kind, cells_of(kind, found), {})
+    whole = incidents_with(kind, cells_of(kind, found), {})
     whole.advance(after(stop))
     since = whole.cells_since
     assert since is not None
     restarted = Incidents([kind], state=state_from_json(state_to_json(whole.state())))
     for cell in cells_of(kind, found):
         if cell.slot * kind.interval_ns >= since:
-            assert restarted.take(cell) is None
-    assert lived(restarted) == lived(whole)
+            assert restarted.add(cell) is None
+    assert all_changes(restarted) == all_changes(whole)
 
 
 @given(st.sampled_from(KINDS), many_events())
-def test_an_incident_keeps_its_id_from_raised_to_cleared_and_all_who_were_warned_hear_the_all_clear(
+def test_an_incident_keeps_its_id_until_cleared_and_all_notified_endpoints_get_the_all_clear(
     rules: tuple[EventKind, object], found: list[Event]
 ) -> None:
     kind = rules[0]
-    changes = lived(taken(kind, cells_of(kind, found), {}))
+    changes = all_changes(incidents_with(kind, cells_of(kind, found), {}))
     for name in {change.incident.id for change in changes}:
         life = [change for change in changes if change.incident.id == name]
         phases = [change.phase for change in life]
-        assert phases[0] is Phase.RAISED
-        assert phases[-1] is Phase.CLEARED
-        assert not {Phase.RAISED, Phase.CLEARED} & set(phases[1:-1])
+        assert phases[0] is IncidentPhase.RAISED
+        assert phases[-1] is IncidentPhase.CLEARED
+        assert not {IncidentPhase.RAISED, IncidentPhase.CLEARED} & set(phases[1:-1])
         assert all(one.at < other.at for one, other in pairwise(life))
         *told, last = [maybe_alert(change, kind, EndpointId("hub")) for change in life]
         assert all(alert is not None and isinstance(alert.address, ToArea) and alert.address.incident == name for alert in told)
@@ -212,7 +208,7 @@ def test_an_incident_keeps_its_id_from_raised_to_cleared_and_all_who_were_warned
 @given(places, st.sampled_from([10.0, 150.0, 300.0, 50_000.0]))
 def test_a_place_is_in_its_square_and_comes_back_from_its_units(place: Place, side_m: float) -> None:
     grid = Grid(side_m)
-    square, north, east = grid.spot(place)
+    square, north, east = grid.locate(place)
     assert grid.holds(square, north, east)
     back = grid.place(grid.south(square) + north, grid.west(square) + east)
     assert distance_m(back, place) < 0.03
@@ -229,22 +225,22 @@ def test_the_grid_is_the_same_in_numpy_bit_by_bit(some: list[Place], side_m: flo
     narrower = (32400 - 4 * middle * middle) / (32400 + middle * middle)
     columns = np.maximum(1, (3_600_000_000 // height * narrower).astype(np.int64))
     found = zip(rows.tolist(), (over * columns // 3_600_000_000).tolist(), strict=True)
-    assert [Square(*one) for one in found] == [grid.spot(place).square for place in some]
+    assert [Square(*one) for one in found] == [grid.locate(place).square for place in some]
 
 
 @given(st.floats(-85, 85), st.floats(-180, 180), st.floats(0, 360, exclude_max=True), st.sampled_from([150.0, 1000.0]))
-def test_what_is_nearer_than_half_the_join_distance_is_in_one_bin(
+def test_reports_closer_than_half_the_join_distance_are_in_one_bin(
     latitude: float, longitude: float, bearing: float, side_m: float
 ) -> None:
     grid, here = Grid(side_m), Place(latitude, longitude)
     there = away(0.45 * side_m * np.cos(np.radians(bearing)), 0.45 * side_m * np.sin(np.radians(bearing)), here)
-    assert grid.spot(there).square in grid.block(grid.spot(here).square)
+    assert grid.locate(there).square in grid.block(grid.locate(here).square)
 
 
 @given(places, st.sampled_from([150.0, 50_000.0]))
 def test_a_block_is_three_rows_of_three_that_follow_each_other(place: Place, side_m: float) -> None:
     grid = Grid(side_m)
-    square = grid.spot(place).square
+    square = grid.locate(place).square
     block = grid.block(square)
     assert square in block
     assert len(set(block)) == len(block) <= 9

@@ -1,4 +1,4 @@
-"""The JSON form: every value comes back, its schema and its decoder agree on structure, and no text does harm."""
+"""The JSON form: every value survives encoding and decoding, schema and decoder agree on structure, and any text is handled."""
 
 from collections.abc import Callable
 from copy import deepcopy
@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from milepost.model.messages import Message
 from milepost.model.reasons import Malformed, Reason
-from milepost.model.sessions import Publish
+from milepost.model.sessions import PublishDatagram
 from milepost.wire.json_form import SCHEMA_PATH, Value, from_json, to_json
 from strategies import json_values
 
 SCHEMA = jsonschema_rs.Draft202012Validator(orjson.loads(SCHEMA_PATH.read_bytes()))
 STRUCTURAL = {Reason.MALFORMED, Reason.FIELD_MISSING, Reason.FIELD_UNKNOWN, Reason.FIELD_TYPE, Reason.AREA_UNREADABLE}
-"""What the schema must see too; all other reasons are about values, where the decoder may be stricter."""
+"""Reasons that the schema must detect, too; the others are about values, where the decoder may be stricter."""
 
 ODD = [None, True, 1.5, -1, 2**40, "", "1", "x", "a b", [], {}, ["x"], [[1, 2]], {"type": "Point"}, "2030-01-01T00:00:00Z"]
 
@@ -29,7 +29,7 @@ def nodes(value: object) -> list[dict[str, object] | list[object]]:
 
 
 def mutate(value: object, draw: Callable[..., object]) -> None:
-    """Change one member of one object or array inside the value: gone, twice, renamed, or something odd in its place."""
+    """Change one member of one object or array inside the value: removed, duplicated, renamed, or replaced by an odd value."""
     node = draw(st.sampled_from([node for node in nodes(value) if node]))
     odd = deepcopy(draw(st.sampled_from(ODD)))
     if isinstance(node, list):
@@ -49,17 +49,17 @@ def mutate(value: object, draw: Callable[..., object]) -> None:
 
 
 @given(json_values)
-def test_every_value_comes_back_as_it_went_in(value: Value) -> None:
+def test_every_value_survives_encoding_and_decoding(value: Value) -> None:
     back = from_json(to_json(value))
     assert back == value
     assert type(back) is type(value)
-    message, again = (found.message if isinstance(found, Publish) else found for found in (value, back))
+    message, again = (found.message if isinstance(found, PublishDatagram) else found for found in (value, back))
     if isinstance(message, Message) and isinstance(again, Message):
         assert {name: type(held) for name, held in again.fields.items()} == {k: type(v) for k, v in message.fields.items()}
 
 
 @given(json_values)
-def test_what_is_written_obeys_the_schema(value: Value) -> None:
+def test_encoded_values_satisfy_the_schema(value: Value) -> None:
     SCHEMA.validate(orjson.loads(to_json(value)))
 
 
@@ -97,7 +97,7 @@ def test_random_bytes_are_refused(data: bytes) -> None:
 
 
 @given(json_values, st.data())
-def test_a_flipped_bit_or_a_cut_is_refused_or_means_something(value: Value, data: st.DataObject) -> None:
+def test_a_flipped_bit_or_a_truncation_is_refused_or_decodes_to_a_valid_value(value: Value, data: st.DataObject) -> None:
     text = bytearray(to_json(value))
     bit = data.draw(st.integers(0, 8 * len(text) - 1))
     text[bit // 8] ^= 1 << bit % 8

@@ -1,4 +1,4 @@
-"""The engine against the definition: whatever is added, moved, expired and removed in between, both find the same (T4, T13)."""
+"""The engine against the definition: after any additions, moves, expiries and removals both find the same (T4, T13)."""
 
 from dataclasses import replace
 from random import Random
@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from effort import examples
-from milepost.matching import Limits, Matcher
+from milepost.matching import Matcher, MatcherLimits
 from milepost.model import (
     ALWAYS,
     BEGINNING,
@@ -43,11 +43,11 @@ LEVELS = ["city", "7", "parking", "", "$sys"]
 ENDPOINTS = 60
 REFUSED = {Reason.QUERY_TOO_COMPLEX, Reason.QUERY_NEVER_TRUE, Reason.NEGATED_ONLY_FULL}
 TURNS = examples(fast=400, full=1_500)
-"""Of a long life."""
+"""Number of changes of a long run."""
 
 
 class Chance:
-    """Random values, near enough to each other to meet, from one seed."""
+    """Random values from one seed, close enough to each other to match."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -115,7 +115,7 @@ class Chance:
         return Subscription(EndpointId("x"), query, area, self.time_window(now), label, qos, share)
 
     def shared_query(self) -> Query:
-        """One of a few, so that shares have members; written in either order."""
+        """Return one of a few queries, in either order, so that shares have members."""
         one, other = self.random.choice(((TAGS[0], TAGS[1]), (TAGS[1], TAGS[0]), (TAGS[0], TAGS[0])))
         return HasTag(one) if one == other else self.random.choice((And, Or))((HasTag(one), HasTag(other)))
 
@@ -135,15 +135,15 @@ class Chance:
 
 
 class Pair:
-    """The engine and the definition, told the same."""
+    """The engine and the definition, with the same inputs."""
 
     def __init__(self, seed: int) -> None:
         self.chance = Chance(seed)
-        self.engine = Matcher(Limits(subscriptions_max=4096, endpoints_max=ENDPOINTS, atoms_max=4096))
+        self.engine = Matcher(MatcherLimits(subscriptions_max=4096, endpoints_max=ENDPOINTS, atoms_max=4096))
         self.oracle = Oracle()
         self.now = 10**12
         self.choices = 0
-        """How often a share could have chosen another."""
+        """How often a share had more than one member to choose from."""
 
     def change(self) -> None:
         random = self.chance.random
@@ -201,28 +201,30 @@ class Pair:
         self.oracle.places.update(zip(who, where, strict=True))
 
     def compare(self) -> int:
-        """Ask both; gives how many rows matched, so that a test can see that it is not comparing nothing with nothing."""
+        """Compare both; return the number of matching rows, so that a test can check that the comparison was not empty."""
         message = self.chance.message(self.now)
         wanted = self.oracle.matching_rows(message, Instant(self.now))
-        takers = self.engine.who_wants(message, Instant(self.now))
-        taken = set(takers.rows.tolist())
-        assert len(taken) == takers.rows.size
+        receivers = self.engine.find_receivers(message, Instant(self.now))
+        taken = set(receivers.rows.tolist())
+        assert len(taken) == receivers.rows.size
         self.choices += self.oracle.check_taken(taken, wanted)
-        owners = takers.owners.tolist()
+        owners = receivers.owners.tolist()
         assert len(owners) == len(set(owners))
         for index, owner in enumerate(owners):
-            rows = set(takers.rows_of(index).tolist())
+            rows = set(receivers.rows_of(index).tolist())
             assert rows == {row for row in taken if self.oracle.rows[row][0] == owner}
-            assert int(self.engine.qos_of(takers)[index]) == max(self.oracle.rows[row][1].qos for row in rows)
-        assert self.engine.labels_of(takers.rows).tolist() == [self.oracle.rows[row][1].id for row in takers.rows.tolist()]
+            assert int(self.engine.qos_of(receivers)[index]) == max(self.oracle.rows[row][1].qos for row in rows)
+        assert self.engine.subscription_ids_of(receivers.rows).tolist() == [
+            self.oracle.rows[row][1].id for row in receivers.rows.tolist()
+        ]
         area = self.chance.area()
-        assert sorted(self.engine.who_is_in(area).tolist()) == sorted(self.oracle.who_is_in(area))
+        assert sorted(self.engine.find_inside(area).tolist()) == sorted(self.oracle.find_inside(area))
         return len(wanted)
 
 
 @settings(max_examples=examples(fast=10, full=60))
 @given(seed=st.integers(0, 2**32))
-def test_engine_finds_what_the_definition_finds_after_any_changes(seed: int) -> None:
+def test_the_engine_agrees_with_the_definition_after_any_changes(seed: int) -> None:
     pair = Pair(seed)
     for _ in range(40):
         pair.change()
@@ -230,11 +232,11 @@ def test_engine_finds_what_the_definition_finds_after_any_changes(seed: int) -> 
 
 
 @pytest.mark.parametrize("direct_max", [0, 2_000])
-def test_engine_and_definition_agree_over_a_long_life(direct_max: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_engine_agrees_with_the_definition_over_many_changes(direct_max: int, monkeypatch: pytest.MonkeyPatch) -> None:
     # T4
-    monkeypatch.setattr("milepost.matching.reaches.DIRECT_MAX", direct_max)  # 0: always by place, else mostly by query
+    monkeypatch.setattr("milepost.matching.area_index.DIRECT_MAX", direct_max)  # 0: always by place, else mostly by query
     monkeypatch.setattr("milepost.matching.points.MANY_LEAVES", direct_max)  # 0: see of each leaf whether it lies in the cap
-    monkeypatch.setattr("milepost.matching.formulas.SINGLE_MAX", 3)  # so that pairs of tags are filed too
+    monkeypatch.setattr("milepost.matching.query_index.SINGLE_MAX", 3)  # so that pairs of tags are indexed too
     pair = Pair(7)
     matched = 0
     for _ in range(200):
@@ -242,29 +244,29 @@ def test_engine_and_definition_agree_over_a_long_life(direct_max: int, monkeypat
     for _ in range(TURNS):
         pair.change()
         matched += pair.compare()
-    assert matched > TURNS, "the two must have had something to agree on"
+    assert matched > TURNS, "the comparison must not be empty"
     assert pair.choices > TURNS / 2, "shares must have had members to choose from"
 
 
-def test_removing_everything_leaves_nothing_behind() -> None:
+def test_removing_everything_leaves_no_state() -> None:
     pair = Pair(11)
     for _ in range(600):
         pair.add()
     assert len(pair.engine) > 300
     for row in list(pair.oracle.rows):
         pair.engine.remove(row)
-    assert len(pair.engine) == len(pair.engine._formulas) == len(pair.engine._formulas._vocabulary) == 0
-    assert not any(pair.engine._formulas._vocabulary._cells)
-    assert not any(size.around or len(size.fixed) for size in pair.engine._reaches._classes.values())
-    assert not pair.engine._formulas._pairs
-    assert pair.engine._shares.count == 0
+    assert len(pair.engine) == len(pair.engine._queries) == len(pair.engine._queries._vocabulary) == 0
+    assert not any(pair.engine._queries._vocabulary._cells)
+    assert not any(size.around or len(size.fixed) for size in pair.engine._areas._size_classes.values())
+    assert not pair.engine._queries._clauses_by_pair
+    assert pair.engine._groups.count == 0
 
 
 @given(seed=st.integers(0, 2**32), count=st.integers(1, 3000))
 @settings(max_examples=examples(fast=8, full=30))
-def test_points_are_found_wherever_they_moved(seed: int, count: int) -> None:
+def test_points_are_found_at_their_last_position(seed: int, count: int) -> None:
     chance = Chance(seed)
-    engine = Matcher(Limits(subscriptions_max=1, endpoints_max=3000, atoms_max=1))
+    engine = Matcher(MatcherLimits(subscriptions_max=1, endpoints_max=3000, atoms_max=1))
     oracle = Oracle()
     random = np.random.default_rng(seed)
     for turn in range(6):
@@ -282,4 +284,4 @@ def test_points_are_found_wherever_they_moved(seed: int, count: int) -> None:
         assert len(engine._endpoints) == len(oracle.places)
         at = Place(float(latitudes[0]), float(longitudes[0]))
         for area in (Circle(at, chance.distance_m()), chance.area()):
-            assert set(engine.who_is_in(area).tolist()) == oracle.who_is_in(area)
+            assert set(engine.find_inside(area).tolist()) == oracle.find_inside(area)

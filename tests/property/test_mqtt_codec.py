@@ -1,12 +1,12 @@
-"""MQTT packets: every value comes back as it went in, by the same bytes, and no bytes do harm."""
+"""MQTT packets: every value survives encoding and decoding with the same bytes, and any bytes are handled."""
 
 from hypothesis import event, given
 from hypothesis import strategies as st
 
 from milepost.model.reasons import Malformed
 from milepost.wire.mqtt import (
-    Kind,
     Packet,
+    PacketType,
     Properties,
     Publish,
     Version,
@@ -19,7 +19,7 @@ from milepost.wire.mqtt import (
 )
 from milepost.wire.mqtt.fields import LEGAL_FIRST, PACKET_BYTES_MAX
 from milepost.wire.mqtt.properties import properties_block
-from strategies_mqtt import forwarded_properties, publishes, said, versions
+from strategies_mqtt import forwarded_properties, packets_with_version, publishes, versions
 
 firsts = st.sampled_from(sorted(LEGAL_FIRST)) | st.integers(0, 255)
 SaidIn = tuple[Packet, Version]
@@ -34,20 +34,20 @@ def framed(data: bytes) -> tuple[int, bytes]:
 
 
 def decode_and_encode_again(first: int, body: bytes, version: Version) -> None:
-    """Only `Malformed`, or a value which says the same when it is sent on."""
+    """Check that decoding raises `Malformed`, or gives a value that encodes and decodes to itself."""
     try:
         packet = decode(first, body, version)
     except Malformed as fault:
         event(fault.reason.name)
         return
-    event(f"accepted {Kind(first >> 4).name}")
+    event(f"accepted {PacketType(first >> 4).name}")
     said_again = encode(packet, version)
     assert decode(*framed(said_again), version) == packet
     assert len(framed(said_again)[1]) <= len(body)  # nothing is written in a longer form than it came
 
 
 def slow_frame(data: bytes, size_max: int) -> tuple[int, int] | str | None:
-    """What `frame_at` says at 0, step by step as the specification has it."""
+    """Return the result of `frame_at` at 0, computed step by step as in the specification."""
     if data and data[0] not in LEGAL_FIRST:
         return "refused"
     for count in range(1, 5):
@@ -64,8 +64,8 @@ def slow_frame(data: bytes, size_max: int) -> tuple[int, int] | str | None:
     return "refused"
 
 
-@given(said)
-def test_every_packet_comes_back_as_it_went_in_and_gives_the_same_bytes_again(one: SaidIn) -> None:
+@given(packets_with_version)
+def test_every_packet_survives_encoding_and_decoding_with_the_same_bytes(one: SaidIn) -> None:
     packet, version = one
     data = encode(packet, version)
     back = decode(*framed(data), version)
@@ -74,7 +74,7 @@ def test_every_packet_comes_back_as_it_went_in_and_gives_the_same_bytes_again(on
     assert encode(back, version) == data
 
 
-@given(st.lists(said, min_size=1, max_size=3))
+@given(st.lists(packets_with_version, min_size=1, max_size=3))
 def test_packets_in_a_row_are_found_one_by_one(several: list[SaidIn]) -> None:
     data = b"".join(encode(packet, version) for packet, version in several)
     at = 0
@@ -86,14 +86,14 @@ def test_packets_in_a_row_are_found_one_by_one(several: list[SaidIn]) -> None:
     assert frame_at(data, at, PACKET_BYTES_MAX) is None
 
 
-@given(said)
-def test_a_packet_that_is_not_all_there_is_waited_for_at_every_position(one: SaidIn) -> None:
+@given(packets_with_version)
+def test_an_incomplete_packet_is_waited_for_at_every_position(one: SaidIn) -> None:
     data = encode(*one)
     assert all(frame_at(data[:size], 0, PACKET_BYTES_MAX) is None for size in range(len(data)))
 
 
-@given(said)
-def test_a_body_cut_at_any_position_is_refused_or_means_something(one: SaidIn) -> None:
+@given(packets_with_version)
+def test_a_body_truncated_anywhere_is_refused_or_decodes_to_a_valid_value(one: SaidIn) -> None:
     packet, version = one
     first, body = framed(encode(packet, version))
     for size in range(len(body)):
@@ -101,12 +101,12 @@ def test_a_body_cut_at_any_position_is_refused_or_means_something(one: SaidIn) -
 
 
 @given(firsts, st.binary(max_size=60), versions)
-def test_random_bytes_are_refused_or_mean_something(first: int, body: bytes, version: Version) -> None:
+def test_random_bytes_are_refused_or_decode_to_a_valid_value(first: int, body: bytes, version: Version) -> None:
     decode_and_encode_again(first, body, version)
 
 
-@given(said, st.data())
-def test_a_flipped_bit_is_refused_or_means_something(one: SaidIn, data: st.DataObject) -> None:
+@given(packets_with_version, st.data())
+def test_a_flipped_bit_is_refused_or_decodes_to_a_valid_value(one: SaidIn, data: st.DataObject) -> None:
     packet, version = one
     first, body = framed(encode(packet, version))
     found = bytearray([first]) + body
@@ -115,8 +115,8 @@ def test_a_flipped_bit_is_refused_or_means_something(one: SaidIn, data: st.DataO
     decode_and_encode_again(found[0], bytes(found[1:]), version)
 
 
-@given(said, said, versions, st.data())
-def test_two_spliced_packets_are_refused_or_mean_something(
+@given(packets_with_version, packets_with_version, versions, st.data())
+def test_two_spliced_packets_are_refused_or_decode_to_a_valid_value(
     one: SaidIn, other: SaidIn, version: Version, data: st.DataObject
 ) -> None:
     first, head = framed(encode(*one))
@@ -125,8 +125,8 @@ def test_two_spliced_packets_are_refused_or_mean_something(
     decode_and_encode_again(first, head[:cut] + tail[joint:], version)
 
 
-@given(said, st.data())
-def test_an_inserted_byte_is_refused_or_means_something(one: SaidIn, data: st.DataObject) -> None:
+@given(packets_with_version, st.data())
+def test_an_inserted_byte_is_refused_or_decodes_to_a_valid_value(one: SaidIn, data: st.DataObject) -> None:
     packet, version = one
     first, body = framed(encode(packet, version))
     at, byte = data.draw(st.integers(0, len(body))), data.draw(st.sampled_from([0, 1, 0x26, 0x80, 0xFF]))
@@ -140,7 +140,7 @@ lengths = st.lists(st.sampled_from([0, 1, 2, 0x7F, 0x80, 0x81, 0xFF]), max_size=
     st.builds(lambda first, size, rest: bytes([first]) + size + rest, firsts, lengths, st.binary(max_size=300)),
     st.integers(2, 400),
 )
-def test_a_frame_is_found_as_the_specification_has_it(data: bytes, size_max: int) -> None:
+def test_a_packet_is_delimited_as_in_the_specification(data: bytes, size_max: int) -> None:
     shift = b"\x30\x80\x80"
     try:
         found: tuple[int, int] | str | None = frame_at(shift + data, len(shift), size_max)
@@ -155,23 +155,23 @@ def test_a_frame_is_found_as_the_specification_has_it(data: bytes, size_max: int
 def test_the_head_and_the_payload_make_the_packet(one: tuple[Publish, Version]) -> None:
     packet, version = one
     flags = packet.dup * 8 + packet.qos * 2 + packet.retain
-    block = properties_block(packet.properties, Kind.PUBLISH)
-    head = publish_head(packet.topic.encode(), flags, version, block, len(packet.payload), packet.number)
+    block = properties_block(packet.properties, PacketType.PUBLISH)
+    head = publish_head(packet.topic.encode(), flags, version, block, len(packet.payload), packet.packet_id)
     assert head + packet.payload == encode(packet, version)
 
 
 @given(forwarded_properties)
-def test_forwarded_properties_come_back_and_go_into_a_packet_as_they_are(found: Properties) -> None:
+def test_forwarded_properties_survive_encoding_and_are_embedded_unaltered(found: Properties) -> None:
     data = forwarded(found)
     assert parse_forwarded(data) == found
-    assert data == properties_block(found, Kind.PUBLISH)
+    assert data == properties_block(found, PacketType.PUBLISH)
 
 
 @given(publishes(Version.V5))
-def test_only_what_must_be_passed_on_unaltered_is_forwarded(packet: Publish) -> None:
-    kept = parse_forwarded(forwarded(packet.properties))
+def test_only_properties_that_must_be_forwarded_unaltered_are_forwarded(packet: Publish) -> None:
+    found = parse_forwarded(forwarded(packet.properties))
     own = packet.properties
-    assert kept == Properties(
+    assert found == Properties(
         payload_format=own.payload_format,
         content_type=own.content_type,
         response_topic=own.response_topic,
@@ -181,7 +181,7 @@ def test_only_what_must_be_passed_on_unaltered_is_forwarded(packet: Publish) -> 
 
 
 @given(st.binary(max_size=40))
-def test_random_forwarded_bytes_are_refused_or_mean_something(data: bytes) -> None:
+def test_random_forwarded_bytes_are_refused_or_decode_to_valid_properties(data: bytes) -> None:
     try:
         found = parse_forwarded(data)
     except Malformed:

@@ -5,17 +5,18 @@ from hypothesis import strategies as st
 
 from edge_in_memory import SMALL, Client, EdgeInMemory
 from effort import examples
-from milepost.broker.admission import Rules
-from milepost.listeners.mqtt.connection import State
+from milepost.broker.admission import AdmissionRules
+from milepost.listeners.mqtt.connection import MqttConnectionState
 from milepost.listeners.mqtt.context import MqttSettings
-from milepost.vetting.access import Access, Rule, Verbs
-from milepost.vetting.payloads import PayloadRule, Payloads
+from milepost.vetting.access import AccessAction, AccessList, AccessRule
+from milepost.vetting.payloads import PayloadChecks, PayloadRule
 from milepost.wire.mqtt import Connect, Packet, Properties, Version, Will, encode
 from strategies_mqtt import packets
 
 SETTINGS = MqttSettings(packet_bytes_max=2_000)
-RULES = Rules(
-    Access([Rule(False, Verbs.BOTH, "%c/#"), Rule(True, Verbs.BOTH, "#")]), Payloads([PayloadRule("json/#", json=True)])
+RULES = AdmissionRules(
+    AccessList([AccessRule(False, AccessAction.BOTH, "%c/#"), AccessRule(True, AccessAction.BOTH, "#")]),
+    PayloadChecks([PayloadRule("json/#", json=True)]),
 )
 SERVICES = ("$milepost/subscribe", "$milepost/report", "$milepost/publish", "$milepost/unsubscribe", "$milepost/none")
 
@@ -58,7 +59,7 @@ def say(client: Client, data: bytes, cuts: list[int]) -> None:
     for size in (*cuts, len(data)):
         piece = data[at : at + size]
         at += size
-        if piece and client.link.state is not State.CLOSED:
+        if piece and client.connection.state is not MqttConnectionState.CLOSED:
             client.send_bytes(piece)
 
 
@@ -72,16 +73,21 @@ class Stage:
 
     def check(self, culprit: Client) -> None:
         """The others are unharmed, the culprit is either served or gone, and a restart finds everything in order."""
-        self.edge.settle()
-        assert culprit.link.state in (State.NEW, State.OPEN, State.CLOSING, State.CLOSED)
+        self.edge.run_ticks()
+        assert culprit.connection.state in (
+            MqttConnectionState.NEW,
+            MqttConnectionState.OPEN,
+            MqttConnectionState.CLOSING,
+            MqttConnectionState.CLOSED,
+        )
         self.taker.take()
         self.sender.publish("good/one", b"still here", 1)
         messages = [message.payload for message in self.taker.messages() if message.topic == "good/one"]
         assert messages == [b"still here"]
         assert self.edge.broker.counts.faults == 0
         self.edge.pass_time(1)
-        culprit.lose()
-        self.edge.settle()
+        culprit.drop_connection()
+        self.edge.run_ticks()
         again = self.edge.restarted().connect("good-taker", clean=False, expiry_s=100)
         assert b"still here" in again.bodies()
 
@@ -90,7 +96,7 @@ class Stage:
 @given(talks())
 def test_before_connect_whatever_comes_costs_one_connection_at_most(talk: tuple[Version, bytes, list[int]]) -> None:
     stage = Stage()
-    culprit = stage.edge.enter(talk[0])
+    culprit = stage.edge.open_connection(talk[0])
     say(culprit, talk[1], talk[2])
     stage.check(culprit)
 
@@ -98,13 +104,13 @@ def test_before_connect_whatever_comes_costs_one_connection_at_most(talk: tuple[
 @settings(max_examples=examples(fast=60, full=250))
 @given(talks(), st.booleans(), st.sampled_from([0, 40, 300]))
 def test_after_connect_whatever_comes_costs_one_connection_at_most(
-    talk: tuple[Version, bytes, list[int]], is_kept: bool, packet_max: int
+    talk: tuple[Version, bytes, list[int]], is_durable: bool, packet_max: int
 ) -> None:
     stage = Stage()
     version, data, cuts = talk
     properties = Properties(maximum_packet_size=packet_max) if packet_max and version is Version.V5 else Properties()
-    expiry_s = 50 if is_kept and version is Version.V5 else 0
-    culprit = stage.edge.connect("bad", version, clean=not is_kept, expiry_s=expiry_s, properties=properties)
+    expiry_s = 50 if is_durable and version is Version.V5 else 0
+    culprit = stage.edge.connect("bad", version, clean=not is_durable, expiry_s=expiry_s, properties=properties)
     culprit.subscribe("#", "json/#", qos=2)
     say(culprit, data, cuts)
     stage.check(culprit)
@@ -114,7 +120,7 @@ def test_after_connect_whatever_comes_costs_one_connection_at_most(
 @given(st.binary(max_size=40), st.booleans())
 def test_any_bytes_at_all_cost_one_connection_at_most(data: bytes, is_connected: bool) -> None:
     stage = Stage()
-    culprit = stage.edge.connect("bad") if is_connected else stage.edge.enter()
+    culprit = stage.edge.connect("bad") if is_connected else stage.edge.open_connection()
     say(culprit, data, [])
     stage.check(culprit)
 
@@ -168,7 +174,7 @@ def test_whatever_is_said_in_our_words_harms_nobody(
     culprit = stage.edge.connect("bad", expiry_s=50)
     culprit.subscribe("#", qos=2, properties=Properties(user=tuple(asked)))
     will = Will("w", b"", qos, retain, Properties(user=tuple(sent)))
-    stage.edge.connect("worse", expiry_s=1, will=will, properties=Properties(user=tuple(asked))).lose()
+    stage.edge.connect("worse", expiry_s=1, will=will, properties=Properties(user=tuple(asked))).drop_connection()
     for _ in range(2):
         culprit.publish("t", b"x", qos, retain=retain, properties=Properties(user=tuple(sent), message_expiry_s=1))
         stage.edge.pass_time(1)
@@ -181,8 +187,8 @@ def test_a_packet_that_only_servers_send_ends_the_connection_of_who_sent_it() ->
         stage = Stage()
         culprit = stage.edge.connect("bad")
         say(culprit, packet, [])
-        stage.edge.settle()
-        assert culprit.link.state >= State.CLOSING
+        stage.edge.run_ticks()
+        assert culprit.connection.state >= MqttConnectionState.CLOSING
         stage.check(culprit)
 
 
@@ -191,6 +197,6 @@ def test_a_second_connect_ends_the_connection() -> None:
     culprit = stage.edge.connect("bad")
     second: Packet = Connect("worse", Version.V5)
     culprit.send(second)
-    stage.edge.settle()
-    assert culprit.link.state >= State.CLOSING
-    assert stage.edge.broker.sessions.maybe("worse") is None
+    stage.edge.run_ticks()
+    assert culprit.connection.state >= MqttConnectionState.CLOSING
+    assert stage.edge.broker.sessions.find("worse") is None

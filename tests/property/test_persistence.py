@@ -1,20 +1,20 @@
-"""The journal: whatever is stored of messages, sessions and subscriptions reads back as it was, in all its parts."""
+"""Persistence: stored messages, sessions and subscriptions decode to the originals."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from milepost.broker.persistence import (
-    asked_from_bytes,
-    asked_to_bytes,
     details_from_bytes,
     details_to_bytes,
     publication_from_bytes,
     publication_to_bytes,
     session_from_bytes,
     session_to_bytes,
+    subscription_from_bytes,
+    subscription_to_bytes,
 )
 from milepost.broker.publication import Publication
-from milepost.broker.session import Asked, Session, Will
+from milepost.broker.session import Session, SessionSubscription, SessionWill
 from milepost.model import FOREVER, EndpointId, Instant, Message, Place, Subscription
 from strategies import endpoint_ids, instants, messages, places, subscriptions
 
@@ -66,10 +66,10 @@ def parts(publication: Publication) -> dict[str, object]:
 
 
 @given(publications())
-def test_a_message_reads_back_as_it_was_stored(publication: Publication) -> None:
+def test_a_stored_message_decodes_to_the_original(publication: Publication) -> None:
     back = publication_from_bytes(publication_to_bytes(publication))
     assert parts(back) == parts(publication)
-    assert (back.number, back.holders, back.size) == (0, 0, publication.size)
+    assert (back.number, back.stored_references, back.size) == (0, 0, publication.size)
 
 
 delays = st.integers(0, 0xFFFF_FFFF * 1_000_000_000)
@@ -82,7 +82,7 @@ delays = st.integers(0, 0xFFFF_FFFF * 1_000_000_000)
     st.none() | st.tuples(publications(), delays, st.none() | delays),
     st.none() | places,
 )
-def test_a_session_reads_back_as_it_was_stored(
+def test_a_stored_session_decodes_to_the_original(
     name: EndpointId,
     expiry_ns: int,
     expires_at: Instant | None,
@@ -92,7 +92,7 @@ def test_a_session_reads_back_as_it_was_stored(
     session = Session(name, 3)
     session.expiry_ns = expiry_ns
     session.expires_at = FOREVER if expires_at is None else expires_at
-    session.will = Will(*will) if will is not None else None
+    session.will = SessionWill(*will) if will is not None else None
     back = session_from_bytes(session_to_bytes(session, place))
     assert back.place == place
     assert (back.name, back.expiry_ns, back.expires_at) == (name, expiry_ns, expires_at)
@@ -103,12 +103,21 @@ def test_a_session_reads_back_as_it_was_stored(
 
 
 @given(subscriptions, st.booleans(), st.booleans())
-def test_a_subscription_reads_back_as_it_was_stored(subscription: Subscription, is_not_own: bool, is_retain_shown: bool) -> None:
-    back = asked_from_bytes(asked_to_bytes(Asked(subscription, 7, is_not_own=is_not_own, is_retain_shown=is_retain_shown)))
+def test_a_stored_subscription_decodes_to_the_original(
+    subscription: Subscription, no_local: bool, retain_as_published: bool
+) -> None:
+    back = subscription_from_bytes(
+        subscription_to_bytes(SessionSubscription(subscription, 7, no_local=no_local, retain_as_published=retain_as_published))
+    )
     assert back.subscription == subscription
-    assert (back.is_not_own, back.is_retain_shown, back.row) == (is_not_own, is_retain_shown, -1)
+    assert (back.no_local, back.retain_as_published, back.row) == (no_local, retain_as_published, -1)
 
 
 @given(st.lists(st.integers(1, 2**32 - 1), max_size=4).map(tuple), st.booleans())
-def test_the_details_of_a_delivery_read_back_as_they_were_stored(labels: tuple[int, ...], is_from_store: bool) -> None:
-    assert details_from_bytes(details_to_bytes(labels, is_from_store=is_from_store)) == (labels, is_from_store)
+def test_the_stored_details_of_a_delivery_decode_to_the_original(
+    subscription_ids: tuple[int, ...], has_retain_flag: bool
+) -> None:
+    assert details_from_bytes(details_to_bytes(subscription_ids, has_retain_flag=has_retain_flag)) == (
+        subscription_ids,
+        has_retain_flag,
+    )

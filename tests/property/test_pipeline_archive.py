@@ -1,4 +1,4 @@
-"""What the archive's readers rest on, without Spark: cells of places, files that count, replays and comparisons."""
+"""The archive without Spark: cells of places, current files, replays and comparisons."""
 
 from pathlib import Path
 from random import Random
@@ -18,8 +18,8 @@ from milepost.model.sites import CROSS_HUB
 from milepost.model.time_windows import TimeWindow
 from milepost.pipelines.archive.files import HourState, TableFolder, TableState
 from milepost.pipelines.archive.schema import REPORTS, cell_name, cells_over
-from milepost.pipelines.backtest import Replay, incidents_of, pairs
-from milepost.pipelines.lookback import Question, QuestionIndex, Rows
+from milepost.pipelines.backtest import Replay, incidents_of, pair_incidents
+from milepost.pipelines.search import ArchiveQuery, ArchiveQueryIndex, RowColumns
 from milepost.wire.incidents import cell_to_json
 from strategies import areas, places
 from unit.incidents.events import NOON, Event, after, away, cells_of
@@ -41,50 +41,50 @@ sightings = st.lists(
 
 def ended(found: list[Event]) -> list[tuple[int, str]]:
     """Cells in the order in which their slots ended."""
-    told = [
+    found_cells = [
         ((cell.slot + 1) * kind.interval_ns, cell_to_json(cell).decode())
         for kind in (KIND, OTHER)
         for cell in cells_of(kind, found)
     ]
-    return sorted(told)
+    return sorted(found_cells)
 
 
 @given(areas, places)
-def test_a_place_in_an_area_is_in_a_cell_over_it(area: Area, place: Place) -> None:
-    is_wanted = cells_over(area)
+def test_a_place_in_an_area_is_in_a_cell_over_the_area(area: Area, place: Place) -> None:
+    may_hold = cells_over(area)
     corners = [place, *(Place(max(-90.0, min(90.0, box.south)), box.west) for box in area.boxes)]
     inside = area.contains(vectors([one.latitude for one in corners], [one.longitude for one in corners]))
     for one, is_inside in zip(corners, inside.tolist(), strict=True):
-        assert is_wanted(cell_name(one.latitude, one.longitude)) or not is_inside
+        assert may_hold(cell_name(one.latitude, one.longitude)) or not is_inside
 
 
 @given(sightings, st.lists(st.floats(0.5, 60), min_size=1, max_size=20), st.randoms(use_true_random=False))
-def test_a_replay_says_what_a_desk_says_whenever_cells_come_and_it_looks(
+def test_a_replay_equals_the_live_engine_whenever_cells_arrive_and_ticks_happen(
     found: list[Event], steps: list[float], chance: Random
 ) -> None:
-    told, end = ended(found), after(500)
-    desk = IncidentEngine("north", (KIND, OTHER), late_s=0.0, since=FOREVER)
-    desk.tick(NOON)
+    cells, end = ended(found), after(500)
+    engine = IncidentEngine("north", (KIND, OTHER), allowed_lateness_s=0.0, since=FOREVER)
+    engine.tick(NOON)
     now, at, live = NOON, 0, []
     while now < end:
         now = Instant(min(end, now + int(steps[at % len(steps)] * SECOND_NS)))
-        came = [value.encode() for ends_ns, value in told if ends_ns <= now + 60 * SECOND_NS]
+        came = [value.encode() for ends_ns, value in cells if ends_ns <= now + 60 * SECOND_NS]
         chance.shuffle(came)
-        desk.take_cells(came, now)
-        desk.tick(now)
-        live += [append.value for append in desk.take_appends() if append.topic == CROSS_HUB]
+        engine.add_cells(came, now)
+        engine.tick(now)
+        live += [append.value for append in engine.take_appends() if append.topic == CROSS_HUB]
         at += 1
-    assert list(Replay("north", (KIND, OTHER)).alerts(told, end)) == live
+    assert list(Replay("north", (KIND, OTHER)).alerts(cells, end)) == live
 
 
 @given(sightings, sightings)
-def test_each_incident_of_two_rules_stands_in_one_line(found: list[Event], others: list[Event]) -> None:
+def test_each_incident_of_two_rules_is_in_exactly_one_pair(found: list[Event], others: list[Event]) -> None:
     a, b = (incidents_of(Replay("north", (KIND, OTHER)).alerts(ended(some), after(500))) for some in (found, others))
-    lines = pairs(a, b)
+    lines = pair_incidents(a, b)
     assert sorted(pair.a.id for pair in lines if pair.a) == sorted(one.id for one in a)
     assert sorted(pair.b.id for pair in lines if pair.b) == sorted(one.id for one in b)
-    assert all(pair.a.is_with(pair.b) for pair in lines if pair.a and pair.b)
-    assert {pair.where for pair in pairs(a, a)} <= {"both"}
+    assert all(pair.a.may_equal(pair.b) for pair in lines if pair.a and pair.b)
+    assert {pair.raised_by for pair in pair_incidents(a, a)} <= {"both"}
 
 
 batches = st.lists(st.integers(0, 30), unique=True, max_size=12).map(sorted)
@@ -93,7 +93,7 @@ batches = st.lists(st.integers(0, 30), unique=True, max_size=12).map(sorted)
 @given(
     batches, st.integers(-1, 30), st.integers(-1, 30), st.integers(0, 3), st.lists(st.integers(0, 12), max_size=4), st.booleans()
 )
-def test_of_an_hour_count_its_generation_and_each_batch_after_it_that_is_finished_once(
+def test_current_files_of_an_hour_are_its_generation_and_each_later_finished_batch_once(
     offsets: list[int], sorted_upto: int, finished_upto: int, generation: int, cuts: list[int], is_all_gathered: bool
 ) -> None:
     later = [offset for offset in offsets if sorted_upto < offset <= finished_upto]
@@ -108,8 +108,8 @@ def test_of_an_hour_count_its_generation_and_each_batch_after_it_that_is_finishe
         for path in [*paths, *(hour.path / "cell=r1c2" / f"g{number}.parquet" for number in range(1, 5))]:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.touch()
-        hour.become(HourState(generation, sorted_upto))
-        table_folder.become(TableState(finished_upto))
+        hour.write_state(HourState(generation, sorted_upto))
+        table_folder.write_state(TableState(finished_upto))
         counted = table_folder.current()
         assert {path.name for path in counted if path.parent.name == "cell=r1c2"} == ({f"g{generation}.parquet"} - {"g0.parquet"})
         spans = [(batch.first, batch.upto) for batch in hour.unsorted(finished_upto)]
@@ -124,46 +124,46 @@ nearby: st.SearchStrategy[Area | None] = st.none() | st.sampled_from(
     [Circle(Place(40.7, -111.9), 50_000.0), Circle(Place(40.7, 179.9), 50_000.0), Box(40.0, -180.0, 40.7, -112.0)]
 )
 contents = st.tuples(st.sampled_from(["road/a", "road/b", "air"]), st.frozensets(st.sampled_from(["x", "y"])))
-said = st.lists(st.tuples(st.integers(0, 50), spots, contents), max_size=15)
-asked = st.none() | st.sampled_from(["x & !y", "topic:road/# & (x | y)", "topic:air", "!x", "x"]).map(parse_query)
-questions = st.lists(
+some_messages = st.lists(st.tuples(st.integers(0, 50), spots, contents), max_size=15)
+some_formulas = st.none() | st.sampled_from(["x & !y", "topic:road/# & (x | y)", "topic:air", "!x", "x"]).map(parse_query)
+queries = st.lists(
     st.builds(
-        lambda query, area, start, length: Question(
+        lambda query, area, start, length: ArchiveQuery(
             query, area, TimeWindow(Instant(start * 1_000), Instant((start + length) * 1_000))
         ),
-        asked,
+        some_formulas,
         nearby,
         st.integers(0, 50),
         st.integers(0, 30),
     )
-    | st.builds(Question, asked, nearby),
+    | st.builds(ArchiveQuery, some_formulas, nearby),
     max_size=8,
 )
 
 
-@given(said, questions)
-@example([(0, (40.5, 180.0), ("air", frozenset()))], [Question(area=Box(40.0, -180.0, 41.0, -179.0))])
-@example([(0, (40.5, -180.0), ("air", frozenset()))], [Question(area=Box(40.0, 179.0, 41.0, 180.0))])
-def test_many_questions_at_once_are_answered_as_each_by_itself(
-    messages: list[tuple[int, tuple[float, float] | None, tuple[str, frozenset[str]]]], questions: list[Question]
+@given(some_messages, queries)
+@example([(0, (40.5, 180.0), ("air", frozenset()))], [ArchiveQuery(area=Box(40.0, -180.0, 41.0, -179.0))])
+@example([(0, (40.5, -180.0), ("air", frozenset()))], [ArchiveQuery(area=Box(40.0, 179.0, 41.0, 180.0))])
+def test_many_queries_at_once_are_answered_like_each_by_itself(
+    messages: list[tuple[int, tuple[float, float] | None, tuple[str, frozenset[str]]]], queries: list[ArchiveQuery]
 ) -> None:
     labels = sorted({content for _, _, content in messages}, key=str)
-    rows = Rows(
+    rows = RowColumns(
         np.array([at_us for at_us, _, _ in messages], np.int64),
         np.array([np.nan if spot is None else spot[0] for _, spot, _ in messages]),
         np.array([np.nan if spot is None else spot[1] for _, spot, _ in messages]),
         np.array([labels.index(content) for _, _, content in messages], np.int64),
         labels,
     )
-    found = QuestionIndex(questions).answered_by(rows)
+    found = ArchiveQueryIndex(queries).answered_by(rows)
     expected = {
-        (time_window, row)
-        for time_window, question in enumerate(questions)
+        (index, row)
+        for index, query in enumerate(queries)
         for row, (at_us, spot, (topic, tags)) in enumerate(messages)
-        if question.time_window.holds(Instant(at_us * 1_000))
-        and (question.query is None or holds(question.query, topic, tags))
-        and (question.area is None or (spot is not None and question.area.contains(vectors([spot[0]], [spot[1]]))[0]))
+        if query.time_window.holds(Instant(at_us * 1_000))
+        and (query.formula is None or holds(query.formula, topic, tags))
+        and (query.area is None or (spot is not None and query.area.contains(vectors([spot[0]], [spot[1]]))[0]))
     }
-    told = list(zip(found.questions.tolist(), found.rows.tolist(), strict=True))
-    assert len(told) == len(set(told))
-    assert set(told) == expected
+    answers = list(zip(found.queries.tolist(), found.rows.tolist(), strict=True))
+    assert len(answers) == len(set(answers))
+    assert set(answers) == expected

@@ -1,51 +1,55 @@
-"""Reputation: whatever evidence comes, scores are scores, and neither order nor restarts matter."""
+"""Reputation: with any evidence, scores stay in range, and neither order nor restarts matter."""
 
 from random import Random
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milepost.pipelines.reputation.evidence import GROUNDS, MINUTES, WEIGHTS, What
-from milepost.pipelines.reputation.ledger import Ledger, judged
+from milepost.pipelines.reputation.evidence import BASE_COUNTS, MINUTES, WEIGHTS, EvidenceKind
+from milepost.pipelines.reputation.ledger import EvidenceLedger, score_of
 
-COUNTS = st.dictionaries(st.sampled_from(What), st.integers(1, 500).map(float), max_size=8)
-EVIDENCE = st.tuples(st.integers(1, 30), st.sampled_from(["a", "b", "c"]), st.sampled_from(What), st.integers(1, 200).map(float))
+COUNTS = st.dictionaries(st.sampled_from(EvidenceKind), st.integers(1, 500).map(float), max_size=8)
+EVIDENCE = st.tuples(
+    st.integers(1, 30), st.sampled_from(["a", "b", "c"]), st.sampled_from(EvidenceKind), st.integers(1, 200).map(float)
+)
 
 
 @given(counts=COUNTS)
-def test_a_score_is_between_nothing_and_all_and_less_only_for_a_reason(counts: dict[What, float]) -> None:
-    score, reasons = judged(counts)
+def test_a_score_is_between_0_and_1_and_below_1_only_for_a_reason(counts: dict[EvidenceKind, float]) -> None:
+    score, reasons = score_of(counts)
     assert 0.0 <= score <= 1.0
     assert (score < 1.0) <= bool(reasons)
-    assert all(what in WEIGHTS and counts[what] > 0 for what, _ in reasons)
+    assert all(kind in WEIGHTS and counts[kind] > 0 for kind, _ in reasons)
 
 
-@given(counts=COUNTS, what=st.sampled_from(sorted(set(What) - GROUNDS)), more=st.integers(1, 100))
-def test_more_against_somebody_never_makes_him_more_believed(counts: dict[What, float], what: What, more: int) -> None:
-    worse = {**counts, what: counts.get(what, 0.0) + more}
-    assert judged(worse)[0] <= judged(counts)[0]
+@given(counts=COUNTS, kind=st.sampled_from(sorted(set(EvidenceKind) - BASE_COUNTS)), more=st.integers(1, 100))
+def test_more_evidence_never_raises_a_score(counts: dict[EvidenceKind, float], kind: EvidenceKind, more: int) -> None:
+    worse = {**counts, kind: counts.get(kind, 0.0) + more}
+    assert score_of(worse)[0] <= score_of(counts)[0]
 
 
 @given(evidence=st.lists(EVIDENCE, max_size=40), mixed=st.randoms(use_true_random=False))
-def test_the_order_of_evidence_does_not_matter(evidence: list[tuple[int, str, What, float]], mixed: Random) -> None:
+def test_the_order_of_evidence_does_not_matter(evidence: list[tuple[int, str, EvidenceKind, float]], mixed: Random) -> None:
     shuffled = list(evidence)
     mixed.shuffle(shuffled)
-    assert Ledger().take(evidence) == Ledger().take(shuffled)
+    assert EvidenceLedger().take(evidence) == EvidenceLedger().take(shuffled)
 
 
 @given(evidence=st.lists(EVIDENCE, max_size=40))
-def test_a_ledger_kept_and_read_between_minutes_says_the_same(evidence: list[tuple[int, str, What, float]]) -> None:
-    at_once, kept, said = Ledger().take(evidence), None, []
+def test_a_ledger_stored_and_read_between_minutes_returns_the_same_scores(
+    evidence: list[tuple[int, str, EvidenceKind, float]],
+) -> None:
+    at_once, state, scores = EvidenceLedger().take(evidence), None, []
     for minute in sorted({one[0] for one in evidence}):
-        ledger = Ledger.from_bytes(kept)
-        said += ledger.take([one for one in evidence if one[0] == minute])
-        kept = ledger.to_bytes()
-    assert said == at_once
+        ledger = EvidenceLedger.from_bytes(state)
+        scores += ledger.take([one for one in evidence if one[0] == minute])
+        state = ledger.to_bytes()
+    assert scores == at_once
 
 
 @given(evidence=st.lists(EVIDENCE, max_size=40))
-def test_after_minutes_without_evidence_nobody_is_left_in_doubt(evidence: list[tuple[int, str, What, float]]) -> None:
-    ledger = Ledger()
-    said = ledger.take([*evidence, (30 + MINUTES, "other", What.REPORTS, 1.0)])
-    assert {one.endpoint: one.score for one in said} == dict.fromkeys({one.endpoint for one in said}, 1.0)
-    assert list(ledger.pages) == ["other"]
+def test_after_minutes_without_evidence_all_scores_are_restored(evidence: list[tuple[int, str, EvidenceKind, float]]) -> None:
+    ledger = EvidenceLedger()
+    scores = ledger.take([*evidence, (30 + MINUTES, "other", EvidenceKind.REPORTS, 1.0)])
+    assert {one.endpoint: one.score for one in scores} == dict.fromkeys({one.endpoint for one in scores}, 1.0)
+    assert list(ledger.evidence) == ["other"]

@@ -1,4 +1,4 @@
-"""Queries: random formulas print and parse back, mean what their normal form means, and no text does harm."""
+"""Queries: random formulas print and parse to themselves, equal their normal form, and any text is handled."""
 
 from typing import TypeAlias
 
@@ -61,12 +61,12 @@ def outcome(query: Query) -> Outcome:
 
 
 def clause_holds(clause: Clause, topic: str, tags: set[str]) -> bool:
-    is_wanted = all(holds(atom, topic, tags) for atom in clause.wanted)
-    return is_wanted and not any(holds(atom, topic, tags) for atom in clause.unwanted)
+    is_wanted = all(holds(atom, topic, tags) for atom in clause.required)
+    return is_wanted and not any(holds(atom, topic, tags) for atom in clause.excluded)
 
 
 def literals(clause: Clause) -> set[tuple[object, bool]]:
-    return {(atom, True) for atom in clause.wanted} | {(atom, False) for atom in clause.unwanted}
+    return {(atom, True) for atom in clause.required} | {(atom, False) for atom in clause.excluded}
 
 
 def shuffled(query: Query, draw: st.DrawFn) -> Query:
@@ -96,12 +96,12 @@ def formulas_and_reorderings(draw: st.DrawFn) -> tuple[Query, Query]:
 
 
 @given(formulas(odd_atoms))
-def test_every_formula_prints_as_a_text_that_reads_as_the_same_formula(query: Query) -> None:
+def test_every_formula_prints_as_a_query_that_parses_to_the_same_formula(query: Query) -> None:
     assert parse_query(str(query)) == query
 
 
 @given(formulas(few_atoms), st.data())
-def test_no_pair_of_printed_parentheses_can_be_left_out(query: Query, data: st.DataObject) -> None:
+def test_every_printed_pair_of_parentheses_is_necessary(query: Query, data: st.DataObject) -> None:
     text = str(query)
     openings = [at for at, character in enumerate(text) if character == "("]
     assume(openings)
@@ -114,7 +114,7 @@ def test_no_pair_of_printed_parentheses_can_be_left_out(query: Query, data: st.D
 
 
 @given(formulas(few_atoms))
-def test_the_normal_form_holds_where_the_query_holds(query: Query) -> None:
+def test_the_normal_form_matches_exactly_what_the_query_matches(query: Query) -> None:
     result = outcome(query)
     assume(result is not Reason.QUERY_TOO_COMPLEX)
     clauses = () if isinstance(result, Reason) else result
@@ -132,12 +132,12 @@ def test_no_clause_is_contradictory_or_follows_from_another_and_all_are_within_l
     assert 1 <= len(clauses) <= CLAUSES_MAX
     assert sum(len(literals(clause)) for clause in clauses) <= LITERALS_MAX
     for clause in clauses:
-        assert not clause.wanted & clause.unwanted
+        assert not clause.required & clause.excluded
         assert not any(literals(other) <= literals(clause) for other in clauses if other is not clause)
 
 
 @given(formulas_and_reorderings())
-def test_the_order_of_writing_changes_neither_the_normal_form_nor_a_refusal(queries: tuple[Query, Query]) -> None:
+def test_the_order_of_parts_changes_neither_the_normal_form_nor_a_refusal(queries: tuple[Query, Query]) -> None:
     one, other = queries
     assert outcome(one) == outcome(other)
 
@@ -147,7 +147,7 @@ def test_the_order_of_writing_changes_neither_the_normal_form_nor_a_refusal(quer
 @example("\ud800")
 @example('topic:"\ud800"')
 @example("a & b" + "\x00")
-def test_any_text_is_read_or_refused_at_a_character_of_it(text: str) -> None:
+def test_any_text_is_parsed_or_refused_at_one_of_its_characters(text: str) -> None:
     fault = maybe_fault(text)
     if fault is None:
         query = parse_query(text)

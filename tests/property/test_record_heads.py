@@ -1,4 +1,4 @@
-"""The head of a record tells what the whole record does, of messages alone; what is not written as usual has none."""
+"""The head of a message's record agrees with the whole record; other records and spellings have none."""
 
 from dataclasses import replace
 
@@ -26,7 +26,7 @@ plain_messages = st.builds(
     reliable=st.booleans(),
     body=st.binary(max_size=60),
 )
-said = st.builds(
+forwarded = st.builds(
     ForwardedMessage,
     st.builds(EdgeRef, names, names),
     numbers,
@@ -38,15 +38,15 @@ said = st.builds(
 )
 
 
-@given(said)
-def test_a_head_says_who_said_a_message(one: ForwardedMessage) -> None:
+@given(forwarded)
+def test_a_head_has_the_origin_of_its_message(one: ForwardedMessage) -> None:
     head = head_of(to_record(one))
     assert head is not None
     assert (head.site, head.sender, head.number) == (one.sender.site, str(one.sender), one.number)
 
 
-@given(said)
-def test_a_head_has_a_topic_only_if_nothing_else_says_where_the_message_goes(one: ForwardedMessage) -> None:
+@given(forwarded)
+def test_a_head_has_a_topic_only_if_the_topic_alone_determines_the_audience(one: ForwardedMessage) -> None:
     value = to_record(one)
     head = head_of(value)
     assert head is not None
@@ -75,8 +75,8 @@ def test_a_plain_message_with_names_of_usual_characters_has_a_topic(one: Forward
     assert head.topic == (one.message.topic if is_usual else None)
 
 
-@given(said, st.integers(0, 2_000), st.sampled_from([b"", b"}", b'"', b"\\", b"\n", b"x", b'"qos":1,']))
-def test_what_has_a_topic_can_be_read_but_for_its_values(one: ForwardedMessage, at: int, strange: bytes) -> None:
+@given(forwarded, st.integers(0, 2_000), st.sampled_from([b"", b"}", b'"', b"\\", b"\n", b"x", b'"qos":1,']))
+def test_a_record_whose_head_has_a_topic_is_structurally_valid(one: ForwardedMessage, at: int, strange: bytes) -> None:
     value = to_record(one)
     changed = value[: at % len(value)] + strange + value[at % len(value) + 1 :]
     head = head_of(changed)
@@ -88,8 +88,8 @@ def test_what_has_a_topic_can_be_read_but_for_its_values(one: ForwardedMessage, 
         assert not {"address", "tags", "place", "valid_until", "priority", "fields"} & members["message"].keys()
 
 
-@given(said)
-def test_what_is_not_written_as_edges_write_it_has_no_head(one: ForwardedMessage) -> None:
+@given(forwarded)
+def test_a_record_in_another_spelling_has_no_head(one: ForwardedMessage) -> None:
     assert head_of(orjson.dumps(orjson.loads(to_record(one)), option=orjson.OPT_INDENT_2)) is None
 
 
@@ -98,13 +98,13 @@ def test_other_records_have_no_head() -> None:
     assert head_of(b"") is None
 
 
-def test_a_message_that_is_retained_or_went_elsewhere_already_is_not_plain() -> None:
+def test_a_message_that_is_retained_or_was_sent_directly_is_not_plain() -> None:
     plain = ForwardedMessage(EdgeRef("north", "1"), 7, Message(MessageId(1), EndpointId("car"), "t/a", Instant(5)))
     heads = [head_of(to_record(one)) for one in (plain, replace(plain, is_retained=True), replace(plain, direct=("south",)))]
     assert [head.topic for head in heads if head is not None] == ["t/a", None, None]
 
 
-def test_a_message_of_another_priority_or_with_an_end_is_not_plain() -> None:
+def test_a_message_of_another_priority_or_with_an_expiry_is_not_plain() -> None:
     plain = Message(MessageId(1), EndpointId("car"), "t/a", Instant(5), body=b"x")
     heads = [
         head_of(to_record(ForwardedMessage(EdgeRef("north", "1"), 7, message)))

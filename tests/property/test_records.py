@@ -1,4 +1,4 @@
-"""Records of a site's log come back from their bytes as they were, and whatever else stands there is refused."""
+"""Records of a site's log survive encoding and decoding, and other bytes are refused."""
 
 from contextlib import suppress
 
@@ -13,10 +13,10 @@ from milepost.model.places import Place
 from milepost.model.queries import OnTopic
 from milepost.model.reasons import Malformed, Reason
 from milepost.model.sites import (
-    Claim,
     ClaimNotice,
     EdgeInfo,
     EdgeRef,
+    EndpointClaim,
     EndpointPosition,
     EndpointPositions,
     Epoch,
@@ -47,7 +47,7 @@ subscriptions = st.builds(Subscription, endpoints, st.builds(OnTopic, st.sampled
 marks = st.dictionaries(st.one_of(st.just("*"), refs.map(str)), numbers, max_size=3)
 held = st.builds(HeldSubscription, st.text(min_size=1, max_size=10), subscriptions, st.booleans(), st.booleans(), marks)
 helds = st.lists(held, max_size=3).map(tuple)
-waiting = st.builds(
+queued_messages = st.builds(
     QueuedMessage,
     st.integers(1, 65_535),
     st.integers(0, 2),
@@ -59,7 +59,7 @@ waiting = st.builds(
     numbers,
     st.binary(max_size=30),
 )
-waitings = st.lists(waiting, max_size=3).map(tuple)
+queued_lists = st.lists(queued_messages, max_size=3).map(tuple)
 messages = st.builds(
     Message,
     st.builds(MessageId, numbers.map(lambda number: number or 1)),
@@ -69,7 +69,7 @@ messages = st.builds(
     place=st.one_of(st.none(), places),
     body=st.binary(max_size=30),
 )
-said = st.builds(
+forwarded = st.builds(
     ForwardedMessage,
     refs,
     numbers,
@@ -86,32 +86,32 @@ handovers = st.builds(
     refs,
     refs,
     numbers,
-    is_whole=st.booleans(),
-    is_held=st.booleans(),
+    is_complete=st.booleans(),
+    has_session=st.booleans(),
     expiry_ns=numbers,
     place=st.one_of(st.none(), places),
     subscriptions=helds,
-    waiting=waitings,
+    queued=queued_lists,
     received=st.lists(st.integers(1, 65_535), max_size=3).map(tuple),
     cursors=marks,
     offset=numbers,
     as_of=instants,
     parts=st.integers(0, 9),
     began=epochs,
-    anew=epochs,
+    clean_start_epoch=epochs,
     awaits=st.dictionaries(names, numbers, max_size=2),
     offsets=st.dictionaries(names, numbers, max_size=2),
 )
-saids = st.lists(said, max_size=3).map(tuple)
+forwarded_lists = st.lists(forwarded, max_size=3).map(tuple)
 speeds = st.one_of(st.none(), st.floats(0, 90))
 seen = st.builds(EndpointPosition, endpoints, places, speeds, speeds, instants)
-claims = st.builds(Claim, endpoints, refs, epochs, epochs, st.booleans(), st.one_of(st.none(), places))
+claims = st.builds(EndpointClaim, endpoints, refs, epochs, epochs, st.booleans(), st.one_of(st.none(), places))
 records = st.one_of(
     claims,
-    said,
+    forwarded,
     handovers,
-    st.builds(HandoverPart, endpoints, epochs, refs, refs, numbers, waitings, helds),
-    st.builds(MissedMessages, endpoints, epochs, refs, refs, numbers, saids, st.booleans()),
+    st.builds(HandoverPart, endpoints, epochs, refs, refs, numbers, queued_lists, helds),
+    st.builds(MissedMessages, endpoints, epochs, refs, refs, numbers, forwarded_lists, st.booleans()),
     st.builds(ClaimNotice, claims),
     st.builds(PriorEdge, endpoints, epochs, st.one_of(st.none(), refs)),
     st.builds(EndpointPositions, refs, st.lists(seen, max_size=3).map(tuple)),
@@ -126,7 +126,7 @@ records = st.one_of(
 
 
 @given(records)
-def test_a_record_comes_back_as_it_was(record: SiteRecord) -> None:
+def test_a_record_survives_encoding_and_decoding(record: SiteRecord) -> None:
     assert from_record(to_record(record)) == record
 
 
@@ -140,13 +140,13 @@ def test_a_record_carries_its_version_and_a_newer_one_is_refused_as_such(record:
 
 
 @given(st.one_of(st.binary(max_size=200), st.text(max_size=200).map(str.encode)))
-def test_anything_else_is_refused_with_a_reason(data: bytes) -> None:
+def test_other_bytes_are_refused_with_a_reason(data: bytes) -> None:
     with pytest.raises(Malformed):
         from_record(data)
 
 
 @given(records, st.integers(0, 400), st.binary(min_size=1, max_size=3))
-def test_a_record_that_was_damaged_is_refused_or_read_and_never_anything_else(record: SiteRecord, at: int, other: bytes) -> None:
+def test_a_damaged_record_is_decoded_or_refused_as_malformed(record: SiteRecord, at: int, other: bytes) -> None:
     data = bytearray(to_record(record))
     at %= len(data)
     data[at : at + 1] = other

@@ -1,4 +1,4 @@
-"""Storage on disk against plain dicts: whatever is written, dropped and reopened in between, both give back the same."""
+"""Storage on disk against plain dicts: both have the same state after any writes, deletions and restarts."""
 
 import shutil
 import tempfile
@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from effort import examples
-from milepost.broker.effects import Changes, Queued
+from milepost.broker.effects import Queued, StateChanges
 from milepost.model.durability import Durability
 from milepost.storage import SqliteStorage
-from storage_in_memory import KeptInMemory
+from storage_in_memory import StorageInMemory
 
 numbers = st.integers(0, 3) | st.integers(-(2**63), 2**63 - 1)
 sessions = st.integers(1, 3)
@@ -20,7 +20,7 @@ names = st.sampled_from(["", "a", "a/+", "Ω\0"]) | st.text(st.characters(exclud
 bodies = st.none() | st.binary(max_size=8) | st.integers(3_000, 9_000).map(bytes)
 queued = st.none() | st.builds(Queued, numbers, st.integers(0, 2), st.booleans(), st.binary(max_size=8))
 changes = st.builds(
-    Changes,
+    StateChanges,
     st.dictionaries(sessions, bodies, max_size=2),
     st.dictionaries(st.tuples(sessions, names), bodies, max_size=4),
     st.dictionaries(names, bodies, max_size=4),
@@ -31,16 +31,16 @@ changes = st.builds(
 
 
 class Lives(RuleBasedStateMachine):
-    """One storage, its restarts, and the model beside it."""
+    """One storage with its restarts, and the model."""
 
     def __init__(self) -> None:
         super().__init__()
         self.folder = Path(tempfile.mkdtemp())
-        self.model = KeptInMemory()
+        self.model = StorageInMemory()
         self.storage = SqliteStorage(self.folder, Durability.PROCESS_CRASH)
 
     @rule(changes=changes)
-    def write(self, changes: Changes) -> None:
+    def write(self, changes: StateChanges) -> None:
         self.model.write(changes)
         self.storage.write(changes)
 
@@ -50,8 +50,8 @@ class Lives(RuleBasedStateMachine):
         self.storage = SqliteStorage(self.folder, Durability.PROCESS_CRASH)
 
     @rule(changes=changes)
-    def fail(self, changes: Changes) -> None:
-        changes.received[2**63, 0] = True  # too large a number: all of the turn is undone
+    def fail(self, changes: StateChanges) -> None:
+        changes.received[2**63, 0] = True  # a number that is too large: the whole tick is rolled back
         try:
             self.storage.write(changes)
         except OverflowError:

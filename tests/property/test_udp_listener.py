@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from edge_in_memory import SMALL, START
-from milepost.broker.admission import Rules
-from milepost.broker.emergency import AlertRule, Shape
+from milepost.broker.admission import AdmissionRules
+from milepost.broker.emergency import AlertRule, AlertShape
 from milepost.listeners.udp.settings import UdpSettings
 from milepost.model.addresses import ToArea, ToEndpoint, ToEveryone
 from milepost.model.areas import Circle
@@ -20,56 +20,62 @@ from milepost.model.places import Place
 from milepost.model.priorities import Priority
 from milepost.model.queries import parse_query
 from milepost.model.sessions import (
-    Acknowledge,
+    AcknowledgeDatagram,
     Close,
     Datagram,
     Init,
     MessageName,
-    Publish,
-    Received,
+    PublishDatagram,
+    ReceivedDatagram,
     ReportSent,
     SessionToken,
-    Subscribe,
+    SubscribeDatagram,
     SubscriptionName,
-    Unsubscribe,
+    UnsubscribeDatagram,
 )
 from milepost.model.subscriptions import Subscription, SubscriptionId
 from milepost.trust.certificates import revoke
-from milepost.vetting.access import Access, Rule, Verbs
+from milepost.vetting.access import AccessAction, AccessList, AccessRule
 from milepost.wire.datagrams import encode
 from milepost.wire.mqtt import Connect, Version
-from milepost.wire.sealed import Kind
-from simulation.invariants import check_door
+from milepost.wire.sealed import SealedType
+from simulation.invariants import check_udp_listener
 from strategies import datagrams
 from udp_edge_in_memory import AUTHORITY_KEY, HOME, UdpEdge, Vehicle
 
 NAMES = ["a", "b", "c"]
 LIMITS = replace(SMALL, sessions_max=4, subscriptions_max=8, queue_messages_max=3)
 SETTINGS = UdpSettings(
-    window=2, pending_max=4, openers_max=2, messages_per_s=20, messages_burst=20, handshakes_per_s=20, keys_ns=600 * SECOND_NS
+    in_flight_max=2,
+    pending_max=4,
+    cached_ciphers_max=2,
+    messages_per_s=20,
+    messages_burst=20,
+    handshakes_per_s=20,
+    key_lifetime_ns=600 * SECOND_NS,
 )
-NOTHING_ON_T = Rules(Access((Rule(False, Verbs.BOTH, "t"), Rule(True, Verbs.BOTH, "#"))))
-ALERT = AlertRule("alarm", shape=Shape.CORRIDOR)
+NOTHING_ON_T = AdmissionRules(AccessList((AccessRule(False, AccessAction.BOTH, "t"), AccessRule(True, AccessAction.BOTH, "#"))))
+ALERT = AlertRule("alarm", shape=AlertShape.CORRIDOR)
 
 picks = st.integers(0, 2**16)
 """Which of those that there are."""
 
 
-def message(vehicle: Vehicle, kind: int) -> Publish:
+def message(vehicle: Vehicle, kind: int) -> PublishDatagram:
     near = ToArea(Circle(HOME, 2_000.0))
     match kind % 6:
         case 0:
-            return Publish(vehicle.message("t", b"x", reliable=True))
+            return PublishDatagram(vehicle.message("t", b"x", reliable=True))
         case 1:
-            return Publish(vehicle.message("t", b"x", to=near, priority=Priority.EMERGENCY))
+            return PublishDatagram(vehicle.message("t", b"x", to=near, priority=Priority.EMERGENCY))
         case 2:
-            return Publish(vehicle.message("alarm", b"x"))
+            return PublishDatagram(vehicle.message("alarm", b"x"))
         case 3:
-            return Publish(vehicle.message("t", b"x", to=ToEveryone(), reliable=True))
+            return PublishDatagram(vehicle.message("t", b"x", to=ToEveryone(), reliable=True))
         case 4:
-            return Publish(vehicle.message("t", b"x", source="somebody"))
+            return PublishDatagram(vehicle.message("t", b"x", source="somebody"))
         case _:
-            return Publish(vehicle.message("t", b"x", to=ToEndpoint(EndpointId("b")), reliable=True, valid_s=1))
+            return PublishDatagram(vehicle.message("t", b"x", to=ToEndpoint(EndpointId("b")), reliable=True, valid_s=1))
 
 
 def word(vehicle: Vehicle, kind: int, detail: int) -> Datagram:
@@ -79,13 +85,13 @@ def word(vehicle: Vehicle, kind: int, detail: int) -> Datagram:
         case 0:
             return message(vehicle, detail)
         case 1:
-            return Subscribe(Subscription(vehicle.name, parse_query("topic:t | topic:alarm"), id=subscription))
+            return SubscribeDatagram(Subscription(vehicle.name, parse_query("topic:t | topic:alarm"), id=subscription))
         case 2:
-            return Unsubscribe(SubscriptionName(vehicle.name, subscription))
+            return UnsubscribeDatagram(SubscriptionName(vehicle.name, subscription))
         case 3:
             heard = [delivery.publication for session in vehicle.edge.broker.sessions for delivery in session.in_flight.values()]
             source, number = (heard[detail % len(heard)].source, heard[detail % len(heard)].id) if heard else (vehicle.name, 1)
-            return Received(MessageName(source, MessageId(number)))
+            return ReceivedDatagram(MessageName(source, MessageId(number)))
         case 4:
             return Close(vehicle.token)
         case _:
@@ -96,9 +102,9 @@ def word(vehicle: Vehicle, kind: int, detail: int) -> Datagram:
 class DoorMachine(RuleBasedStateMachine):
     """Endpoints, those who took note of their datagrams, and an MQTT client, around one edge."""
 
-    @initialize(is_sealed=st.booleans(), gather_ns=st.sampled_from([0, 2_000_000, 100_000_000]))
-    def begin(self, is_sealed: bool, gather_ns: int) -> None:
-        self.edge = UdpEdge(is_sealed=is_sealed, limits=LIMITS, udp=replace(SETTINGS, gather_ns=gather_ns))
+    @initialize(is_sealed=st.booleans(), batch_wait_ns=st.sampled_from([0, 2_000_000, 100_000_000]))
+    def begin(self, is_sealed: bool, batch_wait_ns: int) -> None:
+        self.edge = UdpEdge(is_sealed=is_sealed, limits=LIMITS, udp=replace(SETTINGS, batch_wait_ns=batch_wait_ns))
         self.edge.broker.alerts.rules = (ALERT,)
         self.first = [Vehicle(self.edge, name, serial=10 + number) for number, name in enumerate(NAMES)]
         self.answered: list[Vehicle] = []
@@ -112,11 +118,11 @@ class DoorMachine(RuleBasedStateMachine):
     def _hear(self, *letters: tuple[bytes, bytes]) -> None:
         """Datagrams come in; what is sent outside of sessions is no longer than what came."""
         self.recorded = (self.recorded + list(letters))[-50:]
-        first, was_room = len(self.edge.post.order), self.edge.post.room
-        self.edge.hear(*letters)
+        first, was_room = len(self.edge.output.order), self.edge.output.capacity
+        self.edge.receive(*letters)
         if self.edge.identity is None or was_room is not None:
             return
-        replies = [(address, data) for address, data in self.edge.post.order[first:] if data[0] != Kind.DATA]
+        replies = [(address, data) for address, data in self.edge.output.order[first:] if data[0] != SealedType.DATA]
         for address in {address for _, address in letters}:
             answered = sum(len(reply) for to, reply in replies if to == address)
             assert answered <= sum(len(sent) for sent, came_from in letters if came_from == address)
@@ -135,10 +141,10 @@ class DoorMachine(RuleBasedStateMachine):
         self.edge.now = Instant(self.edge.now + 1)
         data, initiator = vehicle.init_bytes(former=token)
         self._hear((data, vehicle.address))
-        for answer in vehicle.taken_raw()[-1:]:
-            if initiator is None or answer[0] == Kind.ACK:
+        for answer in vehicle.received_raw()[-1:]:
+            if initiator is None or answer[0] == SealedType.ACK:
                 said = vehicle.read_answer(answer, initiator)
-                if isinstance(said, Acknowledge):
+                if isinstance(said, AcknowledgeDatagram):
                     vehicle.accept(said)
                     self.answered.append(vehicle)
 
@@ -148,13 +154,13 @@ class DoorMachine(RuleBasedStateMachine):
         vehicle = self.answered.pop(-1 - pick % min(3, len(self.answered)))
         self.opened.append(vehicle)
         self.edge.now = Instant(self.edge.now + 1)
-        self._hear(vehicle.letter(word(vehicle, kind, detail)))
+        self._hear(vehicle.datagram_of(word(vehicle, kind, detail)))
 
     @precondition(lambda self: self.opened)
     @rule(words=st.lists(st.tuples(picks, st.integers(0, 7), picks), min_size=1, max_size=5))
     def speak(self, words: list[tuple[int, int, int]]) -> None:
         self.edge.now = Instant(self.edge.now + 1)
-        self._hear(*(one.letter(word(one, kind, detail)) for one, kind, detail in self._words(words)))
+        self._hear(*(one.datagram_of(word(one, kind, detail)) for one, kind, detail in self._words(words)))
 
     def _words(self, words: list[tuple[int, int, int]]) -> list[tuple[Vehicle, int, int]]:
         return [(self._a_session(pick), kind, detail) for pick, kind, detail in words]
@@ -184,8 +190,8 @@ class DoorMachine(RuleBasedStateMachine):
         if data:
             self._hear((_changed(data, change, at % len(data)), address))
 
-    @rule(data=st.binary(max_size=700), kind=st.none() | st.sampled_from(Kind))
-    def send_noise(self, data: bytes, kind: Kind | None) -> None:
+    @rule(data=st.binary(max_size=700), kind=st.none() | st.sampled_from(SealedType))
+    def send_noise(self, data: bytes, kind: SealedType | None) -> None:
         self._hear((data if kind is None else bytes((kind,)) + data, self.first[0].address))
 
     @precondition(lambda self: self.opened)
@@ -206,41 +212,41 @@ class DoorMachine(RuleBasedStateMachine):
 
     @rule(is_allowed=st.booleans())
     def change_the_rules(self, is_allowed: bool) -> None:
-        self.edge.broker.use(Rules() if is_allowed else NOTHING_ON_T)
-        self.edge.settle()
+        self.edge.broker.use_rules(AdmissionRules() if is_allowed else NOTHING_ON_T)
+        self.edge.run_ticks()
 
     @precondition(lambda self: self.edge.identity is not None)
     @rule()
     def revoke_one(self) -> None:
         assert self.edge.identity is not None
-        self.edge.identity.authority.use(revoke(AUTHORITY_KEY, None, [12], START))
+        self.edge.identity.certificate_authority.use(revoke(AUTHORITY_KEY, None, [12], START))
         self.edge.udp.expel_revoked(self.edge.now)
-        self.edge.settle()
-        assert "c" not in {link.session.name for link in self.edge.udp.session_table}
+        self.edge.run_ticks()
+        assert "c" not in {connection.session.name for connection in self.edge.udp.session_table}
 
     @rule(name=st.sampled_from([*NAMES, "d"]), then=st.sampled_from(["settle", "speak", "tick", "open"]), pick=picks)
     def come_by_mqtt(self, name: str, then: str, pick: int) -> None:
         """Over the other door, and in the same turn something else happens."""
-        self.edge.enter().send(Connect(name, Version.V5))
+        self.edge.open_connection().send(Connect(name, Version.V5))
         if then == "speak" and self.opened:
             vehicle = self._a_session(pick)
-            letters = [vehicle.letter(word(vehicle, kind, pick)) for kind in (0, 5, 4)]
+            letters = [vehicle.datagram_of(word(vehicle, kind, pick)) for kind in (0, 5, 4)]
             self.edge.on_batch(*letters)
         elif then == "open" and self.answered:
             vehicle = self.answered.pop()
             self.opened.append(vehicle)
-            self.edge.on_batch(vehicle.letter(word(vehicle, 5, pick)))
+            self.edge.on_batch(vehicle.datagram_of(word(vehicle, 5, pick)))
         elif then == "tick":
             self.edge.pass_time(4.0)
-        self.edge.settle()
+        self.edge.run_ticks()
 
     @rule(room=st.none() | st.integers(0, 3))
     def have_room_for(self, room: int | None) -> None:
-        self.edge.post.room = room
+        self.edge.output.capacity = room
 
     @invariant()
     def all_agrees(self) -> None:
-        check_door(self.edge)
+        check_udp_listener(self.edge)
 
 
 def _changed(data: bytes, change: str, at: int) -> bytes:

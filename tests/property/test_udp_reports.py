@@ -8,9 +8,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from edge_in_memory import SMALL, START
-from milepost.broker.counts import Counts
-from milepost.broker.limits import Limits
-from milepost.broker.presence import Ground, Presence
+from milepost.broker.counts import BrokerCounters
+from milepost.broker.limits import BrokerLimits
+from milepost.broker.presence import PlausibilityRules, Presence
 from milepost.broker.session import Session
 from milepost.listeners.udp.connection import report_head
 from milepost.listeners.udp.receiver import columns_of
@@ -22,12 +22,12 @@ from milepost.model.places import Place
 from milepost.model.reasons import Malformed, Reason
 from milepost.model.reports import Report
 from milepost.model.sessions import ReportSent
-from milepost.vetting import Batch, Before, Outside, ReportLimits, vet_reports
+from milepost.vetting import OutsidePolicy, PreviousReports, ReportColumns, ReportLimits, vet_reports
 from milepost.wire.datagrams import decode
 from simulation.invariants import EVERYWHERE
 from udp_edge_in_memory import HOME, UdpEdge
 
-ANYTHING_GOES = ReportLimits(clock_ahead_s_max=0, clock_behind_s_max=0, speed_mps_max=0, move_mps_max=0, heading_off_deg_max=0)
+ANYTHING_GOES = ReportLimits(clock_ahead_s_max=0, clock_behind_s_max=0, speed_mps_max=0, move_mps_max=0, heading_error_deg_max=0)
 USUAL_TAGS = b"\x19\x21\x29\x31"
 odd_numbers = st.sampled_from([float("nan"), float("inf"), -float("inf"), -0.0, 0.0, 90.0, 180.0, 360.0, 500.0, 5e-324, -5e-324])
 doubles = st.floats() | odd_numbers
@@ -62,7 +62,7 @@ def test_a_report_read_as_columns_is_what_it_is_read_by_itself_or_refused_for_th
     tail = tail_of((latitude, longitude), seen_at, heading, speed)
     batch, are_odd = columns_of([0], [tail])
     assert not are_odd.any()
-    nothing = Before(np.zeros(1), np.zeros(1), np.zeros(1, np.int64))
+    nothing = PreviousReports(np.zeros(1), np.zeros(1), np.zeros(1, np.int64))
     verdict = int(vet_reports(batch, nothing, ANYTHING_GOES, START)[0])
     value = read(report_head(bytes((1, *bytes(7))), "a") + tail)
     if isinstance(value, Reason):
@@ -83,7 +83,7 @@ def test_a_report_of_the_usual_length_put_otherwise_is_read_as_the_wire_says(tag
         twin.broker.counts.refused[value] += 1
     else:
         twin.broker.report(twin.session("a"), value, twin.now)
-    edge.hear((plain, vehicle.address))
+    edge.receive((plain, vehicle.address))
     assert edge.broker.counts == twin.broker.counts
     assert edge.broker.place_of(edge.session("a")) == twin.broker.place_of(twin.session("a"))
 
@@ -91,20 +91,28 @@ def test_a_report_of_the_usual_length_put_otherwise_is_read_as_the_wire_says(tag
 class Watched:
     """A watch, and whom it watches."""
 
-    def __init__(self, limits: Limits, ground: Ground) -> None:
-        self.counts = Counts()
+    def __init__(self, limits: BrokerLimits, plausibility_rules: PlausibilityRules) -> None:
+        self.counts = BrokerCounters()
         self.matcher = Matcher()
-        self.watch = Presence(limits, self.matcher, self.counts)
-        self.watch.ground = ground
+        self.presence = Presence(limits, self.matcher, self.counts)
+        self.presence.plausibility_rules = plausibility_rules
         self.sessions = [Session(EndpointId(f"e{number}"), number) for number in range(4)]
-        self.watch.trust_less({3: 0.25})
+        self.presence.limit_rates({3: 0.25})
 
     def known(self) -> list[object]:
-        tracks = self.watch.tracks
+        last_reports = self.presence.last_reports
         numbers = range(4)
-        places = [(tracks.maybe_place(number), tracks.maybe_heading(number), tracks.seen_at(number)) for number in numbers]
+        places = [
+            (last_reports.find_place(number), last_reports.find_heading(number), last_reports.seen_at(number))
+            for number in numbers
+        ]
         counts = (self.counts.reports, self.counts.reports_outside, dict(self.counts.refused))
-        return [places, counts, [tracks.reports_of(n) for n in numbers], sorted(self.matcher.who_is_in(EVERYWHERE).tolist())]
+        return [
+            places,
+            counts,
+            [last_reports.reports_of(n) for n in numbers],
+            sorted(self.matcher.find_inside(EVERYWHERE).tolist()),
+        ]
 
 
 near = st.floats(-0.05, 0.05)
@@ -119,14 +127,14 @@ def at(now: Instant, ms: int) -> Instant:
     return Instant(now + ms * SECOND_NS // 1_000)
 
 
-@pytest.mark.parametrize("outside", Outside)
+@pytest.mark.parametrize("outside", OutsidePolicy)
 @given(turns=st.lists(st.tuples(st.floats(-9, 9), st.lists(said, min_size=1, max_size=12)), max_size=4))
 def test_a_batch_of_reports_is_taken_as_they_are_taken_one_by_one(
-    outside: Outside, turns: list[tuple[float, list[Said]]]
+    outside: OutsidePolicy, turns: list[tuple[float, list[Said]]]
 ) -> None:
-    limits = Limits(sessions_max=SMALL.sessions_max, reports_per_s=2, reports_burst=5)
-    ground = Ground(Circle(HOME, 3_000.0), ReportLimits(outside_coverage=outside))
-    together, apart = Watched(limits, ground), Watched(limits, ground)
+    limits = BrokerLimits(sessions_max=SMALL.sessions_max, reports_per_s=2, reports_burst=5)
+    plausibility_rules = PlausibilityRules(Circle(HOME, 3_000.0), ReportLimits(outside_coverage=outside))
+    together, apart = Watched(limits, plausibility_rules), Watched(limits, plausibility_rules)
     now = START
     for step_s, turn in turns:
         now = Instant(now + int(step_s * SECOND_NS))
@@ -134,7 +142,7 @@ def test_a_batch_of_reports_is_taken_as_they_are_taken_one_by_one(
             Report(EndpointId(f"e{number}"), Place(HOME.latitude + north, HOME.longitude + east), at(now, ms), heading, speed)
             for number, north, east, ms, heading, speed in turn
         ]
-        batch = Batch(
+        batch = ReportColumns(
             np.array([one[0] for one in turn], np.int32),
             np.array([one.place.latitude for one in values]),
             np.array([one.place.longitude for one in values]),
@@ -142,7 +150,9 @@ def test_a_batch_of_reports_is_taken_as_they_are_taken_one_by_one(
             np.array([np.nan if one.heading_deg is None else one.heading_deg for one in values]),
             np.array([np.nan if one.speed_mps is None else one.speed_mps for one in values]),
         )
-        verdicts = together.watch.take(batch, now).tolist()
-        refused = [apart.watch.take_one(apart.sessions[one[0]], value, now) for one, value in zip(turn, values, strict=True)]
+        verdicts = together.presence.process(batch, now).tolist()
+        refused = [
+            apart.presence.process_report(apart.sessions[one[0]], value, now) for one, value in zip(turn, values, strict=True)
+        ]
         assert verdicts == [0 if one is None else one.reason for one in refused]
     assert together.known() == apart.known()

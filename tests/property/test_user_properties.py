@@ -1,4 +1,4 @@
-"""Milepost's words over MQTT: what is told to a receiver reads back the same, and no text does harm."""
+"""Milepost's user properties: those sent to receivers decode to the same message, and any text is handled."""
 
 from collections.abc import Callable
 
@@ -26,10 +26,10 @@ from milepost.wire.user_properties import (
     MESSAGE_NAMES,
     SUBSCRIPTION_NAMES,
     message_to_properties,
+    parse_message_properties,
     report_from_properties,
     subscription_from_properties,
     without_system_topics,
-    words_from_properties,
 )
 from strategies import (
     areas,
@@ -69,44 +69,44 @@ pairs = st.lists(st.tuples(names, values), max_size=4).map(tuple)
 
 
 @given(messages())
-def test_what_a_receiver_is_told_reads_back_the_same(message: Message) -> None:
-    words = words_from_properties(message_to_properties(message), sender=message.source, now=NOW)
-    assert words is not None
-    priority = Priority.CONVENIENCE if words.priority is None else words.priority
-    assert (words.tags, words.place, priority) == (message.tags, message.place, message.priority)
-    assert words.address == message.address
-    assert words.seen_at == message.seen_at
-    assert (FOREVER if words.valid_until is None else words.valid_until) == message.valid_until
-    assert words.report is None
-    assert words.id == message.id
+def test_the_properties_sent_to_a_receiver_decode_to_the_same_message(message: Message) -> None:
+    properties = parse_message_properties(message_to_properties(message), sender=message.source, now=NOW)
+    assert properties is not None
+    priority = Priority.CONVENIENCE if properties.priority is None else properties.priority
+    assert (properties.tags, properties.place, priority) == (message.tags, message.place, message.priority)
+    assert properties.address == message.address
+    assert properties.seen_at == message.seen_at
+    assert (FOREVER if properties.valid_until is None else properties.valid_until) == message.valid_until
+    assert properties.report is None
+    assert properties.id == message.id
 
 
 @given(reports)
-def test_a_report_reads_back_the_same(report: Report) -> None:
+def test_a_report_survives_encoding_and_decoding(report: Report) -> None:
     motion = [] if report.heading_deg is None else [report.heading_deg]
     motion += [] if report.speed_mps is None or not motion else [report.speed_mps]
-    said = ",".join([place_to_text(report.place), *map(repr, motion)])
+    text = ",".join([place_to_text(report.place), *map(repr, motion)])
     expected = Report(report.endpoint, report.place, report.seen_at, *motion)
-    assert report_from_properties((("milepost-report", said),), sender=report.endpoint, now=report.seen_at) == expected
+    assert report_from_properties((("milepost-report", text),), sender=report.endpoint, now=report.seen_at) == expected
 
 
 @given(filters, queries, st.none() | areas | arounds, time_windows(), shares)
-def test_a_subscription_reads_back_the_same(
+def test_a_subscription_survives_encoding_and_decoding(
     topic_filter: str, query: Query, area: Area | Around | None, time_window: TimeWindow, share: str | None
 ) -> None:
-    said = [("milepost-query", str(query)), ("milepost-time-window", time_window_to_text(time_window))]
+    pairs = [("milepost-query", str(query)), ("milepost-time-window", time_window_to_text(time_window))]
     if area is not None:
-        said.append(("milepost-area", f"around {area.radius_m!r}" if isinstance(area, Around) else area_to_text(area)))
+        pairs.append(("milepost-area", f"around {area.radius_m!r}" if isinstance(area, Around) else area_to_text(area)))
     text = topic_filter if share is None else f"$share/{share}/{topic_filter}"
-    found = subscription_from_properties(text, tuple(said), owner=TRUCK, qos=2, number=SubscriptionId(3), now=NOW)
+    found = subscription_from_properties(text, tuple(pairs), owner=TRUCK, qos=2, number=SubscriptionId(3), now=NOW)
     assert found == Subscription(TRUCK, And((OnTopic(topic_filter), query)), area, time_window, SubscriptionId(3), 2, share)
 
 
 @given(places, instants)
-def test_a_place_reads_back_the_same(place: Place, now: Instant) -> None:
-    words = words_from_properties((("milepost-place", place_to_text(place)),), sender=TRUCK, now=now)
-    assert words is not None
-    assert words.place == place
+def test_a_place_survives_encoding_and_decoding(place: Place, now: Instant) -> None:
+    properties = parse_message_properties((("milepost-place", place_to_text(place)),), sender=TRUCK, now=now)
+    assert properties is not None
+    assert properties.place == place
 
 
 @given(messages(), reports, subscriptions)
@@ -124,7 +124,7 @@ def test_the_whole_json_form_is_a_request(message: Message, report: Report, subs
 
 
 @given(queries, topics, st.frozensets(st.sampled_from(["a", "é"])))
-def test_a_query_without_topics_of_the_system_is_otherwise_the_same(query: Query, topic: str, tags: frozenset[str]) -> None:
+def test_a_query_restricted_to_ordinary_topics_is_otherwise_unchanged(query: Query, topic: str, tags: frozenset[str]) -> None:
     try:
         found = without_system_topics(query)
     except Malformed:
@@ -132,14 +132,14 @@ def test_a_query_without_topics_of_the_system_is_otherwise_the_same(query: Query
     if not topic.startswith("$"):
         assert holds(found, topic, tags) is holds(query, topic, tags)
     elif holds(found, topic, tags):
-        asked = [atom.filter for clause in normal_form(query) for atom in clause.wanted if isinstance(atom, OnTopic)]
-        assert any(filter_matches(one, topic) for one in asked)
+        filters = [atom.filter for clause in normal_form(query) for atom in clause.required if isinstance(atom, OnTopic)]
+        assert any(filter_matches(one, topic) for one in filters)
 
 
 @given(pairs, st.sampled_from(["a", "$share/g/#"]) | st.text(max_size=8))
-def test_any_properties_are_understood_or_refused(user: tuple[tuple[str, str], ...], topic_filter: str) -> None:
+def test_any_properties_are_parsed_or_refused(user: tuple[tuple[str, str], ...], topic_filter: str) -> None:
     readers: list[Callable[[], object]] = [
-        lambda: words_from_properties(user, sender=TRUCK, now=NOW),
+        lambda: parse_message_properties(user, sender=TRUCK, now=NOW),
         lambda: subscription_from_properties(topic_filter, user, owner=TRUCK, qos=1, number=SubscriptionId(1), now=NOW),
         lambda: report_from_properties(user, sender=TRUCK, now=NOW),
     ]
@@ -157,7 +157,7 @@ def test_any_bytes_are_a_request_or_refused(payload: bytes) -> None:
 
 
 @given(messages(), reports, subscriptions, st.data())
-def test_a_request_with_something_odd_in_it_is_one_or_refused(
+def test_a_request_with_an_odd_value_is_decoded_or_refused(
     message: Message, report: Report, subscription: Subscription, data: st.DataObject
 ) -> None:
     for value in (message, report, subscription):

@@ -1,4 +1,4 @@
-"""Vetting of batches against the same rules said one by one: reports, buckets, rounds."""
+"""Checks of batches against the same rules applied one by one: reports, buckets, rounds."""
 
 from collections import defaultdict
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ from milepost.model.instants import FOREVER, SECOND_NS, Instant
 from milepost.model.places import EARTH_RADIUS_M, Place, distance_m
 from milepost.model.reasons import Malformed, Reason
 from milepost.model.reports import Report
-from milepost.vetting import Batch, Before, Bucket, Buckets, Outside, ReportLimits, in_rounds, vet_reports
+from milepost.vetting import Bucket, Buckets, OutsidePolicy, PreviousReports, ReportColumns, ReportLimits, in_rounds, vet_reports
 
 NOON = Instant(1_893_499_200 * SECOND_NS)
 COVERAGE = Circle(Place(50.0, 8.0), 3_000_000)
@@ -25,8 +25,8 @@ NEAR_LIMIT_DEG = 3.0
 
 
 @dataclass(frozen=True)
-class Said:
-    """One report and the one before it."""
+class ReportPair:
+    """A report and the previous one."""
 
     latitude: float
     longitude: float
@@ -46,14 +46,14 @@ def destination(start: Place, course_deg: float, way_m: float) -> Place:
 
 
 def course_on_arrival(start: Place, end: Place) -> float:
-    """Where to, on arrival: the way back turned round."""
+    """Return the bearing on arrival: the bearing of the way back, reversed."""
     here, there, turned = radians(end.latitude), radians(start.latitude), radians(start.longitude - end.longitude)
     back = atan2(sin(turned) * cos(there), cos(here) * sin(there) - sin(here) * cos(there) * cos(turned))
     return degrees(back) + 180
 
 
-def heading_off(course_deg: float, off_deg: float) -> float:
-    return min((course_deg + off_deg) % 360, 359.999)  # a little less than nought gives 360
+def deviating_heading(course_deg: float, off_deg: float) -> float:
+    return min((course_deg + off_deg) % 360, 359.999)  # slightly below 0 gives 360
 
 
 places = st.builds(Place, st.floats(-90, 90) | st.floats(40, 60), st.floats(-180, 180) | st.sampled_from([180.0, 179.9999]))
@@ -63,13 +63,13 @@ odd_times = st.sampled_from([-(2**63), -1, 0, FOREVER, FOREVER - 1])
 
 
 @st.composite
-def saids(draw: st.DrawFn) -> Said:
+def report_pairs(draw: st.DrawFn) -> ReportPair:
     start, course, way_m = draw(places), draw(st.floats(0, 359.9)), draw(ways_m)
     end = destination(start, course, way_m)
     gap_s = draw(st.sampled_from([-1, 0, 1, 1, 5, 5, 5, 9, 11, 600, 10**5]) | st.floats(0, 20))
     seen_at = NOON + draw(st.sampled_from([0, 0, -SECOND_NS, 3 * SECOND_NS, -61 * SECOND_NS]))
-    heading = heading_off(course_on_arrival(start, end), draw(st.integers(-180, 180)))
-    said = Said(
+    heading = deviating_heading(course_on_arrival(start, end), draw(st.integers(-180, 180)))
+    pair = ReportPair(
         end.latitude,
         end.longitude,
         seen_at,
@@ -81,8 +81,8 @@ def saids(draw: st.DrawFn) -> Said:
     if draw(st.integers(0, 5)) == 0:
         field = draw(st.sampled_from(["latitude", "longitude", "heading", "speed", "seen_at"]))
         odd: dict[str, Any] = {field: draw(odd_times if field == "seen_at" else odd_numbers)}
-        return replace(said, **odd)
-    return said
+        return replace(pair, **odd)
+    return pair
 
 
 limits = st.builds(
@@ -95,48 +95,48 @@ limits = st.builds(
     st.sampled_from([0.0, 80.0, 150.0, 150.0]),
     st.sampled_from([1.0, 50.0]),
     st.just(10.0),
-    st.sampled_from(Outside),
+    st.sampled_from(OutsidePolicy),
 )
 
 
-def maybe_range_fault(said: Said) -> Reason | None:
-    """What the model says of the same report; it names the first fault in an order of its own."""
-    heading, speed = (None if isnan(value) else value for value in (said.heading, said.speed))
+def maybe_range_fault(pair: ReportPair) -> Reason | None:
+    """Return the fault that the model reports; its order of checks differs."""
+    heading, speed = (None if isnan(value) else value for value in (pair.heading, pair.speed))
     try:
-        place = Place(said.latitude, said.longitude)
-        Report(EndpointId("x"), place, Instant(said.seen_at), heading, speed)
+        place = Place(pair.latitude, pair.longitude)
+        Report(EndpointId("x"), place, Instant(pair.seen_at), heading, speed)
     except Malformed as fault:
         return fault.reason
     return None
 
 
-def maybe_fault(said: Said, rules: ReportLimits) -> set[Reason | None]:
-    """The verdict, said as plainly as can be; two where the limit is so near that rounding decides."""
-    if fault := maybe_range_fault(said):
+def maybe_fault(pair: ReportPair, rules: ReportLimits) -> set[Reason | None]:
+    """Return the verdict in the simplest form; two where the limit is so near that rounding decides."""
+    if fault := maybe_range_fault(pair):
         return {fault}
-    ahead_ns, gap_s, is_first = said.seen_at - NOON, (said.seen_at - said.last_at) / SECOND_NS, said.last_at == 0
+    ahead_ns, gap_s, is_first = pair.seen_at - NOON, (pair.seen_at - pair.last_at) / SECOND_NS, pair.last_at == 0
     if rules.clock_ahead_s_max and ahead_ns > rules.clock_ahead_s_max * SECOND_NS:
         return {Reason.CLOCK_AHEAD}
     if rules.clock_behind_s_max and -ahead_ns > rules.clock_behind_s_max * SECOND_NS:
         return {Reason.CLOCK_BEHIND}
-    if not is_first and said.seen_at <= said.last_at:
+    if not is_first and pair.seen_at <= pair.last_at:
         return {Reason.REPORT_OUT_OF_ORDER}
-    if rules.speed_mps_max and said.speed > rules.speed_mps_max:
+    if rules.speed_mps_max and pair.speed > rules.speed_mps_max:
         return {Reason.MOVE_TOO_FAST}
     possible: set[Reason | None] = set()
-    here = Place(said.latitude, said.longitude)
-    moved_m, allowed_m = distance_m(here, said.last), rules.move_mps_max * gap_s + rules.move_slack_m
+    here = Place(pair.latitude, pair.longitude)
+    moved_m, allowed_m = distance_m(here, pair.last), rules.move_mps_max * gap_s + rules.position_error_m
     if rules.move_mps_max and not is_first:
         if moved_m > allowed_m + NEAR_LIMIT_M:
             return {Reason.MOVE_TELEPORT}
         if moved_m > allowed_m - NEAR_LIMIT_M:
             possible.add(Reason.MOVE_TELEPORT)
-    against = set() if is_first else _maybe_against(said, here, moved_m, gap_s, rules)
+    against = set() if is_first else _maybe_contrary_heading(pair, here, moved_m, gap_s, rules)
     if against == {True}:
         return possible | {Reason.HEADING_AGAINST_MOVE}
     if True in against:
         possible.add(Reason.HEADING_AGAINST_MOVE)
-    if rules.outside_coverage is Outside.REFUSE:
+    if rules.outside_coverage is OutsidePolicy.REFUSE:
         from_rim_m = distance_m(here, COVERAGE.centre) - COVERAGE.radius_m
         if abs(from_rim_m) < 1:
             possible.add(Reason.OUTSIDE_COVERAGE)
@@ -145,34 +145,34 @@ def maybe_fault(said: Said, rules: ReportLimits) -> set[Reason | None]:
     return possible | {None}
 
 
-def _maybe_against(said: Said, here: Place, moved_m: float, gap_s: float, rules: ReportLimits) -> set[bool]:
-    is_judged = rules.heading_off_deg_max and said.speed > 3 and isfinite(said.heading) and gap_s < rules.heading_gap_s_max
+def _maybe_contrary_heading(pair: ReportPair, here: Place, moved_m: float, gap_s: float, rules: ReportLimits) -> set[bool]:
+    is_judged = rules.heading_error_deg_max and pair.speed > 3 and isfinite(pair.heading) and gap_s < rules.heading_gap_s_max
     if not is_judged or moved_m < rules.heading_move_m_min - NEAR_LIMIT_M:
         return {False}
-    off = abs((said.heading - course_on_arrival(said.last, here) + 180) % 360 - 180)
-    if off < rules.heading_off_deg_max - 0.001:
+    off = abs((pair.heading - course_on_arrival(pair.last, here) + 180) % 360 - 180)
+    if off < rules.heading_error_deg_max - 0.001:
         return {False}
     is_flat_there = moved_m < 20_000 and abs(here.latitude) < 80 and abs(here.longitude) < 179
-    is_clear = off > rules.heading_off_deg_max + NEAR_LIMIT_DEG and moved_m > rules.heading_move_m_min + NEAR_LIMIT_M
+    is_clear = off > rules.heading_error_deg_max + NEAR_LIMIT_DEG and moved_m > rules.heading_move_m_min + NEAR_LIMIT_M
     return {True} if is_flat_there and is_clear else {False, True}
 
 
-def columns(said: list[Said]) -> tuple[Batch, Before]:
+def columns(pair: list[ReportPair]) -> tuple[ReportColumns, PreviousReports]:
     def floats(name: str) -> NDArray[np.float64]:
-        return np.array([getattr(one, name) for one in said], np.float64)
+        return np.array([getattr(one, name) for one in pair], np.float64)
 
-    seen_at, last_at = (np.array([getattr(one, name) for one in said], np.int64) for name in ("seen_at", "last_at"))
-    numbers = np.arange(len(said), dtype=np.int32)
-    batch = Batch(numbers, floats("latitude"), floats("longitude"), seen_at, floats("heading"), floats("speed"))
-    last_latitudes = np.array([one.last.latitude for one in said], np.float64)
-    last_longitudes = np.array([one.last.longitude for one in said], np.float64)
-    return batch, Before(last_latitudes, last_longitudes, last_at)
+    seen_at, last_at = (np.array([getattr(one, name) for one in pair], np.int64) for name in ("seen_at", "last_at"))
+    numbers = np.arange(len(pair), dtype=np.int32)
+    batch = ReportColumns(numbers, floats("latitude"), floats("longitude"), seen_at, floats("heading"), floats("speed"))
+    last_latitudes = np.array([one.last.latitude for one in pair], np.float64)
+    last_longitudes = np.array([one.last.longitude for one in pair], np.float64)
+    return batch, PreviousReports(last_latitudes, last_longitudes, last_at)
 
 
-@given(st.lists(saids(), max_size=12), limits)
-def test_a_batch_is_judged_like_its_reports_one_by_one(said: list[Said], rules: ReportLimits) -> None:
-    verdicts = vet_reports(*columns(said), rules, NOON, COVERAGE).tolist()
-    for one, verdict in zip(said, verdicts, strict=True):
+@given(st.lists(report_pairs(), max_size=12), limits)
+def test_a_batch_gets_the_verdicts_of_its_reports_one_by_one(pair: list[ReportPair], rules: ReportLimits) -> None:
+    verdicts = vet_reports(*columns(pair), rules, NOON, COVERAGE).tolist()
+    for one, verdict in zip(pair, verdicts, strict=True):
         expected = maybe_fault(one, rules)
         event(f"verdict: {Reason(verdict).name if verdict else 'let in'}{', sure' if len(expected) == 1 else ''}")
         assert (Reason(verdict) if verdict else None) in expected
@@ -182,27 +182,27 @@ inland = st.builds(Place, st.floats(-79, 79), st.floats(-178, 178))
 
 
 @given(inland, st.floats(0, 359.9), st.floats(51, 1150), st.integers(-180, 180), st.sampled_from([100.5, 150.5, 170.5]))
-def test_a_heading_is_refused_exactly_if_it_is_off_the_way(
+def test_a_heading_is_refused_exactly_if_it_deviates_from_the_movement(
     start: Place, course: float, way_m: float, off: int, most: float
 ) -> None:
     end = destination(start, course, way_m)
-    heading = heading_off(course_on_arrival(start, end), off)
-    said = Said(end.latitude, end.longitude, NOON, heading, 20.0, start, NOON - 9 * SECOND_NS)
-    verdict = vet_reports(*columns([said]), ReportLimits(heading_off_deg_max=most), NOON)[0]
+    heading = deviating_heading(course_on_arrival(start, end), off)
+    pair = ReportPair(end.latitude, end.longitude, NOON, heading, 20.0, start, NOON - 9 * SECOND_NS)
+    verdict = vet_reports(*columns([pair]), ReportLimits(heading_error_deg_max=most), NOON)[0]
     event(f"verdict: {Reason(verdict).name if verdict else 'let in'}")
     assert verdict == (Reason.HEADING_AGAINST_MOVE if abs(off) > most else 0)
 
 
-@given(st.lists(saids(), min_size=1, max_size=12), limits)
-def test_a_verdict_does_not_depend_on_what_else_is_in_the_batch(said: list[Said], rules: ReportLimits) -> None:
-    batch, before = columns(said)
-    together = vet_reports(batch, before, rules, NOON, COVERAGE).tolist()
-    alone = [np.array([row]) for row in range(len(said))]
-    assert [int(vet_reports(batch.only(row), before.only(row), rules, NOON, COVERAGE)[0]) for row in alone] == together
+@given(st.lists(report_pairs(), min_size=1, max_size=12), limits)
+def test_a_verdict_does_not_depend_on_what_else_is_in_the_batch(pair: list[ReportPair], rules: ReportLimits) -> None:
+    batch, previous = columns(pair)
+    together = vet_reports(batch, previous, rules, NOON, COVERAGE).tolist()
+    alone = [np.array([row]) for row in range(len(pair))]
+    assert [int(vet_reports(batch.only(row), previous.only(row), rules, NOON, COVERAGE)[0]) for row in alone] == together
 
 
 @given(st.lists(st.integers(0, 5), max_size=30))
-def test_rounds_hold_every_row_once_in_order_and_are_as_few_as_can_be(numbers: list[int]) -> None:
+def test_rounds_contain_every_row_once_in_order_and_are_minimal(numbers: list[int]) -> None:
     rounds = [rows.tolist() for rows in in_rounds(np.array(numbers, np.int32))]
     assert sorted(row for rows in rounds for row in rows) == list(range(len(numbers)))
     assert all(rows == sorted(rows) for rows in rounds)
@@ -220,7 +220,7 @@ calls = st.lists(st.tuples(st.integers(-(2**30), 2**33), st.lists(st.integers(0,
 
 
 @given(rates, st.sampled_from([0.5, 1.0, 3.0, 8.0]), st.none() | shares, calls, st.sampled_from([2**40, NOON]))
-def test_many_buckets_give_what_each_alone_would_give(
+def test_many_buckets_grant_what_each_alone_would_grant(
     rate: float, burst: float, share: list[float] | None, calls: list[tuple[int, list[int]]], start: int
 ) -> None:
     each = share or [1.0] * 4

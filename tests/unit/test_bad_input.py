@@ -1,4 +1,4 @@
-"""Whatever is malformed is refused with number, name and a sentence that says what to change; nothing is silently repaired."""
+"""Malformed input is refused with number, name and advice; nothing is silently repaired."""
 
 from collections.abc import Callable
 from math import inf, nan
@@ -25,7 +25,7 @@ from milepost.model.places import Place
 from milepost.model.queries import HasTag, OnTopic, normal_form, parse_query
 from milepost.model.reasons import Malformed, Reason
 from milepost.model.reports import Report
-from milepost.model.sessions import Notify, Publish
+from milepost.model.sessions import Notify, PublishDatagram
 from milepost.model.subscriptions import Notice, Subscription, SubscriptionId
 from milepost.model.tags import Tag, tag, tags
 from milepost.model.time_windows import TimeWindow
@@ -98,7 +98,7 @@ AREAS: Final[list[Bad]] = [
     ),
     ("a polygon that is not closed", lambda: Polygon(SQUARE[:-1]), Reason.AREA_RING),
     ("a polygon of two points", lambda: Polygon(ring((0, 0), (1, 1))), Reason.AREA_RING),
-    ("a polygon that stands still", lambda: Polygon(ring((0, 0), (0, 0), (1, 1), (1, 0))), Reason.AREA_RING),
+    ("a polygon that repeats a place", lambda: Polygon(ring((0, 0), (0, 0), (1, 1), (1, 0))), Reason.AREA_RING),
     ("a polygon on one line", lambda: Polygon(ring((0, 0), (0, 1), (0, 2))), Reason.AREA_EMPTY),
     (
         "a polygon around more than half the globe",
@@ -178,15 +178,19 @@ NAMES: Final[list[Bad]] = [
     ("an endpoint with a control character", lambda: endpoint_id("a\n"), Reason.ENDPOINT_ID),
 ]
 MESSAGES: Final[list[Bad]] = [
-    ("a datagram over 64,000 bytes", lambda: encode(Publish(message(body=bytes(MESSAGE_BYTES_MAX)))), Reason.MESSAGE_TOO_LARGE),
+    (
+        "a datagram over 64,000 bytes",
+        lambda: encode(PublishDatagram(message(body=bytes(MESSAGE_BYTES_MAX)))),
+        Reason.MESSAGE_TOO_LARGE,
+    ),
     (
         "fields over 64,000 bytes",
-        lambda: encode(Publish(message(fields={f"f{number}": "x" * 1100 for number in range(64)}))),
+        lambda: encode(PublishDatagram(message(fields={f"f{number}": "x" * 1100 for number in range(64)}))),
         Reason.MESSAGE_TOO_LARGE,
     ),
     ("a summary over 64,000 bytes", lambda: encode(Notify(notice(summary=bytes(MESSAGE_BYTES_MAX)))), Reason.MESSAGE_TOO_LARGE),
     ("64,001 bytes that arrive", lambda: decode(bytes(MESSAGE_BYTES_MAX + 1)), Reason.MESSAGE_TOO_LARGE),
-    ("a body that no door takes", lambda: message(body=bytes(BODY_BYTES_MAX + 1)), Reason.MESSAGE_TOO_LARGE),
+    ("a body above the limit of every listener", lambda: message(body=bytes(BODY_BYTES_MAX + 1)), Reason.MESSAGE_TOO_LARGE),
     ("bytes that are no message", lambda: decode(b"\xff\xff"), Reason.MALFORMED),
     ("bytes that are no JSON", lambda: from_json(b"{"), Reason.MALFORMED),
     ("JSON without a type", lambda: from_json(b"{}"), Reason.FIELD_MISSING),
@@ -195,7 +199,7 @@ MESSAGES: Final[list[Bad]] = [
     ("a heading of 360", lambda: Report(BUS, HERE, NOW, 360.0), Reason.HEADING_RANGE),
     ("a heading of NaN", lambda: Report(BUS, HERE, NOW, nan), Reason.HEADING_RANGE),
     ("a speed below 0", lambda: Report(BUS, HERE, NOW, None, -1.0), Reason.SPEED_RANGE),
-    ("a subscription of quality 3", lambda: Subscription(BUS, ICE, qos=3), Reason.FIELD_RANGE),
+    ("a subscription with QoS 3", lambda: Subscription(BUS, ICE, qos=3), Reason.FIELD_RANGE),
     ("a subscription's id over 32 bits", lambda: Subscription(BUS, ICE, id=SubscriptionId(2**32)), Reason.FIELD_RANGE),
     ("a message's id over 64 bits", lambda: Message(MessageId(2**64), BUS, "a", NOW), Reason.FIELD_RANGE),
 ]
@@ -219,7 +223,7 @@ def test_bad_input_is_refused_with_number_name_and_a_sentence_that_helps(make: C
     with pytest.raises(Malformed) as caught:
         make()
     assert caught.value.reason is reason
-    said = str(caught.value)
-    assert said.startswith(f"{reason.value} {reason.name}: ")
-    assert said.endswith(reason.advice)
-    assert said == str(caught.value.refused)
+    text = str(caught.value)
+    assert text.startswith(f"{reason.value} {reason.name}: ")
+    assert text.endswith(reason.advice)
+    assert text == str(caught.value.refused)

@@ -1,4 +1,4 @@
-"""The tracer that other tests rely on sees what is called, in threads too, and not what is only imported."""
+"""The tracer of other tests finds called functions, in threads too, and not those that are only imported."""
 
 import threading
 
@@ -22,5 +22,5 @@ def test_without_model_only_leaves_out_the_model() -> None:
     assert without_model(files | {"broker/broker.py"}) == {"broker/broker.py"}
 
 
-def test_nothing_called_is_nothing_found() -> None:
+def test_no_called_functions_give_no_files() -> None:
     assert traced_files(lambda: None) == set()

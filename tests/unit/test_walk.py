@@ -7,13 +7,13 @@ from contextlib import contextmanager, suppress
 from time import monotonic
 
 from edge_in_memory import SMALL, START, LogInMemory
-from milepost.broker.broker import Broker, Opened
-from milepost.broker.session import Link
+from milepost.broker.broker import Broker, ConnectResult
+from milepost.broker.session import Connection
 from milepost.eventlog.memory import MemoryStore
 from milepost.federation.limits import SiteLimits
 from milepost.federation.member import SiteMember
-from milepost.listeners.acceptor import Listener, MqttAcceptor, listen_at
-from milepost.listeners.event_loop import ChangeWriter, EventLoop, TickLoop
+from milepost.listeners.acceptor import MqttAcceptor, TcpAcceptor, listen_at
+from milepost.listeners.event_loop import ChangeWriter, EventLoop, TickCommitter
 from milepost.listeners.mqtt.context import MqttContext, MqttSettings
 from milepost.listeners.mqtt.listener import MqttListener
 from milepost.model.endpoints import EndpointId
@@ -28,10 +28,10 @@ from milepost.wire.mqtt import (
     Acknowledge,
     Connack,
     Connect,
+    FilterRequest,
     Packet,
     Properties,
     Publish,
-    Request,
     Suback,
     Subscribe,
     Version,
@@ -39,7 +39,7 @@ from milepost.wire.mqtt import (
     encode,
     frame_at,
 )
-from storage_in_memory import KeptInMemory
+from storage_in_memory import StorageInMemory
 from tracing import traced_files, walk_files, without_model
 
 PUBLISH_FILES_MAX = 20
@@ -49,28 +49,28 @@ WAIT_S = 20.0
 
 
 class TcpEdge:
-    """An edge over real sockets, whose loop turns only while the test wants it to."""
+    """An edge over real sockets, whose event loop runs only while the test runs it."""
 
     def __init__(self) -> None:
         self.loop = EventLoop()
         self.broker = Broker(SMALL)
         log = LogInMemory()
         self.listener = MqttListener(MqttContext(self.broker, MqttSettings(), log))
-        tick = TickLoop(self.broker, ChangeWriter(self.broker, KeptInMemory(), log), self.listener)
-        self.loop.settle_with(tick.settle)
-        self._acceptor = Listener(self.loop, listen_at("127.0.0.1", 0), MqttAcceptor(self.loop, self.listener).take)
+        tick = TickCommitter(self.broker, ChangeWriter(self.broker, StorageInMemory(), log), self.listener)
+        self.loop.at_end_of_tick(tick.commit)
+        self._acceptor = TcpAcceptor(self.loop, listen_at("127.0.0.1", 0), MqttAcceptor(self.loop, self.listener).accept)
         self.address = ("127.0.0.1", int(self._acceptor.address.rpartition(":")[2]))
 
     def close(self) -> None:
         self._acceptor.close()
-        self.turn_until(lambda: not self.listener.links)  # it notices that its clients are gone
+        self.turn_until(lambda: not self.listener.connections)  # it detects that its clients have disconnected
         self.loop.close()
 
     def turn_until(self, is_done: Callable[[], bool]) -> None:
         deadline = monotonic() + WAIT_S
         while not is_done():
             assert monotonic() < deadline, "nothing came"
-            self.loop.turn(0.01)
+            self.loop.run_once(0.01)
 
 
 class TcpClient:
@@ -105,7 +105,7 @@ class TcpClient:
 def edge_with_two_clients() -> Iterator[tuple[TcpEdge, TcpClient, TcpClient]]:
     edge = TcpEdge()
     publisher, receiver = TcpClient(edge, "p"), TcpClient(edge, "r")
-    receiver.exchange(Subscribe(1, (Request("road/#", 1),)), Suback)
+    receiver.exchange(Subscribe(1, (FilterRequest("road/#", 1),)), Suback)
     try:
         yield edge, publisher, receiver
     finally:
@@ -138,8 +138,8 @@ class SiteEdge:
         self.broker = Broker(SMALL, EndpointId(name))
         self.member = SiteMember(self.broker, EdgeRef("north", name), SiteLimits())
         self.calls: deque[Callable[[Instant], None]] = deque()
-        self.link = SiteLink(self.member, store.open(), self.calls.append, LogInMemory())
-        self.link.start()
+        self.connection = SiteLink(self.member, store.open(), self.calls.append, LogInMemory())
+        self.connection.start()
 
 
 class SmallSite:
@@ -159,33 +159,33 @@ class SmallSite:
                     edge.calls.popleft()(self.now)
                 edge.broker.take_changes()
                 edge.broker.take_actions()
-                edge.link.flush(self.now)
+                edge.connection.flush(self.now)
             self.store.run_all()
 
-    def connect(self, edge: SiteEdge) -> Opened:
+    def connect(self, edge: SiteEdge) -> ConnectResult:
         """Connect the car at an edge, as a listener does: wait for its session first, if that is elsewhere."""
-        who = ClientIdentity(CAR)
-        if edge.broker.arrive(CAR, who, None, self.now, is_fresh=False) is False:
+        identity = ClientIdentity(CAR)
+        if edge.broker.arrive(CAR, identity, None, self.now, clean_start=False) is False:
             self.settle()
         opened = edge.broker.connect(
             CAR,
-            link=Link(),
-            who=who,
+            connection=Connection(),
+            identity=identity,
             rates=UNLIMITED,
-            is_fresh=False,
+            clean_start=False,
             expiry_ns=1_000 * SECOND_NS,
             window=10,
             encoding=5,
             will=None,
             now=self.now,
         )
-        assert isinstance(opened, Opened)
+        assert isinstance(opened, ConnectResult)
         self.settle()
         return opened
 
 
 def test_a_move_between_edges_runs_through_the_files_of_the_walk() -> None:
-    """A stored session with a subscription goes from one edge to the other, and back."""
+    """A stored session with a subscription moves from one edge to the other, and back."""
     site = SmallSite()
     first, second = site.edges
     opened = site.connect(first)

@@ -1,8 +1,8 @@
 // Details of one alert, with its proof of coverage, or of one vehicle that is followed.
 
-import { ago, byId, clock, count, h, keyed, milliseconds, spoken, text } from "./dom";
-import type { Link } from "./link";
-import { CONCERNED, ROAMED, WARNED, type Alert, type Scene, type Vehicle } from "./scene";
+import { timeAgo, byId, clock, count, h, keyed, milliseconds, readable, text } from "./dom";
+import type { ServerConnection } from "./connection";
+import { UNCONFIRMED, ROAMED, WARNED, type Alert, type Scene, type Vehicle } from "./scene";
 
 interface ProofRow {
   endpoint: string;
@@ -16,18 +16,18 @@ interface ProofRow {
 interface Proof {
   key: string;
   alert: Alert;
-  /** First who did not get it, then who did, the quickest first. */
+  /** Undelivered endpoints first, then the receivers by delay. */
   endpoints: ProofRow[];
-  left_out: number;
+  omitted: number;
 }
 
-export interface Doings {
+export interface DetailActions {
   closed: () => void;
   follow: (name: string) => void;
   clear: (alert: Alert) => void;
 }
 
-const ASK_AGAIN_MS = 1_000;
+const REFRESH_MS = 1_000;
 const ROWS_SHOWN = 300;
 const OPERATOR = "dashboard";
 
@@ -35,10 +35,10 @@ export class Detail {
   private readonly box = byId("detail");
   private subject: { alert: string } | { vehicle: string } | undefined;
   private proof: Proof | undefined;
-  private asked_ms = 0;
+  private requested_ms = 0;
   private opener: Element | null = null;
 
-  constructor(private scene: Scene, private readonly link: Link, private readonly doings: Doings) {
+  constructor(private scene: Scene, private readonly connection: ServerConnection, private readonly actions: DetailActions) {
     this.box.addEventListener("keydown", (event) => {
       if (event.key === "Escape") this.close();
     });
@@ -55,9 +55,9 @@ export class Detail {
 
   openAlert(key: string): void {
     this.proof = undefined;
-    this.asked_ms = 0;
+    this.requested_ms = 0;
     this.open({ alert: key }, this.alertBox());
-    void this.ask();
+    void this.refresh();
   }
 
   openVehicle(name: string): void {
@@ -68,16 +68,16 @@ export class Detail {
     if (!this.subject) return;
     this.subject = undefined;
     this.box.hidden = true;
-    this.doings.closed();
+    this.actions.closed();
     if (this.opener instanceof HTMLElement && this.opener.isConnected) this.opener.focus();
   }
 
-  /** Bring it up to date. */
+  /** Update the content. */
   fill(): void {
     if (!this.subject) return;
     if ("vehicle" in this.subject) return this.fillVehicle(this.subject.vehicle);
     this.fillAlert(this.subject.alert);
-    if (performance.now() - this.asked_ms > ASK_AGAIN_MS) void this.ask();
+    if (performance.now() - this.requested_ms > REFRESH_MS) void this.refresh();
   }
 
   private open(subject: { alert: string } | { vehicle: string }, content: HTMLElement[]): void {
@@ -99,23 +99,23 @@ export class Detail {
     const clear = h("button", { id: "clear", hidden: true }, "All clear");
     clear.addEventListener("click", () => {
       const alert = this.subject && "alert" in this.subject ? this.scene.alerts.get(this.subject.alert) : undefined;
-      if (alert) this.doings.clear(alert);
+      if (alert) this.actions.clear(alert);
     });
-    const bar = h("div", { className: "bar", role: "img" }, h("i", { className: "got" }), h("i", { className: "waiting" }), h("i", { className: "lost" }));
-    const head = h("tr", {}, ...["Endpoint", "State", "After", "Edge"].map((name) => h("th", { scope: "col" }, name)));
+    const bar = h("div", { className: "bar", role: "img" }, h("i", { className: "received" }), h("i", { className: "pending" }), h("i", { className: "dropped" }));
+    const head = h("tr", {}, ...["Endpoint", "State", "Delay", "Edge"].map((name) => h("th", { scope: "col" }, name)));
     const table = h("table", {}, h("caption", {}, "Proof of coverage"), h("thead", {}, head), h("tbody"));
     return [this.head(), h("p", { className: "lead" }), bar, h("p", { className: "legend" }), clear, h("div", { className: "scroll", tabIndex: 0 }, table)];
   }
 
   private vehicleBox(): HTMLElement[] {
-    return [this.head(), h("p", { className: "lead" }), h("dl", { className: "facts" }), h("p", { className: "legend" }, "The map follows it. Escape ends that.")];
+    return [this.head(), h("p", { className: "lead" }), h("dl", { className: "facts" }), h("p", { className: "legend" }, "The map follows this vehicle. Press Escape to stop.")];
   }
 
-  private async ask(): Promise<void> {
+  private async refresh(): Promise<void> {
     const key = this.subject && "alert" in this.subject ? this.subject.alert : undefined;
     if (key === undefined) return;
-    this.asked_ms = performance.now();
-    const response = await this.link.ask(`/alerts/${encodeURIComponent(key)}`);
+    this.requested_ms = performance.now();
+    const response = await this.connection.get(`/alerts/${encodeURIComponent(key)}`);
     const proof = response ? ((await response.json()) as Proof) : undefined;
     if (proof && this.subject && "alert" in this.subject && this.subject.alert === key) {
       this.proof = proof;
@@ -127,19 +127,18 @@ export class Detail {
     const alert = this.scene.alerts.get(key) ?? this.proof?.alert;
     if (!alert) return;
     const part = (selector: string) => this.box.querySelector(selector) as HTMLElement;
-    text(part("h2"), alert.phase === "cleared" ? `All clear: ${spoken(alert.kind)}` : spoken(alert.kind));
+    text(part("h2"), alert.phase === "cleared" ? `All clear: ${readable(alert.kind)}` : readable(alert.kind));
     const until = alert.until_ms === null ? "" : `, valid until ${clock(alert.until_ms)}`;
-    text(part(".lead"), `${alert.state === "live" ? "Live" : "No longer live"} · said ${clock(alert.seen_ms)} by ${alert.source}${until} · ${alert.topic}`);
-    const lost = alert.dropped;
+    text(part(".lead"), `${alert.state === "active" ? "Active" : "Inactive"} · published ${clock(alert.seen_ms)} by ${alert.source}${until} · ${alert.topic}`);
     const total = Math.max(alert.inside, 1);
-    part(".bar .got").style.width = `${(alert.got / total) * 100}%`;
-    part(".bar .waiting").style.width = `${(alert.waiting / total) * 100}%`;
-    part(".bar .lost").style.width = `${(lost / total) * 100}%`;
-    const slowest = this.proof?.left_out ? 0 : (this.proof?.endpoints.at(-1)?.after_ms ?? 0);
-    const summary = `${count(alert.inside)} inside · ${count(alert.got)} got it${slowest ? `, the last after ${milliseconds(slowest)}` : ""} · ${count(alert.waiting)} not yet · ${count(lost)} dropped`;
+    part(".bar .received").style.width = `${(alert.received / total) * 100}%`;
+    part(".bar .pending").style.width = `${(alert.pending / total) * 100}%`;
+    part(".bar .dropped").style.width = `${(alert.dropped / total) * 100}%`;
+    const slowest = this.proof?.omitted ? 0 : (this.proof?.endpoints.at(-1)?.after_ms ?? 0);
+    const summary = `${count(alert.inside)} inside · ${count(alert.received)} received${slowest ? `, the last after ${milliseconds(slowest)}` : ""} · ${count(alert.pending)} pending · ${count(alert.dropped)} dropped`;
     text(part(".legend"), summary);
     part(".bar").setAttribute("aria-label", summary);
-    part("#clear").hidden = !(alert.source === OPERATOR && alert.state === "live" && alert.area.type === "Point");
+    part("#clear").hidden = !(alert.source === OPERATOR && alert.state === "active" && alert.area.type === "Point");
     this.fillProof();
   }
 
@@ -148,34 +147,34 @@ export class Detail {
     const body = this.box.querySelector("tbody") as HTMLElement;
     const make = (key: string) => {
       const name = h("button", { className: "link" }, key);
-      name.addEventListener("click", () => this.doings.follow(key));
+      name.addEventListener("click", () => this.actions.follow(key));
       return h("tr", {}, h("th", { scope: "row" }, name), h("td"), h("td"), h("td"));
     };
     const keys = rows.slice(0, ROWS_SHOWN).map((row) => [row.endpoint, row] as const);
     keyed(body, keys, make, (element, row) => {
       const [state, after, edge] = Array.from(element.querySelectorAll("td"));
       if (!state || !after || !edge) return;
-      text(state, row.reason ? `${row.state}: ${spoken(row.reason).toLowerCase()}` : row.state);
+      text(state, row.reason ? `${row.state}: ${readable(row.reason).toLowerCase()}` : row.state);
       state.className = row.state;
       text(after, milliseconds(row.after_ms));
       text(edge, row.edge.split("/").at(-1) ?? "");
     });
-    const more = Math.max(0, rows.length - ROWS_SHOWN) + (this.proof?.left_out ?? 0);
-    text(this.box.querySelector("caption") as Element, more > 0 ? `Proof of coverage; ${count(more)} more are not shown` : "Proof of coverage");
+    const more = Math.max(0, rows.length - ROWS_SHOWN) + (this.proof?.omitted ?? 0);
+    text(this.box.querySelector("caption") as Element, more > 0 ? `Proof of coverage; ${count(more)} more not shown` : "Proof of coverage");
   }
 
   private fillVehicle(name: string): void {
     const vehicle = this.scene.vehicleNamed(name);
     text(this.box.querySelector("h2") as Element, name);
-    text(this.box.querySelector(".lead") as Element, vehicle ? stateOf(vehicle) : "It has not reported for a minute.");
-    const alerts = [...this.scene.moves.values()].filter((move) => move.endpoint === name).at(-1);
+    text(this.box.querySelector(".lead") as Element, vehicle ? stateOf(vehicle) : "No recent reports.");
+    const move = [...this.scene.moves.values()].filter((one) => one.endpoint === name).at(-1);
     const facts: [string, string][] = vehicle
       ? [
           ["Edge", this.scene.edgeName(vehicle.edge)],
-          ["Speed", vehicle.speed === undefined ? "not said" : `${Math.round(vehicle.speed * 3.6)} km/h`],
-          ["Heading", vehicle.heading === undefined ? "not said" : `${Math.round(vehicle.heading)}°`],
-          ["Place", `${vehicle.latitude.toFixed(5)}, ${vehicle.longitude.toFixed(5)}`],
-          ["Last move", alerts ? `${alerts.from.split("/").at(-1)} → ${alerts.to.split("/").at(-1)}, ${ago(alerts.at_ms, this.scene.at)}` : "none seen"],
+          ["Speed", vehicle.speed === undefined ? "not reported" : `${Math.round(vehicle.speed * 3.6)} km/h`],
+          ["Heading", vehicle.heading === undefined ? "not reported" : `${Math.round(vehicle.heading)}°`],
+          ["Position", `${vehicle.latitude.toFixed(5)}, ${vehicle.longitude.toFixed(5)}`],
+          ["Last handover", move ? `${move.from.split("/").at(-1)} → ${move.to.split("/").at(-1)}, ${timeAgo(move.at_ms, this.scene.at)}` : "none"],
         ]
       : [];
     keyed(
@@ -187,7 +186,7 @@ export class Detail {
   }
 }
 
-function stateOf({ marks }: Vehicle): string {
-  const found = marks & WARNED ? "It has been warned." : marks & CONCERNED ? "It should be warned, and is not known to be." : "Nothing concerns it.";
-  return marks & ROAMED ? `${found} It has just come from another edge.` : found;
+function stateOf({ flags }: Vehicle): string {
+  const found = flags & WARNED ? "Warned: it received an active alert." : flags & UNCONFIRMED ? "Inside an alert's area; delivery not confirmed." : "No active alerts.";
+  return flags & ROAMED ? `${found} Just handed over from another edge.` : found;
 }

@@ -1,8 +1,8 @@
-// Small things for making elements. Texts go in as text, never as markup: names come from anybody.
+// Helpers that create elements. Texts are set as text, never as markup: names come from untrusted clients.
 
 type Child = Node | string | undefined;
 
-/** An element with its properties and children; names with a dash are attributes. */
+/** Create an element with properties and children; names with a dash are attributes. */
 export function h<K extends keyof HTMLElementTagNameMap>(
   tag: K,
   properties: Record<string, unknown> = {},
@@ -24,7 +24,7 @@ export function byId<T extends HTMLElement = HTMLElement>(id: string): T {
   return found as T;
 }
 
-/** Make the children of a list be those of some rows, in their order; whoever has the focus keeps it. */
+/** Make the children of a list match *rows*, in their order; reused elements keep the focus. */
 export function keyed<R>(
   list: HTMLElement,
   rows: readonly (readonly [string, R])[],
@@ -48,12 +48,12 @@ export function keyed<R>(
   for (const element of old.values()) element.remove();
 }
 
-/** Set a text only if it is another: screen readers hear of changes. */
+/** Set a text only if it differs: screen readers announce changes. */
 export function text(element: Element, value: string): void {
   if (element.textContent !== value) element.textContent = value;
 }
 
-export function spoken(kind: string): string {
+export function readable(kind: string): string {
   return kind.replaceAll("_", " ");
 }
 
@@ -61,7 +61,7 @@ export function clock(ms: number): string {
   return new Date(ms).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 }
 
-export function ago(ms: number, now: number): string {
+export function timeAgo(ms: number, now: number): string {
   const seconds = Math.max(0, Math.round((now - ms) / 1000));
   return seconds < 60 ? `${seconds} s ago` : `${Math.floor(seconds / 60)} min ago`;
 }

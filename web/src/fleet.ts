@@ -1,18 +1,18 @@
-// The fleet: all vehicles in one draw call, moving smoothly from where they were to where they are.
+// The fleet: all vehicles in one draw call, interpolated between their last two positions.
 
 import type { CustomLayerInterface, CustomRenderMethodInput, Map as MapLibre } from "maplibre-gl";
 import { ROW_WORDS, UNKNOWN } from "./frames";
 import { palette } from "./palette";
-import { CONCERNED, ROAMED, WARNED, type Scene } from "./scene";
+import { UNCONFIRMED, ROAMED, WARNED, type Scene } from "./scene";
 
 const SHORTEST_MS = 200;
 const LONGEST_MS = 1_500;
 const FLOATS = 4;
-/** From here on vehicles stand apart, and a border tells them from the road. */
+/** Above this zoom, vehicles have a border that sets them off from the road. */
 const CLOSE_ZOOM = 13.5;
 const CORNER = 0;
 const INSTANCE = 1;
-/** In place of a heading in radians: none is known. */
+/** Placeholder for an unknown heading, in radians. */
 const NO_HEADING = 100;
 
 const VERTEX = `#version 300 es
@@ -36,10 +36,10 @@ void main() {
   v_is_round = step(50.0, a_vehicle.z);
   v_at = a_corner;
   float angle = v_is_round > 0.5 ? 0.0 : a_vehicle.z - u_bearing;
-  vec2 turned = vec2(a_corner.x * cos(angle) + a_corner.y * sin(angle), a_corner.y * cos(angle) - a_corner.x * sin(angle));
+  vec2 rotated = vec2(a_corner.x * cos(angle) + a_corner.y * sin(angle), a_corner.y * cos(angle) - a_corner.x * sin(angle));
   vec4 place = u_matrix * vec4(a_vehicle.xy, 0.0, 1.0);
   float size = u_size * (kind > 0.5 ? 1.25 : 1.0);
-  gl_Position = place + vec4(turned * size / u_viewport * 2.0 * place.w, 0.0, 0.0);
+  gl_Position = place + vec4(rotated * size / u_viewport * 2.0 * place.w, 0.0, 0.0);
 }`;
 
 const FRAGMENT = `#version 300 es
@@ -52,7 +52,7 @@ in vec4 v_color;
 flat in float v_is_round;
 flat in float v_ring;
 out vec4 color;
-// A kite that points up: how far inside it, in units of its size; less than nothing outside.
+// Signed distance to the border of a kite that points up, in units of its size; negative outside.
 float kite(vec2 at) {
   float x = abs(at.x);
   float side = (0.40 * (0.62 - at.y) / 1.10 - x) * 0.94;
@@ -77,8 +77,8 @@ void main() {
 export class Fleet implements CustomLayerInterface {
   readonly id = "fleet";
   readonly type = "custom" as const;
-  /** Milliseconds of script that the last frames took. */
-  readonly took_ms: number[] = [];
+  /** Script time of the last frames, in milliseconds. */
+  readonly render_ms: number[] = [];
   followed = "";
   private map: MapLibre | undefined;
   private program: WebGLProgram | undefined;
@@ -86,45 +86,45 @@ export class Fleet implements CustomLayerInterface {
   private vertices: WebGLVertexArrayObject | null = null;
   private readonly uniforms = new Map<string, WebGLUniformLocation | null>();
   private origin: [number, number] | undefined;
-  /** By number of a vehicle: where it was drawn, where it is to be, since when, and how long it takes. */
+  /** By vehicle number: start and end of the current movement, its start time, and its duration. */
   private from = new Float64Array(0);
   private to = new Float64Array(0);
   private since = new Float64Array(0);
-  private takes = new Float64Array(0);
-  private room = new Float32Array(0);
+  private duration = new Float64Array(0);
+  private instances = new Float32Array(0);
   private readonly still = matchMedia("(prefers-reduced-motion: reduce)");
 
   constructor(private scene: Scene) {}
 
   show(scene: Scene): void {
     this.scene = scene;
-    this.begin(undefined);
+    this.reset(undefined);
     this.update(undefined);
   }
 
-  /** These numbers, or all, are of other vehicles than before: they do not come from where those were. */
-  begin(numbers: number[] | undefined): void {
+  /** Restart the movement of these numbers, or of all: they now belong to other vehicles. */
+  reset(numbers: number[] | undefined): void {
     if (numbers === undefined) this.since.fill(0);
     else for (const number of numbers) this.since[number] = 0;
   }
 
-  /** Vehicles that have moved: those of a frame's words, or all. */
+  /** Update the targets of moved vehicles: those in a frame's rows, or all. */
   update(words: Int32Array | undefined): void {
     const now = performance.now();
     this.grow(this.scene.words.length / ROW_WORDS);
-    if (words === undefined) for (const number of this.scene.names.keys()) this.aim(number, now);
-    else for (let at = 0; at < words.length; at += ROW_WORDS) this.aim(words[at] as number, now);
+    if (words === undefined) for (const number of this.scene.names.keys()) this.setTarget(number, now);
+    else for (let at = 0; at < words.length; at += ROW_WORDS) this.setTarget(words[at] as number, now);
     this.map?.triggerRepaint();
   }
 
-  /** Where a vehicle is drawn now, in degrees. */
+  /** Return where a vehicle is drawn now, in degrees. */
   drawnAt(number: number): [number, number] | undefined {
     if (!this.since[number]) return undefined;
     const [x, y] = this.place(number, performance.now());
     return [x * 360 - 180, (Math.atan(Math.exp(Math.PI * (1 - 2 * y))) * 360) / Math.PI - 90];
   }
 
-  /** The vehicle nearest to a point of the screen, if one is near. */
+  /** Return the vehicle nearest to a point of the screen, within a distance. */
   nearest(x: number, y: number, within_px: number): string | undefined {
     let best = within_px ** 2;
     let found: string | undefined;
@@ -160,11 +160,11 @@ export class Fleet implements CustomLayerInterface {
     const map = this.map;
     if (!map || !this.program || !this.scene.names.size) return;
     const began = performance.now();
-    const { drawn, followed, isMoving } = this.lay(began);
+    const { drawn, followed, isMoving } = this.fillInstances(began);
     gl.useProgram(this.program);
     gl.bindVertexArray(this.vertices);
     gl.bindBuffer(gl.ARRAY_BUFFER, this.buffer);
-    gl.bufferData(gl.ARRAY_BUFFER, this.room.subarray(0, drawn * FLOATS), gl.DYNAMIC_DRAW);
+    gl.bufferData(gl.ARRAY_BUFFER, this.instances.subarray(0, drawn * FLOATS), gl.DYNAMIC_DRAW);
     const at = (name: string) => this.uniforms.get(name) ?? null;
     gl.uniformMatrix4fv(at("u_matrix"), false, this.matrix(defaultProjectionData.mainMatrix));
     gl.uniform2f(at("u_viewport"), gl.drawingBufferWidth, gl.drawingBufferHeight);
@@ -172,45 +172,45 @@ export class Fleet implements CustomLayerInterface {
     gl.uniform1f(at("u_border"), map.getZoom() > CLOSE_ZOOM ? 0.09 : 0.03);
     gl.uniform1f(at("u_bearing"), (map.getBearing() * Math.PI) / 180);
     gl.uniform1f(at("u_followed"), followed);
-    const { vehicle, concerned, warned, outline, roamed } = palette();
-    gl.uniform4fv(at("u_colors"), [...rgba(vehicle), ...rgba(concerned), ...rgba(warned)]);
+    const { vehicle, unconfirmed, warned, outline, roamed } = palette();
+    gl.uniform4fv(at("u_colors"), [...rgba(vehicle), ...rgba(unconfirmed), ...rgba(warned)]);
     gl.uniform4fv(at("u_outline"), rgba(outline));
     gl.uniform4fv(at("u_ring"), rgba(roamed));
     gl.enable(gl.BLEND);
     gl.blendFunc(gl.ONE, gl.ONE_MINUS_SRC_ALPHA);
     gl.drawArraysInstanced(gl.TRIANGLE_STRIP, 0, 4, drawn);
     gl.bindVertexArray(null);
-    this.took_ms.push(performance.now() - began);
-    if (this.took_ms.length > 600) this.took_ms.shift();
+    this.render_ms.push(performance.now() - began);
+    if (this.render_ms.length > 600) this.render_ms.shift();
     if (isMoving) map.triggerRepaint();
   }
 
-  /** Write all vehicles into the room that goes to the graphics card; those that matter last, on top. */
-  private lay(now: number): { drawn: number; followed: number; isMoving: boolean } {
-    const { scene, room } = this;
+  /** Write all vehicles into the instance buffer; warned and unconfirmed ones last, on top. */
+  private fillInstances(now: number): { drawn: number; followed: number; isMoving: boolean } {
+    const { scene, instances } = this;
     const [originX, originY] = (this.origin ??= this.to.length ? [this.to[0] as number, this.to[1] as number] : [0, 0]);
     const followedNumber = scene.numbers.get(this.followed);
     let [drawn, followed, isMoving] = [0, -1, false];
     for (let rank = 0; rank < 2; rank++) {
       for (const number of scene.names.keys()) {
-        const marks = (scene.words[number * ROW_WORDS + 4] as number) >>> 16;
-        const kind = marks & WARNED ? 2 : marks & CONCERNED ? 1 : 0;
+        const flags = (scene.words[number * ROW_WORDS + 4] as number) >>> 16;
+        const kind = flags & WARNED ? 2 : flags & UNCONFIRMED ? 1 : 0;
         if ((kind > 0) !== (rank > 0)) continue;
         const heading = (scene.words[number * ROW_WORDS + 3] as number) & 0xffff;
         const [x, y] = this.place(number, now);
-        isMoving ||= now - (this.since[number] as number) < (this.takes[number] as number);
+        isMoving ||= now - (this.since[number] as number) < (this.duration[number] as number);
         if (number === followedNumber) followed = drawn;
         const at = drawn++ * FLOATS;
-        room[at] = x - originX;
-        room[at + 1] = y - originY;
-        room[at + 2] = heading === UNKNOWN ? NO_HEADING : (heading * Math.PI) / 18_000;
-        room[at + 3] = kind + (marks & ROAMED ? 4 : 0);
+        instances[at] = x - originX;
+        instances[at + 1] = y - originY;
+        instances[at + 2] = heading === UNKNOWN ? NO_HEADING : (heading * Math.PI) / 18_000;
+        instances[at + 3] = kind + (flags & ROAMED ? 4 : 0);
       }
     }
     return { drawn, followed, isMoving };
   }
 
-  private aim(number: number, now: number): void {
+  private setTarget(number: number, now: number): void {
     const latitude = (this.scene.words[number * ROW_WORDS + 1] as number) / 1e7;
     const longitude = (this.scene.words[number * ROW_WORDS + 2] as number) / 1e7;
     const x = (longitude + 180) / 360;
@@ -223,19 +223,19 @@ export class Fleet implements CustomLayerInterface {
     this.from[number * 2 + 1] = isFar ? y : fromY;
     this.to[number * 2] = x;
     this.to[number * 2 + 1] = y;
-    this.takes[number] = last && !this.still.matches ? Math.min(Math.max(now - last, SHORTEST_MS), LONGEST_MS) : 0;
+    this.duration[number] = last && !this.still.matches ? Math.min(Math.max(now - last, SHORTEST_MS), LONGEST_MS) : 0;
     this.since[number] = now;
   }
 
   private place(number: number, now: number): [number, number] {
-    const takes = this.takes[number] as number;
-    const share = takes ? Math.min((now - (this.since[number] as number)) / takes, 1) : 1;
+    const duration = this.duration[number] as number;
+    const share = duration ? Math.min((now - (this.since[number] as number)) / duration, 1) : 1;
     const at = number * 2;
     const [fromX, fromY] = [this.from[at] as number, this.from[at + 1] as number];
     return [fromX + ((this.to[at] as number) - fromX) * share, fromY + ((this.to[at + 1] as number) - fromY) * share];
   }
 
-  /** The map's matrix, moved to our origin in double precision: single precision would make vehicles jitter. */
+  /** Return the map's matrix, moved to our origin in double precision: single precision would make vehicles jitter. */
   private matrix(map: ArrayLike<number>): Float32Array {
     const [x, y] = this.origin ?? [0, 0];
     const moved = new Float32Array(16);
@@ -255,8 +255,8 @@ export class Fleet implements CustomLayerInterface {
     this.from = larger(this.from, vehicles * 2);
     this.to = larger(this.to, vehicles * 2);
     this.since = larger(this.since, vehicles);
-    this.takes = larger(this.takes, vehicles);
-    this.room = new Float32Array(vehicles * FLOATS);
+    this.duration = larger(this.duration, vehicles);
+    this.instances = new Float32Array(vehicles * FLOATS);
   }
 }
 
@@ -273,10 +273,10 @@ function linked(gl: WebGL2RenderingContext): WebGLProgram {
   const program = gl.createProgram();
   for (const [type, source] of [[gl.VERTEX_SHADER, VERTEX], [gl.FRAGMENT_SHADER, FRAGMENT]] as const) {
     const shader = gl.createShader(type);
-    if (!shader) throw new Error("no shader");
+    if (!shader) throw new Error("cannot create a shader");
     gl.shaderSource(shader, source);
     gl.compileShader(shader);
-    if (!gl.getShaderParameter(shader, gl.COMPILE_STATUS)) throw new Error(gl.getShaderInfoLog(shader) ?? "no shader");
+    if (!gl.getShaderParameter(shader, gl.COMPILE_STATUS)) throw new Error(gl.getShaderInfoLog(shader) ?? "cannot create a shader");
     gl.attachShader(program, shader);
   }
   gl.linkProgram(program);

@@ -1,4 +1,4 @@
-// A frame from the server: JSON, then vehicles as words. The server's frames.py says the same.
+// Decoding of a server frame: JSON, then rows of vehicles. `frame_of` in server.py encodes it.
 
 export const ROW_WORDS = 5;
 export const UNKNOWN = 0xffff;
@@ -10,14 +10,14 @@ export interface Frame {
   at: number;
   whole: boolean;
   tables: Record<string, Changes>;
-  gone: number[];
+  removed: number[];
   names: Record<string, string>;
   vehicles: Int32Array;
 }
 
-/** The frame in some bytes. */
+/** Decode a frame. */
 export function frameFrom(data: ArrayBuffer): Frame {
   const length = new DataView(data).getUint32(0, true);
-  const said = JSON.parse(new TextDecoder().decode(new Uint8Array(data, 4, length))) as Omit<Frame, "vehicles">;
-  return { ...said, vehicles: new Int32Array(data, 4 + length) };
+  const head = JSON.parse(new TextDecoder().decode(new Uint8Array(data, 4, length))) as Omit<Frame, "vehicles">;
+  return { ...head, vehicles: new Int32Array(data, 4 + length) };
 }

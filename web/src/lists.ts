@@ -1,9 +1,9 @@
-// The lists beside the map: all that the map shows, in words, for who reads or listens rather than looks.
+// The lists beside the map: everything the map shows, as text, also for screen readers.
 
-import { ago, byId, clock, count, h, keyed, milliseconds, spoken, text } from "./dom";
-import { WARNED, type Alert, type Edge, type Figures, type Incident, type Query, type Scene, type Site } from "./scene";
+import { timeAgo, byId, clock, count, h, keyed, milliseconds, readable, text } from "./dom";
+import { WARNED, type Alert, type Edge, type Metrics, type Incident, type Query, type Scene, type Site } from "./scene";
 
-export interface Choices {
+export interface ListActions {
   alert: (key: string) => void;
   vehicle: (name: string) => void;
   place: (place: [number, number], radius_m: number) => void;
@@ -15,19 +15,19 @@ type Tab = (typeof TABS)[number];
 
 const ALERTS_SHOWN = 60;
 const VEHICLES_SHOWN = 60;
-const STATES = { live: "live", replaced: "replaced", cleared: "all clear", over: "over" };
+const STATES = { active: "active", replaced: "replaced", cleared: "all clear", expired: "expired" };
 
 export class Lists {
   private readonly tabs = new Map<Tab, HTMLButtonElement>();
   private readonly pages = new Map<Tab, HTMLElement>();
-  private readonly search = h("input", { type: "search", placeholder: "Find a vehicle", "aria-label": "Find a vehicle" });
+  private readonly search = h("input", { type: "search", placeholder: "Search vehicles", "aria-label": "Search vehicles" });
   private shown: Tab = "Alerts";
 
-  constructor(private scene: Scene, private readonly choices: Choices) {
+  constructor(private scene: Scene, private readonly actions: ListActions) {
     for (const name of TABS) this.addTab(name);
     this.page("Vehicles").before(this.search);
     this.search.addEventListener("input", () => this.fillVehicles());
-    this.choose("Alerts");
+    this.select("Alerts");
   }
 
   show(scene: Scene): void {
@@ -36,9 +36,9 @@ export class Lists {
   }
 
   fill(): void {
-    this.fillFigures();
-    const live = [...this.scene.alerts.values()].filter((alert) => alert.state === "live" && alert.phase !== "cleared").length;
-    this.badge("Alerts", live);
+    this.fillMetrics();
+    const active = [...this.scene.alerts.values()].filter((alert) => alert.state === "active" && alert.phase !== "cleared").length;
+    this.badge("Alerts", active);
     this.badge("Incidents", this.scene.incidents.size);
     this.badge("Edges", this.scene.edges.size);
     switch (this.shown) {
@@ -58,12 +58,12 @@ export class Lists {
   private addTab(name: Tab): void {
     const id = name.toLowerCase();
     const tab = h("button", { role: "tab", id: `tab-${id}`, "aria-controls": `page-${id}` }, name, h("span", { className: "badge" }));
-    tab.addEventListener("click", () => this.choose(name));
+    tab.addEventListener("click", () => this.select(name));
     tab.addEventListener("keydown", (event) => {
       const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
       if (!step) return;
       const next = TABS[(TABS.indexOf(name) + step + TABS.length) % TABS.length] as Tab;
-      this.choose(next);
+      this.select(next);
       this.tabs.get(next)?.focus();
     });
     const list = h("ul", { className: "rows" });
@@ -73,7 +73,7 @@ export class Lists {
     this.pages.set(name, list);
   }
 
-  private choose(name: Tab): void {
+  private select(name: Tab): void {
     this.shown = name;
     for (const [other, tab] of this.tabs) {
       tab.setAttribute("aria-selected", String(other === name));
@@ -86,7 +86,7 @@ export class Lists {
 
   private page(name: Tab): HTMLElement {
     const found = this.pages.get(name);
-    if (!found) throw new Error(`no list ${name}`);
+    if (!found) throw new Error(`the page has no list ${name}`);
     return found;
   }
 
@@ -95,16 +95,16 @@ export class Lists {
     if (badge) text(badge, value ? count(value) : "");
   }
 
-  private fillFigures(): void {
-    const found = this.scene.figures.get("all") as Figures | undefined;
+  private fillMetrics(): void {
+    const found = this.scene.metrics.get("all") as Metrics | undefined;
     const rows: [string, [string, string, boolean]][] = [
       ["vehicles", ["vehicles", count(this.scene.names.size), false]],
       ["warned", ["warned", count(found?.warned ?? 0), Boolean(found?.warned)]],
-      ["delay", ["to be warned", milliseconds(found?.delay_ms_p50 ?? null), false]],
+      ["delay", ["median delay", milliseconds(found?.delay_ms_p50 ?? null), false]],
       ["reports", ["reports/s", count(found?.reports_per_s ?? 0), false]],
     ];
     keyed(
-      byId("figures"),
+      byId("metrics"),
       rows,
       () => h("div", {}, h("dt"), h("dd")),
       (element, [label, value, isLoud]) => {
@@ -116,72 +116,72 @@ export class Lists {
   }
 
   private fillAlerts(): void {
-    const rank = (alert: Alert) => (alert.state === "live" ? 1 : 0);
+    const rank = (alert: Alert) => (alert.state === "active" ? 1 : 0);
     const rows = [...this.scene.alerts]
       .sort(([, a], [, b]) => rank(b) - rank(a) || b.seen_ms - a.seen_ms)
       .slice(0, ALERTS_SHOWN);
-    this.fillRows("Alerts", rows, "No alerts. It is quiet.", this.choices.alert, (alert) => ({
-      title: alert.phase === "cleared" ? `All clear: ${spoken(alert.kind)}` : spoken(alert.kind),
-      note: `${STATES[alert.state]} · ${ago(alert.seen_ms, this.scene.at)}`,
-      figure: alert.inside ? `${count(alert.got)} of ${count(alert.inside)} have it` : "nobody inside",
-      mark: alert.state === "live" ? "alert" : "quiet",
+    this.fillRows("Alerts", rows, "No alerts.", this.actions.alert, (alert) => ({
+      title: alert.phase === "cleared" ? `All clear: ${readable(alert.kind)}` : readable(alert.kind),
+      note: `${STATES[alert.state]} · ${timeAgo(alert.seen_ms, this.scene.at)}`,
+      value: alert.inside ? `received by ${count(alert.received)} of ${count(alert.inside)}` : "no vehicles inside",
+      mark: alert.state === "active" ? "alert" : "quiet",
     }));
   }
 
   private fillIncidents(): void {
     const rows = [...this.scene.incidents].sort(([, a], [, b]) => b.raised_ms - a.raised_ms);
-    const go = (key: string) => {
+    const show = (key: string) => {
       const incident = this.scene.incidents.get(key);
-      if (incident) this.choices.place(incident.place, incident.radius_m);
+      if (incident) this.actions.place(incident.place, incident.radius_m);
     };
-    this.fillRows<Incident>("Incidents", rows, "No incidents.", go, (one) => ({
-      title: spoken(one.kind),
+    this.fillRows<Incident>("Incidents", rows, "No incidents.", show, (one) => ({
+      title: readable(one.kind),
       note: `since ${clock(one.raised_ms)} · ${Math.round(one.radius_m)} m`,
-      figure: `${count(one.reports)} reports, ${count(one.witnesses)} witnesses`,
+      value: `${count(one.reports)} reports, ${count(one.witnesses)} witnesses`,
       mark: "incident",
     }));
   }
 
   private fillEdges(): void {
     const rows = [...this.scene.edges].sort(([a], [b]) => a.localeCompare(b));
-    this.fillRows<Edge>("Edges", rows, "No edges yet.", this.choices.edge, (edge, name) => ({
+    this.fillRows<Edge>("Edges", rows, "No edges yet.", this.actions.edge, (edge, name) => ({
       title: name,
-      note: edge.is_silent ? "says nothing" : edge.coverage ? edge.address || "no address said" : "covers everywhere",
-      figure: `${count(edge.vehicles)} here · ${count(edge.reports_per_s)}/s${edge.refused_per_s ? ` · ${count(edge.refused_per_s)} refused` : ""}`,
+      note: edge.is_silent ? "not responding" : edge.coverage ? edge.address || "no address" : "no coverage limit",
+      value: `${count(edge.vehicles)} vehicles · ${count(edge.reports_per_s)} reports/s${edge.refused_per_s ? ` · ${count(edge.refused_per_s)}/s refused` : ""}`,
       mark: edge.is_silent ? "alert" : "edge",
     }));
   }
 
   private fillVehicles(): void {
-    const wanted = this.search.value.trim().toLowerCase();
+    const pattern = this.search.value.trim().toLowerCase();
     const rows: [string, string][] = [];
-    const names = [...this.scene.numbers.keys()].filter((name) => !wanted || name.toLowerCase().includes(wanted));
-    const rank = (name: string) => ((this.scene.vehicleNamed(name)?.marks ?? 0) & WARNED ? 0 : 1);
+    const names = [...this.scene.numbers.keys()].filter((name) => !pattern || name.toLowerCase().includes(pattern));
+    const rank = (name: string) => ((this.scene.vehicleNamed(name)?.flags ?? 0) & WARNED ? 0 : 1);
     names.sort((a, b) => rank(a) - rank(b) || a.localeCompare(b, "en", { numeric: true }));
     for (const name of names.slice(0, VEHICLES_SHOWN)) rows.push([name, name]);
-    this.fillRows("Vehicles", rows, wanted ? "Nobody is called that." : "No vehicles yet.", this.choices.vehicle, (name) => {
+    this.fillRows("Vehicles", rows, pattern ? "No matching vehicles." : "No vehicles yet.", this.actions.vehicle, (name) => {
       const vehicle = this.scene.vehicleNamed(name);
-      const isWarned = Boolean((vehicle?.marks ?? 0) & WARNED);
+      const isWarned = Boolean((vehicle?.flags ?? 0) & WARNED);
       return {
         title: name,
         note: this.scene.edgeName(vehicle?.edge ?? -1),
-        figure: `${isWarned ? "warned · " : ""}${vehicle?.speed === undefined ? "" : `${Math.round(vehicle.speed * 3.6)} km/h`}`,
+        value: `${isWarned ? "warned · " : ""}${vehicle?.speed === undefined ? "" : `${Math.round(vehicle.speed * 3.6)} km/h`}`,
         mark: isWarned ? "alert" : "vehicle",
       };
     });
   }
 
   private fillHealth(): void {
-    const found = this.scene.figures.get("all") as Figures | undefined;
-    const rows: [string, Shown][] = [];
+    const found = this.scene.metrics.get("all") as Metrics | undefined;
+    const rows: [string, ListRow][] = [];
     for (const [name, site] of this.scene.sites as Map<string, Site>)
       rows.push([
         `site ${name}`,
         {
           title: `Site ${name}`,
-          note: site.centre ? `centre ${site.centre}, ${site.is_centre_there ? "there" : "away"}` : "no centre",
-          figure: `read ${milliseconds(site.lag_ms)} after it was written`,
-          mark: site.lag_ms > 5_000 || (site.centre && !site.is_centre_there) ? "alert" : "good",
+          note: site.hub ? `central hub ${site.hub}: ${site.is_hub_up ? "online" : "offline"}` : "no central hub",
+          value: `log lag ${milliseconds(site.lag_ms)}`,
+          mark: site.lag_ms > 5_000 || (site.hub && !site.is_hub_up) ? "alert" : "good",
         },
       ]);
     for (const [name, query] of this.scene.queries as Map<string, Query>)
@@ -190,7 +190,7 @@ export class Lists {
         {
           title: `Spark: ${name}`,
           note: query.fault || `${query.state}, ${query.mode}`,
-          figure: `${count(Math.round(query.rows_per_s))} rows/s · lag ${query.lag === null ? "?" : count(query.lag)}`,
+          value: `${count(Math.round(query.rows_per_s))} rows/s · lag ${query.lag === null ? "?" : count(query.lag)}`,
           mark: query.state === "running" ? "good" : "alert",
         },
       ]);
@@ -198,55 +198,55 @@ export class Lists {
     for (const move of [...this.scene.moves.values()].slice(-8).reverse())
       rows.push([
         `move ${move.endpoint} ${move.at_ms}`,
-        { title: move.endpoint, note: `${move.from} → ${move.to}`, figure: ago(move.at_ms, this.scene.at), mark: "roamed" },
+        { title: move.endpoint, note: `${move.from} → ${move.to}`, value: timeAgo(move.at_ms, this.scene.at), mark: "roamed" },
       ]);
-    this.fillRows("Health", rows, "Nothing is known yet.", undefined, (row) => row);
+    this.fillRows("Health", rows, "No data yet.", undefined, (row) => row);
   }
 
   private fillRows<R>(
     tab: Tab,
     rows: (readonly [string, R])[],
     none: string,
-    chosen: ((key: string) => void) | undefined,
-    show: (row: R, key: string) => Shown,
+    select: ((key: string) => void) | undefined,
+    show: (row: R, key: string) => ListRow,
   ): void {
     const list = this.page(tab);
     const make = (key: string) => {
-      const parts = [h("i", { className: "mark" }), h("b"), h("span", { className: "figure" }), h("small")];
-      if (!chosen) return h("li", {}, h("div", { className: "row" }, ...parts));
+      const parts = [h("i", { className: "mark" }), h("b"), h("span", { className: "value" }), h("small")];
+      if (!select) return h("li", {}, h("div", { className: "row" }, ...parts));
       const button = h("button", { className: "row" }, ...parts);
-      button.addEventListener("click", () => chosen(key));
+      button.addEventListener("click", () => select(key));
       return h("li", {}, button);
     };
     keyed(list, rows, make, (element, row, key) => {
-      const { title, note, figure, mark } = show(row, key);
+      const { title, note, value, mark } = show(row, key);
       text(element.querySelector("b") as Element, title);
       text(element.querySelector("small") as Element, note);
-      text(element.querySelector(".figure") as Element, figure);
+      text(element.querySelector(".value") as Element, value);
       (element.querySelector(".mark") as Element).className = `mark ${mark}`;
     });
     list.dataset["none"] = none;
   }
 }
 
-interface Shown {
+interface ListRow {
   title: string;
   note: string;
-  figure: string;
+  value: string;
   mark: string;
 }
 
-function totals(found: Figures): Shown {
+function totals(found: Metrics): ListRow {
   const faults = [
     found.refused_per_s ? `${count(found.refused_per_s)} reports/s refused` : "",
-    found.hidden ? `${count(found.hidden)} reports not shown: too many vehicles` : "",
+    found.hidden ? `${count(found.hidden)} reports not shown: over the limit of vehicles` : "",
     found.unreadable ? `${count(found.unreadable)} records unreadable` : "",
-    found.unproved ? `${count(found.unproved)} deliveries not in proofs: too many` : "",
+    found.untracked ? `${count(found.untracked)} deliveries not tracked: over the limit` : "",
   ].filter(Boolean);
   return {
     title: "Deliveries",
-    note: faults.join(" · ") || "nothing refused, nothing unreadable",
-    figure: `95% in ${milliseconds(found.delay_ms_p95)} · ${count(found.moves)} moves`,
+    note: faults.join(" · ") || "no refused reports, no unreadable records",
+    value: `p95 delay ${milliseconds(found.delay_ms_p95)} · ${count(found.moves)} handovers`,
     mark: faults.length ? "incident" : "good",
   };
 }

@@ -1,13 +1,13 @@
-// The page: a live scene that frames change, perhaps another of the past, and the map, lists and details that show one of them.
+// The page: the live scene, optionally a past one, and the map, lists and details that show one of the two.
 
 import "maplibre-gl/dist/maplibre-gl.css";
 import "./style.css";
 import { Detail } from "./detail";
-import { byId, count, h, spoken, text } from "./dom";
+import { byId, count, h, readable, text } from "./dom";
 import { frameFrom, type Frame } from "./frames";
-import { Link, token, type Welcome } from "./link";
+import { ServerConnection, token, type Welcome } from "./connection";
 import { Lists } from "./lists";
-import { CityMap, type Clicked } from "./map";
+import { CityMap, type MapClick } from "./map";
 import { Publishing } from "./publish";
 import { Scene, TABLES, type Point } from "./scene";
 import { bounds, circle, points } from "./shapes";
@@ -22,11 +22,11 @@ let shown = live;
 let followed = "";
 let followedSince_ms = 0;
 let filled_ms = 0;
-const known = new Set<string>();
+const announced = new Set<string>();
 
-const link = new Link({ frame: take, welcome, state });
+const connection = new ServerConnection({ frame: receive, welcome, state });
 const city = new CityMap(live, clicked);
-const detail = new Detail(live, link, { closed, follow, clear: (alert) => publishing.clear(alert) });
+const detail = new Detail(live, connection, { closed, follow, clear: (alert) => publishing.clear(alert) });
 const lists = new Lists(live, {
   alert: openAlert,
   vehicle: follow,
@@ -36,16 +36,16 @@ const lists = new Lists(live, {
     if (coverage) city.goTo(bounds(coverage));
   },
 });
-const publishing = new Publishing(link, middle, hint);
-const time = new Time((at) => void look(at));
+const publishing = new Publishing(connection, middle, hint);
+const time = new Time((at) => void showAt(at));
 
-function take(frame: Frame): void {
+function receive(frame: Frame): void {
   const changed = live.apply(frame);
   announce(frame.whole);
   if (shown === live) {
-    city.fleet.begin(frame.whole ? undefined : Object.keys(frame.names).map(Number));
+    city.fleet.reset(frame.whole ? undefined : Object.keys(frame.names).map(Number));
     city.changed(changed, frame.whole ? undefined : frame.vehicles);
-    keepUp();
+    centreFollowed();
     const now = performance.now();
     if (frame.whole || now - filled_ms > LISTS_MS) {
       filled_ms = now;
@@ -56,71 +56,71 @@ function take(frame: Frame): void {
   time.tick(live.at);
 }
 
-function welcome(told: Welcome): void {
-  text(byId("sites"), told.sites.join(", "));
-  publishing.setKinds(told.kinds);
-  time.begin(told.past_span_ms?.[0], told.past_minutes);
-  if (told.has_roads) void loadRoads();
+function welcome(message: Welcome): void {
+  text(byId("sites"), message.sites.join(", "));
+  publishing.setKinds(message.kinds);
+  time.start(message.history_span_ms?.[0], message.history_minutes);
+  if (message.has_roads) void loadRoads();
 }
 
 async function loadRoads(): Promise<void> {
-  const response = await link.ask("/roads");
+  const response = await connection.get("/roads");
   if (response) city.setRoads((await response.json()) as GeoJSON.FeatureCollection);
 }
 
-function state(now: "live" | "away" | "refused"): void {
-  const words = { live: "live", away: "no connection", refused: "token needed" };
+function state(now: "live" | "offline" | "refused"): void {
+  const labels = { live: "live", offline: "no connection", refused: "token needed" };
   const box = byId("link");
-  text(box, words[now]);
+  text(box, labels[now]);
   box.className = now;
   if (now === "refused") askToken();
 }
 
-/** From another machine nothing is shown without the token. */
+/** Ask for the token, which viewing from another machine needs. */
 function askToken(): void {
   const secret = h("input", { id: "token", type: "password", autocomplete: "off", required: true });
   const form = h(
     "form",
     {},
     h("h2", { id: "form-title" }, "Token"),
-    h("label", { for: "token" }, "From another machine the map needs the token that was printed at the start", secret),
-    h("div", { className: "buttons" }, h("button", { className: "main" }, "Look")),
+    h("label", { for: "token" }, "Access from another machine needs the token printed when the dashboard started", secret),
+    h("div", { className: "buttons" }, h("button", { className: "main" }, "Connect")),
   );
   const dialog = byId<HTMLDialogElement>("form");
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    token.keep(secret.value);
+    token.store(secret.value);
     dialog.close();
-    link.open();
+    connection.open();
   });
   dialog.replaceChildren(form);
   dialog.showModal();
 }
 
-/** Say new alerts aloud, those that were there before not. */
+/** Announce new alerts to screen readers, except those of the first scene. */
 function announce(isFirst: boolean): void {
   for (const [key, alert] of live.alerts) {
-    if (known.has(key)) continue;
-    known.add(key);
+    if (announced.has(key)) continue;
+    announced.add(key);
     if (isFirst) continue;
-    const what = alert.phase === "cleared" ? `All clear: ${spoken(alert.kind)}` : `New alert: ${spoken(alert.kind)}, ${count(alert.inside)} inside`;
-    byId("news").textContent = what;
+    const news = alert.phase === "cleared" ? `All clear: ${readable(alert.kind)}` : `New alert: ${readable(alert.kind)}, ${count(alert.inside)} inside`;
+    byId("news").textContent = news;
   }
-  for (const key of known) if (!live.alerts.has(key)) known.delete(key);
+  for (const key of announced) if (!live.alerts.has(key)) announced.delete(key);
 }
 
 function follow(name: string): void {
-  city.choose("");
+  city.select("");
   followed = city.fleet.followed = name;
   followedSince_ms = performance.now();
   detail.openVehicle(name);
-  city.makeRoom();
+  city.updatePadding();
   const vehicle = shown.vehicleNamed(name);
   if (vehicle) city.map.easeTo({ center: [vehicle.longitude, vehicle.latitude], zoom: Math.max(city.map.getZoom(), 14), duration: FLY_MS });
 }
 
-/** Keep who is followed in the middle, once the map has got there. */
-function keepUp(): void {
+/** Keep the followed vehicle in the middle, once the map has moved there. */
+function centreFollowed(): void {
   const number = followed ? shown.numbers.get(followed) : undefined;
   const center = number === undefined ? undefined : city.fleet.drawnAt(number);
   if (center && performance.now() - followedSince_ms > FLY_MS) city.map.easeTo({ center, duration: 250, easing: (share) => share });
@@ -135,10 +135,10 @@ function middle(): { place: Point; x: number; y: number } {
 function openAlert(key: string): void {
   followed = city.fleet.followed = "";
   detail.openAlert(key);
-  city.choose(key);
+  city.select(key);
 }
 
-function clicked({ place, vehicle, alert }: Clicked): void {
+function clicked({ place, vehicle, alert }: MapClick): void {
   if (publishing.isPlacing) publishing.place(place);
   else if (vehicle) follow(vehicle);
   else if (alert) openAlert(alert);
@@ -147,13 +147,13 @@ function clicked({ place, vehicle, alert }: Clicked): void {
 
 function closed(): void {
   followed = city.fleet.followed = "";
-  city.choose("");
-  city.makeRoom();
+  city.select("");
+  city.updatePadding();
 }
 
-async function look(at: number | undefined): Promise<void> {
+async function showAt(at: number | undefined): Promise<void> {
   if (at === undefined) return show(live);
-  const response = await link.ask(`/past?at=${at}`);
+  const response = await connection.get(`/history?at=${at}`);
   const frame = response ? frameFrom(await response.arrayBuffer()) : undefined;
   if (!frame || time.at !== at) return;
   const past = new Scene();
@@ -168,9 +168,9 @@ function show(scene: Scene): void {
   detail.show(scene);
 }
 
-function hint(words: string): void {
-  byId("hint").hidden = !words;
-  text(byId("hint"), words);
+function hint(message: string): void {
+  byId("hint").hidden = !message;
+  text(byId("hint"), message);
 }
 
 function around([longitude, latitude]: Point, radius_m: number): [number, number, number, number] {
@@ -180,7 +180,7 @@ function around([longitude, latitude]: Point, radius_m: number): [number, number
   return [Math.min(...sides[0]), Math.min(...sides[1]), Math.max(...sides[0]), Math.max(...sides[1])];
 }
 
-// Whoever moves the map looks elsewhere: it is no longer kept in the middle.
+// Dragging the map stops following the vehicle.
 city.map.on("dragstart", () => (followed = ""));
 
 const fold = byId("fold");
@@ -188,14 +188,14 @@ fold.addEventListener("click", () => {
   const isOpen = fold.getAttribute("aria-expanded") === "true";
   fold.setAttribute("aria-expanded", String(!isOpen));
   document.body.classList.toggle("folded", isOpen);
-  city.makeRoom();
+  city.updatePadding();
 });
 
 document.addEventListener("keydown", (event) => {
   if (event.key === "Escape" && !publishing.isPlacing && detail.isOpen) detail.close();
 });
 
-// For whoever measures: tests ask for these.
+// For tests and measurements.
 Object.assign(window, { milepost: { city, scene: () => shown, tables: TABLES } });
 
-link.open();
+connection.open();

@@ -1,4 +1,4 @@
-// The map: ground, roads, coverage, areas, incidents, hazards, and the fleet on top; nothing of it comes from the network.
+// The map: background, roads, coverage, areas, incidents, hazards, and the fleet on top. It loads nothing from other hosts.
 
 import {
   Map as MapLibre,
@@ -10,7 +10,7 @@ import {
   type LayerSpecification,
   type StyleSpecification,
 } from "maplibre-gl";
-import { h, spoken, text } from "./dom";
+import { h, readable, text } from "./dom";
 import { Fleet } from "./fleet";
 import { onPaletteChange, palette, type Palette } from "./palette";
 import type { Point, Scene } from "./scene";
@@ -19,7 +19,7 @@ import { bounds, circle, shapes } from "./shapes";
 type Features = GeoJSON.FeatureCollection;
 type Paint = Record<string, unknown>;
 
-const SOURCES = ["grid", "roads", "edges", "alerts", "incidents", "hazards", "chosen"];
+const SOURCES = ["grid", "roads", "edges", "alerts", "incidents", "hazards", "selected"];
 const NOTHING: Features = { type: "FeatureCollection", features: [] };
 const PICK_PX = 16;
 const NARROW_PX = 760;
@@ -67,7 +67,7 @@ const LAYERS: Layer[] = [
     layout: ROUND,
     paint: (c) => ({ "line-color": c.alert, "line-opacity": 0.45, "line-width": CASE_BY_ZOOM }),
   },
-  { id: "chosen", source: "chosen", type: "line", layout: ROUND, paint: (c) => ({ "line-color": c.alert, "line-width": 3.5 }) },
+  { id: "selected", source: "selected", type: "line", layout: ROUND, paint: (c) => ({ "line-color": c.alert, "line-width": 3.5 }) },
   {
     id: "hazards",
     source: "hazards",
@@ -82,7 +82,7 @@ const LAYERS: Layer[] = [
   },
 ];
 
-export interface Clicked {
+export interface MapClick {
   place: Point;
   vehicle: string | undefined;
   alert: string | undefined;
@@ -92,12 +92,12 @@ export class CityMap {
   readonly fleet: Fleet;
   readonly map: MapLibre;
   private readonly labels = new Map<string, Marker>();
-  private isFramed = false;
+  private isZoomed = false;
   private isLoaded = false;
   private roads: Features = NOTHING;
-  private chosenKey = "";
+  private selectedKey = "";
 
-  constructor(private scene: Scene, private readonly told: (what: Clicked) => void) {
+  constructor(private scene: Scene, private readonly onClick: (click: MapClick) => void) {
     setWorkerUrl("/worker.js");
     this.fleet = new Fleet(scene);
     this.map = new MapLibre({
@@ -108,7 +108,7 @@ export class CityMap {
       maxZoom: 19,
       maxPitch: 0,
       attributionControl: false,
-      locale: { "Map.Title": "Map: arrow keys move it, plus and minus zoom" },
+      locale: { "Map.Title": "Map: arrow keys pan, plus and minus zoom" },
     });
     this.map.addControl(new NavigationControl({ showCompass: false }), "bottom-right");
     this.map.addControl(new ScaleControl({}), "bottom-right");
@@ -117,10 +117,10 @@ export class CityMap {
       this.isLoaded = true;
       this.put("roads", this.roads);
       this.drawAll();
-      this.frame();
+      this.zoomToAll();
     });
     this.map.on("moveend", () => this.drawGrid());
-    this.map.on("resize", () => this.makeRoom());
+    this.map.on("resize", () => this.updatePadding());
     this.map.on("click", (event) => this.clicked(event.point.x, event.point.y, [event.lngLat.lng, event.lngLat.lat]));
     onPaletteChange(() => this.repaint());
   }
@@ -131,7 +131,7 @@ export class CityMap {
     this.drawAll();
   }
 
-  /** Draw again what changed; the first time, go to where everything is. */
+  /** Redraw changed tables; the first time, zoom to everything. */
   changed(tables: ReadonlySet<string>, words: Int32Array | undefined): void {
     this.fleet.update(words);
     if (!this.isLoaded) return;
@@ -139,24 +139,24 @@ export class CityMap {
     if (tables.has("alerts")) this.drawAlerts();
     if (tables.has("incidents")) this.drawIncidents();
     if (tables.has("hazards")) this.drawHazards();
-    this.frame();
+    this.zoomToAll();
   }
 
   setRoads(roads: Features): void {
     this.roads = roads;
     this.put("roads", roads);
-    this.frame();
+    this.zoomToAll();
   }
 
-  choose(key: string): void {
-    this.chosenKey = key;
+  select(key: string): void {
+    this.selectedKey = key;
     this.drawAlerts();
     const alert = this.scene.alerts.get(key);
     if (alert) this.goTo(bounds(alert.area));
   }
 
-  /** What lies below the panels is no place for the middle of the map. */
-  makeRoom(): void {
+  /** Pad the map so that its centre is not under the panels. */
+  updatePadding(): void {
     const box = (id: string) => document.getElementById(id)?.getBoundingClientRect() ?? new DOMRect();
     const isWide = innerWidth > NARROW_PX;
     const sheets = Math.max(box("panel").height, box("detail").height);
@@ -165,20 +165,20 @@ export class CityMap {
   }
 
   goTo([west, south, east, north]: [number, number, number, number], duration = 600): void {
-    this.makeRoom();
+    this.updatePadding();
     this.map.fitBounds([[west, south], [east, north]], { padding: 30, maxZoom: 16, duration });
   }
 
-  /** Show all that there is, once there is anything. */
-  frame(): void {
-    if (this.isFramed || !this.isLoaded) return;
+  /** Zoom to everything, once there is anything. */
+  zoomToAll(): void {
+    if (this.isZoomed || !this.isLoaded) return;
     const boxes = [...this.scene.edges.values()].flatMap((edge) => (edge.coverage ? [bounds(edge.coverage)] : []));
     for (const number of boxes.length ? [] : this.scene.names.keys()) {
       const { longitude, latitude } = this.scene.vehicle(number);
       boxes.push([longitude, latitude, longitude, latitude]);
     }
     if (!boxes.length) return;
-    this.isFramed = true;
+    this.isZoomed = true;
     const side = (at: 0 | 1 | 2 | 3, pick: (...all: number[]) => number) => pick(...boxes.map((box) => box[at]));
     this.goTo([side(0, Math.min), side(1, Math.min), side(2, Math.max), side(3, Math.max)], 0);
   }
@@ -187,7 +187,7 @@ export class CityMap {
     const vehicle = this.fleet.nearest(x, y, PICK_PX);
     const layers = ["alerts-fill", "alerts-roads"];
     const alert = this.map.queryRenderedFeatures([x, y], { layers })[0]?.properties["key"] as string | undefined;
-    this.told({ place, vehicle, alert });
+    this.onClick({ place, vehicle, alert });
   }
 
   private drawAll(): void {
@@ -204,25 +204,25 @@ export class CityMap {
       edge.coverage ? shapes(edge.coverage).map((shape) => feature(shape, { name, is_silent: edge.is_silent })) : [],
     );
     this.put("edges", { type: "FeatureCollection", features });
-    const wanted = new Map<string, Point>();
+    const labels = new Map<string, Point>();
     for (const [name, edge] of this.scene.edges) {
       if (!edge.coverage) continue;
       const [west, , east, north] = bounds(edge.coverage);
-      wanted.set(name, [(west + east) / 2, north]);
+      labels.set(name, [(west + east) / 2, north]);
     }
-    this.label(wanted);
+    this.drawLabels(labels);
   }
 
   private drawAlerts(): void {
-    const live = [...this.scene.alerts].filter(([, alert]) => alert.state === "live");
+    const live = [...this.scene.alerts].filter(([, alert]) => alert.state === "active");
     const features = live.flatMap(([key, alert]) => shapes(alert.area).map((shape) => feature(shape, { key })));
     this.put("alerts", { type: "FeatureCollection", features });
-    const chosen = this.scene.alerts.get(this.chosenKey);
-    this.put("chosen", { type: "FeatureCollection", features: chosen ? shapes(chosen.area).map((shape) => feature(shape, {})) : [] });
+    const selected = this.scene.alerts.get(this.selectedKey);
+    this.put("selected", { type: "FeatureCollection", features: selected ? shapes(selected.area).map((shape) => feature(shape, {})) : [] });
   }
 
   private drawIncidents(): void {
-    const features = [...this.scene.incidents].map(([key, one]) => feature(circle(one.place, one.radius_m), { key, kind: spoken(one.kind) }));
+    const features = [...this.scene.incidents].map(([key, one]) => feature(circle(one.place, one.radius_m), { key, kind: readable(one.kind) }));
     this.put("incidents", { type: "FeatureCollection", features });
   }
 
@@ -234,7 +234,7 @@ export class CityMap {
     this.put("hazards", { type: "FeatureCollection", features });
   }
 
-  /** Lines of round degrees, so that a map without roads still shows that it moves. */
+  /** Draw lines at round degrees, so that a map without roads visibly moves. */
   private drawGrid(): void {
     if (!this.isLoaded || this.roads.features.length) return this.put("grid", NOTHING);
     const box = this.map.getBounds();
@@ -248,13 +248,13 @@ export class CityMap {
     this.put("grid", { type: "FeatureCollection", features });
   }
 
-  private label(wanted: Map<string, Point>): void {
+  private drawLabels(places: Map<string, Point>): void {
     for (const [name, marker] of this.labels) {
-      if (wanted.has(name)) continue;
+      if (places.has(name)) continue;
       marker.remove();
       this.labels.delete(name);
     }
-    for (const [name, place] of wanted) {
+    for (const [name, place] of places) {
       let marker = this.labels.get(name);
       if (!marker) {
         const element = h("div", { className: "edge-label", "aria-hidden": true });

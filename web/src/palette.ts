@@ -1,4 +1,4 @@
-// Colours of the map, for light and for dark.
+// Colours of the map, for light and dark mode.
 
 export interface Palette {
   ground: string;
@@ -7,7 +7,7 @@ export interface Palette {
   roadCase: string;
   edge: string;
   vehicle: string;
-  concerned: string;
+  unconfirmed: string;
   warned: string;
   roamed: string;
   outline: string;
@@ -23,7 +23,7 @@ const LIGHT: Palette = {
   roadCase: "#cdc9bd",
   edge: "#5b8296",
   vehicle: "#2f6690",
-  concerned: "#c98a04",
+  unconfirmed: "#c98a04",
   warned: "#cf3a3a",
   roamed: "#128a7c",
   outline: "#ffffff",
@@ -39,7 +39,7 @@ const DARK: Palette = {
   roadCase: "#20272f",
   edge: "#6f9cb3",
   vehicle: "#7fb6e0",
-  concerned: "#f0b53c",
+  unconfirmed: "#f0b53c",
   warned: "#ff6b66",
   roamed: "#3fd0be",
   outline: "#12161b",
@@ -50,16 +50,16 @@ const DARK: Palette = {
 
 const dark = matchMedia("(prefers-color-scheme: dark)");
 
-// Read once for each change: Chromium tells of none that a read has found out before.
+// Read only on change events: Chromium fires none for a change that a read of `matches` has already observed.
 let current = dark.matches ? DARK : LIGHT;
 
 export function palette(): Palette {
   return current;
 }
 
-export function onPaletteChange(told: () => void): void {
+export function onPaletteChange(listener: () => void): void {
   dark.addEventListener("change", () => {
     current = dark.matches ? DARK : LIGHT;
-    told();
+    listener();
   });
 }

@@ -1,4 +1,4 @@
-// The scene as the page knows it: tables of rows, and vehicles under small numbers. Frames change it, and nothing else does.
+// The scene in the browser: tables of rows, and vehicles by number. Only frames change it.
 
 import { ROW_WORDS, type Frame, type Row } from "./frames";
 
@@ -7,16 +7,16 @@ export interface Vehicle {
   name: string;
   latitude: number;
   longitude: number;
-  /** Degrees; undefined if it does not say. */
+  /** Degrees; undefined if not reported. */
   heading: number | undefined;
-  /** Metres a second; undefined if it does not say. */
+  /** Metres per second; undefined if not reported. */
   speed: number | undefined;
   edge: number;
-  marks: number;
+  flags: number;
 }
 
 export const WARNED = 1;
-export const CONCERNED = 2;
+export const UNCONFIRMED = 2;
 export const ROAMED = 4;
 
 const UNKNOWN = 0xffff;
@@ -37,17 +37,17 @@ export interface Alert extends Row {
   kind: string;
   phase: string;
   incident: string;
-  state: "live" | "replaced" | "cleared" | "over";
+  state: "active" | "replaced" | "cleared" | "expired";
   priority: string;
   area: Area;
   place: [number, number] | null;
   seen_ms: number;
   until_ms: number | null;
   inside: number;
-  got: number;
+  received: number;
   acknowledged: number;
   dropped: number;
-  waiting: number;
+  pending: number;
 }
 
 export interface Incident extends Row {
@@ -84,12 +84,12 @@ export interface Query extends Row {
 }
 
 export interface Site extends Row {
-  centre: string;
-  is_centre_there: boolean;
+  hub: string;
+  is_hub_up: boolean;
   lag_ms: number;
 }
 
-export interface Figures extends Row {
+export interface Metrics extends Row {
   vehicles: number;
   hidden: number;
   warned: number;
@@ -99,7 +99,7 @@ export interface Figures extends Row {
   delay_ms_p50: number | null;
   delay_ms_p95: number | null;
   unreadable: number;
-  unproved: number;
+  untracked: number;
 }
 
 export type Point = [number, number];
@@ -112,7 +112,7 @@ export type Area =
   | { type: "MultiPolygon"; coordinates: Point[][][] }
   | { type: "GeometryCollection"; geometries: Area[] };
 
-/** All that the server said, as of one moment. */
+/** The state of the map at one instant. */
 export class Scene {
   at = 0;
   readonly names = new Map<number, string>();
@@ -126,13 +126,13 @@ export class Scene {
   readonly moves = new Map<string, Move>();
   readonly queries = new Map<string, Query>();
   readonly sites = new Map<string, Site>();
-  readonly figures = new Map<string, Figures>();
+  readonly metrics = new Map<string, Metrics>();
 
-  /** Put a frame over it; gives the names of the tables that changed. */
+  /** Apply a frame; return the names of the changed tables. */
   apply(frame: Frame): Set<string> {
     if (frame.whole) this.clear();
     this.at = frame.at;
-    for (const number of frame.gone) this.forget(number);
+    for (const number of frame.removed) this.forget(number);
     for (const [number, name] of Object.entries(frame.names)) {
       this.names.set(Number(number), name);
       this.numbers.set(name, Number(number));
@@ -140,7 +140,7 @@ export class Scene {
     const { vehicles } = frame;
     for (let start = 0; start < vehicles.length; start += ROW_WORDS) {
       const number = vehicles[start] as number;
-      this.makeRoom(number);
+      this.reserve(number);
       this.words.set(vehicles.subarray(start, start + ROW_WORDS), number * ROW_WORDS);
     }
     for (const [name, changes] of Object.entries(frame.tables)) {
@@ -167,7 +167,7 @@ export class Scene {
       heading: heading === UNKNOWN ? undefined : heading / 100,
       speed: speed === UNKNOWN ? undefined : speed / 100,
       edge: state & 0xffff,
-      marks: state >>> 16,
+      flags: state >>> 16,
     };
   }
 
@@ -197,7 +197,7 @@ export class Scene {
     this.names.delete(number);
   }
 
-  private makeRoom(number: number): void {
+  private reserve(number: number): void {
     const needed = (number + 1) * ROW_WORDS;
     if (needed <= this.words.length) return;
     const larger = new Int32Array(Math.max(needed, this.words.length * 2));
@@ -206,4 +206,4 @@ export class Scene {
   }
 }
 
-export const TABLES = ["edges", "alerts", "incidents", "hazards", "moves", "queries", "sites", "figures"] as const;
+export const TABLES = ["edges", "alerts", "incidents", "hazards", "moves", "queries", "sites", "metrics"] as const;

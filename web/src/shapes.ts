@@ -1,4 +1,4 @@
-// Areas as the server says them into shapes that can be drawn.
+// Conversion of the server's areas to GeoJSON shapes that can be drawn.
 
 import type { Area, Point } from "./scene";
 
@@ -59,10 +59,10 @@ function moved([longitude, latitude]: Point, bearing_deg: number, distance_m: nu
   return [longitude + along / radians, up / radians];
 }
 
-/** One polygon for each leg, with round ends: where they overlap they are drawn as one, because fills of one layer do not add up. */
+/** One polygon for each segment, with round ends. Overlaps look like one shape: fills within a layer do not add up. */
 function corridor(path: Point[], half_width_m: number): Geometry[] {
-  const legs = path.slice(1).map((to, at) => [path[at] as Point, to] as const);
-  return legs.map(([from, to]) => {
+  const segments = path.slice(1).map((to, at) => [path[at] as Point, to] as const);
+  return segments.map(([from, to]) => {
     const bearing = bearingFrom(from, to);
     const cap = (around: Point, start: number) =>
       Array.from({ length: CAP_CORNERS + 1 }, (_, at) => moved(around, start + (at * 180) / CAP_CORNERS, half_width_m));
@@ -77,7 +77,7 @@ function bearingFrom([west, south]: Point, [east, north]: Point): number {
   return Math.atan2(across, north - south) / radians;
 }
 
-/** Rings need not end where they began; here they must. */
+/** Close rings: the server may omit the last point, GeoJSON requires it. */
 function closed(coordinates: unknown): unknown {
   const rings = coordinates as unknown[];
   const first = rings[0];

@@ -1,11 +1,11 @@
-// Time: live, or a moment of the last minutes.
+// The time slider: live, or an instant of the last minutes.
 
 import { byId, clock, text } from "./dom";
 
 const PLAY_MS = 1_000;
 
 export class Time {
-  /** The moment that is looked at; undefined: now. */
+  /** The shown instant; undefined: live. */
   at: number | undefined;
   private readonly slider = byId<HTMLInputElement>("slider");
   private readonly live = byId("live");
@@ -15,19 +15,19 @@ export class Time {
   private now = 0;
   private playing: number | undefined;
 
-  constructor(private readonly looked: (at: number | undefined) => void) {
-    this.slider.addEventListener("input", () => this.look(Number(this.slider.value)));
-    this.live.addEventListener("click", () => this.look(undefined));
-    this.play.addEventListener("click", () => (this.playing === undefined ? this.start() : this.pause()));
+  constructor(private readonly onChange: (at: number | undefined) => void) {
+    this.slider.addEventListener("input", () => this.select(Number(this.slider.value)));
+    this.live.addEventListener("click", () => this.select(undefined));
+    this.play.addEventListener("click", () => (this.playing === undefined ? this.resume() : this.pause()));
   }
 
-  begin(first: number | undefined, minutes: number): void {
+  start(first: number | undefined, minutes: number): void {
     this.length_ms = minutes * 60_000;
     this.first = first ?? Date.now();
     byId("time").hidden = !this.length_ms;
   }
 
-  /** The server's clock goes on. */
+  /** Advance to the server's current time. */
   tick(now: number): void {
     this.now = now;
     const first = Math.max(this.first, now - this.length_ms);
@@ -37,7 +37,7 @@ export class Time {
     this.show();
   }
 
-  private look(at: number | undefined): void {
+  private select(at: number | undefined): void {
     if (at === undefined || at >= Number(this.slider.max)) {
       this.pause();
       at = undefined;
@@ -48,22 +48,22 @@ export class Time {
     this.play.hidden = at === undefined;
     if (at === undefined) this.slider.value = this.slider.max;
     this.show();
-    this.looked(at);
+    this.onChange(at);
   }
 
   private show(): void {
     const behind = this.at === undefined ? 0 : Math.round((this.now - this.at) / 1000);
     text(byId("clock"), this.at === undefined ? clock(this.now) : `${clock(this.at)} · ${behind} s ago`);
-    this.slider.setAttribute("aria-valuetext", this.at === undefined ? "now" : `${behind} seconds ago`);
+    this.slider.setAttribute("aria-valuetext", this.at === undefined ? "live" : `${behind} seconds ago`);
   }
 
-  private start(): void {
+  private resume(): void {
     this.play.textContent = "❚❚";
     this.play.setAttribute("aria-label", "Pause");
     this.playing = window.setInterval(() => {
       if (this.at === undefined) return;
       this.slider.value = String(this.at + PLAY_MS);
-      this.look(this.at + PLAY_MS);
+      this.select(this.at + PLAY_MS);
     }, PLAY_MS);
   }
 
@@ -71,6 +71,6 @@ export class Time {
     window.clearInterval(this.playing);
     this.playing = undefined;
     this.play.textContent = "▶";
-    this.play.setAttribute("aria-label", "Play on from here");
+    this.play.setAttribute("aria-label", "Play from here");
   }
 }

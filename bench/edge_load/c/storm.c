@@ -1,4 +1,4 @@
-/* Clients that connect and subscribe, some at a time; when all are there the time is told and they stay until a line comes in.
+/* Clients that connect and subscribe, some at a time; when all are subscribed it prints the time, and they stay until a line is read.
  *
  *   load storm PORT CLIENTS AT_A_TIME
  */
@@ -11,12 +11,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "link.h"
+#include "connection.h"
 #include "modes.h"
 
 #define STORM_NS_MAX 120000000000LL
 
-enum { CONNECTING, GREETING, SUBSCRIBING, THERE };
+enum { CONNECTING_TCP, CONNECTING_MQTT, SUBSCRIBING, SUBSCRIBED };
 
 typedef struct {
     int fd, number, state;
@@ -28,7 +28,7 @@ static int epoll;
 static void begin(Client *client, int number, int port) {
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     client->number = number;
-    client->state = CONNECTING;
+    client->state = CONNECTING_TCP;
     client->fd = open_socket(number);
     fcntl(client->fd, F_SETFL, O_NONBLOCK);
     if (connect(client->fd, (struct sockaddr *)&to, sizeof to) < 0 && errno != EINPROGRESS) die("could not connect");
@@ -36,65 +36,65 @@ static void begin(Client *client, int number, int port) {
     epoll_ctl(epoll, EPOLL_CTL_ADD, client->fd, &event);
 }
 
-static void say(Client *client, const uint8_t *packet, size_t len, int state) {
-    if (send(client->fd, packet, len, MSG_NOSIGNAL) != (ssize_t)len) die("the broker hung up in the storm");
+static void send_packet(Client *client, const uint8_t *packet, size_t len, int state) {
+    if (send(client->fd, packet, len, MSG_NOSIGNAL) != (ssize_t)len) die("the broker closed a connection in the storm");
     client->state = state;
     client->got = 0;
 }
 
-static void greet(Client *client) {
+static void send_connect(Client *client) {
     char name[32];
     uint8_t packet[128];
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = client};
     snprintf(name, sizeof name, "storm-%06d", client->number);
-    say(client, packet, put_connect(packet, name, 1), GREETING);
+    send_packet(client, packet, put_connect(packet, name, 1), CONNECTING_MQTT);
     epoll_ctl(epoll, EPOLL_CTL_MOD, client->fd, &event);
 }
 
-/* The next answer, once it is whole: a CONNACK has four bytes, a SUBACK five. */
-static void hear(Client *client) {
+/* Reads the next answer until it is complete: a CONNACK has four bytes, a SUBACK five. */
+static void receive_answer(Client *client) {
     char topic[32];
     uint8_t packet[128];
-    size_t wanted = client->state == GREETING ? 4 : 5;
+    size_t wanted = client->state == CONNECTING_MQTT ? 4 : 5;
     ssize_t got = recv(client->fd, packet, wanted - client->got, 0);
-    if (got <= 0) die("the broker hung up in the storm");
+    if (got <= 0) die("the broker closed a connection in the storm");
     client->got += (size_t)got;
     if (client->got < wanted) return;
-    if (packet[got - 1] >= 128 || (client->state == GREETING && packet[got - 1])) die("refused in the storm");
-    if (client->state == GREETING) {
+    if (packet[got - 1] >= 128 || (client->state == CONNECTING_MQTT && packet[got - 1])) die("a client was refused in the storm");
+    if (client->state == CONNECTING_MQTT) {
         snprintf(topic, sizeof topic, "bench/idle/%06d", client->number);
-        say(client, packet, put_subscribe(packet, 1, topic, 0), SUBSCRIBING);
+        send_packet(client, packet, put_subscribe(packet, 1, topic, 0), SUBSCRIBING);
     } else {
-        client->state = THERE;
+        client->state = SUBSCRIBED;
     }
 }
 
 int run_storm(int port, int clients, int at_a_time) {
     Client *all = calloc((size_t)clients, sizeof *all);
     struct epoll_event events[256];
-    int begun = 0, there = 0;
+    int begun = 0, ready_count = 0;
     epoll = epoll_create1(0);
     int64_t started = now_ns();
     Effort effort;
     begin_effort(&effort);
-    while (there < clients) {
-        for (; begun < clients && begun - there < at_a_time; begun++) begin(&all[begun], begun, port);
+    while (ready_count < clients) {
+        for (; begun < clients && begun - ready_count < at_a_time; begun++) begin(&all[begun], begun, port);
         int64_t before = now_ns();
         int ready = epoll_wait(epoll, events, 256, 0);
         if (!ready) count_idle(&effort, now_ns() - before);
         for (int at = 0; at < ready; at++) {
             Client *client = events[at].data.ptr;
-            if (client->state == CONNECTING)
-                greet(client);
+            if (client->state == CONNECTING_TCP)
+                send_connect(client);
             else
-                hear(client);
-            there += client->state == THERE;
+                receive_answer(client);
+            ready_count += client->state == SUBSCRIBED;
         }
         if (now_ns() - started > STORM_NS_MAX) die("the storm takes too long");
     }
     double seconds = (double)(now_ns() - started) / 1e9;
     printf("{\"seconds\": %.4f, \"busy\": %.4f}\n", seconds, busy_share(&effort));
     fflush(stdout);
-    getchar(); /* they stay connected until told to go */
+    getchar(); /* they stay connected until a line is read */
     return 0;
 }

@@ -1,9 +1,9 @@
 """Active alerts: messages to areas that are still valid, for endpoints that enter later; and the sessions notified of each.
 
-    message to an area         ─▶ put: active until it expires; replaces the former message about the same incident
-    delivered                  ─▶ note: the sessions it was delivered to
+    message to an area         ─▶ activate: active until it expires; replaces the former message about the same incident
+    delivered                  ─▶ note_notified: the sessions it was delivered to
     reports                    ─▶ entering: sessions now inside that do not have it yet
-    message to those notified  ─▶ who_was_told: sessions notified of the incident; end: it is no longer active
+    message to those notified  ─▶ notified_sessions: sessions notified of the incident; end: it is no longer active
 
 Invariants:
 - an incident belongs to its source: no other source can replace or cancel its messages;
@@ -20,42 +20,42 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from milepost.broker.counts import Counts
-from milepost.broker.effects import Changes
+from milepost.broker.counts import BrokerCounters
+from milepost.broker.effects import StateChanges
 from milepost.broker.persistence import publication_from_bytes, publication_to_bytes
 from milepost.broker.publication import Publication
 from milepost.broker.session import Session
 from milepost.model.addresses import ToArea, ToNotified
-from milepost.model.areas import Area, Going, holds_going
+from milepost.model.areas import Area, Motion, contains_moving
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import FOREVER, SECOND_NS, Instant
 from milepost.model.places import Vectors
 from milepost.model.reasons import Reason
 from milepost.model.sites import NotifiedIncident
 
-STANDING_MAX: Final = 1_000
+ACTIVE_MAX: Final = 1_000
 """Maximum active messages."""
-STANDING_BYTES_MAX: Final = 64_000_000
+ACTIVE_BYTES_MAX: Final = 64_000_000
 INCIDENTS_MAX: Final = 2_000
 """Maximum incidents whose notified sessions are remembered."""
-MARKS_MAX: Final = 5_000_000
+NOTIFICATIONS_MAX: Final = 5_000_000
 """Maximum notified sessions, over all incidents."""
-TAKEN_ALONG_MAX: Final = 200
+HANDOVER_INCIDENTS_MAX: Final = 200
 """Maximum incidents per handover: a handover must fit into one record of the log."""
-TOLD_NS: Final = 3_600 * SECOND_NS
+NOTIFIED_NS: Final = 3_600 * SECOND_NS
 """How long notified sessions are remembered after a message was seen; longer if the message is valid for longer."""
 
-Key = tuple[EndpointId, str]
+IncidentKey = tuple[EndpointId, str]
 """Source and name of an incident."""
 
 
-class Mark(NamedTuple):
+class Notification(NamedTuple):
     """The last message about an incident that was delivered to a session."""
 
     id: int
-    is_again: bool
+    had_earlier: bool
     """Whether an earlier message about the incident was delivered, too."""
-    is_kept: bool
+    is_durable: bool
     """Whether the session is durable."""
 
 
@@ -63,14 +63,14 @@ class Mark(NamedTuple):
 class AlertState:
     """The active message about one incident, and the sessions notified of it."""
 
-    told_until: Instant
+    notified_until: Instant
     publication: Publication | None = None
     """The active message; None once it is over."""
-    told: dict[int, Mark] = field(default_factory=dict)
+    notified: dict[int, Notification] = field(default_factory=dict)
     """By session number."""
 
 
-class Entering(NamedTuple):
+class EnteringSessions(NamedTuple):
     """Sessions that have entered the area of an active message."""
 
     publication: Publication
@@ -80,268 +80,281 @@ class Entering(NamedTuple):
 class ActiveAlerts:
     """The active messages of an edge, and the sessions notified of them."""
 
-    def __init__(self, counts: Counts) -> None:
+    def __init__(self, counts: BrokerCounters) -> None:
         self._counts = counts
-        self._incidents: dict[Key, AlertState] = {}
+        self._incidents: dict[IncidentKey, AlertState] = {}
         self._bytes = 0
-        self._marks = 0
-        self._caps: tuple[list[Key], NDArray[np.float64], NDArray[np.float64]] | None = None
+        self._notification_count = 0
+        self._caps: tuple[list[IncidentKey], NDArray[np.float64], NDArray[np.float64]] | None = None
         """Of the active messages: keys, centres of the caps around the areas, cosines of the caps; None: to be rebuilt."""
-        self._standing: dict[Key, Area] = {}
+        self._active: dict[IncidentKey, Area] = {}
 
     def __len__(self) -> int:
         """Return the number of active messages."""
-        return len(self._standing)
+        return len(self._active)
 
-    def handed_out(self, publication: Publication, takers: Iterable[Session], changes: Changes) -> None:
+    def note_delivered(self, publication: Publication, receivers: Iterable[Session], changes: StateChanges) -> None:
         """Record that a message goes to its whole audience here: to an area, or the last one on incidents (`ToNotified`)."""
         match publication.address:
             case ToArea():
-                if self.put(publication, changes):
-                    self.note(publication, takers, changes)
+                if self.activate(publication, changes):
+                    self.note_notified(publication, receivers, changes)
             case ToNotified(incidents):
                 self.end(publication.source, incidents, changes)
             case _:
                 pass
 
-    def handed_one(self, publication: Publication, session: Session, changes: Changes) -> None:
+    def note_delivered_to(self, publication: Publication, session: Session, changes: StateChanges) -> None:
         """Record that a message goes to one session."""
         match publication.address:
             case ToArea():
-                self.note(publication, [session], changes)
+                self.note_notified(publication, [session], changes)
             case ToNotified(incidents):
-                self.end_for(session, publication.source, incidents, changes)
+                self.end_for_session(session, publication.source, incidents, changes)
             case _:
                 pass
 
-    def put(self, publication: Publication, changes: Changes) -> bool:
+    def activate(self, publication: Publication, changes: StateChanges) -> bool:
         """Activate an accepted message to an area; return whether it is the latest about its incident."""
         key, incident = self._incident_of(publication, changes)
         if incident.publication is not None and incident.publication.id == publication.id:
             return True
         if incident.publication is not None and incident.publication.seen_at > publication.seen_at:
             return False
-        self._stop(key, incident, changes)
+        self._deactivate(key, incident, changes)
         if publication.valid_until != FOREVER:
-            self._stand(key, incident, publication)
-            changes.standing[_text_of(key)] = publication_to_bytes(publication)
-        while len(self._standing) > STANDING_MAX or self._bytes > STANDING_BYTES_MAX:
-            least = min(self._standing, key=lambda one: _worth(self._incidents[one]))
-            self._stop(least, self._incidents[least], changes)
-            self._counts.dropped[Reason.STANDING_FULL] += 1
+            self._activate(key, incident, publication)
+            changes.active_alerts[_text_of(key)] = publication_to_bytes(publication)
+        while len(self._active) > ACTIVE_MAX or self._bytes > ACTIVE_BYTES_MAX:
+            least = min(self._active, key=lambda one: _worth(self._incidents[one]))
+            self._deactivate(least, self._incidents[least], changes)
+            self._counts.dropped[Reason.ACTIVE_ALERTS_FULL] += 1
         return True
 
-    def restore(self, kept: Iterable[bytes]) -> None:
+    def restore(self, stored: Iterable[bytes]) -> None:
         """Restore the messages that were active when an earlier process ended."""
-        for data in kept:
+        for data in stored:
             publication = publication_from_bytes(data)
-            key, incident = self._incident_of(publication, Changes())
-            self._stand(key, incident, publication)
+            key, incident = self._incident_of(publication, StateChanges())
+            self._activate(key, incident, publication)
 
-    def _incident_of(self, publication: Publication, changes: Changes) -> tuple[Key, AlertState]:
+    def _incident_of(self, publication: Publication, changes: StateChanges) -> tuple[IncidentKey, AlertState]:
         key = key_of(publication)
         valid_until = 0 if publication.valid_until == FOREVER else publication.valid_until
-        return key, self._known(key, Instant(max(valid_until, publication.seen_at + TOLD_NS)), changes)
+        return key, self._known(key, Instant(max(valid_until, publication.seen_at + NOTIFIED_NS)), changes)
 
-    def _known(self, key: Key, until: Instant, changes: Changes) -> AlertState:
+    def _known(self, key: IncidentKey, until: Instant, changes: StateChanges) -> AlertState:
         """Return an incident, remembered at least until then; over the limit the oldest are forgotten, active ones last."""
         if key not in self._incidents:
-            while len(self._incidents) >= INCIDENTS_MAX or (self._incidents and self._marks > MARKS_MAX):
-                oldest = next((one for one in self._incidents if one not in self._standing), next(iter(self._incidents)))
+            while len(self._incidents) >= INCIDENTS_MAX or (self._incidents and self._notification_count > NOTIFICATIONS_MAX):
+                oldest = next((one for one in self._incidents if one not in self._active), next(iter(self._incidents)))
                 self._forget(oldest, changes)
             self._incidents[key] = AlertState(until)
         incident = self._incidents[key]
-        incident.told_until = max(incident.told_until, until)
+        incident.notified_until = max(incident.notified_until, until)
         return incident
 
-    def _stand(self, key: Key, incident: AlertState, publication: Publication) -> None:
-        assert isinstance(publication.address, ToArea), "only those stand"
-        incident.publication, self._standing[key], self._caps = publication, publication.address.area, None
+    def _activate(self, key: IncidentKey, incident: AlertState, publication: Publication) -> None:
+        assert isinstance(publication.address, ToArea), "only messages to areas can be active"
+        incident.publication, self._active[key], self._caps = publication, publication.address.area, None
         self._bytes += publication.size
 
-    def _stop(self, key: Key, incident: AlertState, changes: Changes) -> None:
+    def _deactivate(self, key: IncidentKey, incident: AlertState, changes: StateChanges) -> None:
         if incident.publication is not None:
             self._bytes -= incident.publication.size
-            del self._standing[key]
+            del self._active[key]
             incident.publication = self._caps = None
-            changes.standing[_text_of(key)] = None
+            changes.active_alerts[_text_of(key)] = None
 
-    def note(self, publication: Publication, sessions: Iterable[Session], changes: Changes) -> None:
+    def note_notified(self, publication: Publication, sessions: Iterable[Session], changes: StateChanges) -> None:
         """Record that a message to an area was delivered to sessions."""
         key, incident = self._incident_of(publication, changes)
-        before = len(incident.told)
-        marks = {(again, kept): Mark(publication.id, again, kept) for again in (False, True) for kept in (False, True)}
-        told, text = incident.told, _text_of(key)
+        before = len(incident.notified)
+        notifications = {
+            (had_earlier, is_durable): Notification(publication.id, had_earlier, is_durable)
+            for had_earlier in (False, True)
+            for is_durable in (False, True)
+        }
+        notified, text = incident.notified, _text_of(key)
         latest = incident.publication.id if incident.publication is not None else publication.id
         for session in sessions:
-            number, is_kept = session.number, session.is_kept
-            if latest != publication.id and number in told and told[number].id == latest:
+            number, is_durable = session.number, session.is_durable
+            if latest != publication.id and number in notified and notified[number].id == latest:
                 continue
-            mark = told[number] = marks[number in told, is_kept]
-            if is_kept:
-                changes.told[number, text] = _row(mark, incident)
-        self._marks += len(told) - before
+            notification = notified[number] = notifications[number in notified, is_durable]
+            if is_durable:
+                changes.notified[number, text] = _row(notification, incident)
+        self._notification_count += len(notified) - before
 
-    def has_had(self, session: Session, publication: Publication) -> bool:
+    def was_delivered(self, session: Session, publication: Publication) -> bool:
         """Return whether a message to an area was delivered to a session."""
         incident = self._incidents.get(key_of(publication))
-        mark = incident.told.get(session.number) if incident is not None else None
-        return mark is not None and mark.id == publication.id
+        notification = incident.notified.get(session.number) if incident is not None else None
+        return notification is not None and notification.id == publication.id
 
-    def untell(self, session: Session, publication: Publication, changes: Changes) -> None:
-        """Undo `note` for a message that was dropped before it was sent, so that it may be delivered again."""
+    def undo_notified(self, session: Session, publication: Publication, changes: StateChanges) -> None:
+        """Undo `note_notified` for a message that was dropped before it was sent, so that it may be delivered again."""
         key, number = key_of(publication), session.number
-        if not self.has_had(session, publication):
+        if not self.was_delivered(session, publication):
             return
         incident = self._incidents[key]
-        mark = incident.told[number]
-        if mark.is_again:
-            self._mark(number, key, mark._replace(id=0), changes)
+        notification = incident.notified[number]
+        if notification.had_earlier:
+            self._set_notification(number, key, notification._replace(id=0), changes)
         else:
-            self._unmark(number, key, changes)
+            self._remove_notification(number, key, changes)
 
-    def _mark(self, number: int, key: Key, mark: Mark, changes: Changes) -> None:
+    def _set_notification(self, number: int, key: IncidentKey, notification: Notification, changes: StateChanges) -> None:
         incident = self._incidents[key]
-        self._marks += number not in incident.told
-        incident.told[number] = mark
-        if mark.is_kept:
-            changes.told[number, _text_of(key)] = _row(mark, incident)
+        self._notification_count += number not in incident.notified
+        incident.notified[number] = notification
+        if notification.is_durable:
+            changes.notified[number, _text_of(key)] = _row(notification, incident)
 
-    def _unmark(self, number: int, key: Key, changes: Changes) -> None:
+    def _remove_notification(self, number: int, key: IncidentKey, changes: StateChanges) -> None:
         incident = self._incidents[key]
-        self._marks -= 1
-        if incident.told.pop(number).is_kept:
-            changes.told[number, _text_of(key)] = None
-        if not incident.told and incident.publication is None:
+        self._notification_count -= 1
+        if incident.notified.pop(number).is_durable:
+            changes.notified[number, _text_of(key)] = None
+        if not incident.notified and incident.publication is None:
             del self._incidents[key]
 
-    def entering(self, numbers: NDArray[np.int32], points: Vectors, going: Going) -> list[Entering]:
+    def entering(self, numbers: NDArray[np.int32], points: Vectors, motion: Motion) -> list[EnteringSessions]:
         """Return, for sessions that have just reported, the active messages whose area they have entered."""
         keys, centres, cosines = self._caps or self._make_caps()
         rows, which = np.nonzero(points @ centres.T >= cosines)
         found = []
         for at in np.unique(which).tolist():
             incident = self._incidents[keys[at]]
-            assert incident.publication is not None, "it stands"
-            message, told = incident.publication.id, incident.told
+            assert incident.publication is not None, "the message is active"
+            message, notified = incident.publication.id, incident.notified
             near = rows[which == at]
             new = [
                 row
                 for row, number in zip(near.tolist(), numbers[near].tolist(), strict=True)
-                if (mark := told.get(number)) is None or mark.id != message
+                if (notification := notified.get(number)) is None or notification.id != message
             ]
             if new:
                 chosen = np.array(new, np.intp)
-                inside = chosen[holds_going(self._standing[keys[at]], points[chosen], going.only(chosen))]
-                found += [Entering(incident.publication, numbers[inside].tolist())] if inside.size else []
+                inside = chosen[contains_moving(self._active[keys[at]], points[chosen], motion.only(chosen))]
+                found += [EnteringSessions(incident.publication, numbers[inside].tolist())] if inside.size else []
         return found
 
-    def _make_caps(self) -> tuple[list[Key], NDArray[np.float64], NDArray[np.float64]]:
-        caps = [area.cap for area in self._standing.values()]
+    def _make_caps(self) -> tuple[list[IncidentKey], NDArray[np.float64], NDArray[np.float64]]:
+        caps = [area.cap for area in self._active.values()]
         centres = np.array([cap.centre for cap in caps]).reshape(-1, 3)
-        self._caps = list(self._standing), centres, np.array([cap.cosine for cap in caps])
+        self._caps = list(self._active), centres, np.array([cap.cosine for cap in caps])
         return self._caps
 
-    def who_was_told(self, source: EndpointId, incidents: Iterable[str]) -> list[int]:
+    def notified_sessions(self, source: EndpointId, incidents: Iterable[str]) -> list[int]:
         """Return the sessions notified of any of these incidents that have not received the last message on them."""
         found: dict[int, None] = {}
         for name in incidents:
             incident = self._incidents.get((source, name))
-            found |= dict.fromkeys(incident.told) if incident is not None else {}
+            found |= dict.fromkeys(incident.notified) if incident is not None else {}
         return list(found)
 
-    def was_told(self, session: Session, source: EndpointId, incidents: Iterable[str]) -> bool:
+    def was_notified(self, session: Session, source: EndpointId, incidents: Iterable[str]) -> bool:
         """Return whether a session is one of those."""
-        return any(session.number in one.told for name in incidents if (one := self._incidents.get((source, name))) is not None)
+        return any(
+            session.number in one.notified for name in incidents if (one := self._incidents.get((source, name))) is not None
+        )
 
-    def end(self, source: EndpointId, incidents: Iterable[str], changes: Changes) -> None:
+    def end(self, source: EndpointId, incidents: Iterable[str], changes: StateChanges) -> None:
         """Forget incidents: the last message on them goes to all sessions here."""
         for name in incidents:
             if (source, name) in self._incidents:
                 self._forget((source, name), changes)
 
-    def end_for(self, session: Session, source: EndpointId, incidents: Iterable[str], changes: Changes) -> None:
+    def end_for_session(self, session: Session, source: EndpointId, incidents: Iterable[str], changes: StateChanges) -> None:
         """Forget that a session was notified: the last message on these incidents goes to it alone."""
         for name in incidents:
             incident = self._incidents.get((source, name))
-            if incident is not None and session.number in incident.told:
-                self._unmark(session.number, (source, name), changes)
+            if incident is not None and session.number in incident.notified:
+                self._remove_notification(session.number, (source, name), changes)
 
-    def stands(self, publication: Publication) -> bool:
+    def is_active(self, publication: Publication) -> bool:
         """Return whether a message to an area, or a later one about its incident, is active."""
         incident = self._incidents.get(key_of(publication))
         return incident is not None and incident.publication is not None and incident.publication.seen_at >= publication.seen_at
 
-    def _forget(self, key: Key, changes: Changes) -> None:
+    def _forget(self, key: IncidentKey, changes: StateChanges) -> None:
         incident = self._incidents[key]
-        self._stop(key, incident, changes)
-        for number in list(incident.told):
-            self._unmark(number, key, changes)
+        self._deactivate(key, incident, changes)
+        for number in list(incident.notified):
+            self._remove_notification(number, key, changes)
         self._incidents.pop(key, None)
 
-    def leave(self, session: Session, changes: Changes) -> None:
+    def forget_session(self, session: Session, changes: StateChanges) -> None:
         """Forget a session that has ended."""
-        for key in [key for key, incident in self._incidents.items() if session.number in incident.told]:
-            self._unmark(session.number, key, changes)
+        for key in [key for key, incident in self._incidents.items() if session.number in incident.notified]:
+            self._remove_notification(session.number, key, changes)
 
-    def unkeep(self, session: Session, changes: Changes) -> None:
+    def delete_stored(self, session: Session, changes: StateChanges) -> None:
         """Delete the stored state of a session that is no longer durable."""
         for key, incident in self._incidents.items():
-            mark = incident.told.get(session.number)
-            if mark is not None and mark.is_kept:
-                incident.told[session.number] = mark._replace(is_kept=False)
-                changes.told[session.number, _text_of(key)] = None
+            notification = incident.notified.get(session.number)
+            if notification is not None and notification.is_durable:
+                incident.notified[session.number] = notification._replace(is_durable=False)
+                changes.notified[session.number, _text_of(key)] = None
 
-    def told_of(self, session: Session) -> tuple[NotifiedIncident, ...]:
+    def notifications_of(self, session: Session) -> tuple[NotifiedIncident, ...]:
         """Return the incidents that a session was notified of, for a handover; over the limit the active and latest ones."""
-        known = [key for key, one in self._incidents.items() if session.number in one.told]
-        known.sort(key=self._standing.__contains__)
-        marks = [(key, self._incidents[key], self._incidents[key].told[session.number]) for key in known[-TAKEN_ALONG_MAX:]]
-        return tuple(NotifiedIncident(*key, mark.id, mark.is_again, one.told_until) for key, one, mark in marks)
+        known = [key for key, one in self._incidents.items() if session.number in one.notified]
+        known.sort(key=self._active.__contains__)
+        notifications = [
+            (key, self._incidents[key], self._incidents[key].notified[session.number]) for key in known[-HANDOVER_INCIDENTS_MAX:]
+        ]
+        return tuple(
+            NotifiedIncident(*key, notification.id, notification.had_earlier, one.notified_until)
+            for key, one, notification in notifications
+        )
 
-    def bring(self, session: Session, told: Iterable[NotifiedIncident], changes: Changes) -> None:
+    def adopt(self, session: Session, notified: Iterable[NotifiedIncident], changes: StateChanges) -> None:
         """Take over the incidents that a session was notified of at another edge, or by an earlier process."""
-        for one in told:
+        for one in notified:
             key = (one.source, one.incident)
             incident = self._known(key, one.until, changes)
-            mine = incident.told.get(session.number)
-            standing = incident.publication.id if incident.publication is not None else 0
-            latest = mine.id if mine is not None and mine.id == standing else one.id
-            self._mark(session.number, key, Mark(latest, one.is_again or mine is not None, session.is_kept), changes)
+            mine = incident.notified.get(session.number)
+            active = incident.publication.id if incident.publication is not None else 0
+            latest = mine.id if mine is not None and mine.id == active else one.id
+            self._set_notification(
+                session.number, key, Notification(latest, one.had_earlier or mine is not None, session.is_durable), changes
+            )
 
-    def expire(self, now: Instant, changes: Changes) -> None:
+    def expire(self, now: Instant, changes: StateChanges) -> None:
         """Deactivate messages that have expired, and forget incidents after their time."""
-        for key in [one for one in self._standing if self._is_over(one, now)]:
-            self._stop(key, self._incidents[key], changes)
-        for key in [key for key, one in self._incidents.items() if one.told_until < now]:
+        for key in [one for one in self._active if self._is_over(one, now)]:
+            self._deactivate(key, self._incidents[key], changes)
+        for key in [key for key, one in self._incidents.items() if one.notified_until < now]:
             self._forget(key, changes)
 
-    def _is_over(self, key: Key, now: Instant) -> bool:
+    def _is_over(self, key: IncidentKey, now: Instant) -> bool:
         publication = self._incidents[key].publication
         return publication is not None and publication.valid_until < now
 
 
-def key_of(publication: Publication) -> Key:
+def key_of(publication: Publication) -> IncidentKey:
     """Return the source and incident of a message to an area: the incident that it names, or the message itself."""
-    assert isinstance(publication.address, ToArea), "only those are about something"
+    assert isinstance(publication.address, ToArea), "only messages to areas are about an incident"
     return publication.source, publication.address.incident or str(publication.id)
 
 
 def _worth(incident: AlertState) -> tuple[int, Instant]:
-    assert incident.publication is not None, "it stands"
+    assert incident.publication is not None, "the message is active"
     return -incident.publication.priority, incident.publication.valid_until
 
 
-def _text_of(key: Key) -> str:
+def _text_of(key: IncidentKey) -> str:
     return "\n".join(key)
 
 
-def _row(mark: Mark, incident: AlertState) -> bytes:
-    return b"%d %d %d" % (mark.id, mark.is_again, incident.told_until)
+def _row(notification: Notification, incident: AlertState) -> bytes:
+    return b"%d %d %d" % (notification.id, notification.had_earlier, incident.notified_until)
 
 
-def told_of_row(key: str, row: bytes) -> NotifiedIncident:
+def notification_from_row(key: str, row: bytes) -> NotifiedIncident:
     """Parse a stored notification."""
     source, _, name = key.partition("\n")
-    message, is_again, until = map(int, row.split())
-    return NotifiedIncident(EndpointId(source), name, message, bool(is_again), Instant(until))
+    message, had_earlier, until = map(int, row.split())
+    return NotifiedIncident(EndpointId(source), name, message, bool(had_earlier), Instant(until))

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from milepost.broker.publication import Publication
-from milepost.broker.routing import Fan, Route
+from milepost.broker.routing import MatchRoute, ReceiverGroups
 from milepost.broker.session import Session
 from milepost.model.areas import Area
 from milepost.model.incidents import EVENT_KINDS, EventKind
@@ -26,25 +26,25 @@ from milepost.model.priorities import Priority
 from milepost.model.queries import OnTopic, Query
 from milepost.model.reasons import Malformed, Reason, Refused
 from milepost.model.topics import check_topic, filter_matches
-from milepost.vetting import MessageLimits, Stand, vet_message
-from milepost.vetting.access import Access, ClientIdentity
-from milepost.vetting.payloads import Check, Payloads
+from milepost.vetting import MessageLimits, SenderPosition, vet_message
+from milepost.vetting.access import AccessList, ClientIdentity
+from milepost.vetting.payloads import PayloadCheck, PayloadChecks
 from milepost.vetting.rates import RateMeter
-from milepost.wire.requests import SERVICE_PREFIX
+from milepost.wire.requests import REQUEST_PREFIX
 
 ROUTES_MAX: Final = 100_000
 """Maximum topics cached for sessions that share their routes."""
 
-STALE: Final = -1
+UNKNOWN_EPOCH: Final = -1
 """The epoch of a route whose audience is not known."""
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class AdmissionRules:
     """Access, payload and priority rules; replaced as a whole when the configuration is read again."""
 
-    access: Access = field(default_factory=Access)
-    payloads: Payloads = field(default_factory=Payloads)
+    access: AccessList = field(default_factory=AccessList)
+    payloads: PayloadChecks = field(default_factory=PayloadChecks)
     priorities: tuple[tuple[str, Priority], ...] = ()
     """Topic filters and the priority of messages on them; the first match counts."""
     needs_password: bool = False
@@ -67,7 +67,18 @@ class Rules:
 class TopicRoute:
     """The decisions of admission and matching for one topic."""
 
-    __slots__ = ("audience", "check", "epoch", "fan", "is_request", "priority", "refused", "topic", "validity_ns", "within_m")
+    __slots__ = (
+        "audience",
+        "check",
+        "epoch",
+        "is_request",
+        "priority",
+        "receivers",
+        "refused",
+        "topic",
+        "validity_ns",
+        "within_m",
+    )
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
@@ -75,17 +86,17 @@ class TopicRoute:
         """Why sessions that share this route may not publish on the topic."""
         self.within_m = 0.0
         """Maximum distance from the publisher to a place that a message names; 0: any."""
-        self.check: Check | None = None
+        self.check: PayloadCheck | None = None
         self.priority = Priority.CONVENIENCE
         """Priority of messages that state none."""
         self.validity_ns = 0
         """Validity of messages that state none; 0: for ever."""
         self.is_request = False
         """Whether messages on it are requests to the edge itself."""
-        self.epoch = STALE
-        self.audience: Route | None = None
+        self.epoch = UNKNOWN_EPOCH
+        self.audience: MatchRoute | None = None
         """Receivers of every plain message on the topic; None if they depend on the message."""
-        self.fan: Fan | None = None
+        self.receivers: ReceiverGroups | None = None
         """Receivers of a plain message at QoS 0 that needs nothing but delivery; None: it takes the long path."""
 
 
@@ -110,19 +121,19 @@ class Plausibility(NamedTuple):
     limits: MessageLimits
     coverage: Area | None
     """Areas outside it cannot be addressed; None: other edges may cover them."""
-    last_position: Callable[[Session], Stand]
+    last_position: Callable[[Session], SenderPosition]
     """The last position of a sender, without a distance rule."""
 
 
-class Admission:
+class AdmissionControl:
     """The admission checks of one edge."""
 
     def __init__(self, topic_levels_max: int, share_of: Callable[[int], float]) -> None:
         self._topic_levels_max = topic_levels_max
         self._share_of = share_of
-        self.use(Rules())
+        self.use_rules(AdmissionRules())
 
-    def use(self, rules: Rules) -> None:
+    def use_rules(self, rules: AdmissionRules) -> None:
         """Replace the rules; every cached verdict is void."""
         self.rules = rules
         self._shared = TopicRoutes()
@@ -131,27 +142,27 @@ class Admission:
         """Return the route cache of a session: its own if a rule may tell clients apart, else the shared one."""
         return TopicRoutes() if self.rules.access.is_personal else self._shared
 
-    def route(self, who: ClientIdentity, routes: TopicRoutes, topic: str) -> TopicRoute:
+    def route(self, identity: ClientIdentity, routes: TopicRoutes, topic: str) -> TopicRoute:
         """Return the route of *topic*; raise `Malformed` if it is not a valid topic."""
         key = topic.encode()
         route = routes.by_topic.get(key)
         if route is None:
-            route = self._new_route(who, topic)
+            route = self._new_route(identity, topic)
             routes.put(key, route)
         return route
 
-    def _new_route(self, who: ClientIdentity, topic: str) -> TopicRoute:
+    def _new_route(self, identity: ClientIdentity, topic: str) -> TopicRoute:
         check_topic(topic)
         if (refused := self.refuse_depth(topic)) is not None:
             raise Malformed(refused.reason, refused.detail)
         rules, route = self.rules, TopicRoute(topic)
-        route.refused = rules.access.may_publish(who, topic)
-        route.within_m = rules.access.within_m(who, topic)
+        route.refused = rules.access.may_publish(identity, topic)
+        route.within_m = rules.access.within_m(identity, topic)
         route.check = rules.payloads.check_for(topic)
         route.priority = rules.default_priority(topic)
         kind = rules.find_kind(topic)
         route.validity_ns = 0 if kind is None else kind.valid_ns
-        route.is_request = topic.startswith(SERVICE_PREFIX)
+        route.is_request = topic.startswith(REQUEST_PREFIX)
         return route
 
     def refuse_depth(self, topic: str) -> Refused | None:
@@ -165,7 +176,7 @@ class Admission:
         """Refuse a session that is over its rate; the first check of all."""
         if self._is_within_rate(sender, now):
             return None
-        return Refused(Reason.RATE_TOO_HIGH, "messages per second; wait and send again")
+        return Refused(Reason.RATE_TOO_HIGH, "more messages per second than allowed")
 
     def refuse(
         self, sender: Session, publication: Publication, route: TopicRoute, plausibility: Plausibility | None, now: Instant
@@ -185,9 +196,9 @@ class Admission:
     def _refuse_implausible(
         self, sender: Session, publication: Publication, route: TopicRoute, plausibility: Plausibility, now: Instant
     ) -> Refused | None:
-        stand = plausibility.last_position(sender)._replace(within_m=route.within_m) if route.within_m else None
+        position = plausibility.last_position(sender)._replace(within_m=route.within_m) if route.within_m else None
         if publication.topic == UNPUBLISH and publication.fields and maybe_unpublished(publication.fields) is None:
-            return Refused(Reason.FIELD_RANGE, "an unpublish that names no message id")
+            return Refused(Reason.FIELD_RANGE, "an unpublish without a message id")
         return vet_message(
             publication.message,
             sender.name,
@@ -195,7 +206,7 @@ class Admission:
             now,
             size=publication.size,
             coverage=plausibility.coverage,
-            stand=stand,
+            position=position,
         )
 
     def apply_defaults(self, publication: Publication, route: TopicRoute) -> None:
@@ -213,20 +224,20 @@ class Admission:
     def charge(self, sender: Session, messages: int, octets: int, now: Instant) -> None:
         """Charge a session for messages it has sent; while it owes tokens, its messages are refused."""
         share = self._share_of(sender.number)
-        sender.is_over_rate = not self._meter(sender).settle(messages / share, octets / share, now)
+        sender.is_over_rate = not self._meter(sender).charge(messages / share, octets / share, now)
 
     def refuse_subscription(self, session: Session, query: Query, now: Instant) -> Refused | None:
         """Check a subscription: rate, then access."""
         if not self._meter(session).take_subscription(1.0 / self._share_of(session.number), now):
-            return Refused(Reason.RATE_TOO_HIGH, "subscriptions per second; wait and subscribe again")
+            return Refused(Reason.RATE_TOO_HIGH, "more subscriptions per second than allowed")
         return self.refuse_query(session, query)
 
     def refuse_query(self, session: Session, query: Query) -> Refused | None:
         """Check whether a session may read the topics of a query."""
         access = self.rules.access
         if isinstance(query, OnTopic):  # the usual case, without a normal form; a property test holds the two equal
-            return access.may_subscribe(session.who, query.filter)
-        return access.may_ask(session.who, query)
+            return access.may_subscribe(session.identity, query.filter)
+        return access.may_query(session.identity, query)
 
     def _meter(self, session: Session) -> RateMeter:
         if session.meter is None:

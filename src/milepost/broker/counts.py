@@ -7,7 +7,7 @@ from milepost.model.reasons import Reason
 
 
 @dataclass(slots=True)
-class Counts:
+class BrokerCounters:
     """Totals since the start."""
 
     accepted: int = 0

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from milepost.broker.publication import Delivery
-from milepost.broker.routing import Fan
-from milepost.broker.session import Link, Session
+from milepost.broker.routing import ReceiverGroups
+from milepost.broker.session import Connection, Session
 from milepost.model.endpoints import EndpointId
 from milepost.model.priorities import Priority
 from milepost.model.reasons import Refused
@@ -32,7 +32,7 @@ class Queued(NamedTuple):
 
 
 @dataclass(slots=True)
-class Changes:
+class StateChanges:
     """The changes of one tick; None means deleted. Sessions, messages and deliveries are numbers that the edge assigned."""
 
     sessions: dict[int, bytes | None] = field(default_factory=dict)
@@ -50,12 +50,12 @@ class Changes:
     """How far this edge has read the records of others, by the name of each stream."""
     residencies: dict[str, bytes | None] = field(default_factory=dict)
     """By endpoint: its epoch here, and the open steps of its handover."""
-    standing: dict[str, bytes | None] = field(default_factory=dict)
+    active_alerts: dict[str, bytes | None] = field(default_factory=dict)
     """By incident: the active message to an area."""
-    told: dict[tuple[int, str], bytes | None] = field(default_factory=dict)
+    notified: dict[tuple[int, str], bytes | None] = field(default_factory=dict)
     """Sessions notified, by session and incident."""
 
-    def absorb(self, later: "Changes") -> None:
+    def absorb(self, later: "StateChanges") -> None:
         """Merge later changes into these."""
         self.sessions |= later.sessions
         self.subscriptions |= later.subscriptions
@@ -66,16 +66,16 @@ class Changes:
         self.outbox |= later.outbox
         self.cursors |= later.cursors
         self.residencies |= later.residencies
-        self.standing |= later.standing
-        self.told |= later.told
+        self.active_alerts |= later.active_alerts
+        self.notified |= later.notified
 
     def __bool__(self) -> bool:
         own = self.sessions or self.subscriptions or self.retained or self.messages or self.queued or self.received
-        return bool(own or self.outbox or self.cursors or self.residencies or self.standing or self.told)
+        return bool(own or self.outbox or self.cursors or self.residencies or self.active_alerts or self.notified)
 
 
 @dataclass(slots=True)
-class Kept:
+class StoredState:
     """The whole stored state, as loaded at the start."""
 
     sessions: dict[int, bytes] = field(default_factory=dict)
@@ -89,8 +89,8 @@ class Kept:
     """In the order of numbers."""
     cursors: dict[str, int] = field(default_factory=dict)
     residencies: dict[str, bytes] = field(default_factory=dict)
-    standing: dict[str, bytes] = field(default_factory=dict)
-    told: dict[tuple[int, str], bytes] = field(default_factory=dict)
+    active_alerts: dict[str, bytes] = field(default_factory=dict)
+    notified: dict[tuple[int, str], bytes] = field(default_factory=dict)
 
 
 class StorageUnavailable(Exception):
@@ -100,10 +100,10 @@ class StorageUnavailable(Exception):
 class Storage(Protocol):
     """Storage of an edge. `write` is all or nothing, and returns when the promised durability is reached."""
 
-    def load(self) -> Kept:
+    def load(self) -> StoredState:
         """Return all that was written and not deleted."""
 
-    def write(self, changes: Changes) -> None:
+    def write(self, changes: StateChanges) -> None:
         """Store the changes of one tick; raise `StorageUnavailable` and store none of them if that is not possible."""
 
     def close(self) -> None:
@@ -113,15 +113,15 @@ class Storage(Protocol):
 class Deliver:
     """Send a message to sessions of one encoding, under one packet id (0: it is not acknowledged)."""
 
-    __slots__ = ("delivery", "encoding", "is_again", "number", "sessions")
+    __slots__ = ("delivery", "encoding", "is_duplicate", "packet_id", "sessions")
 
-    def __init__(self, delivery: Delivery, number: int, sessions: list[Session], *, is_again: bool = False) -> None:
+    def __init__(self, delivery: Delivery, packet_id: int, sessions: list[Session], *, is_duplicate: bool = False) -> None:
         self.delivery = delivery
-        self.number = number
+        self.packet_id = packet_id
         self.sessions = sessions
         self.encoding = sessions[0].encoding
         """Skip sessions that reconnected with another encoding in this tick."""
-        self.is_again = is_again
+        self.is_duplicate = is_duplicate
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,22 +129,22 @@ class Release:
     """Send PUBREL for a packet id again."""
 
     session: Session
-    number: int
+    packet_id: int
 
 
 @dataclass(frozen=True, slots=True)
-class Expel:
+class CloseConnection:
     """Close a connection, with the reason."""
 
-    link: Link
-    why: Refused
+    connection: Connection
+    refused: Refused
 
 
 @dataclass(frozen=True, slots=True)
 class Redirect:
     """Close a connection, and send its endpoint to the address of another edge."""
 
-    link: Link
+    connection: Connection
     address: str
 
 
@@ -153,19 +153,19 @@ class Welcome:
     """Let an endpoint that waits for its session connect now, or refuse it."""
 
     name: EndpointId
-    why: Refused | None = None
+    refused: Refused | None = None
 
 
-class Run:
-    """Send QoS 0 messages unchanged to all receivers of a fan: the fast path.
+class FastPathBatch:
+    """Send QoS 0 messages unchanged to the same receivers: the fast path.
 
     They came in one encoding; for receivers of another one they are encoded again.
     """
 
-    __slots__ = ("encoding", "fan", "origins", "packets", "priority")
+    __slots__ = ("encoding", "origins", "packets", "priority", "receivers")
 
-    def __init__(self, fan: Fan, encoding: int, priority: Priority) -> None:
-        self.fan = fan
+    def __init__(self, receivers: ReceiverGroups, encoding: int, priority: Priority) -> None:
+        self.receivers = receivers
         self.encoding = encoding
         self.priority = priority
         self.packets: list[bytes] = []
@@ -181,7 +181,7 @@ class Revoke:
     name: str
     """The key of the subscription in its session."""
     subscription_id: int
-    why: Refused
+    refused: Refused
 
 
-Action = Deliver | Run | Release | Expel | Redirect | Welcome | Revoke
+Action = Deliver | FastPathBatch | Release | CloseConnection | Redirect | Welcome | Revoke

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from milepost.trust.signing import Signer  # imports OpenSSL, which an edge that signs nothing does without
 
 
-class Shape(Enum):
+class AlertShape(Enum):
     """Shape of the area of an alert."""
 
     CIRCLE = "circle"
@@ -40,7 +40,7 @@ class AlertRule:
     """Topic filter of the messages that raise an alert."""
     alert: str = "Alert"
     """The topic of the alert."""
-    shape: Shape = Shape.CIRCLE
+    shape: AlertShape = AlertShape.CIRCLE
     radius_m: float = 500.0
     ahead_m: float = 0.0
     """How far the corridor reaches in front of the reporter."""
@@ -53,21 +53,23 @@ class AlertRule:
         check_filter(self.topic)
         check_topic(self.alert)
         if filter_matches(self.topic, self.alert):
-            raise ValueError(f"the alert {self.alert!r} would itself raise alerts: {self.topic!r} is about it")
+            raise ValueError(
+                f"the alert topic {self.alert!r} matches the rule's own topic {self.topic!r}: alerts would raise alerts"
+            )
         if not 0 < self.valid_s <= 86_400:
             raise ValueError(f"valid_s is {self.valid_s}, not in 0..86400")
         self.area_for(Place(0.0, 0.0), 0.0)  # invalid dimensions fail here, at configuration
 
     def area_for(self, place: Place, heading_deg: float | None) -> Area:
         """Return the area that an emergency at a place concerns."""
-        if self.shape is Shape.CORRIDOR and heading_deg is not None:
+        if self.shape is AlertShape.CORRIDOR and heading_deg is not None:
             return corridor_ahead(
                 place, heading_deg, ahead_m=self.ahead_m, behind_m=self.behind_m, half_width_m=self.half_width_m
             )
         return Circle(place, self.radius_m)
 
 
-class Alerts:
+class EmergencyAlerts:
     """The alert rules of an edge, and the alerts made by them."""
 
     def __init__(self) -> None:
@@ -76,7 +78,7 @@ class Alerts:
         """None: alerts of the edge are not signed."""
         self.raised = 0
 
-    def maybe_rule(self, topic: str) -> AlertRule | None:
+    def find_rule(self, topic: str) -> AlertRule | None:
         """Return the first rule that matches a topic, if there is one."""
         return next((rule for rule in self.rules if filter_matches(rule.topic, topic)), None)
 

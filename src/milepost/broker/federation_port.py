@@ -11,20 +11,20 @@ from milepost.model.reports import Report
 class FederationPort:
     """Receives the events of this edge; events that need no federation may be ignored."""
 
-    def is_wanted(self, topic: str) -> bool:
+    def has_interest(self, topic: str) -> bool:
         """Return whether other edges or handlers may want messages on a topic; called when routes are made."""
         raise NotImplementedError
 
-    def take(self, publication: Publication, now: Instant) -> Refused | None:
+    def forward(self, publication: Publication, now: Instant) -> Refused | None:
         """Forward an accepted message before it is delivered here; if it is refused (no room), it is delivered to no session."""
         raise NotImplementedError
 
-    def take_report(self, report: Report) -> None:
+    def forward_report(self, report: Report) -> None:
         """Forward an accepted report."""
 
-    def arrive(self, name: EndpointId, now: Instant, *, is_fresh: bool) -> bool:
+    def arrive(self, name: EndpointId, now: Instant, *, clean_start: bool) -> bool:
         """Return whether an arriving endpoint can open its session at once; otherwise it waits for `Welcome`."""
-        del name, now, is_fresh
+        del name, now, clean_start
         return True
 
     def is_settled(self, session: Session, now: Instant) -> bool:
@@ -32,7 +32,7 @@ class FederationPort:
         del session, now
         return True
 
-    def opened(self, session: Session, now: Instant, *, is_fresh: bool) -> None:
+    def opened(self, session: Session, now: Instant, *, clean_start: bool) -> None:
         """Handle a session that was opened or resumed."""
 
     def ended(self, session: Session) -> None:

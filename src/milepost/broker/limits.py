@@ -21,14 +21,14 @@ class SlowPolicy(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class BrokerLimits:
     """Limits of an edge as a whole, and per endpoint."""
 
     sessions_max: int = 1 << 20
     """Sessions, connected or durable."""
     subscriptions_max: int = 1 << 20
     """Subscriptions of all sessions."""
-    subscriptions_each_max: int = 1_000
+    subscriptions_per_session_max: int = 1_000
     """Subscriptions of one session."""
     topic_levels_max: int = 32
     """Levels of a topic or filter."""
@@ -40,7 +40,7 @@ class Limits:
     """Messages queued for one session."""
     queue_bytes_max: int = 16_000_000
     """Bytes of the messages queued for one session."""
-    queues_bytes_max: int = 1_000_000_000
+    total_queue_bytes_max: int = 1_000_000_000
     """Bytes of the messages queued for all sessions."""
     in_flight_max: int = 1_000
     """Messages sent to one session and not yet acknowledged."""
@@ -50,7 +50,7 @@ class Limits:
     """Reports that one endpoint may send at once after a pause."""
     session_expiry_s_max: int = 7 * 86_400
     """Maximum time for which a session is stored after its endpoint disconnected."""
-    when_slow: SlowPolicy = SlowPolicy.DROP
+    slow_consumer: SlowPolicy = SlowPolicy.DROP
 
     def __post_init__(self) -> None:
         for name, least, most in (

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, cast
 import orjson
 
 from milepost.broker.publication import TO_CONTENT, Publication
-from milepost.broker.session import Asked, Session, Will
+from milepost.broker.session import Session, SessionSubscription, SessionWill
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import FOREVER, Instant
 from milepost.model.messages import Message
@@ -32,18 +32,18 @@ _HAS_NO_EXTRAS: Final = 2
 _HEAD: Final = Struct("<BBBBqqQQHHHII")
 
 
-class KeptSession(NamedTuple):
+class StoredSession(NamedTuple):
     """A stored session."""
 
     name: EndpointId
     expiry_ns: int
     expires_at: Instant | None
     """None if its endpoint was connected."""
-    will: Will | None
+    will: SessionWill | None
     will_at: Instant
     place: Place | None
     """Its last position."""
-    who: ClientIdentity
+    identity: ClientIdentity
     """The principal that connected last: its will is published with its rights."""
 
 
@@ -51,8 +51,10 @@ def publication_to_bytes(publication: Publication) -> bytes:
     """Encode a message."""
     source, topic, forwarded_by = publication.source.encode(), publication.topic.encode(), publication.forwarded_by.encode()
     extras = publication.extras or b""
-    has_words = publication.tags or publication.place is not None or publication.address is not TO_CONTENT or publication.fields
-    words = _words_of(publication) if has_words else b""
+    has_metadata = (
+        publication.tags or publication.place is not None or publication.address is not TO_CONTENT or publication.fields
+    )
+    metadata = _metadata_of(publication) if has_metadata else b""
     flags = publication.is_retained * _RETAINED | (publication.extras is None) * _HAS_NO_EXTRAS
     head = _HEAD.pack(
         _VERSION,
@@ -67,12 +69,12 @@ def publication_to_bytes(publication: Publication) -> bytes:
         len(topic),
         len(forwarded_by),
         len(extras),
-        len(words),
+        len(metadata),
     )
-    return b"".join((head, source, topic, forwarded_by, extras, words, publication.body))
+    return b"".join((head, source, topic, forwarded_by, extras, metadata, publication.body))
 
 
-def _words_of(publication: Publication) -> bytes:
+def _metadata_of(publication: Publication) -> bytes:
     return to_json(replace(publication.message, body=b""))
 
 
@@ -84,7 +86,7 @@ def publication_from_bytes(data: bytes) -> Publication:
     for size in sizes:
         texts.append(data[at : at + size])
         at += size
-    source, topic, forwarded_by, extras, words = texts
+    source, topic, forwarded_by, extras, metadata = texts
     publication = Publication(
         topic.decode(),
         data[at:],
@@ -97,8 +99,8 @@ def publication_from_bytes(data: bytes) -> Publication:
         extras=None if flags & _HAS_NO_EXTRAS else extras,
     )
     publication.forwarded_by, publication.forwarded_number, publication.id = forwarded_by.decode(), forwarded_number, message_id
-    if words:
-        message = cast("Message", from_json(words))
+    if metadata:
+        message = cast("Message", from_json(metadata))
         publication.tags, publication.place, publication.address = message.tags, message.place, message.address
         publication.fields = message.fields
         publication.signed = (message.signature, message.certificate) if message.signature else None
@@ -111,8 +113,8 @@ def session_to_bytes(session: Session, place: Place | None) -> bytes:
     return orjson.dumps(
         {
             "name": session.name,
-            "user": session.who.user,
-            "role": session.who.role,
+            "user": session.identity.user,
+            "role": session.identity.role,
             "expiry_ns": session.expiry_ns,
             "expires_at": session.expires_at if session.expires_at != FOREVER else None,
             "will_at": session.will_at if session.will_at != FOREVER else None,
@@ -122,41 +124,41 @@ def session_to_bytes(session: Session, place: Place | None) -> bytes:
     )
 
 
-def session_from_bytes(data: bytes) -> KeptSession:
+def session_from_bytes(data: bytes) -> StoredSession:
     """Decode a stored session."""
     value = orjson.loads(data)
     will = value["will"]
-    return KeptSession(
+    return StoredSession(
         EndpointId(value["name"]),
         value["expiry_ns"],
         value["expires_at"],
-        None if will is None else Will(publication_from_bytes(bytes.fromhex(will[2])), will[0], will[1]),
+        None if will is None else SessionWill(publication_from_bytes(bytes.fromhex(will[2])), will[0], will[1]),
         FOREVER if value["will_at"] is None else value["will_at"],
         None if value["place"] is None else Place(*value["place"]),
         ClientIdentity(value["name"], value["user"], value["role"]),
     )
 
 
-def asked_to_bytes(asked: Asked) -> bytes:
+def subscription_to_bytes(held: SessionSubscription) -> bytes:
     """Encode a subscription."""
-    flags = bytes((asked.is_not_own | asked.is_retain_shown << 1,))
-    return flags + to_json(asked.subscription)
+    flags = bytes((held.no_local | held.retain_as_published << 1,))
+    return flags + to_json(held.subscription)
 
 
-def asked_from_bytes(data: bytes) -> Asked:
+def subscription_from_bytes(data: bytes) -> SessionSubscription:
     """Decode a stored subscription; it has no row yet."""
     subscription = cast("Subscription", from_json(data[1:]))
-    return Asked(subscription, -1, is_not_own=bool(data[0] & 1), is_retain_shown=bool(data[0] & 2))
+    return SessionSubscription(subscription, -1, no_local=bool(data[0] & 1), retain_as_published=bool(data[0] & 2))
 
 
-def details_to_bytes(labels: tuple[int, ...], *, is_from_store: bool) -> bytes:
+def details_to_bytes(subscription_ids: tuple[int, ...], *, has_retain_flag: bool) -> bytes:
     """Encode the data that a queued delivery needs beside its message."""
-    return b"" if not labels and not is_from_store else orjson.dumps([is_from_store, *labels])
+    return b"" if not subscription_ids and not has_retain_flag else orjson.dumps([has_retain_flag, *subscription_ids])
 
 
 def details_from_bytes(data: bytes) -> tuple[tuple[int, ...], bool]:
     """Decode subscription ids, and whether the message was a retained one."""
     if not data:
         return (), False
-    is_from_store, *labels = orjson.loads(data)
-    return tuple(labels), is_from_store
+    has_retain_flag, *subscription_ids = orjson.loads(data)
+    return tuple(subscription_ids), has_retain_flag

@@ -1,6 +1,6 @@
 """Presence: reports are vetted, and give the current position of every endpoint.
 
-    reports of a tick ─▶ rate of each endpoint ─▶ vetting, against the last one ─▶ tracks ─▶ matching (places)
+    reports of a tick ─▶ rate of each endpoint ─▶ vetting, against the last one ─▶ last reports ─▶ matching (places)
 
 Invariants:
 - a refused report changes nothing but counters; each report is checked against the one before it of the same endpoint;
@@ -15,30 +15,40 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from milepost.broker.active_alerts import Key, key_of
-from milepost.broker.counts import Counts
-from milepost.broker.limits import Limits
+from milepost.broker.active_alerts import IncidentKey, key_of
+from milepost.broker.counts import BrokerCounters
+from milepost.broker.limits import BrokerLimits
 from milepost.broker.outbound_queue import OutboundQueue
 from milepost.broker.publication import Delivery, Publication
 from milepost.broker.session import Session
-from milepost.matching.columns import column, numbers_of
+from milepost.matching.columns import column, element_view
 from milepost.matching.matcher import Matcher
 from milepost.model.addresses import ToArea
-from milepost.model.areas import Area, Going, asks_which_way, holds_going, seconds_to_reach
+from milepost.model.areas import Area, Motion, contains_moving, depends_on_heading, seconds_to_reach
 from milepost.model.instants import FOREVER, SECOND_NS, Instant
 from milepost.model.messages import BODY_BYTES_MAX
 from milepost.model.places import Place, Vectors, vectors
 from milepost.model.reasons import Reason, Refused
 from milepost.model.reports import Report
-from milepost.vetting import Batch, Before, Buckets, MessageLimits, Outside, ReportLimits, are_outside, in_rounds, vet_reports
+from milepost.vetting import (
+    Buckets,
+    MessageLimits,
+    OutsidePolicy,
+    PreviousReports,
+    ReportColumns,
+    ReportLimits,
+    are_outside,
+    in_rounds,
+    vet_reports,
+)
 
-# Tracks: the last report of every endpoint, as columns by session number (M13: current telemetry, no history).
+# The last report of every endpoint, as columns by session number (M13: current telemetry, no history).
 
 LONG_AGO: Final = 1
 """Time of a position whose real time is not known: any place can have been reached since."""
 
 
-class Tracks:
+class LastReports:
     """Position, heading and speed of each endpoint, and the time of its last report."""
 
     def __init__(self, limit: int) -> None:
@@ -48,17 +58,17 @@ class Tracks:
         self._headings = column(limit, np.float32)
         self._speeds = column(limit, np.float32)
         self._reports = column(limit, np.uint32)
-        self._seen = numbers_of(self._seen_at)  # 0: not known
+        self._seen = element_view(self._seen_at)  # 0: not known
 
     def is_known(self, number: int) -> bool:
         """Return whether the position of an endpoint is known."""
         return bool(self._seen[number])
 
-    def before(self, numbers: NDArray[np.int32]) -> Before:
+    def previous_of(self, numbers: NDArray[np.int32]) -> PreviousReports:
         """Return the last reports of some endpoints."""
-        return Before(self._latitudes.take(numbers), self._longitudes.take(numbers), self._seen_at.take(numbers))
+        return PreviousReports(self._latitudes.take(numbers), self._longitudes.take(numbers), self._seen_at.take(numbers))
 
-    def put(self, batch: Batch) -> None:
+    def put(self, batch: ReportColumns) -> None:
         """Store newer reports, one of each endpoint."""
         numbers = batch.numbers
         self._latitudes[numbers] = batch.latitudes
@@ -68,7 +78,7 @@ class Tracks:
         self._speeds[numbers] = batch.speeds
         self._reports[numbers] += np.uint32(1)
 
-    def put_place(self, number: int, place: Place) -> None:
+    def restore_position(self, number: int, place: Place) -> None:
         """Restore the last position of an endpoint from an earlier process."""
         self._latitudes[number], self._longitudes[number] = place.latitude, place.longitude
         self._headings[number] = self._speeds[number] = np.nan
@@ -83,24 +93,24 @@ class Tracks:
         """Return the time of the last report; 0 if there is none."""
         return int(self._seen[number])
 
-    def maybe_place(self, number: int) -> Place | None:
+    def find_place(self, number: int) -> Place | None:
         """Return the position of an endpoint, if it is known."""
         return Place(float(self._latitudes[number]), float(self._longitudes[number])) if self._seen[number] else None
 
-    def maybe_heading(self, number: int) -> float | None:
+    def find_heading(self, number: int) -> float | None:
         """Return the heading of an endpoint, if it is known."""
         heading = float(self._headings[number]) % 360.0  # rounding to float32 turns values just under 360 into 360
         return heading if self._seen[number] and heading == heading else None  # NaN is unequal to itself
 
-    def maybe_speed(self, number: int) -> float | None:
+    def find_speed(self, number: int) -> float | None:
         """Return the speed of an endpoint in m/s, if it is known."""
         speed = float(self._speeds[number])
         return speed if self._seen[number] and speed == speed else None
 
-    def going(self, numbers: NDArray[np.int32]) -> tuple[Vectors, Going]:
+    def positions_and_motion(self, numbers: NDArray[np.int32]) -> tuple[Vectors, Motion]:
         """Return positions and headings of endpoints whose positions are known."""
         where = vectors(self._latitudes.take(numbers), self._longitudes.take(numbers))
-        return where, Going(self._headings.take(numbers), self._speeds.take(numbers))
+        return where, Motion(self._headings.take(numbers), self._speeds.take(numbers))
 
     def reports_of(self, number: int) -> int:
         """Return how many reports of an endpoint were accepted."""
@@ -112,34 +122,34 @@ _UNKNOWN = float("nan")
 Verdicts = NDArray[np.uint16]
 """For each report 0, or the reason code of its refusal."""
 
-Moved = Callable[[Batch, Instant], None]
+Moved = Callable[[ReportColumns, Instant], None]
 """Called with accepted reports of different endpoints."""
 
-Heed = Callable[[Batch, NDArray[np.uint16], Instant], None]
+ReportObserver = Callable[[ReportColumns, NDArray[np.uint16], Instant], None]
 """Called with reports and the verdict on each: 0, or the reason code of its refusal."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class PlausibilityRules:
     """Coverage of an edge, and its plausibility limits; replaced as a whole when the configuration is read again."""
 
     coverage: Area | None = None
     """None: everywhere."""
-    believed: ReportLimits = field(default_factory=ReportLimits)
-    said: MessageLimits = field(default_factory=lambda: MessageLimits(bytes_max=BODY_BYTES_MAX))
+    report_limits: ReportLimits = field(default_factory=ReportLimits)
+    message_limits: MessageLimits = field(default_factory=lambda: MessageLimits(bytes_max=BODY_BYTES_MAX))
 
 
 class Presence:
     """Processes reports, in batches or one by one."""
 
-    def __init__(self, limits: Limits, matcher: Matcher, counts: Counts) -> None:
+    def __init__(self, limits: BrokerLimits, matcher: Matcher, counts: BrokerCounters) -> None:
         self._matcher = matcher
         self._counts = counts
-        self.tracks = Tracks(limits.sessions_max)
-        self.ground = Ground()
-        self.heed: Heed | None = None
+        self.last_reports = LastReports(limits.sessions_max)
+        self.plausibility_rules = PlausibilityRules()
+        self.observer: ReportObserver | None = None
         """Observer of all reports, if there is one."""
-        self.moved: Moved | None = None
+        self.on_moved: Moved | None = None
         """Called with accepted reports."""
         self._spent, at = column(limits.sessions_max, np.float64), column(limits.sessions_max, np.int64)
         self._buckets = Buckets(limits.reports_per_s, limits.reports_burst, spent=self._spent, at=at)
@@ -147,7 +157,7 @@ class Presence:
         """The share of its rate that an endpoint has lost by its reputation."""
         self._has_deficits = False
 
-    def take(self, batch: Batch, now: Instant) -> NDArray[np.uint16]:
+    def process(self, batch: ReportColumns, now: Instant) -> NDArray[np.uint16]:
         """Accept plausible reports; return 0 or the reason code for each."""
         shares = 1.0 - self._deficits.take(batch.numbers) if self._has_deficits else None
         are_within = self._buckets.take(batch.numbers, now, share=shares)
@@ -155,55 +165,55 @@ class Presence:
         if not are_within.all():
             verdicts[~are_within] = Reason.RATE_TOO_HIGH
             rows = are_within.nonzero()[0]
-            verdicts[rows] = self._take_rounds(batch.only(rows), now)
+            verdicts[rows] = self._process_rounds(batch.only(rows), now)
         else:
-            verdicts = self._take_rounds(batch, now)
+            verdicts = self._process_rounds(batch, now)
         if verdicts.any():
             for number, count in zip(*np.unique(verdicts[verdicts > 0], return_counts=True), strict=True):
                 self._counts.refused[Reason(int(number))] += int(count)
-        if self.heed is not None:
-            self.heed(batch, verdicts, now)
+        if self.observer is not None:
+            self.observer(batch, verdicts, now)
         return verdicts
 
-    def _take_rounds(self, batch: Batch, now: Instant) -> NDArray[np.uint16]:
+    def _process_rounds(self, batch: ReportColumns, now: Instant) -> NDArray[np.uint16]:
         rounds = in_rounds(batch.numbers)
         if len(rounds) == 1:
-            return self._take_round(batch, now)
+            return self._process_round(batch, now)
         verdicts = np.zeros(batch.numbers.size, np.uint16)
         for rows in rounds:
-            verdicts[rows] = self._take_round(batch.only(rows), now)
+            verdicts[rows] = self._process_round(batch.only(rows), now)
         return verdicts
 
-    def _take_round(self, batch: Batch, now: Instant) -> NDArray[np.uint16]:
+    def _process_round(self, batch: ReportColumns, now: Instant) -> NDArray[np.uint16]:
         """Process reports of different endpoints."""
-        ground = self.ground
-        before = self.tracks.before(batch.numbers)
+        rules = self.plausibility_rules
+        before = self.last_reports.previous_of(batch.numbers)
         before.seen_at[before.seen_at > self._latest(now)] = LONG_AGO
-        verdicts = vet_reports(batch, before, ground.believed, now, ground.coverage)
+        verdicts = vet_reports(batch, before, rules.report_limits, now, rules.coverage)
         accepted = batch if not verdicts.any() else batch.only((verdicts == 0).nonzero()[0])
         if accepted.numbers.size:
             self._counts.reports += accepted.numbers.size
-            if ground.coverage is not None and ground.believed.outside_coverage is Outside.COUNT:
-                self._counts.reports_outside += int(are_outside(accepted, ground.coverage).sum())
-            self.tracks.put(accepted)
+            if rules.coverage is not None and rules.report_limits.outside_coverage is OutsidePolicy.COUNT:
+                self._counts.reports_outside += int(are_outside(accepted, rules.coverage).sum())
+            self.last_reports.put(accepted)
             self._matcher.move(accepted.numbers, accepted.latitudes, accepted.longitudes)
-            if self.moved is not None:
-                self.moved(accepted, now)
+            if self.on_moved is not None:
+                self.on_moved(accepted, now)
         return verdicts
 
     def _latest(self, now: Instant) -> int:
         """Return the latest time at which a report can have been made."""
-        ahead_s = self.ground.believed.clock_ahead_s_max
+        ahead_s = self.plausibility_rules.report_limits.clock_ahead_s_max
         return now + int(ahead_s * SECOND_NS) if ahead_s else FOREVER
 
-    def take_one(self, session: Session, report: Report, now: Instant) -> Refused | None:
+    def process_report(self, session: Session, report: Report, now: Instant) -> Refused | None:
         """Process one report, from a listener that receives them one by one."""
         seen_at: int = report.seen_at
-        last = self.tracks.seen_at(session.number)
+        last = self.last_reports.seen_at(session.number)
         if seen_at == now <= last <= self._latest(now):  # without a time of its own: the later of two in one tick counts
             seen_at = last + 1
         heading, speed = report.heading_deg, report.speed_mps
-        batch = Batch(
+        batch = ReportColumns(
             np.array([session.number], np.int32),
             np.array([report.place.latitude]),
             np.array([report.place.longitude]),
@@ -211,36 +221,40 @@ class Presence:
             np.array([_UNKNOWN if heading is None else heading]),
             np.array([_UNKNOWN if speed is None else speed]),
         )
-        verdict = int(self.take(batch, now)[0])
+        verdict = int(self.process(batch, now)[0])
         return Refused(Reason(verdict), f"the report of {session.name}") if verdict else None
 
-    def who_is_in(self, area: Area) -> NDArray[np.int32]:
+    def find_inside(self, area: Area) -> NDArray[np.int32]:
         """Return the endpoints inside *area*, by their last reports; if the area is on roads, by their headings too."""
-        numbers = self._matcher.who_is_in(area)
-        return numbers[holds_going(area, *self.tracks.going(numbers))] if asks_which_way(area) else numbers
+        numbers = self._matcher.find_inside(area)
+        return (
+            numbers[contains_moving(area, *self.last_reports.positions_and_motion(numbers))]
+            if depends_on_heading(area)
+            else numbers
+        )
 
     def last_of(self, session: Session) -> tuple[Place | None, Instant]:
         """Return the position of an endpoint, if it is known, and its time."""
-        return self.tracks.maybe_place(session.number), Instant(self.tracks.seen_at(session.number))
+        return self.last_reports.find_place(session.number), Instant(self.last_reports.seen_at(session.number))
 
-    def whereabouts(self, session: Session) -> tuple[NDArray[np.int32], Vectors, Going]:
+    def position_and_motion(self, session: Session) -> tuple[NDArray[np.int32], Vectors, Motion]:
         """Return the known position of an endpoint as a batch of one."""
         numbers = np.array([session.number], np.int32)
-        return numbers, *self.tracks.going(numbers)
+        return numbers, *self.last_reports.positions_and_motion(numbers)
 
-    def put_place(self, session: Session, place: Place) -> None:
+    def restore_position(self, session: Session, place: Place) -> None:
         """Restore the last position of an endpoint from an earlier process."""
-        self.tracks.put_place(session.number, place)
+        self.last_reports.restore_position(session.number, place)
         self._matcher.move([session.number], [place.latitude], [place.longitude])
 
     def forget(self, session: Session) -> None:
         """Forget a session that has ended."""
-        if self.tracks.is_known(session.number):
-            self.tracks.forget(session.number)
+        if self.last_reports.is_known(session.number):
+            self.last_reports.forget(session.number)
             self._matcher.forget([session.number])
         self._deficits[session.number] = self._spent[session.number] = 0.0
 
-    def trust_less(self, sessions: Mapping[int, float]) -> None:
+    def limit_rates(self, sessions: Mapping[int, float]) -> None:
         """Reduce the rates of endpoints, by session number, to a share that follows from their reputation."""
         self._has_deficits = self._has_deficits or bool(sessions)
         for number, share in sessions.items():
@@ -253,7 +267,7 @@ class Presence:
 
 # Arrival: when an endpoint reaches the place that a message to an area on roads is about, and whether it has passed it.
 #
-#     a session can take more ─▶ sift: order queued messages by arrival, from the last report and along roads;
+#     a session can take more ─▶ sort_by_arrival: order queued messages by arrival, from the last report and along roads;
 #                                      drop those already passed, and those that a newer one replaces
 #
 # Invariants:
@@ -261,51 +275,51 @@ class Presence:
 # - an endpoint that has left the stretches, or goes another way, has passed. As that may be the noise of one report, the caller
 #   must let a message dropped as passed be delivered again when the endpoint is back.
 
-SIFTED_MAX: Final = 64
+SORTED_MAX: Final = 64
 """Maximum messages sorted per session, as each costs some hundred microseconds; the rest keep their place."""
 
 
-class GivenUp(NamedTuple):
+class ObsoleteDelivery(NamedTuple):
     """A queued delivery that is of no use any more."""
 
-    number: int
+    packet_id: int
     delivery: Delivery
     reason: Reason
 
 
-class Reaching:
+class ArrivalEstimator:
     """Estimates when endpoints reach the place that a message is about."""
 
-    def __init__(self, watch: Presence) -> None:
-        self._watch = watch
+    def __init__(self, presence: Presence) -> None:
+        self._presence = presence
 
-    def sift(self, session: Session, queue: OutboundQueue) -> list[GivenUp]:
+    def sort_by_arrival(self, session: Session, queue: OutboundQueue) -> list[ObsoleteDelivery]:
         """Sort queued messages by the endpoint's arrival; return those to be dropped."""
-        tracks = self._watch.tracks
-        reports = tracks.reports_of(session.number)
-        if queue.sifted_at == reports or not tracks.is_known(session.number):
+        last_reports = self._presence.last_reports
+        reports = last_reports.reports_of(session.number)
+        if queue.sorted_at == reports or not last_reports.is_known(session.number):
             return []
-        waiting = queue.take_roads(SIFTED_MAX)
-        latest: dict[Key, int] = {}
+        waiting = queue.take_roads(SORTED_MAX)
+        latest: dict[IncidentKey, int] = {}
         for _, delivery in waiting:
             key = key_of(delivery.publication)
             latest[key] = max(delivery.publication.seen_at, latest.get(key, 0))
         found = []
-        for number, delivery in waiting:
-            at = self._maybe_at(session, delivery.publication)
+        for packet_id, delivery in waiting:
+            at = self._find_arrival(session, delivery.publication)
             if delivery.publication.seen_at < latest[key_of(delivery.publication)]:
-                found.append(GivenUp(number, delivery, Reason.REPLACED))
+                found.append(ObsoleteDelivery(packet_id, delivery, Reason.REPLACED))
             elif at is None:
-                found.append(GivenUp(number, delivery, Reason.PASSED))
+                found.append(ObsoleteDelivery(packet_id, delivery, Reason.PLACE_PASSED))
             else:
-                queue.put(number, delivery, at)
-        queue.sifted_at = reports
+                queue.put(packet_id, delivery, at)
+        queue.sorted_at = reports
         return found
 
-    def _maybe_at(self, session: Session, publication: Publication) -> int | None:
+    def _find_arrival(self, session: Session, publication: Publication) -> int | None:
         """Return when an endpoint reaches the place that a message is about; None if it is not on its way there."""
-        assert isinstance(publication.address, ToArea), "others are not sifted"
-        _, where, going = self._watch.whereabouts(session)
-        seconds = float(seconds_to_reach(publication.address.area, where, going)[0])
+        assert isinstance(publication.address, ToArea), "only messages to areas have an arrival"
+        _, where, motion = self._presence.position_and_motion(session)
+        seconds = float(seconds_to_reach(publication.address.area, where, motion)[0])
         is_inside = seconds == seconds  # NaN is unequal to itself
-        return self._watch.tracks.seen_at(session.number) + int(seconds * SECOND_NS) if is_inside else None
+        return self._presence.last_reports.seen_at(session.number) + int(seconds * SECOND_NS) if is_inside else None

@@ -12,7 +12,7 @@ from milepost.model.addresses import Address, ToContent
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import FOREVER, Instant
 from milepost.model.messages import NO_FIELDS, Message, MessageId, Scalar
-from milepost.model.pipeline_records import Fate
+from milepost.model.pipeline_records import DeliveryState
 from milepost.model.places import Place
 from milepost.model.priorities import DEADLINE_NS, Priority
 from milepost.model.reasons import Reason
@@ -24,7 +24,7 @@ EDGE_ITSELF: Final = -1
 ELSEWHERE: Final = -2
 """Origin of messages from another edge or a handler."""
 
-Heed = Callable[["Publication", list[EndpointId], Fate, Reason | None], None]
+DeliveryObserver = Callable[["Publication", list[EndpointId], DeliveryState, Reason | None], None]
 """Called with the fate of a message for some endpoints, and the reason if it was dropped."""
 
 TO_CONTENT: Final = ToContent()
@@ -41,11 +41,10 @@ class Publication:
         "fields",
         "forwarded_by",
         "forwarded_number",
-        "heed",
-        "holders",
         "id",
         "is_retained",
         "number",
+        "observer",
         "origin",
         "place",
         "priority",
@@ -55,6 +54,7 @@ class Publication:
         "size",
         "source",
         "states_priority",
+        "stored_references",
         "tags",
         "topic",
         "valid_until",
@@ -106,11 +106,11 @@ class Publication:
         self.forwarded_by = ""
         self.forwarded_number = 0
         """The edge at which it was published, as SITE/EDGE, and its number there; 0 if it did not leave that edge."""
-        self.heed: Heed | None = None
+        self.observer: DeliveryObserver | None = None
         """Observer of the message's fate; None: not traced."""
         self.number = 0
         """Its number in storage; 0 while it is not stored."""
-        self.holders = 0
+        self.stored_references = 0
         """How many stored deliveries refer to it."""
 
     @property
@@ -121,8 +121,8 @@ class Publication:
     @property
     def deadline(self) -> int:
         """Latest time at which it should arrive; orders messages of one class."""
-        wanted = self.seen_at + DEADLINE_NS[self.priority]
-        return min(self.valid_until, wanted)
+        target = self.seen_at + DEADLINE_NS[self.priority]
+        return min(self.valid_until, target)
 
     @property
     def message(self) -> Message:
@@ -153,22 +153,22 @@ class Publication:
 class Delivery:
     """A publication as some of its receivers get it."""
 
-    __slots__ = ("is_again", "is_from_store", "labels", "publication", "qos")
+    __slots__ = ("has_retain_flag", "is_duplicate", "publication", "qos", "subscription_ids")
 
     def __init__(
         self,
         publication: Publication,
         qos: int,
-        labels: tuple[int, ...] = (),
+        subscription_ids: tuple[int, ...] = (),
         *,
-        is_from_store: bool = False,
-        is_again: bool = False,
+        has_retain_flag: bool = False,
+        is_duplicate: bool = False,
     ) -> None:
         self.publication = publication
         self.qos = qos
-        self.labels = labels
+        self.subscription_ids = subscription_ids
         """Subscription ids of the receiver that matched, as far as there are any."""
-        self.is_from_store = is_from_store
+        self.has_retain_flag = has_retain_flag
         """Whether the receiver sees the RETAIN flag."""
-        self.is_again = is_again
+        self.is_duplicate = is_duplicate
         """Whether it may have been sent before, by a process that has died since (DUP)."""

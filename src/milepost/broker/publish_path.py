@@ -10,7 +10,7 @@ Invariants:
 
 The audience of a message, and of an active one when endpoints enter its area:
 
-    address of a message ─▶ fan_for: matching, positions, notified sessions or the session table (M5)
+    address of a message ─▶ receivers_for: matching, positions, notified sessions or the session table (M5)
     accepted reports     ─▶ moved: sessions that have entered ─▶ delivery
 
 - an endpoint from another edge receives active messages only once it is known which of them it already has, or that this
@@ -22,131 +22,133 @@ from collections.abc import Callable
 from typing import Final
 
 from milepost.broker.active_alerts import ActiveAlerts
-from milepost.broker.admission import Admission, Plausibility, TopicRoute
-from milepost.broker.counts import Counts
+from milepost.broker.admission import AdmissionControl, Plausibility, TopicRoute
+from milepost.broker.counts import BrokerCounters
 from milepost.broker.delivery import Deliveries
-from milepost.broker.effects import Changes, Run
-from milepost.broker.emergency import AlertRule, Alerts
+from milepost.broker.effects import FastPathBatch, StateChanges
+from milepost.broker.emergency import AlertRule, EmergencyAlerts
 from milepost.broker.federation_port import FederationPort
 from milepost.broker.persistence import publication_to_bytes
 from milepost.broker.presence import Presence
 from milepost.broker.publication import EDGE_ITSELF, Delivery, Publication
 from milepost.broker.retained_store import RetainedStore
-from milepost.broker.routing import NO_FAN, Fan, Route, RouteCache, group_by_encoding
-from milepost.broker.session import NOWHERE, Session, Sessions, receive
+from milepost.broker.routing import NO_RECEIVERS, MatchRoute, ReceiverGroups, RouteCache, group_by_encoding
+from milepost.broker.session import NO_CONNECTION, Session, Sessions, begin_receiving
 from milepost.matching.matcher import Matcher
 from milepost.model.addresses import ToArea, ToContent, ToEndpoint, ToEveryone, ToNotified
-from milepost.model.areas import Going
+from milepost.model.areas import Motion
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import Instant
 from milepost.model.messages import UNPUBLISH, Message, MessageId, maybe_unpublished
 from milepost.model.places import Place, vectors
 from milepost.model.priorities import Priority
 from milepost.model.reasons import Malformed, Reason, Refused
-from milepost.vetting import Batch, Stand
+from milepost.vetting import ReportColumns, SenderPosition
 
 IsSettled = Callable[[Session, Instant], bool]
 """Whether the messages an endpoint received at its previous edge are known, or never will be."""
 
 
-class Audience:
+class AudienceResolver:
     """The audiences of messages."""
 
     def __init__(
-        self, route_cache: RouteCache, sessions: Sessions, watch: Presence, deliveries: Deliveries, is_settled: IsSettled
+        self, route_cache: RouteCache, sessions: Sessions, presence: Presence, deliveries: Deliveries, is_settled: IsSettled
     ) -> None:
         self._route_cache = route_cache
         self._sessions = sessions
-        self._watch = watch
+        self._presence = presence
         self._deliveries = deliveries
         self._is_settled = is_settled
         self._unsettled: set[str] = set()
         """Endpoints to be checked again in the next tick, even without a new report."""
-        watch.moved = self.moved
+        presence.on_moved = self.moved
 
     @property
-    def _standing(self) -> ActiveAlerts:
-        return self._deliveries.standing
+    def _active_alerts(self) -> ActiveAlerts:
+        return self._deliveries.active_alerts
 
-    def fan_for(self, publication: Publication, now: Instant) -> Fan:
+    def receivers_for(self, publication: Publication, now: Instant) -> ReceiverGroups:
         """Return the receivers of a message."""
         if publication.valid_until < now:
-            return NO_FAN
+            return NO_RECEIVERS
         match publication.address:
             case ToContent():
-                return self._route_cache.plan(publication.message, now).fan_for(publication.origin)
+                return self._route_cache.route_for(publication.message, now).receivers_for(publication.origin)
             case ToArea(area):
-                return group_by_encoding([self._sessions[number] for number in self._watch.who_is_in(area).tolist()])
+                return group_by_encoding([self._sessions[number] for number in self._presence.find_inside(area).tolist()])
             case ToNotified(incidents):
-                told = self._standing.who_was_told(publication.source, incidents)
-                return group_by_encoding([self._sessions[number] for number in told])
+                notified = self._active_alerts.notified_sessions(publication.source, incidents)
+                return group_by_encoding([self._sessions[number] for number in notified])
             case ToEndpoint(name):
-                session = self._sessions.maybe(name)
+                session = self._sessions.find(name)
                 return group_by_encoding([session] if session is not None else [])
             case ToEveryone():
-                return group_by_encoding([session for session in self._sessions if session.link is not NOWHERE])
+                return group_by_encoding([session for session in self._sessions if session.connection is not NO_CONNECTION])
 
-    def moved(self, batch: Batch, now: Instant) -> None:
+    def moved(self, batch: ReportColumns, now: Instant) -> None:
         """Deliver active messages to endpoints whose reports place them in the area."""
-        if not len(self._standing):
+        if not len(self._active_alerts):
             return
-        going = Going(batch.headings, batch.speeds)
-        for publication, numbers in self._standing.entering(batch.numbers, vectors(batch.latitudes, batch.longitudes), going):
-            self._hand(publication, [self._sessions[number] for number in numbers], now)
+        motion = Motion(batch.headings, batch.speeds)
+        for publication, numbers in self._active_alerts.entering(
+            batch.numbers, vectors(batch.latitudes, batch.longitudes), motion
+        ):
+            self._deliver_settled(publication, [self._sessions[number] for number in numbers], now)
 
-    def look_again(self, session: Session) -> None:
+    def recheck(self, session: Session) -> None:
         """Check an endpoint in the next tick: its position became known other than by its own report."""
-        if len(self._standing):
+        if len(self._active_alerts):
             self._unsettled.add(session.name)
 
     def tick(self, now: Instant) -> None:
         """Expire active messages, and check again the endpoints that were not settled."""
-        self._standing.expire(now, self._deliveries.changes)
+        self._active_alerts.expire(now, self._deliveries.changes)
         names, self._unsettled = self._unsettled, set()
         for name in names:
-            session = self._sessions.maybe(name)
-            if session is not None and len(self._standing) and self._watch.tracks.is_known(session.number):
-                numbers, where, going = self._watch.whereabouts(session)
-                for publication, _ in self._standing.entering(numbers, where, going):
-                    self._hand(publication, [session], now)
+            session = self._sessions.find(name)
+            if session is not None and len(self._active_alerts) and self._presence.last_reports.is_known(session.number):
+                numbers, where, motion = self._presence.position_and_motion(session)
+                for publication, _ in self._active_alerts.entering(numbers, where, motion):
+                    self._deliver_settled(publication, [session], now)
 
-    def _hand(self, publication: Publication, sessions: list[Session], now: Instant) -> None:
+    def _deliver_settled(self, publication: Publication, sessions: list[Session], now: Instant) -> None:
         if publication.valid_until < now:
             return
         settled = [session for session in sessions if self._is_settled(session, now)]
         self._unsettled |= {session.name for session in sessions} - {session.name for session in settled}
         if settled:
-            self._deliveries.hand_out(publication, group_by_encoding(settled))
+            self._deliveries.deliver(publication, group_by_encoding(settled))
 
 
-_ANYBODY: Final = EndpointId("anybody")
+_ANY_SOURCE: Final = EndpointId("anybody")
 
 
 class PublishPath:
     """Base class of `Broker`."""
 
     name: EndpointId
-    counts: Counts
+    counts: BrokerCounters
     retained: RetainedStore
-    trouble: str | None
+    storage_error: str | None
     matcher: Matcher
     route_cache: RouteCache
     deliveries: Deliveries
-    watch: Presence
-    alerts: Alerts
+    presence: Presence
+    alerts: EmergencyAlerts
     federation: FederationPort | None
-    audience: Audience
-    _admission: Admission
+    audience: AudienceResolver
+    _admission: AdmissionControl
     _last_id: int
 
     @property
-    def changes(self) -> Changes:
+    def changes(self) -> StateChanges:
         """The state to be stored at the end of this tick."""
         return self.deliveries.changes
 
     def place_of(self, session: Session) -> Place | None:
         """Return the last reported place of an endpoint."""
-        return self.watch.tracks.maybe_place(session.number)
+        return self.presence.last_reports.find_place(session.number)
 
     def publish(
         self, sender: Session, publication: Publication, now: Instant, *, is_plain: bool = False, packet_id: int = 0
@@ -161,7 +163,7 @@ class PublishPath:
             return self.refuse(refused)
         try:
             route = self.route(sender, publication.topic, now)
-            self._complete(publication, route, sender, now)
+            self._fill_in(publication, route, sender, now)
             refused = self._refuse(sender, publication, route, now, is_plain=is_plain, packet_id=packet_id)
         except Malformed as fault:
             return self.refuse(fault.refused)
@@ -170,7 +172,7 @@ class PublishPath:
         is_cached = is_plain and (publication.place is None or not self.matcher.has_areas)
         outcome = self.accept(publication, route.audience if is_cached else None, now)
         if packet_id and not isinstance(outcome, Refused):
-            receive(sender, packet_id, self.changes)  # [MQTT-4.3.3-8]
+            begin_receiving(sender, packet_id, self.changes)  # [MQTT-4.3.3-8]
         return outcome
 
     def _refuse(
@@ -180,11 +182,13 @@ class PublishPath:
         refused = self._admission.refuse(sender, publication, route, plausibility, now)
         if refused is None and route.is_request:
             return Refused(Reason.TOPIC_RESERVED, f"a message on {publication.topic}")
-        if refused is None and packet_id and sender.is_kept and self.trouble is not None:  # the packet id must be stored, too
-            return Refused(Reason.STORAGE_UNAVAILABLE, self.trouble)
+        if (
+            refused is None and packet_id and sender.is_durable and self.storage_error is not None
+        ):  # the packet id must be stored, too
+            return Refused(Reason.STORAGE_UNAVAILABLE, self.storage_error)
         return refused
 
-    def _complete(self, publication: Publication, route: TopicRoute, sender: Session, now: Instant) -> None:
+    def _fill_in(self, publication: Publication, route: TopicRoute, sender: Session, now: Instant) -> None:
         """Fill in id, place, priority and validity where the publisher stated none."""
         publication.id = publication.id or self.next_id(now)
         if publication.place is None:
@@ -193,32 +197,36 @@ class PublishPath:
 
     def _plausibility(self) -> Plausibility:
         """Return the limits that publications are checked against (M15, M27)."""
-        ground = self.watch.ground
-        coverage = ground.coverage if self.federation is None else None  # other edges may cover what this one does not
-        return Plausibility(ground.said, coverage, lambda session: Stand(0.0, *self.watch.last_of(session)))
+        plausibility_rules = self.presence.plausibility_rules
+        coverage = (
+            plausibility_rules.coverage if self.federation is None else None
+        )  # other edges may cover what this one does not
+        return Plausibility(
+            plausibility_rules.message_limits, coverage, lambda session: SenderPosition(0.0, *self.presence.last_of(session))
+        )
 
-    def accept(self, publication: Publication, audience: Route | None, now: Instant) -> int | Refused:
+    def accept(self, publication: Publication, audience: MatchRoute | None, now: Instant) -> int | Refused:
         """Deliver a message that was admitted, or that the edge itself publishes: match, forward, retain, queue.
 
         `audience`: its receivers, where the topic alone determines them. Return how many there are at this edge.
         """
         if audience is None:
             self._address(publication, now)
-            fan = self.audience.fan_for(publication, now)
+            receivers = self.audience.receivers_for(publication, now)
         else:
-            fan = audience.fan_for(publication.origin)
-        refused = self._why_not(publication, fan)
+            receivers = audience.receivers_for(publication.origin)
+        refused = self._refusal_for(publication, receivers)
         if refused is None and self.federation is not None and publication.origin != EDGE_ITSELF:
-            refused = self.federation.take(publication, now)
+            refused = self.federation.forward(publication, now)
         if refused is not None:
             return self.refuse(refused)
         if publication.is_retained:
             self.retain(publication)
         self.counts.accepted += publication.origin != EDGE_ITSELF
-        if self.alerts.rules and (rule := self.alerts.maybe_rule(publication.topic)) is not None:
+        if self.alerts.rules and (rule := self.alerts.find_rule(publication.topic)) is not None:
             self._raise(rule, publication, now)
-        self.deliveries.hand_out(publication, fan)
-        return fan.size
+        self.deliveries.deliver(publication, receivers)
+        return receivers.size
 
     def _address(self, publication: Publication, now: Instant) -> None:
         """Assign an id to a message of the edge itself; address an unpublish to the endpoints notified of the message."""
@@ -226,23 +234,25 @@ class PublishPath:
         if publication.topic == UNPUBLISH and (name := maybe_unpublished(publication.fields)) is not None:
             publication.address = ToNotified((name,))
 
-    def _why_not(self, publication: Publication, fan: Fan) -> Refused | None:
-        if self.trouble is not None:
-            is_to_be_kept = publication.qos > 0 and any(session.is_kept for group in fan.groups for session in group.sessions)
-            if (publication.is_retained and publication.origin != EDGE_ITSELF) or is_to_be_kept:
-                return Refused(Reason.STORAGE_UNAVAILABLE, self.trouble)
+    def _refusal_for(self, publication: Publication, receivers: ReceiverGroups) -> Refused | None:
+        if self.storage_error is not None:
+            needs_storage = publication.qos > 0 and any(
+                session.is_durable for group in receivers.groups for session in group.sessions
+            )
+            if (publication.is_retained and publication.origin != EDGE_ITSELF) or needs_storage:
+                return Refused(Reason.STORAGE_UNAVAILABLE, self.storage_error)
         if publication.is_retained and publication.body:
-            return self.retained.why_not(publication)
+            return self.retained.refusal_for(publication)
         return None
 
     def retain(self, publication: Publication) -> None:
         """Retain a message for later subscribers; an empty one deletes the retained message."""
-        is_kept = publication.origin != EDGE_ITSELF  # the edge publishes its own messages again after a restart
+        is_durable = publication.origin != EDGE_ITSELF  # the edge publishes its own messages again after a restart
         if publication.body:
             self.retained.put(publication)
-            if is_kept:
+            if is_durable:
                 self.changes.retained[publication.topic] = publication_to_bytes(publication)
-        elif self.retained.drop(publication.topic) and is_kept:  # [MQTT-3.3.1-6]
+        elif self.retained.drop(publication.topic) and is_durable:  # [MQTT-3.3.1-6]
             self.changes.retained[publication.topic] = None
 
     def _raise(self, rule: AlertRule, publication: Publication, now: Instant) -> None:
@@ -250,12 +260,12 @@ class PublishPath:
         if publication.place is None:
             self.counts.dropped[Reason.FIELD_MISSING] += 1
             return
-        heading = self.watch.tracks.maybe_heading(publication.origin) if publication.origin >= 0 else None
+        heading = self.presence.last_reports.find_heading(publication.origin) if publication.origin >= 0 else None
         alert = self.alerts.make(rule, publication, heading, self.name, self.next_id(now), now)
-        refused = self.federation.take(alert, now) if self.federation is not None else None
+        refused = self.federation.forward(alert, now) if self.federation is not None else None
         if refused is not None:  # endpoints of this edge get it all the same
             self.refuse(refused)
-        self.deliveries.hand_out(alert, self.audience.fan_for(alert, now))
+        self.deliveries.deliver(alert, self.audience.receivers_for(alert, now))
 
     def next_id(self, now: Instant) -> int:
         """Return an id for a message without one: never used before by this edge, as long as its clock is not set back."""
@@ -274,25 +284,25 @@ class PublishPath:
     def route(self, session: Session, topic: str, now: Instant) -> TopicRoute:
         """Return the route of *topic* for a session; raise `Malformed` if it is not a valid topic."""
         assert session.routes is not None, "the session is connected"
-        route = self._admission.route(session.who, session.routes, topic)
+        route = self._admission.route(session.identity, session.routes, topic)
         if route.epoch != self.route_cache.epoch:
             self._refresh(route, now)
         return route
 
     def _refresh(self, route: TopicRoute, now: Instant) -> None:
         route.epoch = self.route_cache.epoch
-        audience = None if route.refused or route.is_request else self.plan_for(route.topic, now)
-        is_same_for_all = audience is not None and not audience.turns and not audience.not_own
-        needs_nothing_else = is_same_for_all and not route.validity_ns and self.is_short(route.topic)
+        audience = None if route.refused or route.is_request else self.find_cacheable_route(route.topic, now)
+        is_same_for_all = audience is not None and not audience.shared and not audience.no_local_sessions
+        needs_nothing_else = is_same_for_all and not route.validity_ns and self.is_local_only(route.topic)
         route.audience = audience
-        route.fan = audience.fan if audience is not None and needs_nothing_else else None
+        route.receivers = audience.receivers if audience is not None and needs_nothing_else else None
 
     def find_fast_routes(self, session: Session) -> dict[bytes, TopicRoute] | None:
         """Return the session's routes by topic; None if its messages must be checked one by one."""
         if (
             session.routes is None
             or session.is_over_rate
-            or (self.matcher.has_areas and self.watch.tracks.is_known(session.number))
+            or (self.matcher.has_areas and self.presence.last_reports.is_known(session.number))
         ):
             return None
         return session.routes.by_topic
@@ -302,13 +312,13 @@ class PublishPath:
         """The epoch of current routes."""
         return self.route_cache.epoch
 
-    def plan_for(self, topic: str, now: Instant) -> Route | None:
+    def find_cacheable_route(self, topic: str, now: Instant) -> MatchRoute | None:
         """Return the receivers of plain messages on a topic until `route_cache.epoch` changes; None if they depend on more."""
-        return self.route_cache.maybe_lasting(Message(MessageId(1), _ANYBODY, topic, now), now)
+        return self.route_cache.find_cacheable(Message(MessageId(1), _ANY_SOURCE, topic, now), now)
 
-    def is_short(self, topic: str) -> bool:
+    def is_local_only(self, topic: str) -> bool:
         """Return whether plain messages on a topic concern only receivers at this edge: no alert, no forwarding."""
-        return not (self.federation is not None and self.federation.is_wanted(topic)) and self.alerts.maybe_rule(topic) is None
+        return not (self.federation is not None and self.federation.has_interest(topic)) and self.alerts.find_rule(topic) is None
 
     def charge(self, session: Session, messages: int, octets: int, now: Instant) -> None:
         """Charge a session whose listener charges in batches."""
@@ -320,32 +330,32 @@ class PublishPath:
         refused = self._admission.refuse_rate(session, now)
         return refused or self._admission.refuse(session, request, route, None, now)
 
-    def start_run(self, fan: Fan, encoding: int, priority: Priority) -> Run:
-        """Begin a run of plain QoS 0 messages to one fan, which are passed on as the bytes received."""
-        run = Run(fan, encoding, priority)
-        self.deliveries.actions.append(run)
-        return run
+    def start_fast_batch(self, receivers: ReceiverGroups, encoding: int, priority: Priority) -> FastPathBatch:
+        """Begin a batch of plain QoS 0 messages to the same receivers, which are passed on as the bytes received."""
+        batch = FastPathBatch(receivers, encoding, priority)
+        self.deliveries.actions.append(batch)
+        return batch
 
-    def find_last_run(self, encoding: int) -> Run | None:
-        """Return the run that messages in *encoding* may still be added to: no action came after it."""
+    def find_last_fast_batch(self, encoding: int) -> FastPathBatch | None:
+        """Return the batch that messages in *encoding* may still be added to: no action came after it."""
         last = self.deliveries.actions[-1] if self.deliveries.actions else None
-        return last if isinstance(last, Run) and last.encoding == encoding else None
+        return last if isinstance(last, FastPathBatch) and last.encoding == encoding else None
 
-    def count_run(self, accepted: int, delivered: int) -> None:
-        """Count the messages of a run that was sent."""
+    def count_fast_batch(self, accepted: int, delivered: int) -> None:
+        """Count the messages of a batch that was sent."""
         self.counts.accepted += accepted
         self.counts.delivered += delivered
 
-    def requeue(self, publication: Publication, fan: Fan, now: Instant) -> None:
-        """Deliver a message of a run to receivers that cannot be sent the received bytes unchanged."""
+    def requeue(self, publication: Publication, receivers: ReceiverGroups, now: Instant) -> None:
+        """Deliver a message of a batch to receivers that cannot be sent the received bytes unchanged."""
         publication.id = publication.id or self.next_id(now)
-        self.deliveries.hand_out(publication, fan)
+        self.deliveries.deliver(publication, receivers)
 
     def reply(self, session: Session, topic: str, body: bytes, now: Instant) -> None:
         """Answer a request of a session on *topic*, if it subscribes to exactly that topic."""
-        asked = session.subscriptions.get(topic)
-        if asked is not None:
-            labels = (asked.subscription.id,) if asked.subscription.id else ()
+        held = session.subscriptions.get(topic)
+        if held is not None:
+            subscription_ids = (held.subscription.id,) if held.subscription.id else ()
             publication = Publication(topic, body, now, source=self.name)
             publication.id = self.next_id(now)
-            self.deliveries.hand_one(Delivery(publication, 0, labels), session)
+            self.deliveries.deliver_to(Delivery(publication, 0, subscription_ids), session)

@@ -18,11 +18,11 @@ from milepost.model.queries import OnTopic, holds
 from milepost.model.reasons import Reason, Refused
 from milepost.model.subscriptions import Subscription
 
-_FORGOTTEN_MAX: Final = 64
+_STALE_EXPIRIES_MAX: Final = 64
 """Maximum surplus entries of the expiry heap, beyond twice the retained messages, before it is rebuilt."""
 
 
-class WantsRetained(Enum):
+class RetainHandling(Enum):
     """Which subscriptions receive retained messages at their start (MQTT's Retain Handling)."""
 
     ALWAYS = 0
@@ -44,16 +44,16 @@ class RetainedStore:
         self._messages_max = messages_max
         self._bytes_max = bytes_max
         self._count = 0
-        self._fading: list[tuple[Instant, str]] = []
+        self._expiries: list[tuple[Instant, str]] = []
         self.size = 0
         """Bytes of all messages."""
 
     def __len__(self) -> int:
         return self._count
 
-    def why_not(self, publication: Publication) -> Refused | None:
+    def refusal_for(self, publication: Publication) -> Refused | None:
         """Return why there is no room for a message, or None if there is."""
-        former = self.maybe(publication.topic)
+        former = self.find(publication.topic)
         if former is None and self._count >= self._messages_max:
             return Refused(Reason.RETAINED_FULL, f"{self._messages_max} messages are retained")
         if self.size - (former.size if former else 0) + publication.size > self._bytes_max:
@@ -72,20 +72,20 @@ class RetainedStore:
         level.publication = publication
         self.size += publication.size
         if publication.valid_until != FOREVER:
-            heappush(self._fading, (publication.valid_until, publication.topic))
-        if len(self._fading) > 2 * self._count + _FORGOTTEN_MAX:  # most were replaced
-            self._fading = sorted((one.valid_until, one.topic) for one in self.on_all() if one.valid_until != FOREVER)
+            heappush(self._expiries, (publication.valid_until, publication.topic))
+        if len(self._expiries) > 2 * self._count + _STALE_EXPIRIES_MAX:  # most were replaced
+            self._expiries = sorted((one.valid_until, one.topic) for one in self.all() if one.valid_until != FOREVER)
 
-    def fade(self, now: Instant) -> list[str]:
+    def expire(self, now: Instant) -> list[str]:
         """Drop expired messages; return their topics."""
-        faded = []
-        while self._fading and self._fading[0][0] < now:
-            topic = heappop(self._fading)[1]
-            publication = self.maybe(topic)
+        expired = []
+        while self._expiries and self._expiries[0][0] < now:
+            topic = heappop(self._expiries)[1]
+            publication = self.find(topic)
             if publication is not None and publication.valid_until < now:
                 self.drop(topic)
-                faded.append(topic)
-        return faded
+                expired.append(topic)
+        return expired
 
     def drop(self, topic: str) -> bool:
         """Delete the retained message of a topic; return whether there was one."""
@@ -107,26 +107,26 @@ class RetainedStore:
             del above.below[name]
         return True
 
-    def maybe(self, topic: str) -> Publication | None:
+    def find(self, topic: str) -> Publication | None:
         """Return the retained message of a topic, if there is one."""
         level: _Level | None = self._root
         for name in topic.split("/"):
             level = level.below.get(name) if level else None
         return level.publication if level else None
 
-    def on(self, topic_filter: str) -> Iterator[Publication]:
+    def find_on_filter(self, topic_filter: str) -> Iterator[Publication]:
         """Iterate over the messages of all topics that match a filter."""
         yield from _matching(self._root, topic_filter.split("/"), 0)
 
-    def on_all(self) -> Iterator[Publication]:
+    def all(self) -> Iterator[Publication]:
         """Iterate over all messages."""
         return _all(self._root)
 
-    def wanted_by(self, subscription: Subscription, owner_at: Place | None, now: Instant) -> list[Publication]:
+    def matching(self, subscription: Subscription, owner_at: Place | None, now: Instant) -> list[Publication]:
         """Return the valid messages that match a new subscription."""
         query = subscription.query
         if isinstance(query, OnTopic):
-            found: Iterable[Publication] = self.on(query.filter)
+            found: Iterable[Publication] = self.find_on_filter(query.filter)
         else:
             found = (publication for publication in _all(self._root) if holds(query, publication.topic, publication.tags))
         area = subscription.area

@@ -12,19 +12,17 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from milepost.broker.counts import Counts
+from milepost.broker.counts import BrokerCounters
 from milepost.broker.delivery import Deliveries
-from milepost.broker.effects import Changes, Expel, Redirect, Welcome
+from milepost.broker.effects import CloseConnection, Redirect, StateChanges, Welcome
 from milepost.broker.federation_port import FederationPort
-from milepost.broker.limits import Limits
-from milepost.broker.persistence import asked_to_bytes, publication_from_bytes, publication_to_bytes, session_to_bytes
-from milepost.broker.presence import Heed as ReportObserver
-from milepost.broker.presence import Presence
-from milepost.broker.publication import Delivery, Publication
-from milepost.broker.publication import Heed as DeliveryObserver
-from milepost.broker.publish_path import Audience
-from milepost.broker.routing import ASIDE, Asking, RouteCache
-from milepost.broker.session import NOWHERE, Asked, Session, Sessions
+from milepost.broker.limits import BrokerLimits
+from milepost.broker.persistence import publication_from_bytes, publication_to_bytes, session_to_bytes, subscription_to_bytes
+from milepost.broker.presence import Presence, ReportObserver
+from milepost.broker.publication import Delivery, DeliveryObserver, Publication
+from milepost.broker.publish_path import AudienceResolver
+from milepost.broker.routing import SUSPENDED, RouteCache, SubscriptionTable
+from milepost.broker.session import NO_CONNECTION, Session, Sessions, SessionSubscription
 from milepost.model.addresses import ToArea, ToNotified
 from milepost.model.areas import Area
 from milepost.model.endpoints import EndpointId
@@ -46,7 +44,7 @@ class SessionSnapshot:
     expiry_ns: int
     place: Place | None
     subscriptions: tuple[HeldSubscription, ...]
-    waiting: tuple[QueuedMessage, ...]
+    queued: tuple[QueuedMessage, ...]
     """Released, then in flight, then queued messages."""
     received: tuple[int, ...]
     """Packet ids that the endpoint uses for its own publications at QoS 2."""
@@ -56,18 +54,18 @@ class SessionSnapshot:
 class RoamingSupport:
     """Base class of `Broker`."""
 
-    limits: Limits
-    counts: Counts
+    limits: BrokerLimits
+    counts: BrokerCounters
     sessions: Sessions
     route_cache: RouteCache
     deliveries: Deliveries
-    watch: Presence
-    audience: Audience
-    asking: Asking
+    presence: Presence
+    audience: AudienceResolver
+    subscription_table: SubscriptionTable
     federation: FederationPort | None
 
     @property
-    def changes(self) -> Changes:
+    def changes(self) -> StateChanges:
         """The state to be stored at the end of this tick."""
         raise NotImplementedError
 
@@ -83,7 +81,7 @@ class RoamingSupport:
         """Remove a session whose deliveries are dealt with."""
         raise NotImplementedError
 
-    def take_leave(self, session: Session, now: Instant) -> None:
+    def start_timers(self, session: Session, now: Instant) -> None:
         """Start the timers of a session without a connection."""
         raise NotImplementedError
 
@@ -95,7 +93,7 @@ class RoamingSupport:
 
     def find_session(self, name: str) -> Session | None:
         """Return the session of an endpoint, if it has one."""
-        return self.sessions.maybe(name)
+        return self.sessions.find(name)
 
     def all_sessions(self) -> list[Session]:
         """Return every session, connected or not."""
@@ -113,37 +111,37 @@ class RoamingSupport:
     @property
     def coverage(self) -> Area | None:
         """The area this edge covers; None: everywhere."""
-        return self.watch.ground.coverage
+        return self.presence.plausibility_rules.coverage
 
     def subscriptions_of(self, session: Session) -> tuple[HeldSubscription, ...]:
         """Return the subscriptions of a session as values."""
         return tuple(
-            HeldSubscription(name, asked.subscription, asked.is_not_own, asked.is_retain_shown)
-            for name, asked in session.subscriptions.items()
+            HeldSubscription(name, own.subscription, own.no_local, own.retain_as_published)
+            for name, own in session.subscriptions.items()
         )
 
     def in_transit(self, session: Session) -> set[tuple[str, int]]:
         """Return the messages queued or in flight, by the edge that forwarded them and their numbers there."""
-        waiting = session.waiting.all() if session.waiting is not None else []
+        waiting = session.queue.all() if session.queue is not None else []
         deliveries = (*session.in_flight.values(), *session.released.values(), *(delivery for _, delivery in waiting))
         return {(one.publication.forwarded_by, one.publication.forwarded_number) for one in deliveries}
 
     def last_position_of(self, session: Session) -> EndpointPosition | None:
         """Return the last report of an endpoint, if there is one."""
-        tracks, number = self.watch.tracks, session.number
-        place = tracks.maybe_place(number)
+        last_reports, number = self.presence.last_reports, session.number
+        place = last_reports.find_place(number)
         if place is None:
             return None
-        seen_at = Instant(tracks.seen_at(number))
-        return EndpointPosition(session.name, place, tracks.maybe_heading(number), tracks.maybe_speed(number), seen_at)
+        seen_at = Instant(last_reports.seen_at(number))
+        return EndpointPosition(session.name, place, last_reports.find_heading(number), last_reports.find_speed(number), seen_at)
 
     def observe_reports(self, observer: ReportObserver) -> None:
         """Call *observer* with every batch of reports and the verdict on each."""
-        self.watch.heed = observer
+        self.presence.observer = observer
 
     def observe_deliveries(self, observer: DeliveryObserver) -> None:
         """Call *observer* with the fate of every message to an area, by endpoint."""
-        self.deliveries.heed = observer
+        self.deliveries.observer = observer
 
     def routes_changed(self) -> None:
         """Drop cached routes: the interest of other edges has changed."""
@@ -175,26 +173,26 @@ class RoamingSupport:
 
     def can_redirect(self, session: Session, address: str) -> bool:
         """Return whether the endpoint can be redirected to *address*: the scheme of its connection is the same."""
-        scheme = session.link.scheme
+        scheme = session.connection.scheme
         return bool(scheme) and address.startswith(f"{scheme}://")
 
     def redirect(self, session: Session, address: str) -> None:
         """Disconnect an endpoint and send it to the edge at *address*."""
-        self.deliveries.actions.append(Redirect(session.link, address))
+        self.deliveries.actions.append(Redirect(session.connection, address))
 
     def _drop_connection(self, session: Session) -> None:
         """Disconnect an endpoint that is connected at another edge; its will is not published here."""
         session.will = None
-        if session.link is not NOWHERE:
-            self.deliveries.actions.append(Expel(session.link, TAKEN_OVER_ELSEWHERE))
-            session.link = NOWHERE
+        if session.connection is not NO_CONNECTION:
+            self.deliveries.actions.append(CloseConnection(session.connection, TAKEN_OVER_ELSEWHERE))
+            session.connection = NO_CONNECTION
 
     # Sessions that leave
 
     def export_session(self, session: Session) -> SessionSnapshot:
         """Disconnect and remove a session; return it as a value."""
         self._drop_connection(session)
-        self.deliveries.leave(session)
+        self.deliveries.disconnect(session)
         snapshot = SessionSnapshot(
             session.name,
             session.expiry_ns,
@@ -202,9 +200,9 @@ class RoamingSupport:
             self.subscriptions_of(session),
             tuple(_waiting_of(session)),
             tuple(sorted(session.received or ())),
-            self.deliveries.standing.told_of(session),
+            self.deliveries.active_alerts.notifications_of(session),
         )
-        self.deliveries.let_go(session)
+        self.deliveries.remove_all(session)
         self.remove(session)
         return snapshot
 
@@ -222,36 +220,38 @@ class RoamingSupport:
             session = self.sessions.add(snapshot.endpoint)
         except Malformed as fault:
             return fault.refused
-        session.is_kept, session.expiry_ns, session.expires_at = snapshot.expiry_ns > 0, snapshot.expiry_ns, FOREVER
-        if session.is_kept:
-            self.take_leave(session, now)
+        session.is_durable, session.expiry_ns, session.expires_at = snapshot.expiry_ns > 0, snapshot.expiry_ns, FOREVER
+        if session.is_durable:
+            self.start_timers(session, now)
             self.changes.sessions[session.number] = session_to_bytes(session, None)
-        for one in snapshot.waiting:
-            self.deliveries.adopt(session, one.number, _delivery(one), is_released=one.is_released)
+        for one in snapshot.queued:
+            self.deliveries.adopt(session, one.packet_id, _delivery(one), is_released=one.is_released)
         if snapshot.received:
             session.received = set(snapshot.received)
-            if session.is_kept:
-                self.changes.received |= {(session.number, number): True for number in snapshot.received}
+            if session.is_durable:
+                self.changes.received |= {(session.number, packet_id): True for packet_id in snapshot.received}
         self._adopt_state(session, snapshot)
         return session
 
     def merge_session(self, session: Session, snapshot: SessionSnapshot) -> None:
         """Add a session of the same endpoint to the one that exists; subscriptions that are new here are suspended."""
-        for one in snapshot.waiting:
-            self.deliveries.add(session, one.number, _delivery(one), is_released=one.is_released)
+        for one in snapshot.queued:
+            self.deliveries.add(session, one.packet_id, _delivery(one), is_released=one.is_released)
         self._adopt_state(session, snapshot)
 
     def _adopt_state(self, session: Session, snapshot: SessionSnapshot) -> None:
-        self.deliveries.standing.bring(session, snapshot.notified, self.changes)
+        self.deliveries.active_alerts.adopt(session, snapshot.notified, self.changes)
         if snapshot.place is not None and self.place_of(session) is None:
-            self.watch.put_place(session, snapshot.place)
-        self.audience.look_again(session)
+            self.presence.restore_position(session, snapshot.place)
+        self.audience.recheck(session)
         for held in snapshot.subscriptions:
             if held.name not in session.subscriptions:
-                asked = Asked(held.subscription, ASIDE, is_not_own=held.is_not_own, is_retain_shown=held.is_retain_shown)
-                session.subscriptions[held.name] = asked
-                if session.is_kept:
-                    self.changes.subscriptions[session.number, held.name] = asked_to_bytes(asked)
+                own = SessionSubscription(
+                    held.subscription, SUSPENDED, no_local=held.no_local, retain_as_published=held.retain_as_published
+                )
+                session.subscriptions[held.name] = own
+                if session.is_durable:
+                    self.changes.subscriptions[session.number, held.name] = subscription_to_bytes(own)
 
     def withdraw(self, session: Session, was_delivered: Callable[[Delivery], bool]) -> None:
         """Take queued messages back that the endpoint received at another edge."""
@@ -261,14 +261,14 @@ class RoamingSupport:
 
     def suspend_subscription(self, session: Session, name: str) -> None:
         """Take a subscription out of matching."""
-        self.asking.set_aside(session, name)
+        self.subscription_table.suspend(session, name)
 
     def resume_subscription(self, session: Session, name: str) -> None:
         """Put a suspended subscription back into matching; if there is no room for it, that is counted."""
-        asked = session.subscriptions[name]
-        if asked.row == ASIDE:
+        own = session.subscriptions[name]
+        if own.row == SUSPENDED:
             try:
-                self.asking.take_up(session, name, asked)
+                self.subscription_table.insert(session, name, own)
             except Malformed as fault:
                 self.counts.refused[fault.reason] += 1
 
@@ -276,11 +276,11 @@ class RoamingSupport:
         """Deliver a publication of another edge, read from the log, to its audience here without *except_for*."""
         if publication.is_retained:
             self.retain(publication)
-        self.deliveries.hand_out(publication, self.audience.fan_for(publication, now).without(except_for))
+        self.deliveries.deliver(publication, self.audience.receivers_for(publication, now).without(except_for))
 
     def deliver(self, delivery: Delivery, session: Session) -> None:
         """Deliver a message to one session, past matching."""
-        self.deliveries.hand_one(delivery, session)
+        self.deliveries.deliver_to(delivery, session)
 
     def lacks_alert(self, session: Session, publication: Publication) -> bool:
         """Return whether a message read again is to be delivered to a session.
@@ -288,21 +288,21 @@ class RoamingSupport:
         One to an area that is still active is left to the next check of the endpoint's position; one to those notified is
         delivered if the session is one of them; one to any other address always is.
         """
-        alerts = self.deliveries.standing
+        alerts = self.deliveries.active_alerts
         match publication.address:
             case ToArea():
-                if alerts.stands(publication):
-                    self.audience.look_again(session)
+                if alerts.is_active(publication):
+                    self.audience.recheck(session)
                     return False
-                return not alerts.has_had(session, publication)
+                return not alerts.was_delivered(session, publication)
             case ToNotified(incidents):
-                return alerts.was_told(session, publication.source, incidents)
+                return alerts.was_notified(session, publication.source, incidents)
             case _:
                 return True
 
     def has_received_alert(self, session: Session, publication: Publication) -> bool:
         """Return whether a message to an area was delivered to a session."""
-        return self.deliveries.standing.has_had(session, publication)
+        return self.deliveries.active_alerts.was_delivered(session, publication)
 
 
 def publication_of(waiting: QueuedMessage) -> Publication:
@@ -311,24 +311,24 @@ def publication_of(waiting: QueuedMessage) -> Publication:
 
 
 def _waiting_of(session: Session) -> Iterable[QueuedMessage]:
-    for number, delivery in session.released.items():
-        yield _waiting(number, delivery, is_sent=True, is_released=True)
-    for number, delivery in session.in_flight.items():
-        yield _waiting(number, delivery, is_sent=True)
-    for number, delivery in session.waiting.all() if session.waiting is not None else ():
-        if number:
-            yield _waiting(number, delivery, is_sent=delivery.is_again)
+    for packet_id, delivery in session.released.items():
+        yield _waiting(packet_id, delivery, is_sent=True, is_released=True)
+    for packet_id, delivery in session.in_flight.items():
+        yield _waiting(packet_id, delivery, is_sent=True)
+    for packet_id, delivery in session.queue.all() if session.queue is not None else ():
+        if packet_id:
+            yield _waiting(packet_id, delivery, is_sent=delivery.is_duplicate)
 
 
-def _waiting(number: int, delivery: Delivery, *, is_sent: bool, is_released: bool = False) -> QueuedMessage:
+def _waiting(packet_id: int, delivery: Delivery, *, is_sent: bool, is_released: bool = False) -> QueuedMessage:
     publication = delivery.publication
     return QueuedMessage(
-        number,
+        packet_id,
         delivery.qos,
         is_sent,
         is_released,
-        delivery.labels,
-        delivery.is_from_store,
+        delivery.subscription_ids,
+        delivery.has_retain_flag,
         publication.forwarded_by,
         publication.forwarded_number,
         b"" if is_released else publication_to_bytes(publication),
@@ -340,4 +340,4 @@ def _delivery(one: QueuedMessage) -> Delivery:
         publication_from_bytes(one.publication) if one.publication else Publication("released", b"", Instant(0), source=_UNKNOWN)
     )
     publication.forwarded_by, publication.forwarded_number = one.forwarded_by, one.forwarded_number
-    return Delivery(publication, one.qos, one.labels, is_from_store=one.is_from_store, is_again=one.is_sent)
+    return Delivery(publication, one.qos, one.subscription_ids, has_retain_flag=one.has_retain_flag, is_duplicate=one.is_sent)

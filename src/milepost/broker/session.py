@@ -1,16 +1,16 @@
 """Sessions, connected or durable: their numbers, subscriptions and deliveries.
 
-    name ──▶ Session (number) ──▶ link: the listener's connection, NOWHERE while the endpoint is disconnected
+    name ──▶ Session (number) ──▶ connection: the listener's, NO_CONNECTION while the endpoint is disconnected
                 │
                 ├ subscriptions   by the name the endpoint gave them
                 ├ in_flight       sent and not acknowledged, in the order sent
                 ├ released        QoS 2: the receiver has the message, PUBCOMP is outstanding
-                ├ waiting         outbound queue, by class and deadline
+                ├ queue           outbound queue, by class and deadline
                 └ received        QoS 2, inbound: packet ids in use by the publisher
 
 Invariants:
 - a number belongs to one session at a time and is reused after the session has ended;
-- `is_clear` is true only while the session has a connection that can take more, and nothing is queued except for want of
+- `is_ready` is true only while the session has a connection that can take more, and nothing is queued except for want of
   acknowledgements: only then may a message bypass the queue;
 - nothing here calls a connection.
 """
@@ -31,13 +31,13 @@ from milepost.vetting.rates import UNLIMITED, RateLimits, RateMeter
 
 if TYPE_CHECKING:
     from milepost.broker.admission import TopicRoutes
-    from milepost.broker.effects import Changes
+    from milepost.broker.effects import StateChanges
 
-NUMBERS_MAX: Final = 65_535
+PACKET_ID_MAX: Final = 65_535
 """Packet ids run from 1 to here, and then from 1 again."""
 
 
-class Link:
+class Connection:
     """The connection of a session; each listener has its own subclass. Nothing here calls it."""
 
     __slots__ = ("out",)
@@ -52,12 +52,12 @@ class Link:
         return ""
 
 
-NOWHERE: Final = Link()
+NO_CONNECTION: Final = Connection()
 """The connection of a session whose endpoint is disconnected."""
 
 
 @dataclass(frozen=True, slots=True)
-class Will:
+class SessionWill:
     """A message published for an endpoint that left without DISCONNECT."""
 
     publication: Publication
@@ -66,17 +66,19 @@ class Will:
     """Validity of the message once it is published; None: as the message states."""
 
 
-class Asked:
+class SessionSubscription:
     """A subscription of a session, with its delivery options."""
 
-    __slots__ = ("is_not_own", "is_retain_shown", "row", "subscription")
+    __slots__ = ("no_local", "retain_as_published", "row", "subscription")
 
-    def __init__(self, subscription: Subscription, row: int, *, is_not_own: bool = False, is_retain_shown: bool = False) -> None:
+    def __init__(
+        self, subscription: Subscription, row: int, *, no_local: bool = False, retain_as_published: bool = False
+    ) -> None:
         self.subscription = subscription
         self.row = row
-        self.is_not_own = is_not_own
+        self.no_local = no_local
         """No Local: messages of the session itself are left out."""
-        self.is_retain_shown = is_retain_shown
+        self.retain_as_published = retain_as_published
         """Retain As Published: whether the receiver sees the RETAIN flag of the publisher."""
 
 
@@ -84,25 +86,25 @@ class Session:
     """The session of one endpoint at this edge."""
 
     __slots__ = (
+        "connection",
         "encoding",
         "expires_at",
         "expiry_ns",
+        "identity",
         "in_flight",
-        "is_clear",
-        "is_heeded",
-        "is_kept",
+        "is_durable",
         "is_over_rate",
-        "link",
+        "is_ready",
+        "is_traced",
         "meter",
         "name",
         "number",
+        "queue",
         "rates",
         "received",
         "released",
         "routes",
         "subscriptions",
-        "waiting",
-        "who",
         "will",
         "will_at",
         "window",
@@ -111,15 +113,15 @@ class Session:
     def __init__(self, name: EndpointId, number: int) -> None:
         self.name = name
         self.number = number
-        self.link: Link = NOWHERE
+        self.connection: Connection = NO_CONNECTION
         self.encoding = 0
         """Sessions of the same encoding can be sent the same bytes."""
-        self.is_clear = False
-        self.is_kept = False
+        self.is_ready = False
+        self.is_durable = False
         """Whether the session is durable: it survives its connection, and a restart of the process."""
-        self.is_heeded = False
+        self.is_traced = False
         """Whether a traced message is in flight."""
-        self.who = ClientIdentity(name)
+        self.identity = ClientIdentity(name)
         """The authenticated principal; a client with a certificate is replaced only by one that presents a certificate, too."""
         self.routes: TopicRoutes | None = None
         """The route cache it shares with sessions of equal rights; None until it connects."""
@@ -133,26 +135,26 @@ class Session:
         """Maximum messages in flight."""
         self.in_flight: dict[int, Delivery] = {}
         self.released: dict[int, Delivery] = {}
-        self.waiting: OutboundQueue | None = None
+        self.queue: OutboundQueue | None = None
         self.received: set[int] | None = None
-        self.subscriptions: dict[str, Asked] = {}
-        self.will: Will | None = None
+        self.subscriptions: dict[str, SessionSubscription] = {}
+        self.will: SessionWill | None = None
         self.will_at: Instant = FOREVER
 
     @property
-    def takes_numbered(self) -> bool:
+    def can_send_numbered(self) -> bool:
         """Whether a message above QoS 0 may bypass the queue."""
-        is_first = self.waiting is None or not self.waiting.has_numbered
-        return self.is_clear and is_first and len(self.in_flight) + len(self.released) < self.window
+        is_first = self.queue is None or not self.queue.has_numbered
+        return self.is_ready and is_first and len(self.in_flight) + len(self.released) < self.window
 
     @property
     def has_window(self) -> bool:
         """Whether one more message may be in flight."""
         return len(self.in_flight) + len(self.released) < self.window
 
-    def is_in_use(self, number: int) -> bool:
+    def is_in_use(self, packet_id: int) -> bool:
         """Return whether a packet id is in use."""
-        return number in self.in_flight or number in self.released or (self.waiting is not None and number in self.waiting)
+        return packet_id in self.in_flight or packet_id in self.released or (self.queue is not None and packet_id in self.queue)
 
 
 class Sessions:
@@ -172,16 +174,16 @@ class Sessions:
 
     def __getitem__(self, number: int) -> Session:
         session = self._by_number[number]
-        assert session is not None, f"session {number} is over"
+        assert session is not None, f"session {number} has ended"
         return session
 
     def names_of(self, numbers: list[int]) -> list[EndpointId]:
         """Return the endpoints of sessions, all of them live."""
         found = [session.name for number in numbers if (session := self._by_number[number]) is not None]
-        assert len(found) == len(numbers), "one of the sessions is over"
+        assert len(found) == len(numbers), "one of the sessions has ended"
         return found
 
-    def maybe(self, name: str) -> Session | None:
+    def find(self, name: str) -> Session | None:
         """Return the session of an endpoint, if it has one."""
         return self._by_name.get(name)
 
@@ -218,7 +220,7 @@ class Sessions:
 
 # Timers of disconnected sessions: for a will, or their expiry.
 
-_FORGOTTEN_MAX: Final = 64
+_STALE_TIMERS_MAX: Final = 64
 """Maximum surplus entries of the timer heap, beyond four per session, before it is rebuilt."""
 
 
@@ -232,19 +234,19 @@ class SessionTimers:
     def __len__(self) -> int:
         return len(self._due)
 
-    def remind(self, session: Session) -> None:
+    def schedule(self, session: Session) -> None:
         """Set the timer of a disconnected session."""
         heappush(self._due, (_next(session), session.number, session.name))
-        if len(self._due) > 4 * len(self._sessions) + _FORGOTTEN_MAX:  # most are of sessions that resumed or ended
-            away = [one for one in self._sessions if one.link is NOWHERE]
+        if len(self._due) > 4 * len(self._sessions) + _STALE_TIMERS_MAX:  # most are of sessions that resumed or ended
+            away = [one for one in self._sessions if one.connection is NO_CONNECTION]
             self._due = sorted((_next(one), one.number, one.name) for one in away)
 
-    def overdue(self, now: Instant) -> Iterator[Session]:
+    def due(self, now: Instant) -> Iterator[Session]:
         """Iterate over the sessions whose timer is due and that are still disconnected."""
         while self._due and self._due[0][0] <= now:
             _, number, name = heappop(self._due)
-            session = self._sessions.maybe(name)
-            if session is not None and session.number == number and session.link is NOWHERE:
+            session = self._sessions.find(name)
+            if session is not None and session.number == number and session.connection is NO_CONNECTION:
                 yield session
 
 
@@ -255,23 +257,23 @@ def _next(session: Session) -> Instant:
 # Packet ids of inbound QoS 2 messages, from PUBLISH to PUBREL.
 
 
-def receive(session: Session, number: int, changes: "Changes") -> bool:
+def begin_receiving(session: Session, packet_id: int, changes: "StateChanges") -> bool:
     """Note the packet id of an inbound QoS 2 message; return whether it is new."""
     if session.received is None:
         session.received = set()
-    if number in session.received:
+    if packet_id in session.received:
         return False
-    session.received.add(number)
-    if session.is_kept:
-        changes.received[session.number, number] = True
+    session.received.add(packet_id)
+    if session.is_durable:
+        changes.received[session.number, packet_id] = True
     return True
 
 
-def end_receiving(session: Session, number: int, changes: "Changes") -> bool:
+def end_receiving(session: Session, packet_id: int, changes: "StateChanges") -> bool:
     """Free the packet id of an inbound QoS 2 message; return whether it was in use."""
-    if session.received is None or number not in session.received:
+    if session.received is None or packet_id not in session.received:
         return False
-    session.received.discard(number)
-    if session.is_kept:
-        changes.received[session.number, number] = None
+    session.received.discard(packet_id)
+    if session.is_durable:
+        changes.received[session.number, packet_id] = None
     return True

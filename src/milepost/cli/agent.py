@@ -3,7 +3,7 @@
 import argparse
 from typing import Final
 
-from milepost.cli.client_options import CONNECTION_HELP, add_connection, edge_from, read_option
+from milepost.cli.client_options import CONNECTION_HELP, add_connection, client_from, read_option
 from milepost.cli.parsers import Commands
 from milepost.config.errors import UsageFault
 
@@ -12,13 +12,14 @@ _LOOPBACK: Final = ("127.", "localhost:", "[::1]:")
 
 _EPILOG: Final = f"""\
 examples:
-  milepost agent run --url udp://edge.example:4242 --certificate truck-7.cert --key truck-7.key --authority authority.pub \\
+  milepost agent run --url udp://edge.example:4242 --certificate truck-7.cert --key truck-7.key --ca authority.pub \\
       --at 40.7608,-111.891
-  mosquitto_sub -t 'Alert/#'                            a program on the vehicle hears what the edge sends
+  mosquitto_sub -t 'Alert/#'                            a program on the vehicle receives alerts from the edge
   mosquitto_pub -t '$milepost/report' -m '{{"place": {{"latitude": 40.76, "longitude": -111.89}}}}'
 
-Programs connect to the agent by MQTT over loopback. What one says the others hear at once, and the edge once, in the vehicle's
-name; what any of them asks for is asked of the edge. It runs until SIGINT or SIGTERM, and goes on trying while the edge is away.
+Local programs connect to the agent by MQTT over loopback. The agent delivers a message of one program to the others at once, and
+publishes it at the edge once, as the vehicle; it subscribes at the edge to all topics of the programs. It runs until SIGINT or
+SIGTERM, and reconnects to the edge without end.
 {CONNECTION_HELP}"""
 
 
@@ -29,19 +30,19 @@ def add_to(commands: Commands) -> None:
     )
     verbs: Commands = agent.add_subparsers(title="verbs", metavar="VERB", required=True)
     run = verbs.add_parser("run", help="run the agent", description="Serve local programs over loopback.", epilog=_EPILOG)
-    run.add_argument("--listen", metavar="ADDR", default=LISTEN, help=f"HOST:PORT for local programs; without it {LISTEN}")
-    run.add_argument("--at", metavar="LAT,LON", help="udp: where the vehicle is until a program reports it")
+    run.add_argument("--listen", metavar="ADDR", default=LISTEN, help=f"HOST:PORT for local programs (default: {LISTEN})")
+    run.add_argument("--at", metavar="LAT,LON", help="udp: position of the vehicle until a program reports one")
     add_connection(run)
     run.set_defaults(run=_run)
 
 
 def _run(typed: argparse.Namespace) -> int:
     if not typed.listen.startswith(_LOOPBACK):
-        raise UsageFault(f"--listen: {typed.listen} is no loopback address: whoever can reach it would speak for the vehicle")
+        raise UsageFault(f"--listen: {typed.listen} is not a loopback address: other machines could publish as the vehicle")
     from milepost.wire.area_text import place_from_text  # noqa: PLC0415
 
-    edge = edge_from(typed, read_option("--at", place_from_text, typed.at), keeps_trying=True)
+    edge = client_from(typed, read_option("--at", place_from_text, typed.at), retries_forever=True)
     from milepost.runtime.agent import AgentService  # noqa: PLC0415  # slow import, after the options are checked
-    from milepost.runtime.logs import Log  # noqa: PLC0415
+    from milepost.runtime.logs import StructuredLog  # noqa: PLC0415
 
-    return AgentService(edge, typed.listen, Log()).run()
+    return AgentService(edge, typed.listen, StructuredLog()).run()

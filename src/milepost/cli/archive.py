@@ -1,4 +1,4 @@
-"""`milepost pipeline archive | lookback | coverage | backtest`: commands over the archive of a site.
+"""`milepost pipeline archive | search | coverage | backtest`: commands over the archive of a site.
 
 Importing this module imports neither numpy nor Spark, so that `milepost --help` stays fast.
 """
@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Final
 
 from milepost.cli.parsers import Commands
 from milepost.config.errors import StartFault, UsageFault, cannot_read, require_module
-from milepost.runtime.terminal import complain, say
+from milepost.runtime.terminal import print_error, print_line
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from milepost.config.settings import Settings
     from milepost.model.time_windows import TimeWindow
-    from milepost.pipelines.lookback import Question
+    from milepost.pipelines.search import ArchiveQuery
 
 ARCHIVE: Final = Path("data/pipelines/archive")
 _TABLES: Final = ("messages", "reports", "deliveries", "unpublished")
@@ -29,23 +29,23 @@ examples:
   milepost pipeline archive compact
   milepost pipeline archive compact --keep '90 days'
 
-Run it once an hour. Hours that are over get one file for each cell, unpublished messages are removed, and with --keep older
-hours are deleted; the minimum is 8 days. Files that no longer count are deleted by the next run, at least ten minutes later, so
-that running queries can finish.
+Run it once an hour. Past hours get one file for each cell, unpublished messages are removed, and with --keep older hours are
+deleted; the minimum is 8 days. Replaced files are deleted by the next run, at least ten minutes later, so that running queries
+can finish.
 """
 _FILES_EPILOG: Final = """\
 example:
   milepost pipeline archive files reports --from '2 hours ago' --area 'circle 40.7608,-111.891 500'
 
-One path in each line, for any reader of Parquet. The files may have more rows than those in the time window and the area.
+It prints one path per line, for any reader of Parquet. The files may have further rows, outside the time window and the area.
 """
-_LOOKBACK_EPILOG: Final = """\
+_SEARCH_EPILOG: Final = """\
 examples:
-  milepost pipeline lookback --query 'collision & i80' --from '2 hours ago'
-  milepost pipeline lookback --who --area 'circle 40.7608,-111.891 500' --from 2026-11-10T08:00Z --to 2026-11-10T09:00Z
-  milepost pipeline lookback questions.json --count 20
+  milepost pipeline search --query 'collision & i80' --from '2 hours ago'
+  milepost pipeline search --endpoints --area 'circle 40.7608,-111.891 500' --from 2026-11-10T08:00Z --to 2026-11-10T09:00Z
+  milepost pipeline search queries.json --count 20
 
-questions.json is an array of questions, each an object with any of query, area, time_window and after; thousands of them are
+queries.json is an array of queries, each an object with any of query, area, time_window and after; thousands of them are
 answered in one pass over the archive. Each answer has the number of messages, the first --count of them, and under `more` the
 value of `after` (or --after) for the next page.
 """
@@ -63,7 +63,7 @@ examples:
   milepost pipeline backtest rule.toml --from ... --to ... --json > alerts.jsonl
   milepost pipeline backtest old.toml new.toml --from ... --to ... --page both.html
 
-A rule file has [[incidents.kinds]] as in milepost.example.toml; a file with all settings of a site will do. With --json the
+A rule file has [[incidents.kinds]] as in milepost.example.toml; the settings file of a site can be used as well. With --json the
 alerts are printed as records of the site's log. Two files are compared: incidents that only A (the first) raises, only B, both.
 """
 
@@ -74,7 +74,7 @@ def add_to(verbs: Commands) -> None:
     inner: Commands = archive.add_subparsers(title="verbs", metavar="VERB", required=True)
     _add_compact(inner)
     _add_files(inner)
-    _add_lookback(verbs)
+    _add_search(verbs)
     _add_coverage(verbs)
     _add_backtest(verbs)
 
@@ -87,9 +87,9 @@ def _add_archive(parser: argparse.ArgumentParser) -> None:
 
 def _add_times(parser: argparse.ArgumentParser, *, are_needed: bool = False) -> None:
     parser.add_argument(
-        "--from", metavar="TIME", dest="start", required=are_needed, help="the first instant, as 2026-11-16T12:00Z"
+        "--from", metavar="TIME", dest="start", required=are_needed, help="start of the time window, such as 2026-11-16T12:00Z"
     )
-    parser.add_argument("--to", metavar="TIME", dest="end", required=are_needed, help="the end: the instant after the last")
+    parser.add_argument("--to", metavar="TIME", dest="end", required=are_needed, help="end of the time window, exclusive")
 
 
 def _add_area(parser: argparse.ArgumentParser) -> None:
@@ -100,9 +100,9 @@ def _add_area(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_compact(verbs: Commands) -> None:
-    compact = verbs.add_parser("compact", help="compact it", description="Compact the archive.", epilog=_COMPACT_EPILOG)
+    compact = verbs.add_parser("compact", help="compact the archive", description="Compact the archive.", epilog=_COMPACT_EPILOG)
     _add_archive(compact)
-    compact.add_argument("--keep", metavar="TIME", help="delete older rows, as in `90 days` (default: keep all)")
+    compact.add_argument("--keep", metavar="TIME", help="delete rows older than this, such as `90 days` (default: keep all)")
     compact.set_defaults(run=_compact)
 
 
@@ -110,24 +110,24 @@ def _compact(typed: argparse.Namespace) -> int:
     from time import time_ns  # noqa: PLC0415
 
     from milepost.model.instants import Instant  # noqa: PLC0415
-    from milepost.runtime.archive import archive_in, spark  # noqa: PLC0415
+    from milepost.runtime.archive import archive_in, spark_session  # noqa: PLC0415
 
     folder, keep_s = archive_in(typed), _keep_s(typed.keep)
-    with spark("archive compact") as session:
-        from milepost.pipelines.archive.compaction import Busy, compact  # noqa: PLC0415
+    with spark_session("archive compact") as session:
+        from milepost.pipelines.archive.compaction import ArchiveBusy, compact  # noqa: PLC0415
 
         try:
-            done = compact(session, folder, now=Instant(time_ns()), keep_s=keep_s)
-        except Busy as fault:
+            done = compact(session, folder, now=Instant(time_ns()), retention_s=keep_s)
+        except ArchiveBusy as fault:
             raise StartFault(f"{fault}: wait until it has ended") from None
-    say(f"{done.sorted} hours sorted, {done.gone} hours gone, {done.files_removed} files removed")
+    print_line(f"{done.hours_sorted} hours sorted, {done.hours_expired} hours expired, {done.files_removed} files removed")
     return 0
 
 
 def _keep_s(text: str | None) -> float | None:
     from milepost.model.instants import SECOND_NS  # noqa: PLC0415
     from milepost.model.reasons import Malformed  # noqa: PLC0415
-    from milepost.pipelines.archive.files import KEEP_S_MIN  # noqa: PLC0415
+    from milepost.pipelines.archive.files import RETENTION_S_MIN  # noqa: PLC0415
     from milepost.wire.times import duration_from_text  # noqa: PLC0415
 
     if text is None:
@@ -136,8 +136,8 @@ def _keep_s(text: str | None) -> float | None:
         keep_s = duration_from_text(text) / SECOND_NS
     except Malformed as fault:
         raise UsageFault(f"--keep: {fault.detail}; give a time such as `90 days`") from None
-    if keep_s < KEEP_S_MIN:
-        raise UsageFault(f"--keep is {text}: at least {KEEP_S_MIN // 86_400} days are kept, because so late rows may come")
+    if keep_s < RETENTION_S_MIN:
+        raise UsageFault(f"--keep is {text}: give at least {RETENTION_S_MIN // 86_400} days, the maximum delay of rows")
     return keep_s
 
 
@@ -145,7 +145,9 @@ def _keep_s(text: str | None) -> float | None:
 
 
 def _add_files(verbs: Commands) -> None:
-    files = verbs.add_parser("files", help="list its files", description="List the files that count.", epilog=_FILES_EPILOG)
+    files = verbs.add_parser(
+        "files", help="list its files", description="List the current files of a table.", epilog=_FILES_EPILOG
+    )
     files.add_argument("table", metavar="TABLE", choices=_TABLES, help=", ".join(_TABLES))
     _add_archive(files)
     _add_times(files)
@@ -161,80 +163,78 @@ def _files(typed: argparse.Namespace) -> int:
     table = next(table for table in TABLES if table.name == typed.table)
     area = None if typed.area is None else area_in(typed.area)
     for path in files_of(archive_in(typed), table, time_window=time_window_in(typed), area=area):
-        say(path)
+        print_line(path)
     return 0
 
 
-# lookback
+# search
 
 
-def _add_lookback(verbs: Commands) -> None:
-    lookback = verbs.add_parser(
-        "lookback", help="query the past", description="Query messages of the past.", epilog=_LOOKBACK_EPILOG
-    )
-    lookback.add_argument("questions", metavar="QUESTIONS.json", type=Path, nargs="?", help="many questions at once")
-    _add_archive(lookback)
-    _add_times(lookback)
-    _add_area(lookback)
-    lookback.add_argument("--query", metavar="QUERY", help="a formula over tags and topics")
-    lookback.add_argument("--after", metavar="TOKEN", help="continue after an earlier answer")
-    lookback.add_argument("--count", metavar="N", type=int, default=100, help="messages for each question (default: 100)")
-    lookback.add_argument("--who", action="store_true", help="print the endpoints that were there instead of messages")
-    lookback.set_defaults(run=_lookback)
+def _add_search(verbs: Commands) -> None:
+    search = verbs.add_parser("search", help="query the past", description="Query messages of the past.", epilog=_SEARCH_EPILOG)
+    search.add_argument("queries", metavar="QUERIES.json", type=Path, nargs="?", help="many queries at once")
+    _add_archive(search)
+    _add_times(search)
+    _add_area(search)
+    search.add_argument("--query", metavar="QUERY", help="a formula over tags and topics")
+    search.add_argument("--after", metavar="TOKEN", help="continue after an earlier answer")
+    search.add_argument("--count", metavar="N", type=int, default=100, help="messages for each query (default: 100)")
+    search.add_argument("--endpoints", action="store_true", help="print the endpoints that were there instead of messages")
+    search.set_defaults(run=_search)
 
 
-def _lookback(typed: argparse.Namespace) -> int:
-    from milepost.runtime.archive import archive_in, spark  # noqa: PLC0415
+def _search(typed: argparse.Namespace) -> int:
+    from milepost.runtime.archive import archive_in, spark_session  # noqa: PLC0415
 
     require_module("pyspark", "this command", "spark")
-    folder, questions = archive_in(typed), _questions(typed)
+    folder, queries = archive_in(typed), _queries(typed)
     if typed.count < 1:
-        raise UsageFault("--count is less than 1")
-    with spark("lookback") as session:
-        from milepost.pipelines.lookback import look_back, who_was_here  # noqa: PLC0415
+        raise UsageFault(f"--count is {typed.count}: give at least 1")
+    with spark_session("search") as session:
+        from milepost.pipelines.search import find_endpoints, search_messages  # noqa: PLC0415
 
-        if typed.who:
-            lines = [json.dumps(row.asDict()) for row in who_was_here(session, folder, questions)]
+        if typed.endpoints:
+            lines = [json.dumps(row.asDict()) for row in find_endpoints(session, folder, queries)]
         else:
-            lines = [json.dumps(answer) for answer in look_back(session, folder, questions, count=typed.count)]
+            lines = [json.dumps(answer) for answer in search_messages(session, folder, queries, count=typed.count)]
     for line in lines:
-        say(line)
+        print_line(line)
     return 0
 
 
-def _questions(typed: argparse.Namespace) -> "list[Question]":
+def _queries(typed: argparse.Namespace) -> "list[ArchiveQuery]":
     from time import time_ns  # noqa: PLC0415
 
     from milepost.model.instants import Instant  # noqa: PLC0415
     from milepost.model.queries import parse_query  # noqa: PLC0415
     from milepost.model.reasons import Malformed  # noqa: PLC0415
-    from milepost.pipelines.lookback import FROM_THE_FIRST, Question, question_from_json, token_from_text  # noqa: PLC0415
+    from milepost.pipelines.search import FIRST_PAGE, ArchiveQuery, archive_query_from_json, cursor_from_text  # noqa: PLC0415
     from milepost.runtime.archive import area_in, time_window_in  # noqa: PLC0415
 
-    if typed.questions is not None and any((typed.area, typed.query, typed.start, typed.end, typed.after)):
-        raise UsageFault("give a file of questions or options, not both")
+    if typed.queries is not None and any((typed.area, typed.query, typed.start, typed.end, typed.after)):
+        raise UsageFault("give a file of queries or options, not both")
     try:
-        if typed.questions is not None:
+        if typed.queries is not None:
             now = Instant(time_ns())
             return [
-                question_from_json(one, f"question {number}", now) for number, one in enumerate(_read_questions(typed.questions))
+                archive_query_from_json(one, f"query {number}", now) for number, one in enumerate(_read_queries(typed.queries))
             ]
         query = None if typed.query is None else parse_query(typed.query)
-        after = FROM_THE_FIRST if typed.after is None else token_from_text(typed.after)
+        after = FIRST_PAGE if typed.after is None else cursor_from_text(typed.after)
     except Malformed as fault:
         raise UsageFault(str(fault)) from None
-    return [Question(query, None if typed.area is None else area_in(typed.area), time_window_in(typed), after)]
+    return [ArchiveQuery(query, None if typed.area is None else area_in(typed.area), time_window_in(typed), after)]
 
 
-def _read_questions(path: Path) -> list[object]:
+def _read_queries(path: Path) -> list[object]:
     try:
         found = json.loads(path.read_bytes())
     except OSError as error:
         raise cannot_read(path, error) from None
     except ValueError as fault:
-        raise UsageFault(f"{path} is no JSON: {fault}") from None
+        raise UsageFault(f"{path} is not JSON: {fault}") from None
     if not isinstance(found, list):
-        raise UsageFault(f"{path} is not an array of questions")
+        raise UsageFault(f"{path} is not an array of queries")
     return found
 
 
@@ -244,7 +244,7 @@ def _read_questions(path: Path) -> list[object]:
 def _add_coverage(verbs: Commands) -> None:
     coverage = verbs.add_parser(
         "coverage",
-        help="prove who received a message",
+        help="prove which endpoints received a message",
         description="Print which endpoints were in a message's area, and which of them received it.",
         epilog=_COVERAGE_EPILOG,
     )
@@ -258,18 +258,18 @@ def _add_coverage(verbs: Commands) -> None:
 
 def _coverage(typed: argparse.Namespace) -> int:
     from milepost.cli.site_tables import table  # noqa: PLC0415
-    from milepost.runtime.archive import archive_in, spark, time_window_in  # noqa: PLC0415
+    from milepost.runtime.archive import archive_in, spark_session, time_window_in  # noqa: PLC0415
 
     folder, time_window = archive_in(typed), time_window_in(typed)
-    with spark("coverage") as session:
-        from milepost.pipelines.coverage import HEAD, NoProof, covered  # noqa: PLC0415
+    with spark_session("coverage") as session:
+        from milepost.pipelines.coverage import HEAD, NoCoverageProof, prove_coverage  # noqa: PLC0415
 
         try:
-            found = covered(session, folder, typed.message, source=typed.source, time_window=time_window)
-        except NoProof as fault:
+            found = prove_coverage(session, folder, typed.message, source=typed.source, time_window=time_window)
+        except NoCoverageProof as fault:
             raise StartFault(str(fault)) from None
-    for line in (*table(HEAD, found.rows()), found.counts):
-        say(line)
+    for line in (*table(HEAD, found.rows()), found.summary):
+        print_line(line)
     if typed.page:
         typed.page.write_text(found.page())
     return 0
@@ -296,23 +296,23 @@ def _add_backtest(verbs: Commands) -> None:
 def _backtest(typed: argparse.Namespace) -> int:
     from milepost.cli.site_tables import table  # noqa: PLC0415
     from milepost.config.settings import read_settings  # noqa: PLC0415
-    from milepost.runtime.archive import archive_in, spark, time_window_in  # noqa: PLC0415
+    from milepost.runtime.archive import archive_in, spark_session, time_window_in  # noqa: PLC0415
 
     if len(typed.rules) > 2 or (typed.json and len(typed.rules) > 1):
         raise UsageFault("give one rule file, or two to compare; --json is for one")
     archive, time_window = archive_in(typed), time_window_in(typed)
     rules = {path: read_settings(path) for path in typed.rules}
-    with spark("backtest") as session:
-        told = [_alerts(session, archive, time_window, path, settings) for path, settings in rules.items()]
+    with spark_session("backtest") as session:
+        alerts = [_alerts(session, archive, time_window, path, settings) for path, settings in rules.items()]
     if typed.json:
-        for record in told[0]:
-            say(record.decode())
+        for record in alerts[0]:
+            print_line(record.decode())
         return 0
-    from milepost.pipelines.backtest import HEAD, counts, incidents_of, page, pairs, row  # noqa: PLC0415
+    from milepost.pipelines.backtest import HEAD, incidents_of, page, pair_incidents, summary, table_row  # noqa: PLC0415
 
-    found = pairs(incidents_of(told[0]), incidents_of(told[1]) if len(told) > 1 else [])
-    for line in (*table(HEAD, [row(pair) for pair in found]), counts(found)):
-        say(line)
+    found = pair_incidents(incidents_of(alerts[0]), incidents_of(alerts[1]) if len(alerts) > 1 else [])
+    for line in (*table(HEAD, [table_row(pair) for pair in found]), summary(found)):
+        print_line(line)
     if typed.page:
         typed.page.write_text(page(" and ".join(path.name for path in typed.rules), found))
     return 0
@@ -321,11 +321,11 @@ def _backtest(typed: argparse.Namespace) -> int:
 def _alerts(session: "SparkSession", archive: Path, time_window: "TimeWindow", path: Path, settings: "Settings") -> list[bytes]:
     from milepost.model.instants import Instant  # noqa: PLC0415
     from milepost.pipelines.backtest import Replay, alerts  # noqa: PLC0415
-    from milepost.runtime.road_files import maybe_approach  # noqa: PLC0415
+    from milepost.runtime.road_files import find_approach  # noqa: PLC0415
 
     kinds = settings.incidents.kinds
-    replay = Replay(settings.site.log.name or _BACKTEST_SITE, kinds, maybe_approach(settings.incidents))
+    replay = Replay(settings.site.log.name or _BACKTEST_SITE, kinds, find_approach(settings.incidents))
     found = list(alerts(session, archive, replay, kinds, start=time_window.start, end=Instant(time_window.end + 1)))
     for why, count in replay.dropped.items():
-        complain(f"milepost: {path}: {count} cells were not taken: {why}")
+        print_error(f"milepost: {path}: {count} cells were skipped: {why}")
     return found

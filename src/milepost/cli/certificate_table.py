@@ -9,7 +9,7 @@ from milepost.model.reasons import Reason
 from milepost.runtime.certificate_authority import AUTHORITY, REVOKED, issued_in, public_keys_of, revoked_in, serial_text
 from milepost.runtime.trust_files import (
     KeyFile,
-    Kind,
+    TrustFileType,
     kind_of,
     read_authority,
     read_authority_key,
@@ -18,7 +18,7 @@ from milepost.runtime.trust_files import (
     read_public_key,
     read_revoked,
 )
-from milepost.trust.certificates import Authority, Certificate
+from milepost.trust.certificates import Certificate, CertificateAuthority
 from milepost.trust.signing import signing_public_of
 from milepost.wire.times import instant_to_text
 
@@ -32,64 +32,64 @@ def shown_files(paths: Sequence[Path], now: Instant) -> str:
     for path in paths:
         if path.is_dir():
             lines += [_line(path / name) for name in (AUTHORITY, REVOKED)]
-            judge = _maybe_authority(path)
-            rows += [_row(certificate, judge, now) for certificate in issued_in(path)]
-        elif kind_of(path) is Kind.CERTIFICATE:
+            authority = _maybe_authority(path)
+            rows += [_row(certificate, authority, now) for certificate in issued_in(path)]
+        elif kind_of(path) is TrustFileType.CERTIFICATE:
             rows.append(_row(read_certificate_file(path), _maybe_authority(path.parent), now))
         else:
             lines.append(_line(path))
     return "\n".join([*lines, *(_table([_HEAD, *rows]) if rows else [])])
 
 
-def _maybe_authority(folder: Path) -> Authority | None:
+def _maybe_authority(folder: Path) -> CertificateAuthority | None:
     """Return the authority of a folder, to check certificates; without a revocation list nothing is revoked."""
     if not (folder / AUTHORITY).exists():
         return None
-    judge = Authority(read_authority(folder / AUTHORITY))
+    authority = CertificateAuthority(read_authority(folder / AUTHORITY))
     if (folder / REVOKED).exists():
-        judge.use(revoked_in(folder))
-    return judge
+        authority.use(revoked_in(folder))
+    return authority
 
 
 def _line(path: Path) -> str:
     match kind_of(path):
-        case Kind.KEY:
-            return f"{path}: a private key, of the public key {_spelled(public_keys_of(read_key(path)))}"
-        case Kind.PUBLIC_KEY:
-            return f"{path}: a public key, {_spelled(read_public_key(path))}"
-        case Kind.AUTHORITY_KEY:
-            return f"{path}: the private key of the authority {signing_public_of(read_authority_key(path)).hex()}"
-        case Kind.AUTHORITY:
-            return f"{path}: the authority {read_authority(path).hex()}"
-        case Kind.REVOKED | Kind.CERTIFICATE:
+        case TrustFileType.KEY:
+            return f"{path}: a private key, of the public key {_hex(public_keys_of(read_key(path)))}"
+        case TrustFileType.PUBLIC_KEY:
+            return f"{path}: a public key, {_hex(read_public_key(path))}"
+        case TrustFileType.AUTHORITY_KEY:
+            return f"{path}: the private key of the CA {signing_public_of(read_authority_key(path)).hex()}"
+        case TrustFileType.AUTHORITY:
+            return f"{path}: the CA {read_authority(path).hex()}"
+        case TrustFileType.REVOKED | TrustFileType.CERTIFICATE:
             revoked = read_revoked(path, read_authority(path.with_name(AUTHORITY)))
             return f"{path}: {len(revoked.serials)} revoked, signed at {instant_to_text(revoked.issued_at)}"
 
 
-def _spelled(keys: KeyFile) -> str:
+def _hex(keys: KeyFile) -> str:
     return keys.static.hex() + (f", signing {keys.signing.hex()}" if keys.signing else "")
 
 
-def _row(certificate: Certificate, judge: Authority | None, now: Instant) -> tuple[str, ...]:
+def _row(certificate: Certificate, authority: CertificateAuthority | None, now: Instant) -> tuple[str, ...]:
     return (
         certificate.id,
         certificate.role,
         serial_text(certificate.serial),
         instant_to_text(certificate.not_before),
         instant_to_text(certificate.not_after),
-        _state(certificate, judge, now),
+        _state(certificate, authority, now),
     )
 
 
-def _state(certificate: Certificate, judge: Authority | None, now: Instant) -> str:
-    if judge is None:
-        return f"not judged: no {AUTHORITY} beside it"
-    verdict = judge.check(certificate, now)
+def _state(certificate: Certificate, authority: CertificateAuthority | None, now: Instant) -> str:
+    if authority is None:
+        return f"not verified: no {AUTHORITY} in its folder"
+    verdict = authority.check(certificate, now)
     if verdict is None:
         return "valid"
     if verdict.reason is Reason.CERTIFICATE_EXPIRED:
         return "not yet valid" if now < certificate.not_before else "expired"
-    return "revoked" if verdict.reason is Reason.CERTIFICATE_REVOKED else "of another authority"
+    return "revoked" if verdict.reason is Reason.CERTIFICATE_REVOKED else "of another CA"
 
 
 def _table(rows: Sequence[Sequence[str]]) -> list[str]:

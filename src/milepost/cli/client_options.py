@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from milepost.config.errors import StartFault, UsageFault, cannot_read
 
 if TYPE_CHECKING:  # --help must import neither asyncio nor numpy
-    from milepost.client import Edge, Trust
+    from milepost.client import Client, Credentials
     from milepost.model.places import Place
 
 Read = TypeVar("Read")
@@ -16,30 +16,32 @@ Read = TypeVar("Read")
 URL: Final = "mqtt://127.0.0.1:1883"
 PASSWORD_VARIABLE: Final = "MILEPOST_PASSWORD"
 RECONNECT_S: Final = 300.0
-ALWAYS_S: Final = 1e9
+FOREVER_S: Final = 1e9
 """Effectively without end."""
 
 CONNECTION_HELP: Final = f"""\
-The URL is mqtt://, mqtts://, ws:// or wss://[USER:PASSWORD@]HOST[:PORT]; or udp://HOST[:PORT], udp+srv://DOMAIN (by DNS),
-udp+find:// (whichever edge answers nearby). A password given with --user is taken from the environment variable
-{PASSWORD_VARIABLE}, so that it is seen in no list of processes. Over udp the files of `milepost trust` say who one is.
+The URL is mqtt://, mqtts://, ws:// or wss://[USER:PASSWORD@]HOST[:PORT]; or udp://HOST[:PORT], udp+srv://DOMAIN (DNS SRV),
+udp+find:// (multicast discovery of a nearby edge). The password of --user is read from the environment variable
+{PASSWORD_VARIABLE}, so that it does not appear in process lists. Over udp an endpoint authenticates with the files that
+`milepost trust issue` creates: --ca, --certificate and --key.
 """
 
 
 def add_connection(parser: argparse.ArgumentParser) -> None:
     """Add the connection options."""
     group = parser.add_argument_group("connection")
-    group.add_argument("--url", default=URL, help=f"the edge; without it {URL}")
-    group.add_argument("--id", metavar="NAME", help="the name of this endpoint; without it that of the certificate, or a new one")
-    group.add_argument("--user", metavar="NAME", help=f"the user name; the password is in {PASSWORD_VARIABLE}")
-    group.add_argument("--ca", metavar="FILE", help="whose certificates to trust (PEM), instead of those the system trusts")
-    group.add_argument("--authority", metavar="FILE", type=Path, help="udp: the authority's public key, authority.pub")
-    group.add_argument("--certificate", metavar="FILE", type=Path, help="udp: this endpoint's certificate, NAME.cert")
-    group.add_argument("--key", metavar="FILE", type=Path, help="udp: its private key, NAME.key")
+    group.add_argument("--url", default=URL, help=f"URL of the edge (default: {URL})")
+    group.add_argument("--id", metavar="NAME", help="endpoint id (default: the id in the certificate, or a random one)")
+    group.add_argument("--user", metavar="NAME", help=f"user name; the password is read from {PASSWORD_VARIABLE}")
+    group.add_argument(
+        "--ca", metavar="FILE", help="certificate authority: PEM for mqtts and wss (default: the system's), authority.pub for udp"
+    )
+    group.add_argument("--certificate", metavar="FILE", type=Path, help="udp: certificate of this endpoint, NAME.cert")
+    group.add_argument("--key", metavar="FILE", type=Path, help="udp: private key of this endpoint, NAME.key")
 
 
-def edge_from(typed: argparse.Namespace, place: "Place | None" = None, *, keeps_trying: bool = False) -> "Edge":
-    """Return the client of the edge, not connected yet; with *keeps_trying* it retries for ever, also the first connection."""
+def client_from(typed: argparse.Namespace, place: "Place | None" = None, *, retries_forever: bool = False) -> "Client":
+    """Return the client of the edge, not connected yet; with *retries_forever* also the first connection is retried."""
     import os  # noqa: PLC0415
     import ssl  # noqa: PLC0415
 
@@ -47,13 +49,13 @@ def edge_from(typed: argparse.Namespace, place: "Place | None" = None, *, keeps_
     from milepost.client.urls import is_udp  # noqa: PLC0415
 
     if is_udp(typed.url) and place is None:
-        raise UsageFault("over udp a session begins with where this endpoint is: say it with --at LAT,LON")
+        raise UsageFault("over udp a session starts with the position of the endpoint: give it with --at LAT,LON")
     try:
-        tls = ssl.create_default_context(cafile=typed.ca) if typed.ca else None
+        tls = ssl.create_default_context(cafile=typed.ca) if typed.ca and not is_udp(typed.url) else None
     except FileNotFoundError as error:
         raise cannot_read(typed.ca, error) from None
     except ssl.SSLError as error:
-        raise UsageFault(f"--ca: {typed.ca} holds no certificates in PEM: {error.reason or error}") from None
+        raise UsageFault(f"--ca: {typed.ca} has no certificates in PEM: {error.reason or error}") from None
     password = os.environ.get(PASSWORD_VARIABLE) if typed.user else None
     try:
         return connect(
@@ -63,25 +65,31 @@ def edge_from(typed: argparse.Namespace, place: "Place | None" = None, *, keeps_
             password=password,
             tls=tls,
             place=place if is_udp(typed.url) else None,
-            trust=_trust_from(typed),
-            connect_within_s=ALWAYS_S if keeps_trying else 0,
-            reconnect_within_s=ALWAYS_S if keeps_trying else RECONNECT_S,
+            credentials=_credentials_from(typed),
+            connect_within_s=FOREVER_S if retries_forever else 0,
+            reconnect_within_s=FOREVER_S if retries_forever else RECONNECT_S,
         )
     except ValueError as fault:
         raise UsageFault(str(fault)) from None
 
 
-def _trust_from(typed: argparse.Namespace) -> "Trust | None":
-    """Read the key and certificate files; None if none was given."""
-    files = (typed.authority, typed.certificate, typed.key)
-    if not any(files):
+def _credentials_from(typed: argparse.Namespace) -> "Credentials | None":
+    """Read the key and certificate files of an endpoint over UDP; None if none was given."""
+    from milepost.client.urls import is_udp  # noqa: PLC0415
+
+    files = {"--ca": typed.ca, "--certificate": typed.certificate, "--key": typed.key}
+    if not is_udp(typed.url):
+        if typed.certificate or typed.key:
+            raise UsageFault("--certificate and --key apply to udp:// URLs only; with mqtts and wss give a user name")
         return None
-    if not all(files):
-        raise UsageFault("--authority, --certificate and --key come together: milepost trust makes the three files")
-    from milepost.client import Trust  # noqa: PLC0415
+    if not any(files.values()):
+        return None
+    if missing := [option for option, file in files.items() if not file]:
+        raise UsageFault(f"--ca, --certificate and --key must be given together: {missing[0]} is missing; see `milepost trust`")
+    from milepost.client import Credentials  # noqa: PLC0415
     from milepost.runtime.trust_files import read_authority, read_certificate_file, read_key  # noqa: PLC0415
 
-    return Trust(read_authority(typed.authority), read_certificate_file(typed.certificate), read_key(typed.key).static)
+    return Credentials(read_authority(Path(typed.ca)), read_certificate_file(typed.certificate), read_key(typed.key).static)
 
 
 def read_option(option: str, read: Callable[[str], Read], text: str | None) -> Read | None:
@@ -94,7 +102,7 @@ def read_option(option: str, read: Callable[[str], Read], text: str | None) -> R
         raise UsageFault(f"{option}: {fault}") from None
 
 
-def carry_out(work: Callable[[], Coroutine[Any, Any, int]]) -> int:
+def run_client(work: Callable[[], Coroutine[Any, Any, int]]) -> int:
     """Run the coroutine of a client command; turn client errors into a `StartFault` that says what to do."""
     import asyncio  # noqa: PLC0415
 
@@ -104,7 +112,8 @@ def carry_out(work: Callable[[], Coroutine[Any, Any, int]]) -> int:
     try:
         return asyncio.run(work())
     except EdgeUnreachable as fault:
-        raise StartFault(f"{fault}; is an edge running there? `milepost edge run` starts one, --url names another") from None
+        advice = "is an edge running there? Start one with `milepost edge run`, or name another with --url"
+        raise StartFault(f"{fault}; {advice}") from None
     except RefusedByEdge as fault:
         raise StartFault(f"the edge refused: {fault}") from None
     except Malformed as fault:

@@ -13,42 +13,42 @@ POINTS_MAX: Final = 100_000
 _PARTS_MAX: Final = 10_000
 
 
-class Stand(NamedTuple):
+class RoutePoint(NamedTuple):
     """A position and a heading."""
 
     place: Place
     heading_deg: float
 
 
-class Route:
+class DriveRoute:
     """A line through places, driven from one end to the other, and back unless it is closed."""
 
     def __init__(self, places: list[Place]) -> None:
         self._places = [places[0], *(later for sooner, later in pairwise(places) if sooner != later)]
         if not 2 <= len(self._places) <= POINTS_MAX:
             raise Malformed(Reason.AREA_EMPTY, f"a line of {len(self._places)} different points, 2 to {POINTS_MAX} are needed")
-        self._marks = [0.0, *accumulate(distance_m(*pair) for pair in pairwise(self._places))]
+        self._distances_m = [0.0, *accumulate(distance_m(*pair) for pair in pairwise(self._places))]
         self._is_closed = self._places[0] == self._places[-1]
 
     @property
     def length_m(self) -> float:
         """Length from one end to the other."""
-        return self._marks[-1]
+        return self._distances_m[-1]
 
-    def at(self, driven_m: float) -> Stand:
+    def at(self, driven_m: float) -> RoutePoint:
         """Return position and heading after a distance, which may be several laps."""
         lap, along_m = divmod(driven_m, self.length_m)
         is_back = not self._is_closed and lap % 2 == 1
         along_m = self.length_m - along_m if is_back else along_m
-        index = min(max(0, bisect_right(self._marks, along_m) - 1), len(self._places) - 2)
+        index = min(max(0, bisect_right(self._distances_m, along_m) - 1), len(self._places) - 2)
         begin, end = self._places[index], self._places[index + 1]
-        place = moved(begin, bearing_deg(begin, end), along_m - self._marks[index])
+        place = moved(begin, bearing_deg(begin, end), along_m - self._distances_m[index])
         if is_back:
-            return Stand(place, bearing_deg(place, begin) if place != begin else bearing_deg(end, begin))
-        return Stand(place, bearing_deg(place, end) if place != end else bearing_deg(begin, end))
+            return RoutePoint(place, bearing_deg(place, begin) if place != begin else bearing_deg(end, begin))
+        return RoutePoint(place, bearing_deg(place, end) if place != end else bearing_deg(begin, end))
 
 
-def route_from_geojson(text: bytes) -> Route:
+def route_from_geojson(text: bytes) -> DriveRoute:
     """Return the first LineString of a GeoJSON document: alone, in a Feature, or in a collection."""
     try:
         document = orjson.loads(text)
@@ -60,7 +60,7 @@ def route_from_geojson(text: bytes) -> Route:
             break
         part = parts.pop(0)
         if isinstance(part, dict) and part.get("type") == "LineString":
-            return Route(_places(part.get("coordinates")))
+            return DriveRoute(_places(part.get("coordinates")))
         if isinstance(part, dict):
             members = [part.get("features"), part.get("geometries"), [part.get("geometry")]]
             parts = [one for member in members if isinstance(member, list) for one in member] + parts

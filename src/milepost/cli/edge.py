@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from milepost.cli.parsers import Commands
 from milepost.config.errors import UsageFault
-from milepost.runtime.terminal import say
+from milepost.runtime.terminal import print_line
 
 if TYPE_CHECKING:  # imports numpy
     from milepost.config.settings import Settings
@@ -27,7 +27,8 @@ _CHECK_EPILOG: Final = """\
 example:
   milepost edge check --config milepost.toml
 
-The exit status is 0 if the file would do, 2 if not; the fault names the line.
+It reads the settings and all files that they name, and prints a summary. The exit status is 0 if everything is valid, else 2; the
+error names the line.
 """
 
 
@@ -39,16 +40,16 @@ def add_to(commands: Commands) -> None:
     run = verbs.add_parser(
         "run",
         help="run a broker",
-        description="Run a broker for MQTT 3.1.1 and 5 and, if the file says so, for sealed sessions over UDP.",
+        description="Run a broker for MQTT 3.1.1 and 5 and, if it is configured, for encrypted sessions over UDP.",
         epilog=_RUN_EPILOG,
     )
-    run.add_argument("--config", metavar="FILE", type=Path, help="the TOML file of settings; without one, the defaults")
-    run.add_argument("--listen", metavar="ADDR", help="HOST:PORT for MQTT over TCP, instead of what the file says")
-    run.add_argument("--data", metavar="DIR", help="where state is kept, instead of what the file says")
+    run.add_argument("--config", metavar="FILE", type=Path, help="the TOML file of settings (default: the default settings)")
+    run.add_argument("--listen", metavar="ADDR", help="HOST:PORT for MQTT over TCP, instead of the listeners in the file")
+    run.add_argument("--data", metavar="DIR", help="the data folder, instead of the one in the file")
     run.set_defaults(run=_run)
 
     check = verbs.add_parser(
-        "check", help="say what a file would do", description="Read a file of settings.", epilog=_CHECK_EPILOG
+        "check", help="check a settings file", description="Check a settings file, and print a summary.", epilog=_CHECK_EPILOG
     )
     check.add_argument("--config", metavar="FILE", type=Path, required=True, help="the TOML file of settings")
     check.set_defaults(run=_check)
@@ -62,13 +63,13 @@ def _run(typed: argparse.Namespace) -> int:
 
 
 def _check(typed: argparse.Namespace) -> int:
-    from milepost.cli.edge_summary import outline  # noqa: PLC0415  # imports numpy
+    from milepost.cli.edge_summary import summary_of  # noqa: PLC0415  # imports numpy
     from milepost.runtime.streams import read_certificates  # noqa: PLC0415
 
     settings = _settings(typed.config)
     for listener in settings.mqtt.listen:
         read_certificates(listener)
-    say(outline(settings))
+    print_line(summary_of(settings))
     return 0
 
 
@@ -78,23 +79,23 @@ def _settings(config: Path | None, *, listen: str | None = None, data: str | Non
 
     settings = read_settings(config) if config else Settings()
     if listen is not None:
-        settings = _listening(settings, listen)
+        settings = _with_listener(settings, listen)
     if data is not None:
-        settings = _keeping(settings, data)
+        settings = _with_data_folder(settings, data)
     check_files(settings)
     return settings
 
 
-def _listening(settings: "Settings", address: str) -> "Settings":
-    from milepost.config.settings import Listener  # noqa: PLC0415  # imports numpy
+def _with_listener(settings: "Settings", address: str) -> "Settings":
+    from milepost.config.settings import ListenerSettings  # noqa: PLC0415  # imports numpy
 
     try:
-        return replace(settings, mqtt=replace(settings.mqtt, listen=(Listener(address),)))
+        return replace(settings, mqtt=replace(settings.mqtt, listen=(ListenerSettings(address),)))
     except ValueError as fault:
         raise UsageFault(f"--listen: {fault}") from None
 
 
-def _keeping(settings: "Settings", data: str) -> "Settings":
+def _with_data_folder(settings: "Settings", data: str) -> "Settings":
     try:
         return replace(settings, edge=replace(settings.edge, data=data))
     except ValueError as fault:

@@ -6,41 +6,44 @@ from enum import Enum
 from pathlib import Path
 
 from milepost.config.errors import UsageFault
-from milepost.config.settings import Listener, Settings
-from milepost.config.site_settings import Backbone, Site
+from milepost.config.settings import ListenerSettings, Settings
+from milepost.config.site_settings import LogType, SiteSettings
 from milepost.model.durability import Durability
 from milepost.model.reasons import Malformed
 from milepost.runtime.passwords import Users
-from milepost.vetting.payloads import Payloads
+from milepost.vetting.payloads import PayloadChecks
 from milepost.wire.times import instant_to_text
 
 
-def outline(settings: Settings) -> str:
+def summary_of(settings: Settings) -> str:
     """Return one line for each setting of interest, and one for each limit that is not the default."""
     return "\n".join(f"{name:<10} {what}" for name, what in _lines(settings))
 
 
 def _lines(settings: Settings) -> Iterator[tuple[str, str]]:
     yield "edge", settings.edge.name
-    yield "keeps", _keeping(settings)
+    yield "storage", _storage(settings)
     for listener in settings.mqtt.listen:
-        yield "listens", _listening(listener)
+        yield "mqtt", _listener(listener)
     if settings.udp.address:
         yield "udp", _udp(settings)
-    yield "covers", settings.edge.coverage or "everywhere"
+    yield "coverage", settings.edge.coverage or "everywhere"
     if settings.site.log.name:
         yield "site", _site(settings.site)
         yield "kinds", ", ".join(f"{kind.name} ({kind.topic})" for kind in settings.incidents.kinds)
     yield "users", _users(settings)
-    yield "access", f"{_count(len(settings.access.rules), 'rule')}; what no rule is about is allowed, topics with $ apart"
+    yield "access", f"{_count(len(settings.access.rules), 'rule')}; the default is allow, except for topics that begin with $"
     _check_schemas(settings)
     for payload in settings.rules.payload:
-        must = f"JSON that obeys {payload.schema}" if payload.schema else "JSON" if payload.json else "anything"
-        yield "payload", f"{payload.topic} must be {must}"
+        json = f"must be JSON valid under {payload.schema}" if payload.schema else "must be JSON"
+        yield "payload", f"{payload.topic} {json if payload.schema or payload.json else 'may be anything'}"
     for priority in settings.rules.priority:
-        yield "priority", f"{priority.topic} is {priority.priority.name.lower()}"
+        yield "priority", f"{priority.topic} has priority {priority.priority.name.lower()}"
     for alert in settings.rules.alert:
-        yield "alert", f"{alert.topic} raises {alert.alert} for a {alert.shape.value} around it, {alert.valid_s:g} s long"
+        yield (
+            "alert",
+            f"{alert.topic} raises {alert.alert} in a {alert.shape.value} around its place, valid for {alert.valid_s:g} s",
+        )
     for name, value, default in _changed_limits(settings):
         yield "limit", f"{name} = {value} (default {default})"
     yield "http", f"http://{settings.http.address}/metrics" if settings.http.address else "off"
@@ -48,18 +51,18 @@ def _lines(settings: Settings) -> Iterator[tuple[str, str]]:
     yield "$SYS", f"every {settings.sys.interval_s} s" if settings.sys.interval_s else "off"
 
 
-def _keeping(settings: Settings) -> str:
-    if settings.storage.durability is Durability.NOTHING:
-        return "nothing: all is gone when the process ends"
-    return f"in {settings.edge.data}, survives {settings.storage.durability.value}"
+def _storage(settings: Settings) -> str:
+    if settings.storage.durability is Durability.NONE:
+        return "none: all state is lost when the process ends"
+    return f"{settings.edge.data}, durable against {settings.storage.durability.value}"
 
 
-def _listening(listener: Listener) -> str:
+def _listener(listener: ListenerSettings) -> str:
     clients = ""
     if listener.client_ca:
         clients = f", client certificates signed by {listener.client_ca}"
     if listener.certificate_is_user:
-        clients += ", their common name is the user"
+        clients += ", whose common name is the user name"
     return f"{listener.address} ({listener.transport.value}{clients})"
 
 
@@ -68,34 +71,34 @@ def _udp(settings: Settings) -> str:
 
     keys, certificate = read_identity(settings)
     if keys is None or certificate is None:
-        return f"{settings.udp.address}, sealing nothing: for experiments only"
+        return f"{settings.udp.address}, not encrypted: for experiments only"
     until = instant_to_text(certificate.not_after)[:10]
-    return f"{settings.udp.address}, sealed, as {certificate.id} until {until}; authority {settings.trust.authority}"
+    return f"{settings.udp.address}, encrypted, certificate of {certificate.id} until {until}, ca {settings.trust.ca}"
 
 
-def _site(site: Site) -> str:
+def _site(site: SiteSettings) -> str:
     log = site.log
-    where = f"Kafka at {log.address}" if log.backbone is Backbone.KAFKA else f"the folder {log.folder}"
+    where = f"Kafka at {log.address}" if log.log_type is LogType.KAFKA else f"the folder {log.folder}"
     near = f"; neighbours {', '.join(one.log.name for one in site.neighbours)}" if site.neighbours else ""
-    return f"{log.name}, shared over {where}{near}"
+    return f"{log.name}, log: {where}{near}"
 
 
 def _users(settings: Settings) -> str:
     if not settings.access.users:
-        return "everybody may connect, with any name or none"
+        return "none: every client may connect"
     return f"{_count(len(Users.load(Path(settings.access.users))), 'user')} in {settings.access.users}"
 
 
 def _check_schemas(settings: Settings) -> None:
     names = {payload.schema for payload in settings.rules.payload if payload.schema}
     try:
-        Payloads([payload.rule for payload in settings.rules.payload], {name: Path(name).read_bytes() for name in names})
+        PayloadChecks([payload.rule for payload in settings.rules.payload], {name: Path(name).read_bytes() for name in names})
     except Malformed as fault:
         raise UsageFault(fault.detail) from None
 
 
 def _changed_limits(settings: Settings) -> Iterator[tuple[str, object, object]]:
-    for limits in (settings.limits.edge, settings.limits.door, settings.vetting.reports):
+    for limits in (settings.limits.broker, settings.limits.mqtt, settings.vetting.reports):
         default = type(limits)()
         for field in fields(limits):
             value, usual = getattr(limits, field.name), getattr(default, field.name)

@@ -12,9 +12,9 @@ from typing import Final
 
 import milepost
 from milepost.cli import agent, edge, handler, log, passwd, pipeline, pub, report, services, site_processes, sites, sub, trust
-from milepost.cli.parsers import Arguments, Commands
+from milepost.cli.parsers import CommandParser, Commands
 from milepost.config.errors import StartFault
-from milepost.runtime.terminal import complain
+from milepost.runtime.terminal import print_error
 
 COMMANDS: Final = (edge, site_processes, agent, pub, sub, report, sites, log, passwd, trust, services, handler, pipeline)
 EXPERIMENTS: Final = ("milepost_experiments.demo.command", "milepost_experiments.papers.command")
@@ -26,28 +26,28 @@ _ONE_THREAD: Final = {"OPENBLAS_NUM_THREADS": "1"}
 
 _EPILOG: Final = """\
 examples:
-  milepost demo                              a city that shows all of it, on a live map
-  milepost edge run                          a broker on 127.0.0.1:1883 that keeps its state in data/edge
-  milepost edge run --config milepost.toml   the same as the file says
-  milepost edge check --config milepost.toml read the file and say what it would do
-  milepost sub -t 'fleet/#'                  print what comes in
+  milepost demo                              a simulated city with all components, on a live map
+  milepost edge run                          a broker on 127.0.0.1:1883 that stores its state in data/edge
+  milepost edge run --config milepost.toml   a broker with the settings of a file
+  milepost edge check --config milepost.toml check the settings and print a summary
+  milepost sub -t 'fleet/#'                  print received messages
   milepost pub -t fleet/truck-17 -m hello    publish a message
-  milepost report --along route.geojson      drive a made-up vehicle along a line
+  milepost report --along route.geojson      drive a simulated vehicle along a line
   milepost agent run --url udp+find:// ...   on a vehicle: one client of an edge for all its programs
-  milepost handler run parking.py ...        a third party's service, behind validators
-  milepost incidents run --config ...        alerts from what many report, and when they are over
+  milepost handler run parking.py ...        a third party's request/reply service, behind validators
+  milepost incidents run --config ...        raise and clear alerts from the reports of many vehicles
   milepost pipeline run all --config ...     Spark over a site's log: cells, positions, an archive
-  milepost dashboard run --config ...        all of it on a live map
-  milepost centre run --config centre.toml   join the sites that the file names
-  milepost where truck-17 --config ...       which edge has an endpoint
-  milepost topology --config centre.toml     sites, edges, and who acts for them
-  milepost log tail cross-hub --config ...   what stands in the log of a site, as it comes
+  milepost dashboard run --config ...        a live map of a site
+  milepost hub run --config hub.toml         connect the sites that the file names
+  milepost where truck-17 --config ...       the edge that an endpoint is connected to
+  milepost topology --config hub.toml        sites, their edges, and the hub process of each site
+  milepost log tail cross-hub --config ...   print new records of a site's log
   milepost passwd users ada                  add a user, or change a password
-  milepost trust init ca                     an authority of your own, for certificates
+  milepost trust init ca                     create a certificate authority
   milepost services start kafka              a Kafka on loopback, for development
-  milepost paper mercury --quick             a paper's evaluation on this machine, ours beside theirs
+  milepost paper mercury --quick             a paper's evaluation on this machine, our results beside the paper's
 
-milepost COMMAND --help says more about each. milepost.example.toml explains every setting.
+`milepost COMMAND --help` has the details of a command. milepost.example.toml explains every setting.
 """
 
 
@@ -60,7 +60,7 @@ def main(typed: Sequence[str] | None = None) -> int:
         status: int = arguments.run(arguments)
         sys.stdout.flush()
     except StartFault as fault:
-        complain(f"milepost: {fault}")
+        print_error(f"milepost: {fault}")
         return fault.status
     except KeyboardInterrupt:
         return STATUS_INTERRUPTED
@@ -72,7 +72,7 @@ def main(typed: Sequence[str] | None = None) -> int:
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of all commands."""
-    parser = Arguments(
+    parser = CommandParser(
         prog="milepost",
         description="Publish/subscribe for things that move: what, where and when in one subscription.",
         epilog=_EPILOG,

@@ -5,25 +5,25 @@ from difflib import get_close_matches
 from string import Formatter
 from typing import Final
 
-from milepost.client.values import Received
+from milepost.client.values import ReceivedMessage
 from milepost.config.errors import UsageFault
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.wire.area_text import place_to_text
 from milepost.wire.json_form import to_json
 from milepost.wire.times import instant_to_text
 
-Show = Callable[[Received, Instant], str]
+Show = Callable[[ReceivedMessage, Instant], str]
 
 _HEX_BYTES_MAX: Final = 32
 
 
-def as_json(message: Received, now: Instant) -> str:
+def as_json(message: ReceivedMessage, now: Instant) -> str:
     """Format a message as one line of JSON."""
     del now
     return to_json(message.message).decode()
 
 
-def as_line(message: Received, now: Instant) -> str:
+def as_line(message: ReceivedMessage, now: Instant) -> str:
     """Format a message as a line: topic, available metadata, body."""
     found = fields_of(message, now)
     parts = [found["topic"]]
@@ -38,20 +38,20 @@ def as_line(message: Received, now: Instant) -> str:
 
 def by_format(text: str) -> Show:
     """Return a formatter for a format such as `{topic} {body}`; raise a `UsageFault` for an unknown field."""
-    known = fields_of(Received("", b"", Instant(0)), Instant(0))
+    known = fields_of(ReceivedMessage("", b"", Instant(0)), Instant(0))
     try:
         names = [name for _, name, _, _ in Formatter().parse(text) if name is not None]
     except ValueError as fault:
-        raise UsageFault(f"--format: {fault}; a brace that is meant as such is written twice") from None
+        raise UsageFault(f"--format: {fault}; write a literal brace twice") from None
     for name in names:
         if name not in known:
             near = get_close_matches(name, known, 1)
-            hint = f"did you mean {{{near[0]}}}?" if near else f"known are {', '.join(f'{{{one}}}' for one in known)}"
-            raise UsageFault(f"--format: there is no {{{name}}}; {hint}")
+            hint = f"did you mean {{{near[0]}}}?" if near else f"known fields: {', '.join(f'{{{one}}}' for one in known)}"
+            raise UsageFault(f"--format: there is no field {{{name}}}; {hint}")
     return lambda message, now: text.format_map(fields_of(message, now))
 
 
-def fields_of(message: Received, now: Instant) -> dict[str, str]:
+def fields_of(message: ReceivedMessage, now: Instant) -> dict[str, str]:
     """Return the printable fields of a message, with control characters escaped."""
     return {
         "topic": shown_text(message.topic),
@@ -88,7 +88,7 @@ def shown_age(age_ns: int) -> str:
     """Format an age in a suitable unit."""
     seconds = age_ns / SECOND_NS
     if seconds < 0:
-        return f"{-seconds:.0f} s ahead"
+        return f"in {-seconds:.0f} s"
     for size_s, unit, digits in ((86_400, "d", 0), (3_600, "h", 0), (60, "min", 0), (1, "s", 1), (0.001, "ms", 0)):
         if seconds >= size_s:
             return f"{seconds / size_s:.{digits}f} {unit} ago"

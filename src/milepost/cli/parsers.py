@@ -2,16 +2,17 @@
 
 import argparse
 import re
+from difflib import get_close_matches
 from typing import Any, Final, NoReturn, TypeAlias
 
 from milepost.config.errors import STATUS_USAGE
-from milepost.runtime.terminal import complain
+from milepost.runtime.terminal import print_error
 
 _NEGATIVE: Final = re.compile(r"-\.?\d")
 """The beginning of a negative number or coordinate; no option matches it."""
 
 
-class Arguments(argparse.ArgumentParser):
+class CommandParser(argparse.ArgumentParser):
     """The parser of a command or subcommand."""
 
     def __init__(self, **options: Any) -> None:
@@ -19,11 +20,20 @@ class Arguments(argparse.ArgumentParser):
         # The pattern of argparse matches single numbers only, so `-33.87,151.2` was an option. It has no public setting.
         self._negative_number_matcher = _NEGATIVE
 
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Refuse a value that is not one of the choices, and suggest the nearest one; argparse has no public hook for it."""
+        if action.choices is None or value in action.choices:
+            return
+        choices = [str(one) for one in action.choices]
+        near = get_close_matches(str(value), choices, 1)
+        hint = f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(choices)}"
+        raise argparse.ArgumentError(action, f"invalid choice: {value!r}; {hint}")
+
     def error(self, message: str) -> NoReturn:
         """Print the error and the help command, and exit."""
-        complain(f"{self.prog}: {message}; `{self.prog} --help` shows what there is")
+        print_error(f"{self.prog}: {message}{' See' if message.endswith('?') else '; see'} `{self.prog} --help`")
         self.exit(STATUS_USAGE)
 
 
-Commands: TypeAlias = "argparse._SubParsersAction[Arguments]"
+Commands: TypeAlias = "argparse._SubParsersAction[CommandParser]"
 """The object that subcommands are added to; argparse has no public name for it."""

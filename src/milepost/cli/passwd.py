@@ -7,18 +7,18 @@ from typing import Final
 
 from milepost.cli.parsers import Commands
 from milepost.config.errors import UsageFault
-from milepost.runtime.terminal import say
+from milepost.runtime.terminal import print_line
 
 _EPILOG: Final = """\
 examples:
-  milepost passwd users ada                    asks for the password twice
+  milepost passwd users ada                    prompts for the password twice
   echo -n "$PASSWORD" | milepost passwd users ada --stdin
   milepost passwd users ada --delete
 
-The file is made if it is not there, and is readable by its owner only. Name it in the settings:
+The file is created if it does not exist, readable by its owner only. Name it in the settings:
   [access]
   users = "users"
-A file made by mosquitto_passwd will do as well, and may be added to.
+A file of mosquitto_passwd can be used and extended, too.
 """
 
 
@@ -31,7 +31,7 @@ def add_to(commands: Commands) -> None:
     parser.add_argument("user", metavar="USER", help="the user name")
     way = parser.add_mutually_exclusive_group()
     way.add_argument("--delete", action="store_true", help="remove the user")
-    way.add_argument("--stdin", action="store_true", help="take the password from standard input, up to the first line's end")
+    way.add_argument("--stdin", action="store_true", help="read the password from the first line of standard input")
     parser.set_defaults(run=_run)
 
 
@@ -41,10 +41,10 @@ def _run(typed: argparse.Namespace) -> int:
     check_name(typed.user)
     if typed.delete:
         remove_user(typed.file, typed.user)
-        say(f"{typed.user} is removed from {typed.file}")
+        print_line(f"{typed.user} is removed from {typed.file}")
         return 0
     is_new = set_password(typed.file, typed.user, _password(is_piped=typed.stdin))
-    say(f"{typed.user} is added to {typed.file}" if is_new else f"{typed.user} has a new password in {typed.file}")
+    print_line(f"{typed.user} is added to {typed.file}" if is_new else f"{typed.user} has a new password in {typed.file}")
     return 0
 
 
@@ -57,10 +57,10 @@ def _password(*, is_piped: bool) -> bytes:
 
         try:
             password = getpass("Password: ").encode()
-            if getpass("The same again: ").encode() != password:
+            if getpass("Repeat the password: ").encode() != password:
                 raise UsageFault("the two passwords differ: nothing was changed; try again")
         except EOFError:
-            raise UsageFault("no password was typed: nothing was changed; --stdin takes it from a pipe") from None
+            raise UsageFault("no password was typed: nothing was changed; use --stdin to read it from a pipe") from None
     if not password:
-        raise UsageFault("the password is empty: nothing was changed; give one of at least one character")
+        raise UsageFault("the password is empty: nothing was changed; give at least one character")
     return password

@@ -14,17 +14,17 @@ examples:
   milepost pipeline run all --config milepost.toml
   milepost pipeline run hazards dead-letters --config milepost.toml
 
-Pipelines: hazards (event reports to cells, which `milepost incidents run` turns into alerts), positions (last places, speeds,
-coverage holes, handovers), reputation (how far each endpoint is believed), archive (everything worth keeping, as Parquet),
-dead-letters (records that cannot be read).
-It needs PySpark and Java 17, reads the log of the site that the file names, and runs until SIGINT or SIGTERM. Killed, it goes on
-where it was. [pipelines] in the file says how.
+Pipelines: hazards (event reports to cells, which `milepost incidents run` turns into alerts), positions (last positions, speeds,
+coverage holes, handovers), reputation (a score for each endpoint), archive (messages, reports and deliveries as Parquet),
+dead-letters (records that cannot be decoded).
+It needs PySpark and Java 17, reads the log of the site in the file, and runs until SIGINT or SIGTERM. After a crash it resumes
+from its checkpoints. [pipelines] in the file has its settings.
 """
 _STATUS_EPILOG: Final = """\
 example:
   milepost pipeline status --config milepost.toml
 
-The exit status is 0 if all queries run.
+It prints the last status of each query. The exit status is 0 if all queries run.
 """
 _SUBMIT_EPILOG: Final = """\
 examples:
@@ -32,9 +32,9 @@ examples:
   milepost pipeline submit all --config milepost.toml --master yarn --show
   milepost pipeline submit hazards --config milepost.toml --master spark://10.0.0.5:7077 --spark='--executor-memory 4g'
 
-It prints the spark-submit line and runs it; with --show it only prints it. The site's log must be Kafka, and the folder in
-[pipelines] one that all machines of the cluster reach. In real-time mode all tasks of a query must have a core of their own: as
-many as its topics and `partitions` in [pipelines].
+It prints the spark-submit command and runs it; with --show it only prints it. The site's log must be Kafka, and all machines of
+the cluster must reach the folder in [pipelines]. In real-time mode every task of a query needs a core of its own: as many as the
+query's topics plus `partitions` in [pipelines].
 """
 
 
@@ -44,9 +44,11 @@ def add_to(commands: Commands) -> None:
     verbs: Commands = pipeline.add_subparsers(title="verbs", metavar="VERB", required=True)
     run = verbs.add_parser("run", help="run pipelines", description="Run pipelines until stopped.", epilog=_RUN_EPILOG)
     _add_names(run)
-    run.add_argument("--submitted", action="store_true", help="spark-submit started this, with a master and jars")
+    run.add_argument("--submitted", action="store_true", help="set by `submit`: spark-submit provides master and jars")
     run.set_defaults(run=_run)
-    status = verbs.add_parser("status", help="how pipelines are", description="How pipelines are.", epilog=_STATUS_EPILOG)
+    status = verbs.add_parser(
+        "status", help="show the status of pipelines", description="Show the status of pipelines.", epilog=_STATUS_EPILOG
+    )
     status.add_argument("--config", metavar="FILE", type=Path, required=True, help="the TOML file of settings")
     status.set_defaults(run=_status)
     submit = verbs.add_parser(
@@ -54,14 +56,14 @@ def add_to(commands: Commands) -> None:
     )
     _add_names(submit)
     submit.add_argument("--master", metavar="URL", required=True, help="the cluster, such as spark://HOST:7077")
-    submit.add_argument("--show", action="store_true", help="print the line and do not run it")
-    submit.add_argument("--spark", metavar="OPTIONS", default="", help="more options of spark-submit, in one text")
+    submit.add_argument("--show", action="store_true", help="print the command, but do not run it")
+    submit.add_argument("--spark", metavar="OPTIONS", default="", help="further options for spark-submit, in one string")
     submit.set_defaults(run=_submit)
     archive.add_to(verbs)
 
 
 def _add_names(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("names", metavar="NAME", nargs="+", help="pipelines, or all")
+    parser.add_argument("names", metavar="NAME", nargs="+", help="names of pipelines, or all")
     parser.add_argument("--config", metavar="FILE", type=Path, required=True, help="the TOML file of settings")
 
 

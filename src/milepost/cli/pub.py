@@ -4,12 +4,12 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from milepost.cli.client_options import CONNECTION_HELP, add_connection, carry_out, edge_from, read_option
+from milepost.cli.client_options import CONNECTION_HELP, add_connection, client_from, read_option, run_client
 from milepost.cli.parsers import Commands
 from milepost.config.errors import UsageFault, cannot_read
 
 if TYPE_CHECKING:  # --help must import neither asyncio nor numpy
-    from milepost.client import Edge
+    from milepost.client import Client
 
 PRIORITIES: Final = ("emergency", "safety", "traffic", "convenience")
 UNANSWERED_MAX: Final = 200
@@ -32,25 +32,31 @@ def add_to(commands: Commands) -> None:
     parser = commands.add_parser("pub", help="publish messages", description="Publish messages.", epilog=_EPILOG)
     parser.add_argument("-t", "--topic", required=True, help="the topic")
     body = parser.add_mutually_exclusive_group(required=True)
-    body.add_argument("-m", "--message", metavar="TEXT", help="what to say")
-    body.add_argument("--file", metavar="FILE", type=Path, help="say what is in a file")
-    body.add_argument("--stdin-lines", action="store_true", help="say each line of standard input, as it comes")
-    parser.add_argument("--tag", metavar="TAG", action="append", default=[], help="what it is found by; may be repeated")
-    parser.add_argument("--place", metavar="LAT,LON", help="where it belongs")
-    parser.add_argument("--at", metavar="LAT,LON", help="udp: where this endpoint is; without it, at --place")
+    body.add_argument("-m", "--message", metavar="TEXT", help="the body of the message")
+    body.add_argument("--file", metavar="FILE", type=Path, help="a file with the body")
+    body.add_argument("--stdin-lines", action="store_true", help="publish each line of standard input as it arrives")
+    parser.add_argument("--tag", metavar="TAG", action="append", default=[], help="a tag that queries match; may be repeated")
+    parser.add_argument("--place", metavar="LAT,LON", help="the place that the message is about")
+    parser.add_argument("--at", metavar="LAT,LON", help="udp: position of this endpoint (default: --place)")
     to = parser.add_mutually_exclusive_group()
-    to.add_argument("--to-area", metavar="AREA", help="to all inside, subscribed or not; with --valid-for also who comes in")
-    to.add_argument("--to-told", metavar="NAME", help="to all who were told of an incident: the last word on it")
-    to.add_argument("--to-endpoint", metavar="NAME", help="to one endpoint, by its name")
-    to.add_argument("--to-everyone", action="store_true", help="to all that are connected")
-    to.add_argument("--within", metavar="AREA", help="to those whose subscription matches and who are inside")
-    parser.add_argument("--incident", metavar="NAME", help="with --to-area: what it is about; replaces the last about it")
-    parser.add_argument("--priority", choices=PRIORITIES, default="convenience", help="how urgent it is")
-    parser.add_argument(
-        "--qos", type=int, choices=(0, 1, 2), default=1, help="0: at most once, 1: at least once (default), 2: once"
+    to.add_argument(
+        "--to-area",
+        metavar="AREA",
+        help="to all endpoints inside, subscribed or not; with --valid-for also to those that enter later",
     )
-    parser.add_argument("--retain", action="store_true", help="have it kept for those who subscribe later")
-    parser.add_argument("--valid-for", metavar="TIME", help="not delivered after that time: 10m, 2 hours")
+    to.add_argument("--to-notified", metavar="NAME", help="to all endpoints that were notified of an incident: the all-clear")
+    to.add_argument("--to-endpoint", metavar="NAME", help="to one endpoint, by its id")
+    to.add_argument("--to-everyone", action="store_true", help="to all connected endpoints")
+    to.add_argument("--within", metavar="AREA", help="to endpoints inside whose subscription matches")
+    parser.add_argument("--incident", metavar="NAME", help="with --to-area: the incident; replaces its last message")
+    parser.add_argument("--priority", choices=PRIORITIES, default="convenience", help="the priority class (default: convenience)")
+    parser.add_argument(
+        "--qos", type=int, choices=(0, 1, 2), default=1, help="0: at most once, 1: at least once (default), 2: exactly once"
+    )
+    parser.add_argument("--retain", action="store_true", help="retain the message for later subscribers")
+    parser.add_argument(
+        "--valid-for", metavar="TIME", help="validity: the message is not delivered later; such as 10m or 2 hours"
+    )
     add_connection(parser)
     parser.set_defaults(run=_run)
 
@@ -58,7 +64,7 @@ def add_to(commands: Commands) -> None:
 def _run(typed: argparse.Namespace) -> int:
     options = _options(typed)
     bodies = None if typed.stdin_lines else _body(typed)
-    return carry_out(lambda: _publish(typed, bodies, options))
+    return run_client(lambda: _publish(typed, bodies, options))
 
 
 def _body(typed: argparse.Namespace) -> bytes:
@@ -72,7 +78,7 @@ def _body(typed: argparse.Namespace) -> bytes:
 
 
 def _options(typed: argparse.Namespace) -> dict[str, Any]:
-    """Return the arguments of `Edge.publish` besides topic and body."""
+    """Return the arguments of `Client.publish` besides topic and body."""
     from milepost.model.addresses import Address, ToArea, ToEndpoint, ToEveryone, ToNotified  # noqa: PLC0415  # imports numpy
     from milepost.model.endpoints import endpoint_id  # noqa: PLC0415
     from milepost.model.instants import SECOND_NS  # noqa: PLC0415
@@ -85,11 +91,11 @@ def _options(typed: argparse.Namespace) -> dict[str, Any]:
     endpoint = read_option("--to-endpoint", endpoint_id, typed.to_endpoint)
     to: Address | None = ToEveryone() if typed.to_everyone else None
     if typed.incident is not None and area is None:
-        raise UsageFault("--incident says what a message to an area is about: say --to-area too")
+        raise UsageFault("--incident applies to messages to an area: give --to-area, too")
     if area is not None:
         to = read_option("--incident", lambda name: ToArea(area, name), typed.incident or "")
-    elif typed.to_told is not None:
-        to = read_option("--to-told", lambda name: ToNotified((name,)), typed.to_told)
+    elif typed.to_notified is not None:
+        to = read_option("--to-notified", lambda name: ToNotified((name,)), typed.to_notified)
     elif endpoint is not None:
         to = ToEndpoint(endpoint)
     valid_for_ns = read_option("--valid-for", duration_from_text, typed.valid_for)
@@ -109,15 +115,15 @@ async def _publish(typed: argparse.Namespace, body: bytes | None, options: dict[
     from milepost.wire.area_text import place_from_text  # noqa: PLC0415
 
     at = read_option("--at", place_from_text, typed.at)
-    async with edge_from(typed, options["place"] if at is None else at) as edge:
+    async with client_from(typed, options["place"] if at is None else at) as client:
         if body is None:
-            await _publish_lines(edge, typed.topic, options)
+            await _publish_lines(client, typed.topic, options)
         else:
-            await edge.publish(typed.topic, body, **options)
+            await client.publish(typed.topic, body, **options)
     return 0
 
 
-async def _publish_lines(edge: "Edge", topic: str, options: dict[str, Any]) -> None:
+async def _publish_lines(client: "Client", topic: str, options: dict[str, Any]) -> None:
     """Publish lines of standard input without waiting for each answer; stop at the first refusal."""
     import asyncio  # noqa: PLC0415
 
@@ -125,7 +131,7 @@ async def _publish_lines(edge: "Edge", topic: str, options: dict[str, Any]) -> N
 
     unanswered: set[asyncio.Task[None]] = set()
     async for line in lines_of_stdin():
-        unanswered.add(asyncio.create_task(edge.publish(topic, line, **options)))
+        unanswered.add(asyncio.create_task(client.publish(topic, line, **options)))
         await asyncio.sleep(0)  # sends it before the next line
         is_full = len(unanswered) >= UNANSWERED_MAX
         done = {task for task in unanswered if task.done()}

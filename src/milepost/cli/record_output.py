@@ -9,9 +9,9 @@ from milepost.cli.message_output import shown_body, shown_text
 from milepost.eventlog.log import Record
 from milepost.model.reasons import Malformed
 from milepost.model.sites import (
-    Claim,
     ClaimNotice,
     EdgeInfo,
+    EndpointClaim,
     EndpointPositions,
     ForwardedMessage,
     Handover,
@@ -48,15 +48,15 @@ def as_json(site: str, record: Record) -> str:
 
 def as_line(site: str, record: Record) -> str:
     """Format a record as a line: time, site, offset and a summary."""
-    return f"{instant_to_text(record.appended_at)}  {site} {record.offset}  {shown_text(_what(record))}"
+    return f"{instant_to_text(record.appended_at)}  {site} {record.offset}  {shown_text(_summary(record))}"
 
 
-def _what(record: Record) -> str:
+def _summary(record: Record) -> str:
     key = record.key.replace("\n", " ")
     if record.value is None:
         return f"removed  {key}"
     try:
-        return _told(from_record(record.value), key)
+        return _site_record(from_record(record.value), key)
     except Malformed:
         return _maybe_members(record.value) or f"?  {key}  {shown_body(record.value)}"
 
@@ -74,41 +74,46 @@ def _maybe_members(value: bytes) -> str | None:
     return "  ".join([kind, *others, *lists])
 
 
-def _told(value: SiteRecord, key: str) -> str:
+def _site_record(value: SiteRecord, key: str) -> str:
     match value:
         case ForwardedMessage():
-            return f"said by {value.sender} {value.number}  {_message(value)}"
+            return f"message {value.sender} {value.number}  {_message(value)}"
         case Handover():
-            what = f"{len(value.subscriptions)} subscriptions, {len(value.waiting)} waiting" if value.is_held else "nothing"
-            return f"handover {value.sender} to {value.receiver}  {value.endpoint}  {what}"
+            session = (
+                f"{len(value.subscriptions)} subscriptions, {len(value.queued)} queued" if value.has_session else "no session"
+            )
+            return f"handover {value.sender} to {value.receiver}  {value.endpoint}  {session}"
         case HandoverPart():
-            return f"rest {value.sender} to {value.receiver}  {value.endpoint}  {len(value.waiting)} waiting"
+            return f"handover part {value.sender} to {value.receiver}  {value.endpoint}  {len(value.queued)} queued"
         case MissedMessages():
-            return f"extra {value.sender} to {value.receiver}  {value.endpoint}  {len(value.messages)} said"
+            return f"missed messages {value.sender} to {value.receiver}  {value.endpoint}  {len(value.messages)} messages"
         case HandoverTaken():
-            return f"taken {value.sender} to {value.receiver}  {value.endpoint}"
-        case Claim():
-            marks = "".join(mark for mark, is_so in ((" anew", value.anew), (" asks", value.asks)) if is_so)
-            return f"claim {value.endpoint} at {value.edge} epoch {value.epoch}{marks}"
+            return f"handover taken {value.sender} to {value.receiver}  {value.endpoint}"
+        case EndpointClaim():
+            is_new, asks = (
+                " new session" if value.clean_start_epoch else "",
+                " asks for prior edge" if value.asks_prior_edge else "",
+            )
+            return f"claim {value.endpoint} at {value.edge} epoch {value.epoch}{is_new}{asks}"
         case EndpointPositions():
-            return f"places at {value.edge}  {len(value.places)} endpoints"
+            return f"positions at {value.edge}  {len(value.positions)} endpoints"
         case ClaimNotice():
-            return f"claimed {value.claim.endpoint} by {value.claim.edge} epoch {value.claim.epoch}"
+            return f"claim notice {value.claim.endpoint} by {value.claim.edge} epoch {value.claim.epoch}"
         case PriorEdge():
-            return f"prior {value.endpoint} epoch {value.epoch}: {value.edge or 'nowhere'}"
+            return f"prior edge {value.endpoint} epoch {value.epoch}: {value.edge or 'none'}"
         case PrepareHandover():
-            return f"prepare for {value.endpoint} from {value.edge}  {len(value.subscriptions)} subscriptions"
+            return f"prepare handover {value.endpoint} from {value.edge}  {len(value.subscriptions)} subscriptions"
         case Interest():
-            return f"wanted at {value.edge}  {value.subscription.query}  ({key})"
+            return f"interest {value.edge}  {value.subscription.query}  ({key})"
         case EdgeInfo():
             return f"edge {value.edge}  {value.address or 'no address'}  {'area' if value.coverage else 'everywhere'}"
         case HubInfo():
-            return f"centre {value.name} acts for {' '.join(value.sites) or 'nobody'}"
+            return f"hub {value.name} serves {' '.join(value.sites) or 'no site'}"
         case _:
             assert_never(value)
 
 
-def _message(said: ForwardedMessage) -> str:
-    message = said.message
-    marks = "  (retained)" if said.is_retained else ""
-    return f"{message.topic}  from {message.source}{marks}  {shown_body(message.body)}"
+def _message(forwarded: ForwardedMessage) -> str:
+    message = forwarded.message
+    retained = "  (retained)" if forwarded.is_retained else ""
+    return f"{message.topic}  from {message.source}{retained}  {shown_body(message.body)}"

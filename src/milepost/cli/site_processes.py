@@ -1,4 +1,4 @@
-"""`milepost centre | incidents | dashboard run`: processes over the logs of sites."""
+"""`milepost hub | incidents | dashboard run`: processes over the logs of sites."""
 
 import argparse
 from collections.abc import Callable
@@ -11,7 +11,7 @@ if TYPE_CHECKING:  # imports numpy
     from milepost.config.settings import Settings
 
 
-def _run_centre(settings: "Settings") -> int:
+def _run_hub(settings: "Settings") -> int:
     from milepost.runtime.central_hub import run  # noqa: PLC0415
 
     return run(settings)
@@ -43,26 +43,26 @@ class _Process(NamedTuple):
 
 _PROCESSES: Final = (
     _Process(
-        "centre",
-        _run_centre,
-        "join the logs of sites",
+        "hub",
+        _run_hub,
+        "connect sites",
         "The central hub between sites.",
-        "run a process of the centre",
+        "run a process of the central hub",
         "Keep the registry of endpoints, and forward to each site the messages that it subscribes to.",
         """\
 example:
-  milepost centre run --config milepost.toml
+  milepost hub run --config milepost.toml
 
 The file names the sites and their logs, at least two:
-  [[centre.sites]]
+  [[hub.sites]]
   name = "north"
   folder = "/var/lib/milepost/north"
-  [[centre.sites]]
+  [[hub.sites]]
   name = "south"
   folder = "/var/lib/milepost/south"
 
-Several processes with the same file share the sites among them; if one dies, the others take over within seconds. It runs in the
-foreground until SIGINT or SIGTERM. `milepost topology` shows which process acts for which site.
+Several processes with the same file share the sites among them; if one fails, the others take over within seconds. It runs in the
+foreground until SIGINT or SIGTERM. `milepost topology` shows which process serves which site.
 """,
     ),
     _Process(
@@ -71,14 +71,14 @@ foreground until SIGINT or SIGTERM. `milepost topology` shows which process acts
         "detect incidents of a site",
         "Incidents of a site.",
         "raise and clear alerts",
-        "Turn cells into alerts.",
+        "Turn cells of reports into incidents, and incidents into alerts.",
         """\
 example:
   milepost incidents run --config milepost.toml
 
 It reads cells from the site's log (topic `cells`, written by the pipeline `hazards`), raises alerts to the areas of incidents,
-and clears them. Clients that publish on Area-of-Interest receive the incidents there. Of several such processes one acts, and
-another takes over when it dies. [[incidents.kinds]] in the file defines what is an incident.
+and clears them. Clients that publish on Area-of-Interest receive the incidents there. Of several such processes one is active,
+and another takes over when it fails. [[incidents.kinds]] in the file defines what is an incident.
 """,
     ),
     _Process(
@@ -92,8 +92,8 @@ another takes over when it dies. [[incidents.kinds]] in the file defines what is
 example:
   milepost dashboard run --config milepost.toml
 
-It reads the logs of the sites in [[centre.sites]], or of the one in [site], and serves a map of vehicles, edges, hazards,
-incidents, alerts and their receivers. It prints its address, and a token without which nothing can be published.
+It reads the logs of the sites in [[hub.sites]], or of the one in [site], and serves a map of vehicles, edges, hazards,
+incidents, alerts and their receivers. It prints its address, and the token that is required to publish from the map.
 [dashboard] in the file has its address, and the roads that are drawn.
 """,
     ),

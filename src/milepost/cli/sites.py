@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Final
 
 from milepost.cli.parsers import Commands
-from milepost.runtime.terminal import complain, say
+from milepost.runtime.terminal import print_error, print_line
 
 _WHERE_EPILOG: Final = """\
 examples:
   milepost where truck-17 --config milepost.toml
   milepost where truck-17 --config milepost.toml --json | jq -r .edge
 
-It reads the registry from the logs of the sites in [[centre.sites]], or of the one in [site]; no process needs to run.
+It reads the registry from the logs of the sites in [[hub.sites]], or of the one in [site]; no process needs to run.
 The exit status is 1 if no site has the endpoint.
 """
 _TOPOLOGY_EPILOG: Final = """\
@@ -21,8 +21,9 @@ examples:
   milepost topology --config milepost.toml
   milepost topology --config milepost.toml --json | jq .north.edges
 
-It reads the logs of the sites in [[centre.sites]], or of the one in [site]. `lag` is the number of records that no centre has
-processed yet; `centre` is the process that acts for the site, and `away` if it gave no sign of life for 5 s.
+It reads the logs of the sites in [[hub.sites]], or of the one in [site]. `hub` is the process of the central hub that
+serves the site; its state is `up`, `down` (no heartbeat for 5 s) or `none`. `lag` is the number of records that it has not
+processed.
 """
 
 
@@ -40,7 +41,7 @@ def add_to(commands: Commands) -> None:
     topology = commands.add_parser(
         "topology",
         help="show sites and edges",
-        description="Show sites, their edges, and the process that acts for each site.",
+        description="Show sites, their edges, and the process of the central hub that serves each site.",
         epilog=_TOPOLOGY_EPILOG,
     )
     _add_source(topology)
@@ -55,19 +56,19 @@ def _add_source(parser: argparse.ArgumentParser) -> None:
 def _where(typed: argparse.Namespace) -> int:
     from time import time_ns  # noqa: PLC0415
 
-    from milepost.cli.site_tables import shown_whereabouts, whereabouts  # noqa: PLC0415
+    from milepost.cli.site_tables import location_of, shown_location  # noqa: PLC0415
     from milepost.config.settings import read_settings  # noqa: PLC0415  # imports numpy
     from milepost.model.endpoints import EndpointId  # noqa: PLC0415
     from milepost.model.instants import Instant  # noqa: PLC0415
-    from milepost.runtime.site_view import viewed  # noqa: PLC0415
+    from milepost.runtime.site_view import view_sites  # noqa: PLC0415
 
     now = Instant(time_ns())
-    with viewed(read_settings(typed.config), now) as view:
-        found = whereabouts(view, EndpointId(typed.endpoint))
+    with view_sites(read_settings(typed.config), now) as view:
+        found = location_of(view, EndpointId(typed.endpoint))
     if found is None:
-        complain(f"milepost: no site has {typed.endpoint!r}")
+        print_error(f"milepost: no site has an endpoint {typed.endpoint!r}")
         return 1
-    say(json.dumps(found, indent=2) if typed.json else shown_whereabouts(found, now))
+    print_line(json.dumps(found, indent=2) if typed.json else shown_location(found, now))
     return 0
 
 
@@ -77,10 +78,10 @@ def _topology(typed: argparse.Namespace) -> int:
     from milepost.cli.site_tables import shown_topology, topology  # noqa: PLC0415
     from milepost.config.settings import read_settings  # noqa: PLC0415  # imports numpy
     from milepost.model.instants import Instant  # noqa: PLC0415
-    from milepost.runtime.site_view import viewed  # noqa: PLC0415
+    from milepost.runtime.site_view import view_sites  # noqa: PLC0415
 
     now = Instant(time_ns())
-    with viewed(read_settings(typed.config), now) as view:
+    with view_sites(read_settings(typed.config), now) as view:
         found = topology(view, now)
-    say(json.dumps(found, indent=2) if typed.json else shown_topology(found))
+    print_line(json.dumps(found, indent=2) if typed.json else shown_topology(found))
     return 0

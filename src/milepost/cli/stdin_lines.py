@@ -25,10 +25,10 @@ async def lines_of_stdin() -> AsyncIterator[bytes]:
     """Yield lines as they arrive, without line ends; raise a `UsageFault` for one longer than a message may be."""
     loop = asyncio.get_running_loop()
     queue: asyncio.Queue[Chunk] = asyncio.Queue()
-    room = threading.Semaphore(CHUNKS_MAX)
+    free_slots = threading.Semaphore(CHUNKS_MAX)
 
     def put(chunk: Chunk) -> None:
-        room.acquire()
+        free_slots.acquire()
         loop.call_soon_threadsafe(queue.put_nowait, chunk)
 
     threading.Thread(target=_read, args=(put,), daemon=True).start()
@@ -37,7 +37,7 @@ async def lines_of_stdin() -> AsyncIterator[bytes]:
             raise chunk
         for line in chunk:
             yield line
-        room.release()
+        free_slots.release()
 
 
 def _read(put: Callable[[Chunk], None]) -> None:

@@ -3,49 +3,51 @@
 import argparse
 from typing import TYPE_CHECKING, Any, Final
 
-from milepost.cli.client_options import CONNECTION_HELP, add_connection, carry_out, edge_from, read_option
+from milepost.cli.client_options import CONNECTION_HELP, add_connection, client_from, read_option, run_client
 from milepost.cli.parsers import Commands
 from milepost.config.errors import STATUS_FAILED, UsageFault
-from milepost.runtime.terminal import complain, say
+from milepost.runtime.terminal import print_error, print_line
 
 if TYPE_CHECKING:  # --help must import neither asyncio nor numpy
     from milepost.cli.message_output import Show
-    from milepost.client import Edge, Inbox
+    from milepost.client import Client, Inbox
 
 _EPILOG: Final = f"""\
 examples:
-  milepost sub                                          everything
+  milepost sub                                          all messages
   milepost sub -t 'fleet/#' -t 'road/#'
   milepost sub --query 'collision & (i80 | i15) & !cleared' --area 'circle 40.7608,-111.891 5000'
   milepost sub --time-window 'since 10 minutes ago' --json | jq .topic
   milepost sub --url udp+find:// --at 40.7608,-111.891  over udp, from whichever edge answers nearby
   milepost sub -t 'fleet/#' --count 1 --timeout 5 --format '{{seen_at}} {{topic}} {{body}}'
 
-With `around METRES` the area is around --at. Queries, areas and time windows: docs/reference/asking.md. A format may
+With `around METRES` the area is around --at. Queries, areas and time windows: docs/reference/subscriptions.md. A format may
 have {{topic}}, {{body}}, {{tags}}, {{place}}, {{source}}, {{age}}, {{seen_at}}, {{received_at}}, {{priority}}, {{qos}} and
 {{retained}}.
-The exit status is 1 if --count messages did not come before the --timeout.
+The exit status is 1 if fewer than --count messages arrived before the --timeout.
 {CONNECTION_HELP}"""
 
 
 def add_to(commands: Commands) -> None:
     """Add `sub`."""
-    parser = commands.add_parser("sub", help="subscribe and print", description="Print messages as they come.", epilog=_EPILOG)
+    parser = commands.add_parser(
+        "sub", help="subscribe and print", description="Subscribe, and print messages as they arrive.", epilog=_EPILOG
+    )
     parser.add_argument("-t", "--topic", metavar="FILTER", action="append", help="a topic filter; may be repeated (default: #)")
-    parser.add_argument("--query", metavar="FORMULA", help="a formula over tags and topics that must hold too")
-    parser.add_argument("--area", metavar="AREA", help="where messages must belong")
-    parser.add_argument("--at", metavar="LAT,LON", help="where this endpoint is: it reports that first")
+    parser.add_argument("--query", metavar="FORMULA", help="a formula over tags and topics that messages must match, too")
+    parser.add_argument("--area", metavar="AREA", help="the area that the place of a message must be in")
+    parser.add_argument("--at", metavar="LAT,LON", help="position of this endpoint, reported before it subscribes")
     parser.add_argument(
-        "--time-window", metavar="PHRASE", help="when they must have been seen: 'last 10 minutes', 'next 2 hours'"
+        "--time-window", metavar="PHRASE", help="time window of `seen_at`, such as 'last 10 minutes' or 'next 2 hours'"
     )
     parser.add_argument(
-        "--qos", type=int, choices=(0, 1, 2), default=1, help="0: at most once, 1: at least once (default), 2: once"
+        "--qos", type=int, choices=(0, 1, 2), default=1, help="0: at most once, 1: at least once (default), 2: exactly once"
     )
-    parser.add_argument("--count", metavar="N", type=int, help="end after so many messages")
-    parser.add_argument("--timeout", metavar="S", type=float, help="end after so many seconds")
+    parser.add_argument("--count", metavar="N", type=int, help="stop after N messages")
+    parser.add_argument("--timeout", metavar="S", type=float, help="stop after S seconds")
     form = parser.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="one line of JSON for each message")
-    form.add_argument("--format", metavar="TEXT", help="print it like '{topic}: {body}'")
+    form.add_argument("--json", action="store_true", help="print one line of JSON per message")
+    form.add_argument("--format", metavar="TEXT", help="print messages in this format, such as '{topic}: {body}'")
     add_connection(parser)
     parser.set_defaults(run=_run)
 
@@ -56,8 +58,8 @@ def _run(typed: argparse.Namespace) -> int:
     if typed.timeout is not None and not typed.timeout > 0:
         raise UsageFault(f"--timeout: {typed.timeout} is not above 0 seconds")
     show = _show(typed)
-    asked = _asked(typed)
-    return carry_out(lambda: _listen(typed, asked, show))
+    options = _options(typed)
+    return run_client(lambda: _listen(typed, options, show))
 
 
 def _show(typed: argparse.Namespace) -> "Show":
@@ -68,8 +70,8 @@ def _show(typed: argparse.Namespace) -> "Show":
     return as_json if typed.json else as_line
 
 
-def _asked(typed: argparse.Namespace) -> dict[str, Any]:
-    """Return the arguments of `Edge.subscribe` besides the filter, parsed here so that faults name their option."""
+def _options(typed: argparse.Namespace) -> dict[str, Any]:
+    """Return the arguments of `Client.subscribe` besides the filter, parsed here so that faults name their option."""
     from time import time_ns  # noqa: PLC0415
 
     from milepost.model.areas import Around  # noqa: PLC0415  # imports numpy
@@ -84,7 +86,7 @@ def _asked(typed: argparse.Namespace) -> dict[str, Any]:
     read_option("--time-window", lambda text: time_window_from_text(text, Instant(time_ns())), typed.time_window)
     area = read_option("--area", where_from_text, typed.area)
     if isinstance(area, Around) and typed.at is None:
-        raise UsageFault("--area: around needs to know where this endpoint is; say it with --at LAT,LON")
+        raise UsageFault("--area: `around` needs the position of this endpoint: give it with --at LAT,LON")
     return {
         "query": read_option("--query", parse_query, typed.query),
         "area": area,
@@ -93,26 +95,28 @@ def _asked(typed: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-async def _listen(typed: argparse.Namespace, asked: dict[str, Any], show: "Show") -> int:
+async def _listen(typed: argparse.Namespace, options: dict[str, Any], show: "Show") -> int:
     import asyncio  # noqa: PLC0415
     from contextlib import AsyncExitStack  # noqa: PLC0415
 
     from milepost.wire.area_text import place_from_text  # noqa: PLC0415
 
     place = read_option("--at", place_from_text, typed.at)
-    async with edge_from(typed, place) as edge, AsyncExitStack() as stack:
+    async with client_from(typed, place) as client, AsyncExitStack() as stack:
         if place is not None:
-            await edge.report(place.latitude, place.longitude)
-        everything = await stack.enter_async_context(edge.messages())
-        inboxes = [await stack.enter_async_context(edge.subscribe(one, **asked)) for one in typed.topic or ["#"]]
-        jobs = [_print(everything, typed.count, show), _follow(edge), *(_drain(inbox) for inbox in inboxes)]
+            await client.report(place.latitude, place.longitude)
+        everything = await stack.enter_async_context(client.messages())
+        inboxes = [await stack.enter_async_context(client.subscribe(one, **options)) for one in typed.topic or ["#"]]
+        jobs = [_print(everything, typed.count, show), _follow(client), *(_drain(inbox) for inbox in inboxes)]
         tasks = [asyncio.create_task(job) for job in jobs]
         stack.push_async_callback(_end, tasks)
         done, _ = await asyncio.wait(tasks, timeout=typed.timeout, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
             task.result()
     if not done and typed.count is not None:
-        complain(f"milepost: fewer than {typed.count} messages came in {typed.timeout:g} s; ask for more, or wait longer")
+        print_error(
+            f"milepost: fewer than {typed.count} messages arrived in {typed.timeout:g} s; widen the filter, or wait longer"
+        )
         return STATUS_FAILED
     return 0
 
@@ -134,7 +138,7 @@ async def _print(inbox: "Inbox", count: int | None, show: "Show") -> None:
 
     number = 0
     async for message in inbox:
-        say(show(message, Instant(time_ns())))
+        print_line(show(message, Instant(time_ns())))
         sys.stdout.flush()
         number += 1
         if number == count:
@@ -147,12 +151,12 @@ async def _drain(inbox: "Inbox") -> None:
         pass
 
 
-async def _follow(edge: "Edge") -> None:
+async def _follow(client: "Client") -> None:
     """Report lost and restored connections."""
-    from milepost.client import State  # noqa: PLC0415
+    from milepost.client import ClientState  # noqa: PLC0415
 
-    async for change in edge.changes():
-        if change.state is State.AWAY:
-            complain(f"milepost: the connection is lost ({change.why}); trying again")
-        elif change.state is State.CONNECTED:
-            complain("milepost: connected again")
+    async for change in client.changes():
+        if change.state is ClientState.RECONNECTING:
+            print_error(f"milepost: the connection is lost ({change.reason}); reconnecting")
+        elif change.state is ClientState.CONNECTED:
+            print_error("milepost: reconnected")

@@ -1,32 +1,32 @@
-"""The client library: an edge over asyncio, in five lines. `docs/reference/client.md` is its page.
+"""The client library, with asyncio. `docs/reference/client.md` is its page.
 
-async with milepost.client.connect("mqtt://127.0.0.1:1883") as edge:
-    await edge.report(latitude=48.1, longitude=11.6)
-    async with edge.subscribe("hazard/#", query="collision & !cleared", area=Around(2_000)) as hazards:
+async with milepost.client.connect("mqtt://127.0.0.1:1883") as client:
+    await client.report(latitude=48.1, longitude=11.6)
+    async with client.subscribe("hazard/#", query="collision & !cleared", area=Around(2_000)) as hazards:
         async for message in hazards: ...
 """
 
-from milepost.client.edge import Counts, Edge
-from milepost.client.errors import ClientFault, EdgeClosed, EdgeUnreachable, RefusedByEdge
-from milepost.client.events import Change, Changes, State
+from milepost.client.client import Client, ClientCounters
+from milepost.client.errors import ClientClosed, ClientFault, EdgeUnreachable, RefusedByEdge
+from milepost.client.events import ClientState, ClientStateChange, ClientStateChanges
 from milepost.client.inbox import Inbox
-from milepost.client.udp.trust import Trust
+from milepost.client.udp.credentials import Credentials
 from milepost.client.urls import connect
-from milepost.client.values import Publication, Received
+from milepost.client.values import OutgoingMessage, ReceivedMessage
 
 __all__ = [
-    "Change",
-    "Changes",
+    "Client",
+    "ClientClosed",
+    "ClientCounters",
     "ClientFault",
-    "Counts",
-    "Edge",
-    "EdgeClosed",
+    "ClientState",
+    "ClientStateChange",
+    "ClientStateChanges",
+    "Credentials",
     "EdgeUnreachable",
     "Inbox",
-    "Publication",
-    "Received",
+    "OutgoingMessage",
+    "ReceivedMessage",
     "RefusedByEdge",
-    "State",
-    "Trust",
     "connect",
 ]

@@ -1,6 +1,6 @@
-"""The interface between `Edge`, which applications use, and a carrier: one protocol with one edge.
+"""The interface between `Client`, which applications use, and a carrier: one protocol with one edge.
 
-A carrier reconnects on its own, reports its connection state, and passes each message on with a receipt. `Edge` returns the
+A carrier reconnects on its own, reports its connection state, and passes each message on with a receipt. `Client` returns the
 receipt (`acknowledge`) once the application has the message; only then does the carrier acknowledge it to the edge.
 """
 
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from milepost.client.errors import ClientFault
-from milepost.client.events import Arrival, Change, Suppression
-from milepost.client.values import Publication, SubscriptionRequest
+from milepost.client.events import Arrival, ClientStateChange, Suppression
+from milepost.client.values import OutgoingMessage, SubscriptionRequest
 from milepost.model.instants import Instant
 from milepost.model.places import Place
 
@@ -30,13 +30,13 @@ class ClientLimits:
     connect_within_s: float = 10.0
     """Time limit for the first connection; 0: one attempt."""
     reconnect_within_s: float = 300.0
-    waiting_max: int = 1_000
+    pending_max: int = 1_000
     """Maximum unanswered publications; further calls block."""
 
 
 @dataclass(frozen=True, slots=True)
-class Motion:
-    """The position, heading and speed of the endpoint."""
+class PositionFix:
+    """The endpoint's position, heading and speed, as a receiver of satellite navigation determines them."""
 
     place: Place
     heading_deg: float | None = None
@@ -50,10 +50,10 @@ class CarrierObserver(Protocol):
     def on_arrival(self, arrival: Arrival) -> None:
         """Accept a message."""
 
-    def on_change(self, change: Change) -> None:
+    def on_change(self, change: ClientStateChange) -> None:
         """Accept a change of the connection state."""
 
-    def on_suppressed(self, why: Suppression) -> None:
+    def on_suppressed(self, reason: Suppression) -> None:
         """Count a message that is not delivered."""
 
     def on_refused(self, subscription_id: int, fault: ClientFault) -> None:
@@ -77,10 +77,10 @@ class Carrier(Protocol):
     async def open(self, observer: CarrierObserver) -> None:
         """Connect; raise a `ClientFault` if that fails within the time limit."""
 
-    async def publish(self, publication: Publication) -> None:
+    async def publish(self, publication: OutgoingMessage) -> None:
         """Send a publication; return once it is acknowledged as its QoS requires; raise `RefusedByEdge` if it is refused."""
 
-    async def report(self, motion: Motion) -> None:
+    async def report(self, fix: PositionFix) -> None:
         """Report the endpoint's position."""
 
     def subscription_id_for(self, request: SubscriptionRequest) -> int:

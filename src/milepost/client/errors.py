@@ -37,8 +37,8 @@ class EdgeUnreachable(ClientFault):
     """The edge did not answer, or the connection was lost, for longer than the configured time limit."""
 
 
-class EdgeClosed(ClientFault):
-    """The application closed the connection; it can no longer send or receive."""
+class ClientClosed(ClientFault):
+    """The application closed the client, which can no longer send or receive."""
 
     def __str__(self) -> str:
-        return "this edge was closed; connect again"
+        return "the client is closed; call connect again"

@@ -1,6 +1,6 @@
 """Connection states, and the events by which a protocol session reports to `SessionCore`.
 
-CONNECTING ─▶ CONNECTED ◀─▶ AWAY          from each of them ─▶ CLOSED, the end
+CONNECTING ─▶ CONNECTED ◀─▶ RECONNECTING          from each of them ─▶ CLOSED, the end
 """
 
 import asyncio
@@ -11,54 +11,54 @@ from enum import Enum
 from typing import Final
 
 from milepost.client.errors import ClientFault, RefusedByEdge
-from milepost.client.values import Received
+from milepost.client.values import ReceivedMessage
 
 CHANGES_MAX: Final = 100
 """Maximum state changes queued per iterator; then the oldest are dropped."""
 
 
-class State(Enum):
+class ClientState(Enum):
     """The state of a client's connection."""
 
     CONNECTING = "connecting"
     CONNECTED = "connected"
-    AWAY = "away"
+    RECONNECTING = "reconnecting"
     """The connection was lost, and the client is reconnecting."""
     CLOSED = "closed"
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ClientStateChange:
     """A new state, and the reason."""
 
-    state: State
-    why: str = ""
+    state: ClientState
+    reason: str = ""
 
 
-class Changes:
+class ClientStateChanges:
     """An async iterator of state changes, from its creation until the client is closed."""
 
     def __init__(self) -> None:
-        self._waiting: deque[Change] = deque(maxlen=CHANGES_MAX)
-        self._news = asyncio.Event()
+        self._queue: deque[ClientStateChange] = deque(maxlen=CHANGES_MAX)
+        self._available = asyncio.Event()
         self._is_over = False
 
-    def put(self, change: Change) -> None:
+    def put(self, change: ClientStateChange) -> None:
         """Queue a change."""
-        self._waiting.append(change)
-        self._news.set()
+        self._queue.append(change)
+        self._available.set()
 
-    def __aiter__(self) -> "Changes":
+    def __aiter__(self) -> "ClientStateChanges":
         return self
 
-    async def __anext__(self) -> Change:
-        while not self._waiting:
+    async def __anext__(self) -> ClientStateChange:
+        while not self._queue:
             if self._is_over:
                 raise StopAsyncIteration
-            self._news.clear()
-            await self._news.wait()
-        change = self._waiting.popleft()
-        self._is_over = change.state is State.CLOSED
+            self._available.clear()
+            await self._available.wait()
+        change = self._queue.popleft()
+        self._is_over = change.state is ClientState.CLOSED
         return change
 
 
@@ -84,14 +84,14 @@ class Connected:
 class Lost:
     """The session with the edge was lost; the client is requesting a new one."""
 
-    why: str
+    reason: str
 
 
 @dataclass(slots=True)
 class Arrival:
     """A message for the application, with the subscriptions it matches."""
 
-    received: Received
+    received: ReceivedMessage
     subscription_ids: tuple[int, ...]
     receipt: object = None
     """Argument for `Carrier.acknowledge` once the application has the message; None: no acknowledgement is expected."""
@@ -111,7 +111,7 @@ class Done:
 class Suppressed:
     """An arriving message was not delivered."""
 
-    why: Suppression
+    reason: Suppression
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,15 +12,15 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from types import TracebackType
 
-from milepost.client.errors import ClientFault, EdgeClosed
+from milepost.client.errors import ClientClosed, ClientFault
 from milepost.client.events import Arrival
-from milepost.client.values import Received
+from milepost.client.values import ReceivedMessage
 
 
 class Inbox:
     """Messages of one subscription, or all messages: an async context manager and an async iterator.
 
-    Iteration ends when the edge is closed, and raises the fault if the connection ended with one.
+    Iteration ends when the client is closed, and raises the fault if the connection ended with one.
     """
 
     def __init__(
@@ -34,9 +34,9 @@ class Inbox:
         """Messages of QoS 0 that were dropped because the application was too slow."""
         self._limit = limit
         self._on_taken, self._enter, self._leave = on_taken, enter, leave
-        self._waiting: deque[Arrival] = deque()
-        self._unanswered = 0
-        self._news = asyncio.Event()
+        self._queue: deque[Arrival] = deque()
+        self._qos_0_count = 0
+        self._available = asyncio.Event()
         self._is_over = False
         self._fault: ClientFault | None = None
 
@@ -48,26 +48,26 @@ class Inbox:
         await self._leave(self)
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self._queue)
 
     def __aiter__(self) -> "Inbox":
         return self
 
-    async def __anext__(self) -> Received:
+    async def __anext__(self) -> ReceivedMessage:
         try:
             return await self.receive()
-        except EdgeClosed:
+        except ClientClosed:
             raise StopAsyncIteration from None
 
-    async def receive(self) -> Received:
+    async def receive(self) -> ReceivedMessage:
         """Return the next message; wait if there is none."""
-        while not self._waiting:
+        while not self._queue:
             if self._is_over:
-                raise self._fault or EdgeClosed
-            self._news.clear()
-            await self._news.wait()
-        arrival = self._waiting.popleft()
-        self._unanswered -= arrival.receipt is None
+                raise self._fault or ClientClosed
+            self._available.clear()
+            await self._available.wait()
+        arrival = self._queue.popleft()
+        self._qos_0_count -= arrival.receipt is None
         self._on_taken(arrival)
         return arrival.received
 
@@ -76,27 +76,27 @@ class Inbox:
         if self._is_over:
             self._on_taken(arrival)
             return
-        self._waiting.append(arrival)
-        self._unanswered += arrival.receipt is None
-        if self._unanswered > self._limit:
+        self._queue.append(arrival)
+        self._qos_0_count += arrival.receipt is None
+        if self._qos_0_count > self._limit:
             self._drop_oldest()
-        self._news.set()
+        self._available.set()
 
     def _drop_oldest(self) -> None:
-        index = next(i for i, arrival in enumerate(self._waiting) if arrival.receipt is None)
-        del self._waiting[index]
-        self._unanswered -= 1
+        index = next(i for i, arrival in enumerate(self._queue) if arrival.receipt is None)
+        del self._queue[index]
+        self._qos_0_count -= 1
         self.dropped += 1
 
     def end(self, fault: ClientFault | None = None) -> None:
         """Mark the inbox as ended; queued messages may still be taken."""
         self._is_over = True
         self._fault = fault
-        self._news.set()
+        self._available.set()
 
     def clear(self) -> None:
         """Discard the messages that were not handed out."""
-        waiting, self._waiting = self._waiting, deque()
-        self._unanswered = 0
-        for arrival in waiting:
+        queued, self._queue = self._queue, deque()
+        self._qos_0_count = 0
+        for arrival in queued:
             self._on_taken(arrival)

@@ -7,7 +7,7 @@
 
 Invariants:
 - every waiting caller gets an answer, however the session ends;
-- no more than `waiting_max` publications are unanswered: further callers block;
+- no more than `pending_max` publications are unanswered: further callers block;
 - the core knows neither packets nor sockets: a subclass drives its session and passes the events on.
 """
 
@@ -18,21 +18,21 @@ from time import monotonic
 from typing import TypeVar, assert_never
 
 from milepost.client.carrier import CarrierObserver, ClientLimits
-from milepost.client.errors import ClientFault, EdgeClosed, EdgeUnreachable, RefusedByEdge
+from milepost.client.errors import ClientClosed, ClientFault, EdgeUnreachable, RefusedByEdge
 from milepost.client.events import (
     Arrival,
-    Change,
+    ClientState,
+    ClientStateChange,
     Connected,
     Done,
     Ended,
     Event,
     Lost,
     ReportRefused,
-    State,
     SubscriptionRefused,
     Suppressed,
 )
-from milepost.client.values import Publication, SubscriptionRequest
+from milepost.client.values import OutgoingMessage, SubscriptionRequest
 
 Result = TypeVar("Result")
 
@@ -56,18 +56,18 @@ class SessionCore(ABC):
         self._wake = asyncio.Event()
         self._closing = asyncio.Event()
         self._opened = asyncio.Event()
-        self._room = asyncio.Semaphore(limits.waiting_max)
+        self._slots = asyncio.Semaphore(limits.pending_max)
         self._answers: dict[Hashable, asyncio.Future[None]] = {}
 
     async def open(self, observer: CarrierObserver) -> None:
         """Connect; raise a `ClientFault` if that fails within the time limit."""
-        assert self._task is None, "an edge is opened once: connect again"
+        assert self._task is None, "a client is opened once: call connect again"
         self._observer = observer
         self._task = asyncio.create_task(self._run(), name=f"milepost client {self.name}")
         try:
             await self._opened.wait()
             if not self._was_connected:
-                raise self._fault or EdgeClosed
+                raise self._fault or ClientClosed
         except BaseException:
             await self.close()
             raise
@@ -81,10 +81,10 @@ class SessionCore(ABC):
             if not self._task.cancelled() and (fault := self._task.exception()) is not None:
                 raise fault  # a bug in the client: do not hide it
 
-    async def publish(self, publication: Publication) -> None:
+    async def publish(self, publication: OutgoingMessage) -> None:
         """Send a publication; return once it is acknowledged as its QoS requires; raise `RefusedByEdge` if it is refused."""
         send = self._publication_sender(publication)  # raises for an invalid publication before it waits
-        async with self._room:
+        async with self._slots:
             await self._answer_to(send)
 
     async def subscribe(self, subscription_id: int, request: SubscriptionRequest) -> None:
@@ -113,7 +113,7 @@ class SessionCore(ABC):
         """Connect repeatedly until the client is closed; raise a `ClientFault` to give up."""
 
     @abstractmethod
-    def _publication_sender(self, publication: Publication) -> Callable[[], Hashable]:
+    def _publication_sender(self, publication: OutgoingMessage) -> Callable[[], Hashable]:
         """Validate a publication; return a function that queues it and returns the key of its `Done`."""
 
     @abstractmethod
@@ -144,7 +144,7 @@ class SessionCore(ABC):
 
     def _check_open(self) -> None:
         if self._is_closed:
-            raise self._fault or EdgeClosed
+            raise self._fault or ClientClosed
 
     async def _answer_to(self, send: Callable[[], Hashable], *, ignores_faults: bool = False) -> None:
         """Send a request and wait for its answer; if the caller is cancelled, withdraw the request if it is unsent."""
@@ -163,7 +163,7 @@ class SessionCore(ABC):
             if future.cancelled():
                 self._withdraw(key)
 
-    def _settle(self, key: Hashable, refused: RefusedByEdge | None) -> None:
+    def _complete(self, key: Hashable, refused: RefusedByEdge | None) -> None:
         future = self._answers.get(key)
         if future is None or future.done():
             return
@@ -189,13 +189,13 @@ class SessionCore(ABC):
         self._is_over, self._fault = True, fault
         for future in self._answers.values():
             if not future.done():
-                future.set_exception(fault or EdgeClosed())
-        self._to.on_end(fault)
+                future.set_exception(fault or ClientClosed())
+        self._open_observer.on_end(fault)
         self._opened.set()
 
     @property
-    def _to(self) -> CarrierObserver:
-        assert self._observer is not None, "it was opened"
+    def _open_observer(self) -> CarrierObserver:
+        assert self._observer is not None, "the client was opened"
         return self._observer
 
     def _begin_deadline(self, within_s: float) -> None:
@@ -206,11 +206,11 @@ class SessionCore(ABC):
         """The time left to reconnect; None while connected."""
         return None if self._deadline_s is None else max(0.0, self._deadline_s - monotonic())
 
-    def _lose(self, why: str) -> None:
+    def _lose(self, reason: str) -> None:
         """Report the lost connection and start the deadline for reconnecting."""
         self._is_connected = False
         self._begin_deadline(self._limits.reconnect_within_s)
-        self._to.on_change(Change(State.AWAY, why))
+        self._open_observer.on_change(ClientStateChange(ClientState.RECONNECTING, reason))
 
     def _dispatch(self, events: Iterable[Event]) -> None:
         """Process the session's events."""
@@ -219,18 +219,18 @@ class SessionCore(ABC):
                 case Connected():
                     self._is_connected = self._was_connected = True
                     self._deadline_s = self._refused = None
-                    self._to.on_change(Change(State.CONNECTED, self._on_connected()))
+                    self._open_observer.on_change(ClientStateChange(ClientState.CONNECTED, self._on_connected()))
                     self._opened.set()
                 case Lost():
-                    self._lose(event.why)
+                    self._lose(event.reason)
                 case Done():
-                    self._settle(event.key, event.refused)
+                    self._complete(event.key, event.refused)
                 case Arrival():
-                    self._to.on_arrival(event)
+                    self._open_observer.on_arrival(event)
                 case Suppressed():
-                    self._to.on_suppressed(event.why)
+                    self._open_observer.on_suppressed(event.reason)
                 case SubscriptionRefused():
-                    self._to.on_refused(event.subscription_id, event.refused)
+                    self._open_observer.on_refused(event.subscription_id, event.refused)
                 case ReportRefused():
                     self._refused = event.refused
                 case Ended():

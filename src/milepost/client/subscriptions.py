@@ -23,7 +23,7 @@ SUBSCRIPTION_ID_MAX: Final = 268_435_455
 Entry = TypeVar("Entry")
 
 
-class SubscriptionTable(Generic[Entry]):
+class ClientSubscriptions(Generic[Entry]):
     """Subscriptions by id; an entry is the protocol's state of one subscription."""
 
     def __init__(self) -> None:
@@ -42,9 +42,9 @@ class SubscriptionTable(Generic[Entry]):
     def id_for(self, request: SubscriptionRequest) -> int:
         """Return the id for a new subscription, or raise `RefusedByEdge` at the limit."""
         if len(self._entries) >= SUBSCRIPTIONS_MAX:
-            raise RefusedByEdge.of(Reason.SUBSCRIPTIONS_FULL, f"a client may have {SUBSCRIPTIONS_MAX}")
-        when = request.phrase or request.time_window
-        content = (request.filter, request.share, request.query, request.area, when, request.qos)
+            raise RefusedByEdge.of(Reason.SUBSCRIPTIONS_FULL, f"a client may have {SUBSCRIPTIONS_MAX} subscriptions")
+        time_window = request.time_window_text or request.time_window
+        content = (request.filter, request.share, request.query, request.area, time_window, request.qos)
         subscription_id = crc32(repr(content).encode()) % SUBSCRIPTION_ID_MAX + 1
         while not self.is_free(subscription_id):
             subscription_id = subscription_id % SUBSCRIPTION_ID_MAX + 1

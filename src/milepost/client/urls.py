@@ -1,4 +1,4 @@
-"""From a URL and options to an `Edge`: choice and setup of the protocol."""
+"""From a URL and options to a `Client`: choice and setup of the protocol."""
 
 import ssl
 from dataclasses import replace
@@ -7,13 +7,13 @@ from time import time_ns
 from typing import Final
 
 from milepost.client.carrier import ClientLimits
-from milepost.client.edge import Edge
+from milepost.client.client import Client
 from milepost.client.mqtt.carrier import MqttCarrier
 from milepost.client.mqtt.mapping import will_of
 from milepost.client.mqtt.session import MqttSession, MqttSetup
-from milepost.client.mqtt.streams import Target, target_of
-from milepost.client.udp.trust import Trust
-from milepost.client.values import Publication
+from milepost.client.mqtt.streams import UDP_SCHEMES, MqttTarget, target_of
+from milepost.client.udp.credentials import Credentials
+from milepost.client.values import OutgoingMessage
 from milepost.model.endpoints import EndpointId, endpoint_id
 from milepost.model.instants import Instant
 from milepost.model.places import Place
@@ -22,7 +22,6 @@ from milepost.wire.mqtt import Version, encode
 
 SESSION_EXPIRY_S: Final = 3_600
 KEEP_ALIVE_S: Final = 30
-UDP_SCHEMES: Final = ("udp", "udp+srv", "udp+find")
 
 
 def is_udp(url: str) -> bool:
@@ -40,31 +39,32 @@ def connect(
     clean_start: bool = False,
     session_expiry_s: int = SESSION_EXPIRY_S,
     keep_alive_s: int = KEEP_ALIVE_S,
-    will: Publication | None = None,
+    will: OutgoingMessage | None = None,
     will_delay_s: int = 0,
     place: Place | None = None,
-    trust: Trust | None = None,
+    credentials: Credentials | None = None,
     edge_key: bytes | None = None,
     resolver: tuple[str, int] | None = None,
-    hears_cells: bool = False,
+    joins_multicast: bool = False,
     connect_within_s: float = 10.0,
     reconnect_within_s: float = 300.0,
-    waiting_max: int = 1_000,
+    pending_max: int = 1_000,
     receive_max: int = 100,
-) -> Edge:
-    """Return an edge that is not yet open: `async with connect(url) as edge`. The URL scheme is mqtt, mqtts, ws, wss or udp.
+) -> Client:
+    """Return a client that is not yet open: `async with connect(url) as client`. The URL scheme is mqtt, mqtts, ws, wss, udp,
+    udp+srv or udp+find.
 
     `client_id` is the name by which others address this endpoint; the default is a random name for this connection only. The
-    first connection is attempted for `connect_within_s`, a lost one for `reconnect_within_s`. At most `waiting_max` publications
+    first connection is attempted for `connect_within_s`, a lost one for `reconnect_within_s`. At most `pending_max` publications
     may be unanswered, and at most `receive_max` messages not yet taken by the application.
 
     MQTT: the edge stores the session and its queued messages for `session_expiry_s`; the edge publishes `will` if the client
-    disconnects without DISCONNECT. UDP: `place` is the endpoint's position on connecting, `trust` holds its certificate and the
-    certificate authority, `edge_key` is the edge's public key, if known; `resolver` replaces the system's DNS servers for
-    udp+srv. With `hears_cells` the endpoint joins the multicast groups for messages to an area.
+    disconnects without DISCONNECT. UDP: `place` is the endpoint's position on connecting, `credentials` are its certificate
+    and the certificate authority, `edge_key` is the edge's public key, if known; `resolver` replaces the system's DNS servers for
+    udp+srv. With `joins_multicast` the endpoint joins the multicast groups for messages to an area.
     """
-    _check_limits(waiting_max, receive_max)
-    limits = ClientLimits(connect_within_s, reconnect_within_s, waiting_max)
+    _check_limits(pending_max, receive_max)
+    limits = ClientLimits(connect_within_s, reconnect_within_s, pending_max)
     setup = MqttSetup(
         client_id=EndpointId(f"client-{token_hex(8)}") if client_id is None else endpoint_id(client_id),
         clean_start=clean_start,
@@ -76,27 +76,30 @@ def connect(
         receive_max=receive_max,
     )
     if is_udp(url):
-        _check_nothing_of_mqtt(setup, tls)
+        _refuse_mqtt_options(setup, tls)
         from milepost.client.udp.carrier import udp_carrier  # noqa: PLC0415  # imports OpenSSL and protobuf
 
-        carrier = udp_carrier(url, client_id, place, trust, edge_key, resolver, limits, receive_max, hears_cells=hears_cells)
-        return Edge(carrier, unclaimed_max=max(1, receive_max // 2))
-    options = {"place": place, "trust": trust, "edge_key": edge_key, "resolver": resolver, "hears_cells": hears_cells or None}
-    for name, given in options.items():
-        if given is not None:
-            raise Malformed(Reason.FIELD_RANGE, f"{name} has a meaning over udp only")
-    return _over_mqtt(target_of(url), setup, tls, limits, forgets=client_id is None)
+        carrier = udp_carrier(
+            url, client_id, place, credentials, edge_key, resolver, limits, receive_max, joins_multicast=joins_multicast
+        )
+        return Client(carrier, unclaimed_max=max(1, receive_max // 2))
+    _refuse_udp_options(
+        place=place, credentials=credentials, edge_key=edge_key, resolver=resolver, joins_multicast=joins_multicast or None
+    )
+    return _over_mqtt(target_of(url), setup, tls, limits, discards_session=client_id is None)
 
 
-def _over_mqtt(target: Target, setup: MqttSetup, tls: ssl.SSLContext | None, limits: ClientLimits, *, forgets: bool) -> Edge:
+def _over_mqtt(
+    target: MqttTarget, setup: MqttSetup, tls: ssl.SSLContext | None, limits: ClientLimits, *, discards_session: bool
+) -> Client:
     secret = target.password.encode() if setup.password is None and target.password is not None else setup.password
     session = MqttSession(replace(setup, user=target.user if setup.user is None else setup.user, password=secret))
-    encode(session.hello(), Version.V5)  # raise now if CONNECT cannot be encoded
-    carrier = MqttCarrier(target, session, tls=tls, limits=limits, forgets=forgets)
-    return Edge(carrier, unclaimed_max=max(1, setup.receive_max // 2))
+    encode(session.connect_packet(), Version.V5)  # raise now if CONNECT cannot be encoded
+    carrier = MqttCarrier(target, session, tls=tls, limits=limits, discards_session=discards_session)
+    return Client(carrier, unclaimed_max=max(1, setup.receive_max // 2))
 
 
-def _check_nothing_of_mqtt(setup: MqttSetup, tls: ssl.SSLContext | None) -> None:
+def _refuse_mqtt_options(setup: MqttSetup, tls: ssl.SSLContext | None) -> None:
     """Refuse the options of MQTT: over UDP the edge stores no session, and endpoints authenticate with a certificate."""
     given = {
         "user": setup.user is not None,
@@ -108,11 +111,18 @@ def _check_nothing_of_mqtt(setup: MqttSetup, tls: ssl.SSLContext | None) -> None
         "keep_alive_s": setup.keep_alive_s != KEEP_ALIVE_S,
     }
     if wrong := [name for name, is_given in given.items() if is_given]:
-        raise Malformed(Reason.FIELD_RANGE, f"{wrong[0]} has a meaning over mqtt only")
+        raise Malformed(Reason.FIELD_RANGE, f"{wrong[0]} is an option of MQTT only: remove it, or use an mqtt:// URL")
 
 
-def _check_limits(waiting_max: int, receive_max: int) -> None:
-    if waiting_max < 1:
-        raise Malformed(Reason.FIELD_RANGE, f"waiting_max is {waiting_max}, not above 0")
+def _refuse_udp_options(**options: object) -> None:
+    """Refuse the options of UDP, which MQTT does not have."""
+    for name, value in options.items():
+        if value is not None:
+            raise Malformed(Reason.FIELD_RANGE, f"{name} is an option of udp only: remove it, or use a udp:// URL")
+
+
+def _check_limits(pending_max: int, receive_max: int) -> None:
+    if pending_max < 1:
+        raise Malformed(Reason.FIELD_RANGE, f"pending_max is {pending_max}, not above 0")
     if not 1 <= receive_max <= 65_535:
         raise Malformed(Reason.FIELD_RANGE, f"receive_max is {receive_max}, not in 1..65535")

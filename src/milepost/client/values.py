@@ -16,12 +16,12 @@ from milepost.model.tags import Tag
 from milepost.model.time_windows import ALWAYS, TimeWindow
 from milepost.model.topics import check_filter
 
-UNKNOWN: EndpointId = EndpointId("unknown")
+UNKNOWN_SOURCE: EndpointId = EndpointId("unknown")
 """The source of a message when the server does not name its sender."""
 
 
 @dataclass(frozen=True, slots=True)
-class Publication:
+class OutgoingMessage:
     """A message to be published; omitted fields have the defaults of `Message`."""
 
     topic: str
@@ -43,7 +43,7 @@ class Publication:
     def __post_init__(self) -> None:
         check_qos(self.qos)
         if self.valid_for_s is not None and self.valid_until is not None:
-            raise Malformed(Reason.FIELD_RANGE, "valid_for_s and valid_until say the same: give one of the two")
+            raise Malformed(Reason.FIELD_RANGE, "valid_for_s and valid_until both set the end of validity: give one of the two")
         if self.valid_for_s is not None and not self.valid_for_s > 0:
             raise Malformed(Reason.FIELD_RANGE, f"valid_for_s is {self.valid_for_s!r}, not above 0")
 
@@ -56,7 +56,7 @@ class SubscriptionRequest:
     query: Query | None = None
     area: Area | Around | None = None
     time_window: TimeWindow = ALWAYS
-    phrase: str = ""
+    time_window_text: str = ""
     """The time window as text, for the edge's clock to resolve; after the first request `time_window` is used instead."""
     qos: int = 1
     share: str | None = None
@@ -69,7 +69,7 @@ class SubscriptionRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Received:
+class ReceivedMessage:
     """A received message."""
 
     topic: str
@@ -86,7 +86,7 @@ class Received:
     qos: int = 0
     is_retained: bool = False
     """Whether it is a retained message from before the subscription."""
-    is_again: bool = False
+    is_redelivery: bool = False
     """Whether this is a redelivery (DUP), and so possibly a duplicate."""
     properties: tuple[tuple[str, str], ...] = ()
     """User properties of the sender."""
@@ -97,11 +97,11 @@ class Received:
 
     @property
     def message(self) -> Message:
-        """The same as a model `Message`; an unknown source becomes `UNKNOWN`, an unknown `seen_at` the time of receipt."""
+        """The same as a model `Message`; an unknown source becomes `UNKNOWN_SOURCE`, an unknown `seen_at` the time of receipt."""
         seen_at = self.received_at if self.seen_at is None else self.seen_at
         return Message(
             MessageId(self.received_at) if self.id is None else self.id,
-            self.source or UNKNOWN,
+            self.source or UNKNOWN_SOURCE,
             self.topic,
             seen_at,
             self.tags,

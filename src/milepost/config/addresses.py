@@ -15,5 +15,5 @@ def host_and_port(address: str) -> tuple[str, int]:
     elif ":" in host:
         raise ValueError(f"address {address!r}: write an IPv6 address in brackets, such as [::1]:1883")
     if not (port.isascii() and port.isdecimal() and int(port) <= _PORT_MAX):
-        raise ValueError(f"address {address!r}: {port!r} is no port, 0 to {_PORT_MAX}")
+        raise ValueError(f"address {address!r}: {port!r} is not a port from 0 to {_PORT_MAX}")
     return host, int(port)

@@ -4,31 +4,49 @@ Invariant: a value that exists is valid; a dataclass checks what a key's type do
 key, and a test keeps it equal to this file. The tables of sites and of UDP are in files of their own.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Final
 
 from milepost.broker.emergency import AlertRule
-from milepost.broker.limits import Limits
+from milepost.broker.limits import BrokerLimits
 from milepost.config.addresses import host_and_port
 from milepost.config.errors import cannot_read
 from milepost.config.log_settings import Format, Level
-from milepost.config.site_settings import Centre, Site
-from milepost.config.toml_reader import FileName, Inline, Key, Range, Reader
-from milepost.config.udp_settings import Trust, Udp
+from milepost.config.site_settings import HubSettings, SiteSettings
+from milepost.config.toml_reader import FileName, Inline, Key, Range, TomlReader
+from milepost.config.udp_settings import TrustSettings, Udp
 from milepost.listeners.limits import MqttLimits
 from milepost.model.areas import Area
 from milepost.model.durability import Durability
 from milepost.model.incidents import EVENT_KINDS, EventKind
 from milepost.model.priorities import Priority
+from milepost.model.reasons import Malformed
 from milepost.model.sites import check_site_name
 from milepost.model.topics import check_filter
-from milepost.pipelines.settings import Pace
-from milepost.vetting.access import Rule
+from milepost.pipelines.settings import BatchSettings
+from milepost.vetting.access import AccessRule
 from milepost.vetting.payloads import PayloadRule
 from milepost.vetting.reports import ReportLimits
 from milepost.wire.area_text import area_from_text
+
+
+def _check_filter(key: str, topic_filter: str) -> None:
+    """Raise a ValueError that names the key of an invalid topic filter."""
+    try:
+        check_filter(topic_filter)
+    except ValueError as fault:
+        raise ValueError(f"{key}: {fault}") from None
+
+
+def _check_address(key: str, address: str) -> None:
+    """Raise a ValueError that names the key of an invalid address."""
+    try:
+        host_and_port(address)
+    except ValueError as fault:
+        raise ValueError(f"{key}: {fault}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,22 +57,24 @@ class DashboardSettings:
     hosts: tuple[str, ...] = ()
     token: str = ""
     roads: Annotated[str, FileName()] = ""
-    past_minutes: float = 10.0
+    history_minutes: float = 10.0
     vehicles_max: Annotated[int, Range(1, 1_000_000)] = 20_000
 
     def __post_init__(self) -> None:
         host_and_port(self.address)
         if self.token and len(self.token) < 12:
-            raise ValueError("token has fewer than 12 characters: leave it empty, and one is made at each start")
-        if self.past_minutes > 240:
-            raise ValueError("past_minutes is over 240")
+            raise ValueError(
+                "token has fewer than 12 characters: give a longer one, or leave it empty to get a new one at each start"
+            )
+        if self.history_minutes > 240:
+            raise ValueError(f"history_minutes is {self.history_minutes:g}, expected at most 240")
 
 
 @dataclass(frozen=True, slots=True)
 class IncidentSettings:
     """[incidents]: the kinds of incidents, and how late cells may arrive; also used by the pipeline that produces the cells."""
 
-    late_s: float = 2.0
+    allowed_lateness_s: float = 2.0
     kinds: tuple[EventKind, ...] = EVENT_KINDS
     roads: str = ""
     """Road network file; empty: alerts are addressed to circles."""
@@ -63,8 +83,8 @@ class IncidentSettings:
 
     def __post_init__(self) -> None:
         names = [kind.name for kind in self.kinds]
-        if twice := {name for name in names if names.count(name) > 1}:
-            raise ValueError(f"two kinds are named {min(twice)}")
+        if duplicates := {name for name in names if names.count(name) > 1}:
+            raise ValueError(f"kinds: two are named {min(duplicates)}; give each its own name")
         if not 1.0 <= self.upstream_s <= 3_600.0:
             raise ValueError(f"upstream_s is {self.upstream_s}, not in 1..3600")
 
@@ -75,8 +95,8 @@ class Pipelines:
 
     folder: Annotated[str, FileName()] = "data/pipelines"
     topics: tuple[str, ...] = ("#",)
-    late_s: float = 60.0
-    pace: Annotated[Pace, Inline()] = field(default_factory=Pace)
+    allowed_lateness_s: float = 60.0
+    pace: Annotated[BatchSettings, Inline()] = field(default_factory=BatchSettings)
     partitions: Annotated[int, Range(1, 10_000)] = 2
     memory: str = "1g"
     connector: str = ""
@@ -84,11 +104,11 @@ class Pipelines:
 
     def __post_init__(self) -> None:
         for one in self.topics:
-            check_filter(one)
+            _check_filter("topics", one)
         if not self.folder:
-            raise ValueError("folder is empty: pipelines keep what they remember in one")
+            raise ValueError("folder is empty: name the folder for the checkpoints of the pipelines and the archive")
         if self.http:
-            host_and_port(self.http)
+            _check_address("http", self.http)
 
 
 _PACKET_BYTES_MAX: Final = 268_435_460  # the maximum remaining length of MQTT, and the fixed header
@@ -114,7 +134,7 @@ class Transport(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Listener:
+class ListenerSettings:
     """[[mqtt.listen]]: one address for MQTT clients."""
 
     address: str = "127.0.0.1:1883"
@@ -129,14 +149,14 @@ class Listener:
         if self.transport.is_encrypted and not (self.certificate and self.key):
             raise ValueError(f'transport "{self.transport.value}" needs certificate and key')
         if not self.transport.is_encrypted and (self.certificate or self.key or self.client_ca):
-            wanted = Transport.WSS if self.transport.is_websocket else Transport.TLS
-            raise ValueError(f'transport "{self.transport.value}" uses no certificate; did you mean "{wanted.value}"?')
+            encrypted = Transport.WSS if self.transport.is_websocket else Transport.TLS
+            raise ValueError(f'transport "{self.transport.value}" uses no certificate; did you mean "{encrypted.value}"?')
         if self.certificate_is_user and not self.client_ca:
-            raise ValueError("certificate_is_user needs client_ca, which says whose certificates to trust")
+            raise ValueError("certificate_is_user needs client_ca: the certificate authority of the clients")
 
 
 @dataclass(frozen=True, slots=True)
-class Edge:
+class EdgeSettings:
     """[edge]: name, data folder and coverage."""
 
     name: str = "edge-1"
@@ -144,11 +164,15 @@ class Edge:
     coverage: str = ""
 
     def __post_init__(self) -> None:
-        self.area  # an invalid area fails here  # noqa: B018
+        try:
+            self.area  # an invalid area fails here  # noqa: B018
+        except Malformed as fault:
+            hint = "" if fault.detail.endswith("?") else "; write it such as circle 40.7608,-111.891 5000"
+            raise ValueError(f"coverage is not a valid area: {fault.detail}{hint}") from None
         if not self.name or not self.name.isprintable() or set(self.name) & set("/+#"):
-            raise ValueError(f"name {self.name!r} is part of topics: give it characters, but no / + # nor control characters")
+            raise ValueError(f"name {self.name!r} is not valid: give at least one character, no / + # and no control characters")
         if not self.data:
-            raise ValueError('data is empty: name a folder, or keep nothing with durability = "nothing" in [storage]')
+            raise ValueError('data is empty: name a folder, or store nothing with durability = "none" in [storage]')
 
     @property
     def area(self) -> Area | None:
@@ -172,34 +196,34 @@ class Mqtt:
     receive_max: Annotated[int, Range(1, 65_535)] = 20
     keep_alive_s_max: Annotated[int, Range(0, 65_535)] = 0
     handshake_s_max: Annotated[int, Range(1, 3_600)] = 10
-    listen: tuple[Listener, ...] = (Listener(),)
+    listen: tuple[ListenerSettings, ...] = (ListenerSettings(),)
 
     def __post_init__(self) -> None:
         if not self.listen:
-            raise ValueError("listen is empty: nobody could connect")
+            raise ValueError("listen is empty: give at least one listener")
         addresses = [one.address for one in self.listen if host_and_port(one.address)[1]]
-        if twice := {address for address in addresses if addresses.count(address) > 1}:
-            raise ValueError(f"two listeners have the address {min(twice)}; give each its own port")
+        if duplicates := {address for address in addresses if addresses.count(address) > 1}:
+            raise ValueError(f"listen: two listeners have the address {min(duplicates)}; give each its own port")
 
 
 @dataclass(frozen=True, slots=True)
 class AllLimits:
     """[limits]: the limits of the broker and of the MQTT listener, in one table."""
 
-    edge: Annotated[Limits, Inline()] = field(default_factory=Limits)
-    door: Annotated[MqttLimits, Inline()] = field(default_factory=MqttLimits)
+    broker: Annotated[BrokerLimits, Inline()] = field(default_factory=BrokerLimits)
+    mqtt: Annotated[MqttLimits, Inline()] = field(default_factory=MqttLimits)
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class AccessSettings:
     """[access]: the users file and the access rules."""
 
     users: Annotated[str, FileName()] = ""
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[AccessRule, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class PayloadSetting:
+class PayloadRuleSettings:
     """[[rules.payload]]: required payload for a topic filter; without requirements it exempts topics from the rules below it."""
 
     topic: str
@@ -207,7 +231,7 @@ class PayloadSetting:
     schema: Annotated[str, FileName()] = ""
 
     def __post_init__(self) -> None:
-        check_filter(self.topic)
+        _check_filter("topic", self.topic)
 
     @property
     def rule(self) -> PayloadRule:
@@ -223,14 +247,14 @@ class PriorityRule:
     priority: Annotated[Priority, Key("class")]
 
     def __post_init__(self) -> None:
-        check_filter(self.topic)
+        _check_filter("topic", self.topic)
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class RuleSettings:
     """[rules]: payload, priority and alert rules; the first matching rule applies."""
 
-    payload: tuple[PayloadSetting, ...] = ()
+    payload: tuple[PayloadRuleSettings, ...] = ()
     priority: tuple[PriorityRule, ...] = ()
     alert: tuple[AlertRule, ...] = ()
 
@@ -255,7 +279,7 @@ class Http:
 
 
 @dataclass(frozen=True, slots=True)
-class Logs:
+class LogSettings:
     """[log]: the level and the format of log lines."""
 
     level: Level = Level.INFO
@@ -273,29 +297,33 @@ class Sys:
 class Settings:
     """All tables of the file."""
 
-    edge: Edge = field(default_factory=Edge)
+    edge: EdgeSettings = field(default_factory=EdgeSettings)
     storage: StorageSettings = field(default_factory=StorageSettings)
     mqtt: Mqtt = field(default_factory=Mqtt)
     udp: Udp = field(default_factory=Udp)
-    trust: Trust = field(default_factory=Trust)
-    site: Site = field(default_factory=Site)
-    centre: Centre = field(default_factory=Centre)
+    trust: TrustSettings = field(default_factory=TrustSettings)
+    site: SiteSettings = field(default_factory=SiteSettings)
+    hub: HubSettings = field(default_factory=HubSettings)
     incidents: IncidentSettings = field(default_factory=IncidentSettings)
     pipelines: Pipelines = field(default_factory=Pipelines)
     dashboard: DashboardSettings = field(default_factory=DashboardSettings)
     limits: AllLimits = field(default_factory=AllLimits)
-    access: Access = field(default_factory=Access)
-    rules: Rules = field(default_factory=Rules)
+    access: AccessSettings = field(default_factory=AccessSettings)
+    rules: RuleSettings = field(default_factory=RuleSettings)
     vetting: Vetting = field(default_factory=Vetting)
     http: Http = field(default_factory=Http)
-    log: Logs = field(default_factory=Logs)
+    log: LogSettings = field(default_factory=LogSettings)
     sys: Sys = field(default_factory=Sys)
 
     def __post_init__(self) -> None:
-        if self.site.log.name:
+        if not self.site.log.name:
+            return
+        try:
             check_site_name(self.edge.name)
-            if self.vetting.reputation:
-                raise ValueError("reputation in [vetting] is for an edge that is alone: one of a site hears them from its log")
+        except ValueError as fault:
+            raise ValueError(f"edge.name: {fault}") from None
+        if self.vetting.reputation:
+            raise ValueError("vetting.reputation applies to an edge without a site: remove it, a site's log has the reputations")
 
 
 def read_settings(path: Path) -> Settings:
@@ -305,28 +333,34 @@ def read_settings(path: Path) -> Settings:
     except OSError as error:
         raise cannot_read(path, error) from None
     except UnicodeDecodeError:
-        raise cannot_read(path, OSError("it is not UTF-8 text")) from None
+        raise cannot_read(path, OSError("the file is not UTF-8 text")) from None
     return settings_from(text, source=str(path), folder=path.parent)
 
 
 def settings_from(text: str, *, source: str, folder: Path) -> Settings:
     """Parse settings; *source* is their name in faults, and relative paths start at *folder*."""
-    return Reader(text, source, folder).read(Settings)
+    return TomlReader(text, source, folder).read(Settings)
 
 
 def check_files(settings: Settings) -> None:
     """Raise a `UsageFault` for the first file named in the settings that cannot be read."""
-    for name in _named_files(settings):
+    for key, name in _named_files(settings):
         try:
-            with Path(name).open("rb"):
-                pass
+            if name:
+                with Path(name).open("rb"):
+                    pass
         except OSError as error:
-            raise cannot_read(name, error) from None
+            raise cannot_read(name, error, key=key) from None
 
 
-def _named_files(settings: Settings) -> list[str]:
-    found = [settings.access.users, settings.vetting.reputation, *settings.trust.files]
+def _named_files(settings: Settings) -> Iterator[tuple[str, str]]:
+    """Yield the keys of all files, with table, and the files; an empty one is not set."""
+    yield "[access] users", settings.access.users
+    yield "[vetting] reputation", settings.vetting.reputation
+    for key, file in asdict(settings.trust).items():
+        yield f"[trust] {key}", file
     for listener in settings.mqtt.listen:
-        found += [listener.certificate, listener.key, listener.client_ca]
-    found += [rule.schema for rule in settings.rules.payload]
-    return [name for name in found if name]
+        for key in ("certificate", "key", "client_ca"):
+            yield f"[[mqtt.listen]] {listener.address} {key}", getattr(listener, key)
+    for rule in settings.rules.payload:
+        yield f"[[rules.payload]] {rule.topic} schema", rule.schema

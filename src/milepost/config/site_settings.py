@@ -5,13 +5,13 @@ from enum import Enum
 from typing import Annotated
 
 from milepost.config.addresses import host_and_port
-from milepost.config.toml_reader import FileName, Inline
+from milepost.config.toml_reader import FileName, Inline, Key
 from milepost.federation.limits import SiteLimits
 from milepost.model.sites import check_site_name
 
 
-class Backbone(Enum):
-    """Implementation of the log of a site."""
+class LogType(Enum):
+    """Type of a site's log."""
 
     EMBEDDED = "embedded"
     """A folder on this machine."""
@@ -23,7 +23,7 @@ class SiteLog:
     """The name of a site and its log."""
 
     name: str = ""
-    backbone: Backbone = Backbone.EMBEDDED
+    log_type: Annotated[LogType, Key("log")] = LogType.EMBEDDED
     folder: Annotated[str, FileName()] = "data/site"
     address: str = ""
     prefix: str = ""
@@ -32,60 +32,60 @@ class SiteLog:
     def __post_init__(self) -> None:
         if self.name:
             check_site_name(self.name)
-        if self.backbone is Backbone.KAFKA:
+        if self.log_type is LogType.KAFKA:
             if not self.address:
-                raise ValueError('backbone "kafka" needs an address: HOST:PORT of one or more brokers, with commas between')
+                raise ValueError('log = "kafka" needs address: HOST:PORT of one or more brokers, separated by commas')
             for one in self.address.split(","):
                 host_and_port(one.strip())
             if wrong := next((one for one in self.options if not one.partition("=")[2]), None):
-                raise ValueError(f"option {wrong!r} is not NAME=VALUE")
+                raise ValueError(f"options: {wrong!r} is not NAME=VALUE")
         elif self.address or self.prefix or self.options:
-            raise ValueError('address, prefix and options are for backbone "kafka"; the embedded log has a folder')
+            raise ValueError('address, prefix and options apply to log = "kafka" only; the embedded log uses folder')
         elif not self.folder:
-            raise ValueError("folder is empty: the embedded log needs one, shared by all processes of the site")
+            raise ValueError("folder is empty: the embedded log needs a folder, shared by all processes of the site")
 
 
 @dataclass(frozen=True, slots=True)
-class Neighbour:
+class NeighbourSite:
     """A neighbouring site that receives messages to an area directly while no central hub runs (M33)."""
 
     log: Annotated[SiteLog, Inline()] = field(default_factory=SiteLog)
 
     def __post_init__(self) -> None:
         if not self.log.name:
-            raise ValueError("name is empty: which site is it?")
+            raise ValueError("name is empty: give the name of the neighbouring site")
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class SiteSettings:
     """[site]: the site of an edge."""
 
     log: Annotated[SiteLog, Inline()] = field(default_factory=SiteLog)
     advertise: str = ""
     limits: Annotated[SiteLimits, Inline()] = field(default_factory=SiteLimits)
-    neighbours: tuple[Neighbour, ...] = ()
+    neighbours: tuple[NeighbourSite, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class JoinedSite:
-    """[[centre.sites]]: a site that the central hub joins with the others."""
+class HubSite:
+    """[[hub.sites]]: a site that the central hub joins with the others."""
 
     log: Annotated[SiteLog, Inline()] = field(default_factory=SiteLog)
 
     def __post_init__(self) -> None:
         if not self.log.name:
-            raise ValueError("name is empty: each site needs its own")
+            raise ValueError("name is empty: give each site a name of its own")
 
 
 @dataclass(frozen=True, slots=True)
-class Centre:
-    """[centre]: the name of the central hub, and its sites."""
+class HubSettings:
+    """[hub]: the name of the central hub, and its sites."""
 
-    name: str = "centre"
-    sites: tuple[JoinedSite, ...] = ()
+    name: str = "hub"
+    sites: tuple[HubSite, ...] = ()
 
     def __post_init__(self) -> None:
         check_site_name(self.name)
         names = [one.log.name for one in self.sites]
-        if twice := {name for name in names if names.count(name) > 1}:
-            raise ValueError(f"two sites are named {min(twice)}")
+        if duplicates := {name for name in names if names.count(name) > 1}:
+            raise ValueError(f"sites: two sites are named {min(duplicates)}")

@@ -8,10 +8,10 @@ from milepost.config.addresses import host_and_port
 from milepost.config.toml_reader import FileName, Inline, Range
 from milepost.listeners.udp.settings import UdpLimits, UdpSettings
 from milepost.model.instants import SECOND_NS
-from milepost.model.multicast_cells import Cells
+from milepost.model.multicast_cells import MulticastGrid
 
 
-class Seal(Enum):
+class Encryption(Enum):
     """Encryption of datagrams."""
 
     NOISE = "noise"
@@ -33,14 +33,14 @@ class CellSettings:
         self.cells  # an invalid grid fails here  # noqa: B018
 
     @property
-    def cells(self) -> Cells | None:
+    def cells(self) -> MulticastGrid | None:
         """The grid, or None without multicast."""
-        return Cells(self.group, self.groups, self.port, self.side_deg) if self.group else None
+        return MulticastGrid(self.group, self.groups, self.port, self.side_deg) if self.group else None
 
 
 @dataclass(frozen=True, slots=True)
-class FindingSettings:
-    """[udp.finding]: the multicast group in which endpoints discover an edge."""
+class UdpDiscoverySettings:
+    """[udp.discovery]: the multicast group in which endpoints discover an edge."""
 
     group: str = ""
     port: Annotated[int, Range(1, 65_535)] = 4244
@@ -48,7 +48,7 @@ class FindingSettings:
 
     def __post_init__(self) -> None:
         if self.group:
-            Cells(self.group, 1, self.port, 1.0)
+            MulticastGrid(self.group, 1, self.port, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +56,15 @@ class Udp:
     """[udp]: the address, the parameters for endpoints, and the limits of the UDP listener."""
 
     address: str = ""
-    seal: Seal = Seal.NOISE
+    encryption: Encryption = Encryption.NOISE
     reporting_interval_s: float = 1.0
     heartbeat_intervals: Annotated[int, Range(1, 100)] = 3
-    keys_s: Annotated[int, Range(60, 604_800)] = 3_600
-    clock_off_s_max: Annotated[int, Range(1, 86_400)] = 60
-    gather_ms: Annotated[int, Range(0, 100)] = 2
+    rekey_interval_s: Annotated[int, Range(60, 604_800)] = 3_600
+    clock_skew_s_max: Annotated[int, Range(1, 86_400)] = 60
+    batch_wait_ms: Annotated[int, Range(0, 100)] = 2
     limits: Annotated[UdpLimits, Inline()] = field(default_factory=UdpLimits)
     cells: CellSettings = field(default_factory=CellSettings)
-    finding: FindingSettings = field(default_factory=FindingSettings)
+    discovery: UdpDiscoverySettings = field(default_factory=UdpDiscoverySettings)
 
     def __post_init__(self) -> None:
         if self.address:
@@ -73,29 +73,24 @@ class Udp:
             raise ValueError(f"reporting_interval_s is {self.reporting_interval_s}, not in 0.01..86400")
 
     @property
-    def door(self) -> UdpSettings:
+    def listener(self) -> UdpSettings:
         """The settings for the UDP listener."""
         return UdpSettings(
             **asdict(self.limits),
             reporting_interval_ns=int(self.reporting_interval_s * SECOND_NS),
             heartbeat_intervals=self.heartbeat_intervals,
-            keys_ns=self.keys_s * SECOND_NS,
-            clock_off_ns_max=self.clock_off_s_max * SECOND_NS,
-            gather_ns=self.gather_ms * (SECOND_NS // 1_000),
+            key_lifetime_ns=self.rekey_interval_s * SECOND_NS,
+            clock_skew_ns_max=self.clock_skew_s_max * SECOND_NS,
+            batch_wait_ns=self.batch_wait_ms * (SECOND_NS // 1_000),
             cells=self.cells.cells,
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Trust:
+class TrustSettings:
     """[trust]: the identity of the edge and its certificate authority, as files made by `milepost trust`."""
 
-    authority: Annotated[str, FileName()] = ""
+    ca: Annotated[str, FileName()] = ""
     certificate: Annotated[str, FileName()] = ""
     key: Annotated[str, FileName()] = ""
     revoked: Annotated[str, FileName()] = ""
-
-    @property
-    def files(self) -> tuple[str, ...]:
-        """All files."""
-        return self.authority, self.certificate, self.key, self.revoked

@@ -11,7 +11,7 @@
 
     log ─▶ `feed` ─▶ `records`: record to fact ─▶ `scene`: the current state ─▶ every 0.2 s a diff ─▶ `server`: frames
                                                        │                                                  │
-                                                       └─▶ `past`: whole scenes of the last minutes       ▼
+                                                       └─▶ `history`: whole scenes of the last minutes       ▼
     browser ◀── WebSocket ◀── `server`: diffs, or a whole scene for a new or slow viewer ◀────────────────┘
        └──── hazard to publish, with the token ─▶ `publisher` ─▶ log
 

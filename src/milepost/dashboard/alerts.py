@@ -1,13 +1,13 @@
-"""Alerts: messages to areas, the endpoints they concern, and those that received them: the proof of coverage so far.
+"""Alerts: messages to areas, the endpoints inside, and those that received them: the proof of coverage so far.
 
 The records about an alert arrive in any order: the message, and its deliveries by each edge.
 
 | state        | since                                                          | the map draws its area |
 |--------------|----------------------------------------------------------------|------------------------|
-| live         | its message arrived                                            | yes                    |
+| active       | its message arrived                                            | yes                    |
 | replaced     | a later alert of the same incident arrived                     | no                     |
 | cleared      | an all-clear of the incident arrived; also the all-clear       | no                     |
-| over         | its validity ended                                             | no                     |
+| expired      | its validity ended                                             | no                     |
 
 Invariants: an endpoint that received an alert of an incident stays warned until the incident is cleared or the validity of its
 last alert ends, also while the next alert is in transit. The number of alerts, and of endpoints in all of them, is limited.
@@ -18,19 +18,19 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from milepost.dashboard.records import DeliveriesHeard
-from milepost.dashboard.tables import Row, Table
+from milepost.dashboard.records import DeliveryBatch
+from milepost.dashboard.tables import Row, SceneTable
 from milepost.model.addresses import ToArea, ToNotified
 from milepost.model.areas import Area
 from milepost.model.instants import FOREVER, Instant
 from milepost.model.messages import Message
-from milepost.model.pipeline_records import MICROSECOND_NS, Fate
+from milepost.model.pipeline_records import MICROSECOND_NS, DeliveryState
 from milepost.model.reasons import Reason
 from milepost.wire.geojson import area_to_geojson
 
 ALERTS_MAX: Final = 300
-FATES_MAX: Final = 300_000
-"""Maximum endpoints, over all alerts, whose delivery state is remembered."""
+DELIVERIES_MAX: Final = 300_000
+"""Maximum deliveries tracked, over all alerts."""
 PROOF_ROWS_MAX: Final = 1_000
 """Maximum endpoints of one alert that are listed; all of them are counted."""
 CLEARED: Final = "cleared"
@@ -39,12 +39,12 @@ _MILLISECOND_US: Final = 1_000
 
 
 @dataclass(slots=True)
-class FateOf:
+class AlertDelivery:
     """The delivery of an alert to one endpoint."""
 
     edge: str = ""
     matched_us: int = 0
-    got_us: int = 0
+    delivered_us: int = 0
     acknowledged_us: int = 0
     reason: int = 0
     """The reason code if it was dropped."""
@@ -53,16 +53,16 @@ class FateOf:
     def state(self) -> str:
         """The name of the delivery state."""
         if self.acknowledged_us:
-            return Fate.ACKNOWLEDGED.value
-        if self.got_us:
-            return Fate.SENT.value
-        return Fate.DROPPED.value if self.reason else Fate.MATCHED.value if self.matched_us else "missed"
+            return DeliveryState.ACKNOWLEDGED.value
+        if self.delivered_us:
+            return DeliveryState.SENT.value
+        return DeliveryState.DROPPED.value if self.reason else DeliveryState.MATCHED.value if self.matched_us else "missed"
 
     def maybe_after_ms(self, message: Message) -> float | None:
         """Return the delay from the message's `seen_at` to its delivery, or None if it is not known to be delivered."""
-        if not self.got_us:
+        if not self.delivered_us:
             return None
-        return ((self.acknowledged_us or self.got_us) - message.seen_at // MICROSECOND_NS) / _MILLISECOND_US
+        return ((self.acknowledged_us or self.delivered_us) - message.seen_at // MICROSECOND_NS) / _MILLISECOND_US
 
 
 @dataclass(slots=True)
@@ -75,211 +75,217 @@ class Alert:
     """The area it is addressed to; for an all-clear, the area of the alert it clears."""
     inside: frozenset[str] = frozenset()
     """The endpoints inside the area when it was published, by their reports."""
-    fates: dict[str, FateOf] = field(default_factory=dict)
-    state: str = "live"
+    deliveries: dict[str, AlertDelivery] = field(default_factory=dict)
+    state: str = "active"
     counts: Counter[str] = field(default_factory=Counter)
 
     @property
-    def group(self) -> str:
+    def incident_key(self) -> str:
         """The incident, which groups its alerts."""
         message = self.message
-        assert message is not None, "who asks has the message"
+        assert message is not None, "callers check that the message is known"
         named = message.address.incident if isinstance(message.address, ToArea) else message.fields.get("incident")
-        return str(named or key_of(message.source, message.id))
+        return str(named or message_key(message.source, message.id))
 
     @property
-    def ends(self) -> set[str]:
+    def ended_incidents(self) -> set[str]:
         """The incidents that this message ends."""
         if self.message is None or not isinstance(self.message.address, ToNotified):
-            return {self.group}
+            return {self.incident_key}
         names = self.message.address.incidents
         return {*names, *(f"{self.message.source}:{name}" for name in names)}
 
 
 @dataclass(slots=True)
-class Group:
-    """The endpoints warned of one incident, and those still to be warned."""
+class IncidentAudience:
+    """The endpoints warned of one incident, and those inside without a confirmed delivery."""
 
     until: Instant
     warned: set[str] = field(default_factory=set)
-    concerned: set[str] = field(default_factory=set)
+    unconfirmed: set[str] = field(default_factory=set)
 
 
-def key_of(source: str, number: int) -> str:
+def message_key(source: str, number: int) -> str:
     """Return the key of a message."""
     return f"{source}:{number}"
 
 
-class Alerts:
+class AlertTracker:
     """All remembered alerts; `table` has a row for each whose message is known."""
 
     def __init__(self) -> None:
-        self.table = Table(ALERTS_MAX)
+        self.table = SceneTable(ALERTS_MAX)
         self.warned: Counter[str] = Counter()
         """Number of incidents of which an endpoint has alerts, by endpoint."""
-        self.concerned: Counter[str] = Counter()
-        """Number of incidents that concern an endpoint without a known delivery, by endpoint."""
+        self.unconfirmed: Counter[str] = Counter()
+        """Number of incidents for which an endpoint was inside without a confirmed delivery, by endpoint."""
         self.changed: set[str] = set()
         """Endpoints for which one of the two counts changed."""
         self.dropped = 0
-        """Rows of deliveries beyond the limit."""
+        """Deliveries beyond the limit, which are not tracked."""
         self._alerts: dict[str, Alert] = {}
-        self._groups: dict[str, Group] = {}
-        self._fates = 0
-        self._dirty: set[str] = set()
+        self._audiences: dict[str, IncidentAudience] = {}
+        self._delivery_count = 0
+        self._changed_keys: set[str] = set()
 
-    def take_message(self, message: Message) -> None:
+    def add_message(self, message: Message) -> None:
         """Add an alert to an area, or an all-clear to its receivers."""
-        key = key_of(message.source, message.id)
+        key = message_key(message.source, message.id)
         alert = self._alert(key)
         if alert.message is not None:
             return
         alert.message = message
-        alert.area = message.address.area if isinstance(message.address, ToArea) else self._maybe_area(alert)
-        is_clear, groups = isinstance(message.address, ToNotified), alert.ends
+        alert.area = message.address.area if isinstance(message.address, ToArea) else self._find_area(alert)
+        is_clear, incidents = isinstance(message.address, ToNotified), alert.ended_incidents
         for other_key, other in self._alerts.items():
-            if other is not alert and other.message is not None and other.state == "live" and other.group in groups:
+            if other is not alert and other.message is not None and other.state == "active" and other.incident_key in incidents:
                 other.state = CLEARED if is_clear else "replaced"
-                self._dirty.add(other_key)
+                self._changed_keys.add(other_key)
         if is_clear:
             alert.state = CLEARED
-            for name in groups:
-                self._end(name)
+            for name in incidents:
+                self._end_incident(name)
         else:
-            group = self._groups.setdefault(alert.group, Group(message.valid_until))
-            group.until = max(group.until, message.valid_until)
-            self._settle(alert, alert.fates)
-        self._dirty.add(key)
+            audience = self._audiences.setdefault(alert.incident_key, IncidentAudience(message.valid_until))
+            audience.until = max(audience.until, message.valid_until)
+            self._update_audience(alert, alert.deliveries)
+        self._changed_keys.add(key)
 
-    def note_inside(self, key: str, names: Iterable[str]) -> None:
+    def set_inside(self, key: str, names: Iterable[str]) -> None:
         """Set the endpoints that were inside an alert's area when it was published, by their reports."""
         alert = self._alerts.get(key)
         if alert is not None and alert.message is not None:
             alert.inside = frozenset(names)
-            self._settle(alert, alert.inside)
-            self._dirty.add(key)
+            self._update_audience(alert, alert.inside)
+            self._changed_keys.add(key)
 
-    def take_deliveries(self, heard: DeliveriesHeard) -> None:
+    def add_deliveries(self, batch: DeliveryBatch) -> None:
         """Add deliveries of a message by an edge."""
-        key = key_of(heard.source, heard.id)
+        key = message_key(batch.source, batch.id)
         alert = self._alert(key)
-        for name, state, at_us, reason in zip(heard.endpoints, heard.states, heard.at_us, heard.reasons, strict=True):
-            fate = alert.fates.get(name)
-            if fate is None and self._fates >= FATES_MAX:
+        for name, state, at_us, reason in zip(batch.endpoints, batch.states, batch.at_us, batch.reasons, strict=True):
+            delivery = alert.deliveries.get(name)
+            if delivery is None and self._delivery_count >= DELIVERIES_MAX:
                 self.dropped += 1
                 continue
-            if fate is None:
-                fate = alert.fates[name] = FateOf()
-                self._fates += 1
+            if delivery is None:
+                delivery = alert.deliveries[name] = AlertDelivery()
+                self._delivery_count += 1
             else:
-                alert.counts[fate.state] -= 1
-            _note(fate, heard.edge, state, at_us, reason)
-            alert.counts[fate.state] += 1
+                alert.counts[delivery.state] -= 1
+            _record_state(delivery, batch.edge, state, at_us, reason)
+            alert.counts[delivery.state] += 1
         if alert.message is not None and alert.state != CLEARED:
-            self._settle(alert, heard.endpoints)
-        self._dirty.add(key)
+            self._update_audience(alert, batch.endpoints)
+        self._changed_keys.add(key)
 
     def tick(self, now: Instant) -> None:
         """End alerts whose validity ended, and update the rows of changed ones."""
-        for name in [name for name, group in self._groups.items() if group.until < now]:
-            self._end(name)
+        for name in [name for name, audience in self._audiences.items() if audience.until < now]:
+            self._end_incident(name)
         for key, alert in self._alerts.items():
-            if alert.state == "live" and alert.message is not None and alert.message.valid_until < now:
-                alert.state = "over"
-                self._dirty.add(key)
-        for key in self._dirty & self._alerts.keys():
+            if alert.state == "active" and alert.message is not None and alert.message.valid_until < now:
+                alert.state = "expired"
+                self._changed_keys.add(key)
+        for key in self._changed_keys & self._alerts.keys():
             if self._alerts[key].area is not None:
                 self.table.put(key, _row(self._alerts[key]))
-        self._dirty.clear()
+        self._changed_keys.clear()
 
-    def maybe_proof(self, key: str) -> dict[str, Any] | None:
+    def find_proof(self, key: str) -> dict[str, Any] | None:
         """Return the endpoints inside an alert's area, undelivered first, then by delay; None if the alert is unknown."""
         alert = self._alerts.get(key)
         if alert is None or alert.message is None or alert.area is None:
             return None
         rows = sorted(_proof_rows(alert, alert.message), key=lambda row: (row["after_ms"] is not None, row["after_ms"] or 0.0))
         shown = rows[:PROOF_ROWS_MAX]
-        return {"key": key, "alert": _row(alert), "endpoints": shown, "left_out": len(rows) - len(shown)}
+        return {"key": key, "alert": _row(alert), "endpoints": shown, "omitted": len(rows) - len(shown)}
 
     def delays_ms(self, alerts: int) -> list[float]:
         """Return the sorted delivery delays of the last *alerts* alerts that have deliveries."""
-        recent = [alert for alert in reversed(self._alerts.values()) if alert.message is not None and alert.fates][:alerts]
-        delays = (fate.maybe_after_ms(alert.message) for alert in recent if alert.message for fate in alert.fates.values())
+        recent = [alert for alert in reversed(self._alerts.values()) if alert.message is not None and alert.deliveries][:alerts]
+        delays = (
+            delivery.maybe_after_ms(alert.message) for alert in recent if alert.message for delivery in alert.deliveries.values()
+        )
         return sorted(delay for delay in delays if delay is not None)
 
-    def _maybe_area(self, alert: Alert) -> Area | None:
+    def _find_area(self, alert: Alert) -> Area | None:
         """Return the area of the last alert of the same incident."""
-        same = (one for one in reversed(self._alerts.values()) if one.area is not None and one.group in alert.ends)
+        same = (
+            one for one in reversed(self._alerts.values()) if one.area is not None and one.incident_key in alert.ended_incidents
+        )
         return next((one.area for one in same), None)
 
     def _alert(self, key: str) -> Alert:
         if key not in self._alerts:
             self._alerts[key] = Alert()
             if len(self._alerts) > ALERTS_MAX:
-                self._forget(next(iter(self._alerts)))
+                self._drop(next(iter(self._alerts)))
         return self._alerts[key]
 
-    def _forget(self, key: str) -> None:
+    def _drop(self, key: str) -> None:
         alert = self._alerts.pop(key)
-        self._fates -= len(alert.fates)
+        self._delivery_count -= len(alert.deliveries)
         self.table.drop(key)
-        if alert.message is not None and not any(one.message and one.group == alert.group for one in self._alerts.values()):
-            self._end(alert.group)
+        if alert.message is not None and not any(
+            one.message and one.incident_key == alert.incident_key for one in self._alerts.values()
+        ):
+            self._end_incident(alert.incident_key)
 
-    def _settle(self, alert: Alert, names: Iterable[str]) -> None:
-        """Count endpoints as warned, or as concerned without a delivery."""
-        group = self._groups.get(alert.group)
-        if group is None:
+    def _update_audience(self, alert: Alert, names: Iterable[str]) -> None:
+        """Count endpoints as warned, or as unconfirmed if no delivery is known."""
+        audience = self._audiences.get(alert.incident_key)
+        if audience is None:
             return
         for name in names:
-            fate = alert.fates.get(name)
-            if fate is not None and fate.got_us:
-                self._count(self.warned, group.warned, name, is_so=True)
-                self._count(self.concerned, group.concerned, name, is_so=False)
-            elif name not in group.warned:
-                self._count(self.concerned, group.concerned, name, is_so=True)
+            delivery = alert.deliveries.get(name)
+            if delivery is not None and delivery.delivered_us:
+                self._count(self.warned, audience.warned, name, is_member=True)
+                self._count(self.unconfirmed, audience.unconfirmed, name, is_member=False)
+            elif name not in audience.warned:
+                self._count(self.unconfirmed, audience.unconfirmed, name, is_member=True)
 
-    def _count(self, counter: Counter[str], members: set[str], name: str, *, is_so: bool) -> None:
-        if (name in members) is is_so:
+    def _count(self, counter: Counter[str], members: set[str], name: str, *, is_member: bool) -> None:
+        if (name in members) is is_member:
             return
-        (members.add if is_so else members.discard)(name)
-        counter[name] += 1 if is_so else -1
+        (members.add if is_member else members.discard)(name)
+        counter[name] += 1 if is_member else -1
         if not counter[name]:
             del counter[name]
         self.changed.add(name)
 
-    def _end(self, name: str) -> None:
-        group = self._groups.pop(name, None)
-        if group is None:
+    def _end_incident(self, name: str) -> None:
+        audience = self._audiences.pop(name, None)
+        if audience is None:
             return
-        for counter, members in ((self.warned, group.warned), (self.concerned, group.concerned)):
+        for counter, members in ((self.warned, audience.warned), (self.unconfirmed, audience.unconfirmed)):
             for endpoint in list(members):
-                self._count(counter, members, endpoint, is_so=False)
+                self._count(counter, members, endpoint, is_member=False)
 
 
-def _note(fate: FateOf, edge: str, state: str, at_us: int, reason: int) -> None:
+def _record_state(delivery: AlertDelivery, edge: str, state: str, at_us: int, reason: int) -> None:
     match state:
-        case Fate.MATCHED.value:
-            fate.matched_us = fate.matched_us or at_us
-        case Fate.SENT.value:
-            fate.got_us, fate.edge = fate.got_us or at_us, edge
-        case Fate.ACKNOWLEDGED.value:
-            fate.acknowledged_us = fate.acknowledged_us or at_us
-            fate.got_us, fate.edge = fate.got_us or at_us, edge
-        case Fate.DROPPED.value:
-            fate.reason = reason or Reason.MALFORMED
+        case DeliveryState.MATCHED.value:
+            delivery.matched_us = delivery.matched_us or at_us
+        case DeliveryState.SENT.value:
+            delivery.delivered_us, delivery.edge = delivery.delivered_us or at_us, edge
+        case DeliveryState.ACKNOWLEDGED.value:
+            delivery.acknowledged_us = delivery.acknowledged_us or at_us
+            delivery.delivered_us, delivery.edge = delivery.delivered_us or at_us, edge
+        case DeliveryState.DROPPED.value:
+            delivery.reason = reason or Reason.MALFORMED
         case _:
             pass
-    fate.edge = fate.edge or edge
+    delivery.edge = delivery.edge or edge
 
 
 def _row(alert: Alert) -> Row:
     message = alert.message
-    assert message is not None, "who asks has the message"
-    assert alert.area is not None, "and knows where it goes"
+    assert message is not None, "callers check that the message is known"
+    assert alert.area is not None, "callers check that the area is known"
     fields = message.fields
-    got = alert.counts[Fate.SENT.value] + alert.counts[Fate.ACKNOWLEDGED.value]
-    missed = sum(name not in alert.fates for name in alert.inside)
+    received = alert.counts[DeliveryState.SENT.value] + alert.counts[DeliveryState.ACKNOWLEDGED.value]
+    missed = sum(name not in alert.deliveries for name in alert.inside)
     return {
         "topic": message.topic,
         "source": message.source,
@@ -292,24 +298,24 @@ def _row(alert: Alert) -> Row:
         "place": [message.place.longitude, message.place.latitude] if message.place else None,
         "seen_ms": message.seen_at // 1_000_000,
         "until_ms": None if message.valid_until == FOREVER else message.valid_until // 1_000_000,
-        "inside": len(alert.inside | alert.fates.keys()),
-        "got": got,
-        "acknowledged": alert.counts[Fate.ACKNOWLEDGED.value],
-        "dropped": alert.counts[Fate.DROPPED.value],
-        "waiting": alert.counts[Fate.MATCHED.value] + missed,
+        "inside": len(alert.inside | alert.deliveries.keys()),
+        "received": received,
+        "acknowledged": alert.counts[DeliveryState.ACKNOWLEDGED.value],
+        "dropped": alert.counts[DeliveryState.DROPPED.value],
+        "pending": alert.counts[DeliveryState.MATCHED.value] + missed,
     }
 
 
 def _proof_rows(alert: Alert, message: Message) -> Iterator[dict[str, Any]]:
-    for name in sorted(alert.inside | alert.fates.keys()):
-        fate = alert.fates.get(name) or FateOf()
+    for name in sorted(alert.inside | alert.deliveries.keys()):
+        delivery = alert.deliveries.get(name) or AlertDelivery()
         yield {
             "endpoint": name,
             "inside": name in alert.inside,
-            "state": fate.state,
-            "edge": fate.edge,
-            "after_ms": fate.maybe_after_ms(message),
-            "reason": _reason_name(fate.reason),
+            "state": delivery.state,
+            "edge": delivery.edge,
+            "after_ms": delivery.maybe_after_ms(message),
+            "reason": _reason_name(delivery.reason),
         }
 
 

@@ -10,16 +10,16 @@ from functools import partial
 from time import time_ns
 from typing import Final
 
-from milepost.dashboard.records import SAID, TOPICS, maybe_fact
+from milepost.dashboard.records import MESSAGES, TOPICS, maybe_fact
 from milepost.dashboard.scene import Scene
-from milepost.eventlog.log import Edge, Following, Log, LogLost, Record, Since, Start
+from milepost.eventlog.log import Following, Log, LogLost, Record, Since, Start, TopicEnd
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.pipeline_records import DELIVERIES, REPORTS
 from milepost.model.reasons import Malformed
 
 REPORTS_S: Final = 10
 """Age in seconds of the oldest reports read at the start, for the current positions."""
-SAID_S: Final = 600
+MESSAGES_S: Final = 600
 """Age in seconds of the oldest alerts and deliveries read at the start."""
 
 
@@ -32,9 +32,9 @@ class Feed:
         self._followings: list[Following] = []
         now = time_ns()
         for site, log in logs.items():
-            starts: dict[str, Start] = dict.fromkeys(TOPICS, Edge.BEGINNING)
+            starts: dict[str, Start] = dict.fromkeys(TOPICS, TopicEnd.BEGINNING)
             starts[REPORTS] = Since(Instant(now - REPORTS_S * SECOND_NS))
-            starts |= dict.fromkeys((SAID, DELIVERIES), Since(Instant(now - SAID_S * SECOND_NS)))
+            starts |= dict.fromkeys((MESSAGES, DELIVERIES), Since(Instant(now - MESSAGES_S * SECOND_NS)))
             self._followings.append(log.follow(starts, partial(self._take, site), partial(self._lost, lost)))
 
     async def close(self) -> None:

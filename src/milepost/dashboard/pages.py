@@ -19,12 +19,12 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import orjson
 
-from milepost.dashboard.past import Past
+from milepost.dashboard.history import SceneHistory
 from milepost.dashboard.scene import Scene
 
 LIVE: Final = "/live"
 """The path of the WebSocket."""
-NOT_BUILT: Final = "The page is not built. In the source tree, with Node.js at hand: make page"
+NOT_BUILT: Final = "The page of the map is not built: run `make page` in the source tree, which needs Node.js."
 
 _FILES: Final = {
     "/": ("index.html", "text/html; charset=utf-8"),
@@ -47,7 +47,7 @@ _SAFE: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PageRequest:
     """A GET request."""
 
     target: str
@@ -61,7 +61,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class PageResponse:
     """A response."""
 
     status: HTTPStatus
@@ -76,13 +76,13 @@ class Guard:
     hosts: frozenset[str]
     token: str
 
-    def is_ours(self, host: str) -> bool:
+    def is_own_host(self, host: str) -> bool:
         """Return whether a Host header names this server."""
         return host.lower() in self.hosts
 
     def is_same_origin(self, origin: str | None) -> bool:
         """Return whether the request comes from a page of this server; clients that are not browsers send no Origin."""
-        return origin is None or (origin.startswith(("http://", "https://")) and self.is_ours(urlsplit(origin).netloc))
+        return origin is None or (origin.startswith(("http://", "https://")) and self.is_own_host(urlsplit(origin).netloc))
 
     def is_token(self, text: str) -> bool:
         """Return whether *text* is the token, in constant time for texts of equal length."""
@@ -104,10 +104,10 @@ def is_loopback(address: str) -> bool:
 class Pages:
     """Answers to GET requests."""
 
-    def __init__(self, guard: Guard, scene: Scene, past: Past, *, roads: bytes | None) -> None:
+    def __init__(self, guard: Guard, scene: Scene, history: SceneHistory, *, roads: bytes | None) -> None:
         self._guard = guard
         self._scene = scene
-        self._past = past
+        self._history = history
         self._roads = None if roads is None else gzip.compress(roads, 6)
         built = files("milepost.dashboard") / "_built"
         self._files = {
@@ -121,52 +121,54 @@ class Pages:
         """Whether the files of the page exist."""
         return len(self._files) == len(_FILES)
 
-    def maybe_refusal(self, asked: Asked) -> Answer | None:
+    def find_refusal(self, request: PageRequest) -> PageResponse | None:
         """Return the refusal of a request, or None if it is allowed."""
-        if not self._guard.is_ours(asked.host):
-            return _said(HTTPStatus.MISDIRECTED_REQUEST, "This host is not in `hosts` of [dashboard].")
-        if not self._guard.is_same_origin(asked.origin):
-            return _said(HTTPStatus.FORBIDDEN, "Not from there.")
+        if not self._guard.is_own_host(request.host):
+            return _text_response(HTTPStatus.MISDIRECTED_REQUEST, "Unknown host: add it to `hosts` in [dashboard].")
+        if not self._guard.is_same_origin(request.origin):
+            return _text_response(HTTPStatus.FORBIDDEN, "Requests from pages of another origin are refused.")
         return None
 
-    def answer(self, asked: Asked) -> Answer:
+    def answer(self, request: PageRequest) -> PageResponse:
         """Return the answer to a request."""
-        refusal = self.maybe_refusal(asked)
+        refusal = self.find_refusal(request)
         if refusal is not None:
             return refusal
-        path, _, query = asked.target.partition("?")
+        path, _, query = request.target.partition("?")
         if path in _FILES:
-            return self._file(path, asked)
-        if not self._guard.may_read(asked.peer, asked.authorization.removeprefix("Bearer ")):
-            return _said(HTTPStatus.UNAUTHORIZED, "The token is needed from another machine.")
+            return self._file(path, request)
+        if not self._guard.may_read(request.peer, request.authorization.removeprefix("Bearer ")):
+            return _text_response(
+                HTTPStatus.UNAUTHORIZED, "Access from another machine needs the token, as `Authorization: Bearer TOKEN`."
+            )
         if path == "/roads" and self._roads is not None:
-            return _packed(self._roads, "application/geo+json")
-        if path == "/past":
-            return self._of_the_past(query)
+            return _gzip_response(self._roads, "application/geo+json")
+        if path == "/history":
+            return self._past_scene(query)
         if path.startswith(_ALERTS):
-            proof = self._scene.alerts.maybe_proof(unquote(path.removeprefix(_ALERTS)))
+            proof = self._scene.alerts.find_proof(unquote(path.removeprefix(_ALERTS)))
             if proof is not None:
-                return _answer(HTTPStatus.OK, _JSON, orjson.dumps(proof))
-        return _said(HTTPStatus.NOT_FOUND, "There is nothing here.")
+                return _response(HTTPStatus.OK, _JSON, orjson.dumps(proof))
+        return _text_response(HTTPStatus.NOT_FOUND, "Not found.")
 
-    def _file(self, path: str, asked: Asked) -> Answer:
+    def _file(self, path: str, request: PageRequest) -> PageResponse:
         if not self.is_built:
-            return _said(HTTPStatus.SERVICE_UNAVAILABLE, NOT_BUILT)
+            return _text_response(HTTPStatus.SERVICE_UNAVAILABLE, NOT_BUILT)
         kind, content = self._files[path]
         etag = f'"{blake2b(content, digest_size=12).hexdigest()}"'
-        headers = {"ETag": etag, "Cache-Control": "no-cache", "Content-Security-Policy": _policy(asked.host)}
-        if asked.etag == etag:
-            return _answer(HTTPStatus.NOT_MODIFIED, kind, b"", headers)
-        return _packed(content, kind, headers)
+        headers = {"ETag": etag, "Cache-Control": "no-cache", "Content-Security-Policy": _policy(request.host)}
+        if request.etag == etag:
+            return _response(HTTPStatus.NOT_MODIFIED, kind, b"", headers)
+        return _gzip_response(content, kind, headers)
 
-    def _of_the_past(self, query: str) -> Answer:
+    def _past_scene(self, query: str) -> PageResponse:
         at = parse_qs(query).get("at", [""])[0]
         if not at.isdecimal() or len(at) > 16:
-            return _said(HTTPStatus.BAD_REQUEST, "at is no number of milliseconds.")
-        found = self._past.maybe_at(int(at))
+            return _text_response(HTTPStatus.BAD_REQUEST, "`at` must be a number of milliseconds since 1970.")
+        found = self._history.find_at(int(at))
         if found is None:
-            return _said(HTTPStatus.NOT_FOUND, "Nothing is kept of that time.")
-        return _packed(found, "application/octet-stream")
+            return _text_response(HTTPStatus.NOT_FOUND, "No scene is stored for that time.")
+        return _gzip_response(found, "application/octet-stream")
 
 
 def _policy(host: str) -> str:
@@ -177,14 +179,14 @@ def _policy(host: str) -> str:
     )
 
 
-def _packed(content: bytes, kind: str, headers: dict[str, str] | None = None) -> Answer:
-    return _answer(HTTPStatus.OK, kind, content, {"Content-Encoding": "gzip", **(headers or {})})
+def _gzip_response(content: bytes, kind: str, headers: dict[str, str] | None = None) -> PageResponse:
+    return _response(HTTPStatus.OK, kind, content, {"Content-Encoding": "gzip", **(headers or {})})
 
 
-def _said(status: HTTPStatus, text: str) -> Answer:
-    return _answer(status, _PLAIN, f"{text}\n".encode())
+def _text_response(status: HTTPStatus, text: str) -> PageResponse:
+    return _response(status, _PLAIN, f"{text}\n".encode())
 
 
-def _answer(status: HTTPStatus, kind: str, body: bytes, headers: dict[str, str] | None = None) -> Answer:
+def _response(status: HTTPStatus, kind: str, body: bytes, headers: dict[str, str] | None = None) -> PageResponse:
     usual = {"Content-Type": kind, "Content-Length": str(len(body)), "Cache-Control": "no-store", "Connection": "close"}
-    return Answer(status, {**_SAFE, **usual, **(headers or {})}, body)
+    return PageResponse(status, {**_SAFE, **usual, **(headers or {})}, body)

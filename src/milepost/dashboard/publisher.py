@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from milepost.dashboard.alerts import CLEARED
-from milepost.dashboard.records import SAID
+from milepost.dashboard.records import MESSAGES
 from milepost.eventlog.log import Entry
 from milepost.model.addresses import ToArea, ToNotified
 from milepost.model.areas import Circle
@@ -25,15 +25,15 @@ from milepost.model.sites import CROSS_HUB, EdgeRef, ForwardedMessage
 from milepost.wire.json_form.codec import Decoder, Form, Whole, absent
 from milepost.wire.records import to_record
 
-ME: Final = EndpointId("dashboard")
-VOICE: Final = "@dashboard"
+SOURCE: Final = EndpointId("dashboard")
+SENDER: Final = "@dashboard"
 """The sender, in place of an edge's name."""
 RADIUS_M_MAX: Final = 50_000.0
-ASK_BYTES_MAX: Final = 4_096
+PUBLISH_REQUEST_BYTES_MAX: Final = 4_096
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class PublishRequest:
     """A request to publish a hazard or an all-clear."""
 
     number: int
@@ -47,14 +47,14 @@ class Ask:
     """The incident to clear; empty: raise a new one."""
 
 
-def _ask(latitude: float, longitude: float, **others: Any) -> Ask:
-    return Ask(place=Place(latitude, longitude), **others)
+def _publish_request(latitude: float, longitude: float, **others: Any) -> PublishRequest:
+    return PublishRequest(place=Place(latitude, longitude), **others)
 
 
-class AskForm(Form, frozen=True, kw_only=True, tag_field="type", tag="publish"):
+class PublishRequestForm(Form, frozen=True, kw_only=True, tag_field="type", tag="publish"):
     """The JSON form of a browser's request."""
 
-    MODEL = _ask
+    MODEL = _publish_request
     number: Whole
     token: str = ""
     kind: str
@@ -64,13 +64,13 @@ class AskForm(Form, frozen=True, kw_only=True, tag_field="type", tag="publish"):
     incident: str = ""
 
 
-_ASKS: Final = Decoder("ask", AskForm, bytes_max=ASK_BYTES_MAX)
+_REQUESTS: Final = Decoder("request", PublishRequestForm, bytes_max=PUBLISH_REQUEST_BYTES_MAX)
 
 
-def ask_from_json(data: str | bytes) -> Ask:
+def publish_request_from_json(data: str | bytes) -> PublishRequest:
     """Return the request of a browser; raise only `Malformed`."""
-    ask: Ask = _ASKS.decode(data).value()
-    return ask
+    request: PublishRequest = _REQUESTS.decode(data).value()
+    return request
 
 
 class Publisher:
@@ -80,30 +80,32 @@ class Publisher:
         self._kinds = kinds
         self._last = 0
 
-    def message(self, ask: Ask, now: Instant) -> Message:
+    def message(self, request: PublishRequest, now: Instant) -> Message:
         """Return the message for a request; raise `Malformed` for an unknown kind."""
-        kind = self._kinds.get(ask.kind)
+        kind = self._kinds.get(request.kind)
         if kind is None:
-            raise Malformed(Reason.FIELD_RANGE, f"there is no kind {ask.kind[:40]!r}")
+            raise Malformed(Reason.FIELD_RANGE, f"unknown kind {request.kind[:40]!r}; known: {', '.join(self._kinds)}")
         number = self._last = max(self._last + 1, now)
         until = Instant(now + kind.valid_ns)
-        if ask.radius_m is None:
-            return Message(MessageId(number), ME, kind.topic, now, place=ask.place, valid_until=until, priority=kind.priority)
+        if request.radius_m is None:
+            return Message(
+                MessageId(number), SOURCE, kind.topic, now, place=request.place, valid_until=until, priority=kind.priority
+            )
         fields = {
-            "incident": ask.incident or f"{VOICE}-{number}",
+            "incident": request.incident or f"{SENDER}-{number}",
             "kind": kind.name,
-            "phase": CLEARED if ask.incident else "raised",
-            "radius_m": ask.radius_m,
+            "phase": CLEARED if request.incident else "raised",
+            "radius_m": request.radius_m,
         }
         return Message(
             MessageId(number),
-            ME,
+            SOURCE,
             kind.alert or f"Alert/{kind.name}",
             now,
-            address=ToNotified((ask.incident,))
-            if ask.incident
-            else ToArea(Circle(ask.place, ask.radius_m), str(fields["incident"])),
-            place=ask.place,
+            address=ToNotified((request.incident,))
+            if request.incident
+            else ToArea(Circle(request.place, request.radius_m), str(fields["incident"])),
+            place=request.place,
             valid_until=until,
             priority=kind.priority,
             reliable=True,
@@ -113,5 +115,5 @@ class Publisher:
 
 def entries_of(message: Message, site: str) -> list[Entry]:
     """Return the records that deliver a message to the edges of a site, and to its pipelines."""
-    record = to_record(ForwardedMessage(EdgeRef(site, VOICE), message.id, message, qos=1))
-    return [Entry(CROSS_HUB, "", record), Entry(SAID, ME, record)]
+    record = to_record(ForwardedMessage(EdgeRef(site, SENDER), message.id, message, qos=1))
+    return [Entry(CROSS_HUB, "", record), Entry(MESSAGES, SOURCE, record)]

@@ -18,15 +18,15 @@ from milepost.wire.json_form.codec import Decoder
 from milepost.wire.json_form.notations import Digits
 from milepost.wire.records import RECORD_BYTES_MAX, from_record
 
-SAID: Final = publish_to(PIPELINES)
+MESSAGES: Final = publish_to(PIPELINES)
 """The topic of all messages that pipelines receive, including those to areas."""
-TOPICS: Final = (SUBSCRIPTION_INFO, STATE, REPORTS, SAID, DELIVERIES)
+TOPICS: Final = (SUBSCRIPTION_INFO, STATE, REPORTS, MESSAGES, DELIVERIES)
 
 STATE_BYTES_MAX: Final = 32_000_000
 """Maximum size after decompression: some hundred thousand incidents."""
 
 
-class ReportsHeard(msgspec.Struct, frozen=True, tag_field="type", tag="reports"):
+class ReportBatch(msgspec.Struct, frozen=True, tag_field="type", tag="reports"):
     """Position reports that an edge received, as columns."""
 
     edge: str
@@ -44,7 +44,7 @@ class ReportsHeard(msgspec.Struct, frozen=True, tag_field="type", tag="reports")
         )
 
 
-class DeliveriesHeard(msgspec.Struct, frozen=True, tag_field="type", tag="deliveries"):
+class DeliveryBatch(msgspec.Struct, frozen=True, tag_field="type", tag="deliveries"):
     """The delivery of one message to an area by an edge, as columns."""
 
     edge: str
@@ -60,14 +60,14 @@ class DeliveriesHeard(msgspec.Struct, frozen=True, tag_field="type", tag="delive
 
 
 @dataclass(frozen=True, slots=True)
-class IncidentsKnown:
+class ActiveIncidents:
     """All active incidents of a site."""
 
     incidents: tuple[Incident, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class EdgeGone:
+class EdgeRemoved:
     """An edge was removed from its site."""
 
     key: str
@@ -79,11 +79,11 @@ class _EngineState(msgspec.Struct, frozen=True):
     incidents: msgspec.Raw
 
 
-_REPORTS: Final = Decoder("reports", ReportsHeard, bytes_max=RECORD_BYTES_MAX)
-_DELIVERIES: Final = Decoder("deliveries", DeliveriesHeard, bytes_max=RECORD_BYTES_MAX)
+_REPORTS: Final = Decoder("reports", ReportBatch, bytes_max=RECORD_BYTES_MAX)
+_DELIVERIES: Final = Decoder("deliveries", DeliveryBatch, bytes_max=RECORD_BYTES_MAX)
 _STATES: Final = Decoder("state", _EngineState, bytes_max=STATE_BYTES_MAX)
 
-Fact = ReportsHeard | DeliveriesHeard | IncidentsKnown | EdgeGone | EdgeInfo | HubInfo | ForwardedMessage
+Fact = ReportBatch | DeliveryBatch | ActiveIncidents | EdgeRemoved | EdgeInfo | HubInfo | ForwardedMessage
 
 
 def maybe_fact(record: Record) -> Fact | None:
@@ -98,27 +98,27 @@ def maybe_fact(record: Record) -> Fact | None:
         return _DELIVERIES.decode(record.value)
     if record.topic == STATE:
         return _incidents(record.value)
-    said = from_record(record.value)
-    return said if isinstance(said, ForwardedMessage) else None
+    found = from_record(record.value)
+    return found if isinstance(found, ForwardedMessage) else None
 
 
 def _maybe_info(record: Record) -> Fact | None:
     if not record.key.startswith("@"):  # a subscription
         return None
     if record.value is None:
-        return EdgeGone(record.key)
+        return EdgeRemoved(record.key)
     found = from_record(record.value)
     return found if isinstance(found, EdgeInfo | HubInfo) else None
 
 
 def _check_columns(*columns: Sized) -> None:
     if len(set(map(len, columns))) != 1:
-        raise Malformed(Reason.FIELD_TYPE, "has columns of several lengths")
+        raise Malformed(Reason.FIELD_TYPE, "columns differ in length")
 
 
-def _incidents(value: bytes) -> IncidentsKnown:
+def _incidents(value: bytes) -> ActiveIncidents:
     try:
         state = zlib.decompressobj().decompress(value, STATE_BYTES_MAX)
     except zlib.error as fault:
-        raise Malformed(Reason.MALFORMED, f"no state of incidents: {fault}") from None
-    return IncidentsKnown(state_from_json(bytes(_STATES.decode(state).incidents)).incidents)
+        raise Malformed(Reason.MALFORMED, f"the incident state cannot be decompressed: {fault}") from None
+    return ActiveIncidents(state_from_json(bytes(_STATES.decode(state).incidents)).incidents)

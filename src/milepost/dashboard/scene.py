@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, Final, assert_never
 
-from milepost.dashboard.alerts import ALERTS_MAX, Alerts, key_of
-from milepost.dashboard.records import DeliveriesHeard, EdgeGone, Fact, IncidentsKnown, ReportsHeard
-from milepost.dashboard.tables import Changes, Hazards, Row, Table
-from milepost.dashboard.vehicles import Mark, Sighting, VehicleChanges, Vehicles
+from milepost.dashboard.alerts import ALERTS_MAX, AlertTracker, message_key
+from milepost.dashboard.records import ActiveIncidents, DeliveryBatch, EdgeRemoved, Fact, ReportBatch
+from milepost.dashboard.tables import Hazards, Row, RowChanges, SceneTable
+from milepost.dashboard.vehicles import Sighting, VehicleChanges, VehicleFlag, Vehicles
 from milepost.model.addresses import ToArea, ToNotified
 from milepost.model.areas import Area
 from milepost.model.incidents import EventKind, Incident
@@ -37,11 +37,11 @@ RATES_S: Final = 1
 """Interval over which rates are counted."""
 FRESH_S: Final = 5
 """Maximum age of a message for which the dashboard determines the endpoints inside; for older ones only the edges know."""
-DOUBT_S: Final = 1
-DELAYS_OF: Final = 5
-"""Number of recent alerts in the delay figures."""
-AWAY_S: Final = 15
-"""Time without a sign of life after which a central hub counts as away, or an edge with endpoints as silent."""
+CONFIRM_INSIDE_S: Final = 1
+DELAY_ALERTS: Final = 5
+"""Number of recent alerts over which delays are measured."""
+OFFLINE_S: Final = 15
+"""Time without a record after which a central hub counts as offline, or an edge with endpoints as silent."""
 
 
 @dataclass(slots=True)
@@ -50,22 +50,22 @@ class Diff:
 
     at_ms: int
     is_whole: bool
-    tables: dict[str, Changes]
+    tables: dict[str, RowChanges]
     vehicles: VehicleChanges
 
 
 @dataclass(slots=True)
-class EdgeSeen:
+class EdgeState:
     """The known state of one edge."""
 
     number: int
     info: EdgeInfo | None = None
-    heard_at: Instant = NEVER
+    last_seen_at: Instant = NEVER
     rates: Counter[str] = field(default_factory=Counter)
 
 
 @dataclass(frozen=True, slots=True)
-class Doubt:
+class InsideCandidates:
     """The endpoints inside an alert's area, by reports older than those that the edges used.
 
     Endpoints still inside a little later were inside then; the others may have left before the edge received the alert.
@@ -82,50 +82,50 @@ class Scene:
 
     def __init__(self, kinds: Sequence[EventKind], *, vehicles_max: int) -> None:
         self.vehicles = Vehicles(vehicles_max)
-        self.alerts = Alerts()
+        self.alerts = AlertTracker()
         self._hazards = Hazards(kinds)
         self._tables = {
-            "edges": Table(EDGES_MAX),
-            "sites": Table(EDGES_MAX),
-            "incidents": Table(INCIDENTS_MAX),
-            "moves": Table(MOVES_MAX),
-            "queries": Table(EDGES_MAX),
-            "figures": Table(1),
+            "edges": SceneTable(EDGES_MAX),
+            "sites": SceneTable(EDGES_MAX),
+            "incidents": SceneTable(INCIDENTS_MAX),
+            "moves": SceneTable(MOVES_MAX),
+            "queries": SceneTable(EDGES_MAX),
+            "metrics": SceneTable(1),
             "alerts": self.alerts.table,
             "hazards": self._hazards.table,
         }
-        self._edges: dict[str, EdgeSeen] = {}
+        self._edges: dict[str, EdgeState] = {}
         self._incidents: dict[str, tuple[Incident, ...]] = {}
         self._lags_ms: dict[str, float] = {}
-        self._centres: dict[str, tuple[str, Instant]] = {}
+        self._hubs: dict[str, tuple[str, Instant]] = {}
         self._roamed: dict[str, Instant] = {}
-        self._doubts: deque[Doubt] = deque(maxlen=ALERTS_MAX)
+        self._candidates: deque[InsideCandidates] = deque(maxlen=ALERTS_MAX)
         self._moves = 0
-        self._rated_at = NEVER
+        self._rates_at = NEVER
         self.unreadable = 0
 
     def take(self, site: str, fact: Fact, appended_at: Instant, now: Instant) -> None:
         """Apply a fact from the log of a site."""
         self._lags_ms[site] = max(0.0, (now - appended_at) / 1e6)
         match fact:
-            case ReportsHeard():
+            case ReportBatch():
                 self._take_reports(fact, appended_at)
-            case DeliveriesHeard():
-                self.alerts.take_deliveries(fact)
-                self._edge(fact.edge).heard_at = appended_at
+            case DeliveryBatch():
+                self.alerts.add_deliveries(fact)
+                self._edge(fact.edge).last_seen_at = appended_at
             case ForwardedMessage():
-                self._take_said(fact, now, is_fresh=now - appended_at < FRESH_S * SECOND_NS)
-            case IncidentsKnown():
+                self._take_message(fact, now, is_fresh=now - appended_at < FRESH_S * SECOND_NS)
+            case ActiveIncidents():
                 self._incidents[site] = fact.incidents
                 rows = [one for some in self._incidents.values() for one in some][-INCIDENTS_MAX:]
                 self._tables["incidents"].replace({one.id: _incident_row(one) for one in rows})
             case EdgeInfo():
                 self._edge(str(fact.edge)).info = fact
-            case EdgeGone():
+            case EdgeRemoved():
                 for name in [name for name, edge in self._edges.items() if edge.info and edge_key(edge.info.edge) == fact.key]:
                     self._edges[name].info = None
             case HubInfo():
-                self._centres[site] = (fact.name, fact.at)
+                self._hubs[site] = (fact.name, fact.at)
             case _:
                 assert_never(fact)
 
@@ -136,27 +136,27 @@ class Scene:
                 return edge.info.edge.site
         return None
 
-    def take_figures(self, queries: Mapping[str, Row]) -> None:
+    def set_pipeline_metrics(self, queries: Mapping[str, Row]) -> None:
         """Replace the metrics of the pipelines."""
         self._tables["queries"].replace(queries)
 
     def tick(self, now: Instant) -> None:
         """Expire old objects and update the rows."""
         self.vehicles.forget(now // MICROSECOND_NS - FORGET_S * 1_000_000)
-        while self._doubts and self._doubts[0].since <= now - DOUBT_S * SECOND_NS:
-            doubt = self._doubts.popleft()
-            self.alerts.note_inside(doubt.key, doubt.inside & self._inside(doubt.area, now))
+        while self._candidates and self._candidates[0].since <= now - CONFIRM_INSIDE_S * SECOND_NS:
+            candidates = self._candidates.popleft()
+            self.alerts.set_inside(candidates.key, candidates.inside & self._inside(candidates.area, now))
         self.alerts.tick(now)
         self._hazards.tick(now)
         for name in self.alerts.changed:
-            self.vehicles.mark(name, Mark.WARNED, is_so=name in self.alerts.warned)
-            self.vehicles.mark(name, Mark.CONCERNED, is_so=name in self.alerts.concerned)
+            self.vehicles.set_flag(name, VehicleFlag.WARNED, is_set=name in self.alerts.warned)
+            self.vehicles.set_flag(name, VehicleFlag.UNCONFIRMED, is_set=name in self.alerts.unconfirmed)
         self.alerts.changed.clear()
         for name in [name for name, at in self._roamed.items() if at < now - ROAMED_S * SECOND_NS]:
             del self._roamed[name]
-            self.vehicles.mark(name, Mark.ROAMED, is_so=False)
-        if now >= self._rated_at + RATES_S * SECOND_NS:
-            self._rate(now)
+            self.vehicles.set_flag(name, VehicleFlag.ROAMED, is_set=False)
+        if now >= self._rates_at + RATES_S * SECOND_NS:
+            self._update_rates(now)
 
     def whole(self, now: Instant) -> Diff:
         """Return the whole scene."""
@@ -169,17 +169,17 @@ class Scene:
         tables = {name: changed for name, changed in changes.items() if changed}
         return Diff(now // 1_000_000, False, tables, self.vehicles.take_changes())
 
-    def _take_reports(self, heard: ReportsHeard, appended_at: Instant) -> None:
-        edge = self._edge(heard.edge)
-        edge.heard_at = max(edge.heard_at, appended_at)
+    def _take_reports(self, batch: ReportBatch, appended_at: Instant) -> None:
+        edge = self._edge(batch.edge)
+        edge.last_seen_at = max(edge.last_seen_at, appended_at)
         rows = zip(
-            heard.endpoints,
-            heard.seen_at_us,
-            heard.latitudes,
-            heard.longitudes,
-            heard.headings_deg,
-            heard.speeds_mps,
-            heard.verdicts,
+            batch.endpoints,
+            batch.seen_at_us,
+            batch.latitudes,
+            batch.longitudes,
+            batch.headings_deg,
+            batch.speeds_mps,
+            batch.verdicts,
             strict=True,
         )
         for name, seen_at_us, latitude, longitude, heading, speed, verdict in rows:
@@ -187,45 +187,47 @@ class Scene:
             if verdict or latitude is None or longitude is None or abs(latitude) > 90 or abs(longitude) > 180:
                 continue
             sighting = Sighting(name, latitude, longitude, heading, speed, edge.number, seen_at_us)
-            before = self.vehicles.see(sighting)
+            before = self.vehicles.update(sighting)
             if before is not None:
-                self._note_move(name, before, heard.edge, appended_at)
-            if name in self.alerts.warned or name in self.alerts.concerned:
-                self.alerts.changed.add(name)  # the vehicle may not have been shown when its mark was set
+                self._record_move(name, before, batch.edge, appended_at)
+            if name in self.alerts.warned or name in self.alerts.unconfirmed:
+                self.alerts.changed.add(name)  # the vehicle may not have been shown when its flag was set
 
-    def _note_move(self, name: str, before: int, edge: str, at: Instant) -> None:
+    def _record_move(self, name: str, before: int, edge: str, at: Instant) -> None:
         self._moves += 1
         self._roamed[name] = at
-        self.vehicles.mark(name, Mark.ROAMED, is_so=True)
+        self.vehicles.set_flag(name, VehicleFlag.ROAMED, is_set=True)
         came_from = next((one for one, seen in self._edges.items() if seen.number == before), "")
         row = {"endpoint": name, "from": came_from, "to": edge, "at_ms": at // 1_000_000}
         self._tables["moves"].put(str(self._moves), row)
 
-    def _take_said(self, said: ForwardedMessage, now: Instant, *, is_fresh: bool) -> None:
-        message = said.message
+    def _take_message(self, forwarded: ForwardedMessage, now: Instant, *, is_fresh: bool) -> None:
+        message = forwarded.message
         if isinstance(message.address, ToArea | ToNotified):
-            self.alerts.take_message(message)
+            self.alerts.add_message(message)
             if is_fresh and isinstance(message.address, ToArea):
                 area = message.address.area
-                self._doubts.append(Doubt(key_of(message.source, message.id), area, self._inside(area, now), now))
+                self._candidates.append(
+                    InsideCandidates(message_key(message.source, message.id), area, self._inside(area, now), now)
+                )
         else:
-            self._hazards.take(said, self.vehicles.maybe_place(message.source))
+            self._hazards.take(forwarded, self.vehicles.find_place(message.source))
 
     def _inside(self, area: Area, now: Instant) -> set[str]:
         return self.vehicles.inside(area, (now - SILENT_S * SECOND_NS) // MICROSECOND_NS)
 
-    def _edge(self, name: str) -> EdgeSeen:
+    def _edge(self, name: str) -> EdgeState:
         if name not in self._edges:
             if len(self._edges) >= EDGES_MAX:
                 del self._edges[next(iter(self._edges))]
             taken = {edge.number for edge in self._edges.values()}
-            self._edges[name] = EdgeSeen(next(number for number in range(EDGES_MAX + 1) if number not in taken))
+            self._edges[name] = EdgeState(next(number for number in range(EDGES_MAX + 1) if number not in taken))
         return self._edges[name]
 
-    def _rate(self, now: Instant) -> None:
+    def _update_rates(self, now: Instant) -> None:
         """Update the rows of rates and delays."""
-        seconds = (now - self._rated_at) / SECOND_NS if self._rated_at else RATES_S
-        self._rated_at = now
+        seconds = (now - self._rates_at) / SECOND_NS if self._rates_at else RATES_S
+        self._rates_at = now
         counts, totals = self.vehicles.count_by_edge(), Counter[str]()
         rows = {}
         for name, edge in self._edges.items():
@@ -234,29 +236,29 @@ class Scene:
             edge.rates.clear()
         self._tables["edges"].replace(rows)
         self._tables["sites"].replace({site: self._site_row(site, now) for site in self._lags_ms})
-        self._tables["figures"].put("all", self._figures(totals, seconds))
+        self._tables["metrics"].put("all", self._metrics_row(totals, seconds))
 
-    def _figures(self, totals: Counter[str], seconds: float) -> Row:
-        delays = self.alerts.delays_ms(DELAYS_OF)
+    def _metrics_row(self, totals: Counter[str], seconds: float) -> Row:
+        delays = self.alerts.delays_ms(DELAY_ALERTS)
         return {
             "vehicles": len(self.vehicles),
             "hidden": self.vehicles.hidden,
-            "warned": self.vehicles.count_marked(Mark.WARNED),
+            "warned": self.vehicles.count_flagged(VehicleFlag.WARNED),
             "reports_per_s": round(totals["reports"] / seconds),
             "refused_per_s": round(totals["refused"] / seconds),
             "moves": self._moves,
             "delay_ms_p50": round(median(delays), 1) if delays else None,
             "delay_ms_p95": round(delays[int(len(delays) * 0.95)], 1) if delays else None,
             "unreadable": self.unreadable,
-            "unproved": self.alerts.dropped,
+            "untracked": self.alerts.dropped,
         }
 
     def _site_row(self, site: str, now: Instant) -> Row:
-        centre, at = self._centres.get(site, ("", NEVER))
-        return {"centre": centre, "is_centre_there": now - at < AWAY_S * SECOND_NS, "lag_ms": round(self._lags_ms[site])}
+        hub, at = self._hubs.get(site, ("", NEVER))
+        return {"hub": hub, "is_hub_up": now - at < OFFLINE_S * SECOND_NS, "lag_ms": round(self._lags_ms[site])}
 
 
-def _edge_row(edge: EdgeSeen, vehicles: int, seconds: float, now: Instant) -> Row:
+def _edge_row(edge: EdgeState, vehicles: int, seconds: float, now: Instant) -> Row:
     coverage = edge.info.coverage if edge.info else None
     row: dict[str, Any] = {
         "number": edge.number,
@@ -264,7 +266,7 @@ def _edge_row(edge: EdgeSeen, vehicles: int, seconds: float, now: Instant) -> Ro
         "vehicles": vehicles,
         "reports_per_s": round(edge.rates["reports"] / seconds),
         "refused_per_s": round(edge.rates["refused"] / seconds),
-        "is_silent": vehicles > 0 and now - edge.heard_at > AWAY_S * SECOND_NS,
+        "is_silent": vehicles > 0 and now - edge.last_seen_at > OFFLINE_S * SECOND_NS,
     }
     return row if coverage is None else row | {"coverage": area_to_geojson(coverage)}
 

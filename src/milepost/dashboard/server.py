@@ -24,9 +24,9 @@ from websockets.datastructures import Headers
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
-from milepost.dashboard.pages import LIVE, Answer, Asked, Guard, Pages
-from milepost.dashboard.past import STEP_MS, Past
-from milepost.dashboard.publisher import ASK_BYTES_MAX, Publisher, ask_from_json, entries_of
+from milepost.dashboard.history import STEP_MS, SceneHistory
+from milepost.dashboard.pages import LIVE, Guard, PageRequest, PageResponse, Pages
+from milepost.dashboard.publisher import PUBLISH_REQUEST_BYTES_MAX, Publisher, entries_of, publish_request_from_json
 from milepost.dashboard.scene import Diff, Scene
 from milepost.model.incidents import EventKind
 from milepost.model.instants import Instant
@@ -36,7 +36,7 @@ TICK_S: Final = 0.2
 WAITING_MAX: Final = 10
 """Two seconds of diffs."""
 VIEWERS_MAX: Final = 100
-HELLO_S: Final = 10.0
+HELLO_TIMEOUT_S: Final = 10.0
 UNSENT_BYTES_MAX: Final = 1_000_000
 WRONG_TOKENS_MAX: Final = 5
 """Maximum wrong tokens per connection; each delays the answer by a second."""
@@ -92,7 +92,7 @@ def frame_of(diff: Diff) -> bytes:
     """Encode a diff.
 
     4 bytes   n, the length of the JSON, little-endian; a multiple of 4, which aligns the rows of vehicles
-    n bytes   JSON: {"at", "whole", "tables", "gone", "names"}, padded with spaces
+    n bytes   JSON: {"at", "whole", "tables", "removed", "names"}, padded with spaces
     the rest  vehicles, 20 bytes each, as in `ROW`
     """
     vehicles = diff.vehicles
@@ -101,7 +101,7 @@ def frame_of(diff: Diff) -> bytes:
             "at": diff.at_ms,
             "whole": diff.is_whole,
             "tables": diff.tables,
-            "gone": vehicles.gone,
+            "removed": vehicles.removed,
             "names": {str(number): name for number, name in vehicles.names.items()},
         }
     )
@@ -115,7 +115,7 @@ class Setup:
 
     sites: tuple[str, ...]
     kinds: tuple[EventKind, ...]
-    past_minutes: float
+    history_minutes: float
     roads: bytes | None
 
 
@@ -127,8 +127,8 @@ class MapServer:
         self._guard = guard
         self._setup = setup
         self._append = append
-        self._past = Past(minutes=setup.past_minutes)
-        self.pages = Pages(guard, scene, self._past, roads=setup.roads)
+        self._history = SceneHistory(minutes=setup.history_minutes)
+        self.pages = Pages(guard, scene, self._history, roads=setup.roads)
         self._publisher = Publisher({kind.name: kind for kind in setup.kinds})
         self._viewers: set[Viewer] = set()
 
@@ -140,7 +140,7 @@ class MapServer:
             port,
             process_request=self._answer,
             compression=None,
-            max_size=ASK_BYTES_MAX,
+            max_size=PUBLISH_REQUEST_BYTES_MAX,
             write_limit=UNSENT_BYTES_MAX,
             server_header=None,
             logger=_SILENT,
@@ -153,8 +153,8 @@ class MapServer:
         for viewer in self._viewers:
             viewer.offer(frame)
         at_ms = now // 1_000_000
-        if self._past.is_due(at_ms):
-            self._past.keep(at_ms, self._whole())
+        if self._history.is_due(at_ms):
+            self._history.add(at_ms, self._whole())
 
     def _whole(self) -> bytes:
         return frame_of(self._scene.whole(Instant(time_ns())))
@@ -162,7 +162,7 @@ class MapServer:
     def _answer(self, connection: ServerConnection, request: Request) -> Response | None:
         """Return the response to a request; None lets a WebSocket handshake continue."""
         headers = request.headers
-        asked = Asked(
+        page_request = PageRequest(
             request.path,
             _only(headers, "Host"),
             _only(headers, "Origin") if "Origin" in headers else None,
@@ -171,32 +171,32 @@ class MapServer:
             _only(headers, "If-None-Match"),
         )
         if request.path == LIVE:
-            refusal = self.pages.maybe_refusal(asked)
+            refusal = self.pages.find_refusal(page_request)
             return None if refusal is None else _response(refusal)
-        return _response(self.pages.answer(asked))
+        return _response(self.pages.answer(page_request))
 
     async def _serve(self, connection: ServerConnection) -> None:
         try:
-            async with asyncio.timeout(HELLO_S):
+            async with asyncio.timeout(HELLO_TIMEOUT_S):
                 token = _token_in(await connection.recv())
         except (TimeoutError, Malformed):
-            await connection.close(_POLICY_VIOLATION, "say hello first")
+            await connection.close(_POLICY_VIOLATION, "send a hello message first")
             return
         if not self._guard.may_read(str(connection.remote_address[0]), token):
             await asyncio.sleep(1)
-            await connection.close(_POLICY_VIOLATION, "the token is needed from another machine")
+            await connection.close(_POLICY_VIOLATION, "access from another machine needs the token")
             return
         if len(self._viewers) >= VIEWERS_MAX:
-            await connection.close(_TRY_LATER, "the map has too many viewers")
+            await connection.close(_TRY_LATER, "too many viewers: try again later")
             return
-        await self._show(connection)
+        await self._serve_viewer(connection)
 
-    async def _show(self, connection: ServerConnection) -> None:
+    async def _serve_viewer(self, connection: ServerConnection) -> None:
         viewer = Viewer()
         self._viewers.add(viewer)
         sending = asyncio.ensure_future(self._send(connection, viewer))
         try:
-            await self._hear(connection)
+            await self._receive(connection)
         finally:
             self._viewers.discard(viewer)
             sending.cancel()
@@ -208,7 +208,7 @@ class MapServer:
         while True:
             await connection.send(await viewer.next_frame(self._whole))
 
-    async def _hear(self, connection: ServerConnection) -> None:
+    async def _receive(self, connection: ServerConnection) -> None:
         wrong = 0
         async for text in connection:
             answer = await self._publish(text)
@@ -222,13 +222,13 @@ class MapServer:
         """Publish a hazard; return the answer for the browser."""
         number = 0
         try:
-            ask = ask_from_json(text)
-            number = ask.number
-            if not self._guard.is_token(ask.token):
+            request = publish_request_from_json(text)
+            number = request.number
+            if not self._guard.is_token(request.token):
                 await asyncio.sleep(1)
-                raise Malformed(Reason.NOT_ALLOWED, "this is not the token that was printed at the start")
-            message = self._publisher.message(ask, Instant(time_ns()))
-            site = self._scene.site_at(ask.place) or self._setup.sites[0]
+                raise Malformed(Reason.NOT_ALLOWED, "wrong token: use the one printed when the dashboard started")
+            message = self._publisher.message(request, Instant(time_ns()))
+            site = self._scene.site_at(request.place) or self._setup.sites[0]
             await self._append(site, entries_of(message, site))
         except Malformed as fault:
             return {"type": "refused", "number": number, "reason": fault.reason.name, "detail": fault.detail}
@@ -243,9 +243,9 @@ class MapServer:
             "sites": self._setup.sites,
             "kinds": [kind.name for kind in self._setup.kinds],
             "has_roads": self._setup.roads is not None,
-            "past_minutes": self._setup.past_minutes,
-            "past_span_ms": self._past.span_ms(),
-            "past_step_ms": STEP_MS,
+            "history_minutes": self._setup.history_minutes,
+            "history_span_ms": self._history.span_ms(),
+            "history_step_ms": STEP_MS,
             "tick_ms": round(TICK_S * 1_000),
         }
 
@@ -256,7 +256,7 @@ def _only(headers: Headers, name: str) -> str:
     return found[0] if len(found) == 1 else ""
 
 
-def _response(answer: Answer) -> Response:
+def _response(answer: PageResponse) -> Response:
     return Response(answer.status, HTTPStatus(answer.status).phrase, Headers(answer.headers), answer.body)
 
 
@@ -267,5 +267,5 @@ def _token_in(text: str | bytes) -> str:
     except orjson.JSONDecodeError as fault:
         raise Malformed(Reason.MALFORMED, str(fault)) from None
     if not isinstance(hello, dict) or hello.get("type") != "hello" or not isinstance(hello.get("token", ""), str):
-        raise Malformed(Reason.MALFORMED, "no hello")
+        raise Malformed(Reason.MALFORMED, "the first message must be a hello")
     return str(hello.get("token", ""))

@@ -12,7 +12,7 @@ from milepost.model.instants import Instant
 from milepost.model.sites import ForwardedMessage
 
 Row = Mapping[str, Any]
-Changes = dict[str, Row | None]
+RowChanges = dict[str, Row | None]
 """Rows by key; None for a removed row."""
 
 
@@ -21,7 +21,7 @@ SHOWN_MS: Final = 60_000
 """How long a report is shown, unless its validity ends before."""
 
 
-class Table:
+class SceneTable:
     """Rows, and the keys of the changed ones."""
 
     __slots__ = ("_changed", "_limit", "_rows")
@@ -52,7 +52,7 @@ class Table:
         for key, row in rows.items():
             self.put(key, row)
 
-    def maybe(self, key: str) -> Row | None:
+    def find(self, key: str) -> Row | None:
         """Return the row of a key."""
         return self._rows.get(key)
 
@@ -63,11 +63,11 @@ class Table:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def whole(self) -> Changes:
+    def whole(self) -> RowChanges:
         """Return all rows, as changes to an empty table."""
         return dict(self._rows)
 
-    def take_changes(self) -> Changes:
+    def take_changes(self) -> RowChanges:
         """Return the changes since the last call."""
         changed, self._changed = self._changed, set()
         return {key: self._rows.get(key) for key in changed}
@@ -77,12 +77,12 @@ class Hazards:
     """Recent reports of events of known kinds, with their places."""
 
     def __init__(self, kinds: Sequence[EventKind]) -> None:
-        self.table = Table(HAZARDS_MAX)
+        self.table = SceneTable(HAZARDS_MAX)
         self._kinds = {kind.topic: kind.name for kind in kinds}
 
-    def take(self, said: ForwardedMessage, source_place: tuple[float, float] | None) -> None:
+    def take(self, forwarded: ForwardedMessage, source_place: tuple[float, float] | None) -> None:
         """Add a message if its topic is that of an event kind and it, or its source, has a place."""
-        message = said.message
+        message = forwarded.message
         kind = self._kinds.get(message.topic)
         place = (message.place.latitude, message.place.longitude) if message.place else source_place
         if kind is None or place is None:
@@ -90,7 +90,7 @@ class Hazards:
         seen_ms = message.seen_at // 1_000_000
         until_ms = min(seen_ms + SHOWN_MS, message.valid_until // 1_000_000)
         row = {"kind": kind, "place": [place[1], place[0]], "source": message.source, "seen_ms": seen_ms, "until_ms": until_ms}
-        self.table.put(f"{said.sender}:{said.number}", row)  # not every MQTT message has an id
+        self.table.put(f"{forwarded.sender}:{forwarded.number}", row)  # not every MQTT message has an id
 
     def tick(self, now: Instant) -> None:
         """Remove expired reports."""

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from milepost.model.areas import Area, Going, holds_going
+from milepost.model.areas import Area, Motion, contains_moving
 from milepost.model.places import vectors
 
 ROW: Final = np.dtype(
@@ -24,7 +24,7 @@ ROW: Final = np.dtype(
         ("heading_cdeg", "<u2"),
         ("speed_cmps", "<u2"),
         ("edge", "<u2"),
-        ("marks", "<u2"),
+        ("flags", "<u2"),
     ]
 )
 """A vehicle in the binary frame: five 32-bit words."""
@@ -34,12 +34,12 @@ UNKNOWN: Final = 0xFFFF
 Rows = NDArray[Any]
 
 
-class Mark(IntFlag):
+class VehicleFlag(IntFlag):
     """Flags of a vehicle."""
 
     WARNED = 1
     """It has a valid alert."""
-    CONCERNED = 2
+    UNCONFIRMED = 2
     """It was inside an alert's area, and the delivery is not confirmed."""
     ROAMED = 4
     """It recently came from another edge."""
@@ -60,9 +60,9 @@ class Sighting:
 
 @dataclass(slots=True)
 class VehicleChanges:
-    """Changes of vehicles, to be applied in this order: remove `gone`, add `names`, update `rows`."""
+    """Changes of vehicles, to be applied in this order: remove `removed`, add `names`, update `rows`."""
 
-    gone: list[int] = field(default_factory=list)
+    removed: list[int] = field(default_factory=list)
     names: dict[int, str] = field(default_factory=dict)
     rows: Rows = field(default_factory=lambda: np.empty(0, ROW))
 
@@ -78,8 +78,8 @@ class Vehicles:
         self._numbers: dict[str, int] = {}
         self._names: dict[int, str] = {}
         self._free: list[int] = []
-        self._gone: list[int] = []
-        self._new: list[int] = []
+        self._removed: list[int] = []
+        self._added: list[int] = []
         self._next = 0
         self.hidden = 0
         """Reports of vehicles beyond the limit."""
@@ -87,11 +87,11 @@ class Vehicles:
     def __len__(self) -> int:
         return len(self._numbers)
 
-    def see(self, sighting: Sighting) -> int | None:
+    def update(self, sighting: Sighting) -> int | None:
         """Update a vehicle's position; return its previous edge if it differs."""
         number = self._numbers.get(sighting.name)
         if number is None:
-            number = self._maybe_number(sighting.name)
+            number = self._allocate_number(sighting.name)
             if number is None:
                 self.hidden += 1
                 return None
@@ -99,24 +99,24 @@ class Vehicles:
         elif sighting.seen_at_us < self._seen_at_us[number]:
             return None
         before = int(self._rows["edge"][number])
-        marks = self._rows["marks"][number]
+        flags = self._rows["flags"][number]
         heading = UNKNOWN if sighting.heading_deg is None else round(sighting.heading_deg * 100) % 36_000
         speed = UNKNOWN if sighting.speed_mps is None else min(round(sighting.speed_mps * 100), UNKNOWN - 1)
         place = (round(sighting.latitude * 1e7), round(sighting.longitude * 1e7))
-        self._rows[number] = (number, *place, heading, speed, sighting.edge, marks)
+        self._rows[number] = (number, *place, heading, speed, sighting.edge, flags)
         self._seen_at_us[number] = sighting.seen_at_us
         self._changed[number] = True
         return before if before != sighting.edge else None
 
-    def mark(self, name: str, mark: Mark, *, is_so: bool) -> None:
+    def set_flag(self, name: str, flag: VehicleFlag, *, is_set: bool) -> None:
         """Set or clear a flag if the vehicle is shown."""
         number = self._numbers.get(name)
         if number is None:
             return
-        marks = int(self._rows["marks"][number])
-        wanted = marks | mark if is_so else marks & ~mark
-        if wanted != marks:
-            self._rows["marks"][number] = wanted
+        flags = int(self._rows["flags"][number])
+        changed = flags | flag if is_set else flags & ~flag
+        if changed != flags:
+            self._rows["flags"][number] = changed
             self._changed[number] = True
 
     def forget(self, before_us: int) -> None:
@@ -125,10 +125,10 @@ class Vehicles:
         for number in used[self._seen_at_us[used] < before_us].tolist():
             del self._numbers[self._names.pop(number)]
             self._changed[number] = False
-            self._rows["marks"][number] = 0
-            self._gone.append(number)
-        gone = set(self._gone)
-        self._new = [number for number in self._new if number not in gone]
+            self._rows["flags"][number] = 0
+            self._removed.append(number)
+        removed = set(self._removed)
+        self._added = [number for number in self._added if number not in removed]
 
     def inside(self, area: Area, since_us: int = 0) -> set[str]:
         """Return the vehicles inside an area, seen since *since_us*; for an area on roads, only those in its direction."""
@@ -137,10 +137,10 @@ class Vehicles:
             return set()
         rows, names = self._rows[known], [self._names[number] for number in known]
         points = vectors(rows["latitude_e7"] / 1e7, rows["longitude_e7"] / 1e7)
-        going = Going(_known(rows["heading_cdeg"]), _known(rows["speed_cmps"]))
-        return {names[row] for row in holds_going(area, points, going).nonzero()[0].tolist()}
+        motion = Motion(_reported(rows["heading_cdeg"]), _reported(rows["speed_cmps"]))
+        return {names[row] for row in contains_moving(area, points, motion).nonzero()[0].tolist()}
 
-    def maybe_place(self, name: str) -> tuple[float, float] | None:
+    def find_place(self, name: str) -> tuple[float, float] | None:
         """Return the position of a vehicle, latitude first, or None."""
         number = self._numbers.get(name)
         if number is None:
@@ -152,9 +152,9 @@ class Vehicles:
         edges, counts = np.unique(self._rows["edge"][list(self._names)], return_counts=True)
         return dict(zip(edges.tolist(), counts.tolist(), strict=True))
 
-    def count_marked(self, mark: Mark) -> int:
+    def count_flagged(self, flag: VehicleFlag) -> int:
         """Return the number of vehicles with a flag."""
-        return int(np.count_nonzero(self._rows["marks"][list(self._names)] & mark))
+        return int(np.count_nonzero(self._rows["flags"][list(self._names)] & flag))
 
     def whole(self) -> VehicleChanges:
         """Return all vehicles, as changes to an empty state."""
@@ -163,13 +163,13 @@ class Vehicles:
     def take_changes(self) -> VehicleChanges:
         """Return the changes since the last call."""
         numbers = self._changed.nonzero()[0]
-        found = VehicleChanges(self._gone, {number: self._names[number] for number in self._new}, self._rows[numbers])
+        found = VehicleChanges(self._removed, {number: self._names[number] for number in self._added}, self._rows[numbers])
         self._changed[numbers] = False
-        self._free += self._gone
-        self._gone, self._new = [], []
+        self._free += self._removed
+        self._removed, self._added = [], []
         return found
 
-    def _maybe_number(self, name: str) -> int | None:
+    def _allocate_number(self, name: str) -> int | None:
         if self._free:
             number = self._free.pop()
         elif self._next < self._limit:
@@ -179,7 +179,7 @@ class Vehicles:
         else:
             return None
         self._numbers[name], self._names[number] = number, name
-        self._new.append(number)
+        self._added.append(number)
         return number
 
     def _grow(self) -> None:
@@ -191,6 +191,6 @@ class Vehicles:
             setattr(self, column, new)
 
 
-def _known(hundredths: Rows) -> NDArray[np.float64]:
+def _reported(hundredths: Rows) -> NDArray[np.float64]:
     """Return the reported values, NaN where none was reported."""
     return np.where(hundredths == UNKNOWN, np.nan, hundredths / 100)

@@ -9,7 +9,7 @@ Invariants:
 - records appended by one `Log` object to a topic are stored in the order of the calls, without duplicates, despite retries;
 - `done` of an append is called once its records have the durability the log was opened with, never before; in the order of calls;
 - a compacted topic retains at least the last record of each key; a value of None is a tombstone, removed itself after a while;
-- no loss is silent: failed appends are reported to `done`, unreadable records to `lost`;
+- no loss is silent: failed appends are reported to `done`, unreadable records to `on_gap`;
 - callbacks run on the log's own threads, one at a time for each `append` object, `Following` and `Member`. A callback that
   blocks delays its own reader and no other.
 """
@@ -30,10 +30,10 @@ from milepost.model.instants import Instant
 T = TypeVar("T")
 
 
-def tell(callback: Callable[[T], None], what: T) -> None:
+def call_safely(callback: Callable[[T], None], argument: T) -> None:
     """Call *callback* and contain its exceptions: the log's thread serves other callers too."""
     try:
-        callback(what)
+        callback(argument)
     except Exception:  # noqa: BLE001  # a fault in one caller must not stop the others
         threading.excepthook(threading.ExceptHookArgs((*sys.exc_info(), threading.current_thread())))
 
@@ -54,7 +54,7 @@ WAITING_BYTES_MAX: Final = 64 * 1024 * 1024
 """Maximum bytes appended and not yet written, per open log; one larger append is accepted when nothing else waits."""
 
 
-REMOVALS_STAY_S: Final = 3_600
+TOMBSTONE_S: Final = 3_600
 """Minimum lifetime of a tombstone in a compacted topic, so that readers notice the removal."""
 
 
@@ -76,7 +76,7 @@ class Record(NamedTuple):
     appended_at: Instant
 
 
-class Edge(Enum):
+class TopicEnd(Enum):
     """Start position at one of the ends of a topic."""
 
     BEGINNING = "beginning"
@@ -92,7 +92,7 @@ class Since:
     time: Instant
 
 
-Start = int | Since | Edge
+Start = int | Since | TopicEnd
 """Start position: the offset of the first record to read, a time, or one of the ends."""
 
 
@@ -123,10 +123,10 @@ class LogLost(Exception):
 Done = Callable[[Exception | None], None]
 """Called with None when all records of an append are durable, else with the fault (`LogUnavailable`, `LogRefused`): none is."""
 
-Take = Callable[[Sequence[Record]], None]
+OnRecords = Callable[[Sequence[Record]], None]
 """Receives records of one topic, in order; the next batch follows after it has returned."""
 
-Lost = Callable[[LogLost], None]
+OnGap = Callable[[LogLost], None]
 """Receives a gap, before the records that follow it."""
 
 
@@ -156,7 +156,7 @@ class Log(Protocol):
     def make(self, topic: str, settings: TopicSettings | None = None) -> None:
         """Create a topic or change its settings; None: create it with the defaults, or leave an existing one as it is."""
 
-    def follow(self, starts: Mapping[str, Start], take: Take, lost: Lost) -> Following:
+    def follow(self, starts: Mapping[str, Start], on_records: OnRecords, on_gap: OnGap) -> Following:
         """Read topics from their start positions, stored and new records, until closed; missing topics are created."""
 
     def read(self, topic: str, first: int, limit: int) -> list[Record]:
@@ -172,8 +172,8 @@ class Log(Protocol):
         self,
         group: str,
         topics: Sequence[str],
-        take: Take,
-        lost: Lost,
+        on_records: OnRecords,
+        on_gap: OnGap,
         *,
         changed: Callable[[frozenset[str]], None] | None = None,
     ) -> Member:
@@ -213,7 +213,7 @@ NAMES_REMEMBERED: Final = 4_096
 """Maximum valid names cached."""
 
 _NAME = re.compile(rf"[A-Za-z0-9._-]{{1,{TOPIC_CHARACTERS_MAX}}}")
-_TAKEN = (".", "..")  # reserved by file systems: Kafka and others store a topic in a folder of its name
+_RESERVED = (".", "..")  # reserved by file systems: Kafka and others store a topic in a folder of its name
 
 
 @lru_cache(maxsize=NAMES_REMEMBERED)
@@ -246,10 +246,10 @@ def key_bytes(key: str) -> int:
     try:
         return len(key.encode())
     except UnicodeEncodeError:
-        raise LogRefused(f"the key {key!r} is no text that UTF-8 can say") from None
+        raise LogRefused(f"the key {key!r} cannot be encoded as UTF-8") from None
 
 
-def divide(members: Mapping[int, frozenset[str]]) -> dict[str, int]:
+def assign_topics(members: Mapping[int, frozenset[str]]) -> dict[str, int]:
     """Assign each topic to a member: evenly, and deterministically, so that all members compute the same."""
     load = dict.fromkeys(sorted(members), 0)
     division: dict[str, int] = {}
@@ -265,11 +265,11 @@ def maybe_gap(topic: str, position: int, first: int, end: int) -> LogLost | None
     if position < first:
         return LogLost(f"{topic}: records {position} to {first - 1} are gone, removed by its retention")
     if position > end:
-        return LogLost(f"{topic}: ends before {end}, and {position} was to be read: what was there before is gone")
+        return LogLost(f"{topic}: offset {position} is beyond its end, {end}: the records that were there are gone")
     return None
 
 
 def _check(kind: str, name: str) -> None:
-    if not _NAME.fullmatch(name) or name in _TAKEN:
+    if not _NAME.fullmatch(name) or name in _RESERVED:
         shown = name if len(name) <= TOPIC_CHARACTERS_MAX else f"{name[:TOPIC_CHARACTERS_MAX]}…"
-        raise LogRefused(f"{shown!r} is no name for a {kind}: 1 to {TOPIC_CHARACTERS_MAX} of A-Z a-z 0-9 . _ -")
+        raise LogRefused(f"{shown!r} is not a valid {kind} name: use 1 to {TOPIC_CHARACTERS_MAX} characters of A-Z a-z 0-9 . _ -")

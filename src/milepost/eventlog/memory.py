@@ -5,7 +5,7 @@
     Step          one thing that happens next: a write, a batch to a reader, a commit, an expiry
 
 Invariants:
-- nothing happens but by a step, and steps that are ready may be taken in any order;
+- nothing happens but by a step, and steps that are ready may run in any order;
 - the interface and the conformance tests are those of the embedded log and of Kafka.
 """
 
@@ -19,23 +19,23 @@ from typing import Final
 
 from milepost.eventlog.log import (
     BATCH_RECORDS_MAX,
-    REMOVALS_STAY_S,
+    TOMBSTONE_S,
     WAITING_BYTES_MAX,
     WAITING_RECORDS_MAX,
     Done,
-    Edge,
     Entry,
     LogUnavailable,
-    Lost,
+    OnGap,
+    OnRecords,
     Record,
     Since,
     Start,
-    Take,
+    TopicEnd,
     TopicSettings,
+    assign_topics,
     check_entries,
     check_group_name,
     check_topic_name,
-    divide,
     key_bytes,
     maybe_gap,
 )
@@ -43,24 +43,24 @@ from milepost.model.instants import SECOND_NS, Instant
 
 
 class StepKind(Enum):
-    """What a step does, and when it is ready.
+    """Kinds of steps: their effect, and when they are ready.
 
     | step | ready when | effect |
     |---|---|---|
     | WRITE | no earlier append of this log waits for the same topic | the records of one append for one topic can be read |
-    | TELL | all of the append is written, all before it were reported | `done` |
-    | TAKE | a reader's topic has records for it | `lost` if there is a gap, then one batch to `take` |
+    | CONFIRM | all of the append is written, all before it were reported | `done` |
+    | TAKE | a reader's topic has records for it | `on_gap` if there is a gap, then one batch to `on_records` |
     | COMMIT | a member has committed, its earlier commits are done | the group resumes there, if the member still has the topic |
-    | SETTLE | a member has a topic due to another, or is due a free one | releases and claims; `changed` |
+    | REBALANCE | a member has a topic due to another, or is due a free one | releases and claims; `changed` |
     | EXPIRE | a member died with its log | its topics are free |
     | CLEAN | retention or compaction has something to remove | removes it |
     """
 
     WRITE = "write"
-    TELL = "tell"
-    TAKE = "take"
+    CONFIRM = "confirm"
+    READ = "read"
     COMMIT = "commit"
-    SETTLE = "settle"
+    REBALANCE = "rebalance"
     EXPIRE = "expire"
     CLEAN = "clean"
 
@@ -107,9 +107,9 @@ class MemoryTopic:
     def position_of(self, start: Start) -> int:
         """Return the offset that a start position denotes."""
         match start:
-            case Edge.BEGINNING:
+            case TopicEnd.BEGINNING:
                 return self.first
-            case Edge.END:
+            case TopicEnd.END:
                 return self.next
             case Since(time):
                 at = bisect_left(self.records, time, key=lambda record: record.appended_at)
@@ -122,7 +122,7 @@ class MemoryTopic:
         at = bisect_left(self.records, position, key=lambda record: record.offset)
         return self.records[at : at + limit]
 
-    def wants_cleaning(self, now: Instant) -> bool:
+    def needs_cleaning(self, now: Instant) -> bool:
         """Whether records may be removed; called often, so it does not scan them."""
         if not self.records:
             return False
@@ -132,34 +132,34 @@ class MemoryTopic:
 
     def clean(self, now: Instant) -> None:
         """Apply retention or compaction."""
-        kept = self._compacted(now) if self.settings.is_compacted else self._retained(now)
-        self.records = kept
-        self.size = sum(_size(record) for record in kept)
-        self.last = {record.key: record.offset for record in kept}
-        self.removals = {record.offset: record.appended_at for record in kept if record.value is None}
+        remaining = self._compacted(now) if self.settings.is_compacted else self._retained(now)
+        self.records = remaining
+        self.size = sum(_size(record) for record in remaining)
+        self.last = {record.key: record.offset for record in remaining}
+        self.removals = {record.offset: record.appended_at for record in remaining if record.value is None}
 
     def _compacted(self, now: Instant) -> list[Record]:
-        def goes(record: Record) -> bool:
+        def is_removable(record: Record) -> bool:
             return self.last[record.key] != record.offset or (record.value is None and self._is_over(record.appended_at, now))
 
-        return [record for record in self.records if not goes(record)]
+        return [record for record in self.records if not is_removable(record)]
 
     def _retained(self, now: Instant) -> list[Record]:
-        size, gone = self.size, 0
+        size, removed = self.size, 0
         for record in self.records:
             if not self._is_too_old(record, now) and not 0 < self.settings.retention_bytes < size:
                 break
             size -= _size(record)
-            gone += 1
-        kept = self.records[gone:]
-        self.first = kept[0].offset if kept else self.next
-        return kept
+            removed += 1
+        remaining = self.records[removed:]
+        self.first = remaining[0].offset if remaining else self.next
+        return remaining
 
     def _is_too_old(self, record: Record, now: Instant) -> bool:
         return 0 < self.settings.retention_s < (now - record.appended_at) / SECOND_NS
 
     def _is_over(self, removed_at: Instant, now: Instant) -> bool:
-        return now - removed_at > REMOVALS_STAY_S * SECOND_NS
+        return now - removed_at > TOMBSTONE_S * SECOND_NS
 
 
 def _size(record: Record) -> int:
@@ -169,9 +169,9 @@ def _size(record: Record) -> int:
 class MemoryReader:
     """A reader with its topics and positions."""
 
-    def __init__(self, take: Take, lost: Lost) -> None:
-        self._take = take
-        self._lost = lost
+    def __init__(self, on_records: OnRecords, on_gap: OnGap) -> None:
+        self._on_records = on_records
+        self._on_gap = on_gap
         self._topics: dict[str, MemoryTopic] = {}
         self._positions: dict[str, int] = {}
 
@@ -190,10 +190,10 @@ class MemoryReader:
         self._positions.clear()
 
     def ready(self, log: int) -> Iterator[Step]:
-        """Yield one TAKE step for each topic with unread records."""
+        """Yield one READ step for each topic with unread records."""
         for name, topic in self._topics.items():
             if self._positions[name] != topic.next:
-                yield Step(StepKind.TAKE, log, name, partial(self._hand_over, name))
+                yield Step(StepKind.READ, log, name, partial(self._hand_over, name))
 
     def _hand_over(self, name: str) -> None:
         if (topic := self._topics.get(name)) is None or self._positions[name] == topic.next:
@@ -202,9 +202,9 @@ class MemoryReader:
         records = topic.since(position, BATCH_RECORDS_MAX)
         self._positions[name] = records[-1].offset + 1 if records else topic.next
         if (gap := maybe_gap(name, position, topic.first, topic.next)) is not None:
-            self._lost(gap)
+            self._on_gap(gap)
         if records:
-            self._take(records)
+            self._on_records(records)
 
 
 @dataclass(slots=True)
@@ -217,15 +217,15 @@ class MemoryGroup:
     generation: int = 0
     joined: int = 0
 
-    def join(self, wishes: frozenset[str]) -> int:
+    def join(self, topics: frozenset[str]) -> int:
         """Add a member; return its number."""
         self.joined += 1
-        self.members[self.joined] = wishes
+        self.members[self.joined] = topics
         return self.joined
 
     def due(self, member: int) -> set[str]:
         """Return the topics due to a member."""
-        return {topic for topic, number in divide(self.members).items() if number == member}
+        return {topic for topic, number in assign_topics(self.members).items() if number == member}
 
     def claim(self, topic: str, member: int) -> int:
         """Claim an unclaimed topic; return the generation of the claim."""
@@ -247,16 +247,16 @@ class MemoryMember:
         self,
         name: str,
         group: MemoryGroup,
-        wishes: Mapping[str, MemoryTopic],
+        topics: Mapping[str, MemoryTopic],
         reader: MemoryReader,
         changed: Callable[[frozenset[str]], None] | None,
     ) -> None:
         self._name = name
         self._group = group
-        self._wishes = wishes
+        self._requested = topics
         self._reader = reader
         self._changed = changed
-        self._number = group.join(frozenset(wishes))
+        self._number = group.join(frozenset(topics))
         self._claims: dict[str, int] = {}
         self._commits: deque[tuple[str, int, int]] = deque()
         self._is_alive = True
@@ -288,16 +288,16 @@ class MemoryMember:
             return
         if self._commits:
             yield Step(StepKind.COMMIT, log, self._name, partial(self._write_commit, self._commits[0]))
-        if self._is_unsettled():
-            yield Step(StepKind.SETTLE, log, self._name, self._settle)
+        if self._needs_rebalance():
+            yield Step(StepKind.REBALANCE, log, self._name, self._rebalance)
         yield from self._reader.ready(log)
 
-    def _is_unsettled(self) -> bool:
+    def _needs_rebalance(self) -> bool:
         due = self._group.due(self._number)
         return bool(self._claims.keys() - due or due - self._group.claims.keys())
 
-    def _settle(self) -> None:
-        if not self._is_alive or not self._is_unsettled():
+    def _rebalance(self) -> None:
+        if not self._is_alive or not self._needs_rebalance():
             return
         due, before = self._group.due(self._number), frozenset(self._claims)
         for topic in sorted(before - due):
@@ -309,7 +309,7 @@ class MemoryMember:
         if self._changed is not None and self._claims.keys() != before:
             self._changed(frozenset(self._claims))
         for topic in free:
-            self._reader.add(self._wishes[topic], self._group.committed.get(topic, self._wishes[topic].first))
+            self._reader.add(self._requested[topic], self._group.committed.get(topic, self._requested[topic].first))
 
     def _write_commit(self, commit: tuple[str, int, int]) -> None:
         if not self._commits or self._commits[0] is not commit:
@@ -320,7 +320,7 @@ class MemoryMember:
 
 
 @dataclass(slots=True)
-class _Append:
+class _MemoryAppend:
     parts: dict[str, list[Entry]]
     records: int
     size: int
@@ -337,7 +337,7 @@ class MemoryLog:
         self._topics = topics
         self._groups = groups
         self._clock = clock
-        self._waiting: deque[_Append] = deque()
+        self._waiting: deque[_MemoryAppend] = deque()
         self._records = 0
         self._bytes = 0
         self._readers: list[MemoryReader] = []
@@ -355,7 +355,7 @@ class MemoryLog:
         for entry in entries:
             parts.setdefault(entry.topic, []).append(entry)
         self._records, self._bytes = records, total
-        self._waiting.append(_Append(parts, len(entries), size, done))
+        self._waiting.append(_MemoryAppend(parts, len(entries), size, done))
 
     def make(self, topic: str, settings: TopicSettings | None = None) -> None:
         """Create a topic or change its settings."""
@@ -364,12 +364,12 @@ class MemoryLog:
         found = self._topic(topic)
         found.settings = settings or found.settings
 
-    def follow(self, starts: Mapping[str, Start], take: Take, lost: Lost) -> MemoryReader:
+    def follow(self, starts: Mapping[str, Start], on_records: OnRecords, on_gap: OnGap) -> MemoryReader:
         """Read topics from their start positions, until closed."""
         self._check_open()
         for name in starts:
             check_topic_name(name)
-        reader = MemoryReader(take, lost)
+        reader = MemoryReader(on_records, on_gap)
         for name, start in starts.items():
             topic = self._topic(name)
             reader.add(topic, topic.position_of(start))
@@ -403,8 +403,8 @@ class MemoryLog:
         self,
         group: str,
         topics: Sequence[str],
-        take: Take,
-        lost: Lost,
+        on_records: OnRecords,
+        on_gap: OnGap,
         *,
         changed: Callable[[frozenset[str]], None] | None = None,
     ) -> MemoryMember:
@@ -413,8 +413,10 @@ class MemoryLog:
         self._check_open()
         for name in topics:
             check_topic_name(name)
-        wishes = {name: self._topic(name) for name in topics}
-        member = MemoryMember(group, self._groups.setdefault(group, MemoryGroup()), wishes, MemoryReader(take, lost), changed)
+        requested = {name: self._topic(name) for name in topics}
+        member = MemoryMember(
+            group, self._groups.setdefault(group, MemoryGroup()), requested, MemoryReader(on_records, on_gap), changed
+        )
         self._members.append(member)
         return member
 
@@ -429,7 +431,7 @@ class MemoryLog:
         while self._waiting:
             for part in list(self._waiting[0].parts):
                 self._write(self._waiting[0], part)
-            self._tell(self._waiting[0])
+            self._confirm(self._waiting[0])
         for member in self._members:
             member.close()
         self._stop()
@@ -459,14 +461,14 @@ class MemoryLog:
                 yield Step(StepKind.WRITE, self.number, topic, partial(self._write, append, topic))
             before |= append.parts.keys()
         if self._waiting and not self._waiting[0].parts:
-            yield Step(StepKind.TELL, self.number, "", partial(self._tell, self._waiting[0]))
+            yield Step(StepKind.CONFIRM, self.number, "", partial(self._confirm, self._waiting[0]))
 
-    def _write(self, append: _Append, topic: str) -> None:
+    def _write(self, append: _MemoryAppend, topic: str) -> None:
         entries = append.parts.pop(topic, [])
         if entries and self._is_open:
             self._topic(topic).append(entries, self._clock())
 
-    def _tell(self, append: _Append) -> None:
+    def _confirm(self, append: _MemoryAppend) -> None:
         if self._waiting and self._waiting[0] is append:
             self._waiting.popleft()
             self._records -= append.records
@@ -524,11 +526,11 @@ class MemoryStore:
                 return
             for step in [one for one in steps if one.kind is not StepKind.CLEAN] or steps:
                 step.run()
-        raise AssertionError("what is run sets off more and more")
+        raise AssertionError("steps keep producing further steps")
 
     def _cleaning(self) -> Iterator[Step]:
         for name, topic in self._topics.items():
-            if topic.wants_cleaning(self._clock()):
+            if topic.needs_cleaning(self._clock()):
                 yield Step(StepKind.CLEAN, 0, name, partial(self._clean, topic))
 
     def _clean(self, topic: MemoryTopic) -> None:

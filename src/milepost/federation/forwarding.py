@@ -22,7 +22,7 @@ from milepost.model.instants import Instant
 from milepost.model.messages import Message, MessageId
 from milepost.model.pipeline_records import PIPELINES
 from milepost.model.reasons import Reason, Refused
-from milepost.model.sites import CROSS_HUB, STRAY_SIDE_DEG, EdgeInfo, ForwardedMessage, publish_to
+from milepost.model.sites import CROSS_HUB, OUTSIDE_SQUARE_DEG, EdgeInfo, ForwardedMessage, publish_to
 from milepost.wire.records import from_record, to_record
 
 # Publications as records, and records as publications (D9).
@@ -49,20 +49,20 @@ def message_of(publication: Publication) -> Message:
     )
 
 
-def publication_of(said: ForwardedMessage) -> Publication:
+def publication_of(forwarded: ForwardedMessage) -> Publication:
     """Return a forwarded message as a publication for the broker."""
-    message = said.message
+    message = forwarded.message
     publication = Publication(
         message.topic,
         message.body,
         message.seen_at,
         source=message.source,
         origin=ELSEWHERE,
-        qos=said.qos,
-        is_retained=said.is_retained,
+        qos=forwarded.qos,
+        is_retained=forwarded.is_retained,
         priority=message.priority,
         valid_until=message.valid_until,
-        extras=said.extras,
+        extras=forwarded.extras,
         tags=message.tags,
         place=message.place,
         address=message.address,
@@ -70,36 +70,36 @@ def publication_of(said: ForwardedMessage) -> Publication:
     )
     publication.id = message.id
     publication.signed = (message.signature, message.certificate) if message.signature else None
-    publication.forwarded_by, publication.forwarded_number = str(said.sender), said.number
+    publication.forwarded_by, publication.forwarded_number = str(forwarded.sender), forwarded.number
     return publication
 
 
-ON_THE_MOVE: Final = "on the move"
+MOVING_ENDPOINTS: Final = "moving endpoints"
 """The owner of the interest of endpoints that are arriving or leaving."""
 
-HANDLER_MARK: Final = "@"
+HANDLER_PREFIX: Final = "@"
 """Prefix of the names of handlers, which stand in place of an edge's name."""
 
 
-UNDER_WAY_MAX: Final = 1_000
-UNDER_WAY_BYTES_MAX: Final = 10_000
+IN_FLIGHT_MAX: Final = 1_000
+IN_FLIGHT_BYTES_MAX: Final = 10_000
 """Maximum messages, and bytes of each, that are remembered until the log returns them; others are decoded again."""
 
-SAID_BYTES_MAX: Final = 890_000
+MESSAGE_BYTES_MAX: Final = 890_000
 """Maximum bytes of a forwarded message, within the record limit of every log."""
 
 
 class Receivers(NamedTuple):
     """The receivers of a message beyond this edge."""
 
-    is_elsewhere: bool
+    is_remote: bool
     """Whether it goes to cross-hub."""
     handlers: tuple[str, ...] = ()
-    is_on_the_move: bool = False
+    has_moving_endpoints: bool = False
     """Whether an endpoint that is arriving or leaving has a matching subscription."""
 
 
-_NO_TAKERS: Final = Receivers(False)
+_NO_RECEIVERS: Final = Receivers(False)
 
 
 class Forwarder:
@@ -109,16 +109,16 @@ class Forwarder:
         self._state = state
         self.last_forwarded = 0
         """The last number of a message to cross-hub."""
-        self.last_for_movers = 0
+        self.last_for_moving = 0
         """The last number of such a message for an endpoint that is arriving or leaving."""
         self._first = 0
-        self._under_way: deque[ForwardedMessage] = deque(maxlen=UNDER_WAY_MAX)
+        self._in_flight: deque[ForwardedMessage] = deque(maxlen=IN_FLIGHT_MAX)
         """Messages that were forwarded and not read back yet, as far as they are in memory."""
 
     def restore(self, now: Instant) -> None:
         """Continue after a restart: a message still in the outbox may have been for any endpoint."""
         outbox = self._state.outbox
-        self.last_forwarded = self.last_for_movers = outbox.last_of(CROSS_HUB, "")
+        self.last_forwarded = self.last_for_moving = outbox.last_of(CROSS_HUB, "")
         self._first = outbox.next_number(now)
 
     @property
@@ -126,106 +126,112 @@ class Forwarder:
         """Upper bound of the numbers of this edge's messages, including those of its earlier processes."""
         return max(self.last_forwarded, self._first)
 
-    def is_wanted(self, topic: str, now: Instant) -> bool:
+    def has_interest(self, topic: str, now: Instant) -> bool:
         """Return whether plain messages on a topic may have to be forwarded."""
-        return not topic.startswith("$") and (not self._state.is_ready or self._state.interest.is_wanted(topic, now))
+        return not topic.startswith("$") and (not self._state.is_ready or self._state.interest.may_match(topic, now))
 
-    def take(self, publication: Publication, now: Instant) -> Refused | None:
+    def forward(self, publication: Publication, now: Instant) -> Refused | None:
         """Forward a message if it has receivers elsewhere; refuse it if it must be stored and there is no room."""
         state = self._state
         if publication.topic.startswith("$"):
             return None
         is_undecided = not state.is_ready and not isinstance(publication.address, ToEndpoint)
         message = message_of(publication)
-        takers = _NO_TAKERS if is_undecided else self._takers(message, publication.is_retained, now)
-        if not is_undecided and not takers.handlers and not takers.is_elsewhere:
+        receivers = _NO_RECEIVERS if is_undecided else self._receivers_of(message, publication.is_retained, now)
+        if not is_undecided and not receivers.handlers and not receivers.is_remote:
             return None
         if publication.qos and state.outbox.is_full():
             return Refused(Reason.SPOOL_FULL, f"{state.outbox.waiting} messages wait for the log of site {state.edge.site}")
         direct = self._direct(publication, now) if isinstance(publication.address, ToArea) else ()
         number = state.outbox.next_number(now)
-        said = ForwardedMessage(state.edge, number, message, publication.qos, publication.is_retained, publication.extras, direct)
-        value = to_record(said)
-        if len(value) > SAID_BYTES_MAX:
+        forwarded = ForwardedMessage(
+            state.edge, number, message, publication.qos, publication.is_retained, publication.extras, direct
+        )
+        value = to_record(forwarded)
+        if len(value) > MESSAGE_BYTES_MAX:
             return self._refuse(publication, len(value))
         publication.forwarded_by, publication.forwarded_number = str(state.edge), number
         if is_undecided:
-            self._put(publication, Append(number, UNDECIDED, "", value))
-        for append in self._appends_of(said, takers, value, now):
-            if self._put(publication, append) and append.number == number:
-                self._note(number, takers)
-                if len(value) <= UNDER_WAY_BYTES_MAX:
-                    self._under_way.append(said)
+            self._enqueue(publication, Append(number, UNDECIDED, "", value))
+        for append in self._appends_of(forwarded, receivers, value, now):
+            if self._enqueue(publication, append) and append.number == number:
+                self._note(number, receivers)
+                if len(value) <= IN_FLIGHT_BYTES_MAX:
+                    self._in_flight.append(forwarded)
         return None
 
-    def come_back(self, number: int) -> ForwardedMessage | None:
+    def pop_read_back(self, number: int) -> ForwardedMessage | None:
         """Return the message that this edge forwarded with a number, when it is read back; None if not in memory."""
-        said = self._under_way
-        while said and said[0].number < number:
-            said.popleft()
-        return said.popleft() if said and said[0].number == number else None
+        forwarded = self._in_flight
+        while forwarded and forwarded[0].number < number:
+            forwarded.popleft()
+        return forwarded.popleft() if forwarded and forwarded[0].number == number else None
 
-    def decide(self, now: Instant) -> None:
+    def forward_undecided(self, now: Instant) -> None:
         """Forward the messages that were published before the registry was read."""
 
         def choose(append: Append) -> list[Append]:
-            said = from_record(append.value or b"")
-            assert isinstance(said, ForwardedMessage), "what is undecided is a message"
-            takers = self._takers(said.message, said.is_retained, now)
-            self._note(said.number, takers)
-            return self._appends_of(said, takers, append.value or b"", now)
+            forwarded = from_record(append.value or b"")
+            assert isinstance(forwarded, ForwardedMessage), "an undecided record is a message"
+            receivers = self._receivers_of(forwarded.message, forwarded.is_retained, now)
+            self._note(forwarded.number, receivers)
+            return self._appends_of(forwarded, receivers, append.value or b"", now)
 
-        self._state.outbox.decide(choose)
+        self._state.outbox.resolve_undecided(choose)
 
-    def _appends_of(self, said: ForwardedMessage, takers: Receivers, value: bytes, now: Instant) -> list[Append]:
-        outbox, found = self._state.outbox, list[Append]()
-        if takers.is_elsewhere:
-            found.append(Append(said.number, CROSS_HUB, "", value))
-            found += [Append(outbox.next_number(now), topic_at(site), "", value) for site in said.direct]
-        for handler in takers.handlers:
-            number = outbox.next_number(now) if found else said.number
-            found.append(Append(number, publish_to(handler), said.message.source, value))
-        return found
+    def _appends_of(self, forwarded: ForwardedMessage, receivers: Receivers, value: bytes, now: Instant) -> list[Append]:
+        outbox, appends = self._state.outbox, list[Append]()
+        if receivers.is_remote:
+            appends.append(Append(forwarded.number, CROSS_HUB, "", value))
+            appends += [Append(outbox.next_number(now), topic_at(site), "", value) for site in forwarded.direct]
+        for handler in receivers.handlers:
+            number = outbox.next_number(now) if appends else forwarded.number
+            appends.append(Append(number, publish_to(handler), forwarded.message.source, value))
+        return appends
 
-    def _note(self, number: int, takers: Receivers) -> None:
-        self.last_forwarded = number if takers.is_elsewhere else self.last_forwarded
-        self.last_for_movers = number if takers.is_on_the_move else self.last_for_movers
+    def _note(self, number: int, receivers: Receivers) -> None:
+        self.last_forwarded = number if receivers.is_remote else self.last_forwarded
+        self.last_for_moving = number if receivers.has_moving_endpoints else self.last_for_moving
 
     def _refuse(self, publication: Publication, size: int) -> Refused | None:
         """Refuse a message too large for the log; at QoS 0 it is delivered here and counted as dropped."""
         if publication.qos:
-            return Refused(Reason.MESSAGE_TOO_LARGE, f"{size} bytes as a record of the log, {SAID_BYTES_MAX} are possible")
+            return Refused(Reason.MESSAGE_TOO_LARGE, f"{size} bytes as a record of the log, {MESSAGE_BYTES_MAX} are possible")
         self._state.broker.count_dropped(Reason.MESSAGE_TOO_LARGE, 1)
         return None
 
-    def _put(self, publication: Publication, append: Append) -> bool:
+    def _enqueue(self, publication: Publication, append: Append) -> bool:
         state = self._state
         if publication.qos:
             state.outbox.spool(append)
-        elif not state.outbox.let_pass(append):
+        elif not state.outbox.add_transient(append):
             state.broker.count_dropped(Reason.SPOOL_FULL, 1)
             return False
         state.counts["forwarded"] += 1
         return True
 
-    def _takers(self, message: Message, is_retained: bool, now: Instant) -> Receivers:
+    def _receivers_of(self, message: Message, is_retained: bool, now: Instant) -> Receivers:
         state = self._state
-        leaves = is_retained and bool(state.edges)
+        is_for_all_edges = is_retained and bool(state.edges)
         match message.address:
             case ToContent():
-                owners = state.interest.wanted_by(message, now)
-                handlers = sorted(owner.removeprefix(HANDLER_MARK) for owner in owners if owner.startswith(HANDLER_MARK))
-                return Receivers(leaves or len(owners) > len(handlers), tuple(handlers), ON_THE_MOVE in owners)
+                owners = state.interest.owners_matching(message, now)
+                handlers = sorted(owner.removeprefix(HANDLER_PREFIX) for owner in owners if owner.startswith(HANDLER_PREFIX))
+                return Receivers(is_for_all_edges or len(owners) > len(handlers), tuple(handlers), MOVING_ENDPOINTS in owners)
             case ToEndpoint(name):
-                return Receivers(leaves or state.broker.find_session(name) is None)
+                return Receivers(is_for_all_edges or state.broker.find_session(name) is None)
             case ToArea(area):
-                is_told = HANDLER_MARK + PIPELINES in state.interest.wanted_by(message, now)  # other handlers have no position
-                return Receivers(leaves or any(covers(info, area) for info in state.edges.values()), (PIPELINES,) * is_told)
+                is_for_pipelines = HANDLER_PREFIX + PIPELINES in state.interest.owners_matching(
+                    message, now
+                )  # other handlers have no position
+                return Receivers(
+                    is_for_all_edges or any(covers(info, area) for info in state.edges.values()), (PIPELINES,) * is_for_pipelines
+                )
             case ToNotified():
-                is_told = HANDLER_MARK + PIPELINES in state.interest.wanted_by(message, now)
-                return Receivers(leaves or bool(state.edges), (PIPELINES,) * is_told)
+                is_for_pipelines = HANDLER_PREFIX + PIPELINES in state.interest.owners_matching(message, now)
+                return Receivers(is_for_all_edges or bool(state.edges), (PIPELINES,) * is_for_pipelines)
             case ToEveryone():
-                return Receivers(leaves or bool(state.edges))
+                return Receivers(is_for_all_edges or bool(state.edges))
 
     def _direct(self, publication: Publication, now: Instant) -> tuple[str, ...]:
         """Return the neighbouring sites that a message to an area goes to directly while the central hub is down (M33)."""
@@ -248,9 +254,9 @@ def covers(info: EdgeInfo, area: Area) -> bool:
     """Return whether an edge may have endpoints inside an area."""
     if info.coverage is None or touches(info.coverage, area):
         return True
-    return any(touches(_square(row, column), area) for row, column in info.strays)
+    return any(touches(_square(row, column), area) for row, column in info.outside_squares)
 
 
 def _square(row: int, column: int) -> Box:
-    south, west = row * STRAY_SIDE_DEG, column * STRAY_SIDE_DEG
-    return Box(max(south, -90.0), west, min(south + STRAY_SIDE_DEG, 90.0), min(west + STRAY_SIDE_DEG, 180.0))
+    south, west = row * OUTSIDE_SQUARE_DEG, column * OUTSIDE_SQUARE_DEG
+    return Box(max(south, -90.0), west, min(south + OUTSIDE_SQUARE_DEG, 90.0), min(west + OUTSIDE_SQUARE_DEG, 180.0))

@@ -22,13 +22,13 @@ from typing import Final, NamedTuple
 from milepost.broker.publication import Delivery
 from milepost.broker.roaming_support import SessionSnapshot, publication_of
 from milepost.broker.session import Session
-from milepost.federation.catch_up import Candidate, CatchUp, has_had
-from milepost.federation.forwarding import ON_THE_MOVE, Forwarder, message_of
+from milepost.federation.catch_up import Candidate, CatchUp, was_delivered_through
+from milepost.federation.forwarding import MOVING_ENDPOINTS, Forwarder, message_of
 from milepost.federation.member_state import ReadRecord, SiteState
 from milepost.federation.residency import (
     EVERY,
-    FAR,
     OFFSET,
+    OFFSET_MAX,
     CatchingUp,
     OutgoingHandover,
     Part,
@@ -47,8 +47,8 @@ from milepost.model.sites import (
     MAIN,
     SUBSCRIPTION_INFO,
     VEHICLE_INFO,
-    Claim,
     EdgeRef,
+    EndpointClaim,
     Epoch,
     Handover,
     HandoverPart,
@@ -85,7 +85,7 @@ class OutgoingHandovers:
     def __init__(self, state: SiteState) -> None:
         self._state = state
         self.leaving: dict[tuple[EndpointId, Epoch], OutgoingHandover] = {}
-        self.owed: dict[OwedReply, int] = {}
+        self.owed_replies: dict[OwedReply, int] = {}
         """Replies, with the announcement (`Outbox.last_announced`) that the log must have before the reply is sent."""
         self._withdrawn: dict[str, list[str]] = {}
         """Withdrawn announcements, with the keys of the interest that ends when the withdrawal is read."""
@@ -95,23 +95,23 @@ class OutgoingHandovers:
         endpoint, epoch, *rest = key.split("\n")
         if rest:
             sender, number = rest
-            self.owed[OwedReply(EndpointId(endpoint), Epoch(int(epoch)), edge_ref(sender), int(number))] = 0
+            self.owed_replies[OwedReply(EndpointId(endpoint), Epoch(int(epoch)), edge_ref(sender), int(number))] = 0
             return
         outgoing = outgoing_from_bytes(EndpointId(endpoint), data)
         self.leaving[outgoing.endpoint, outgoing.epoch] = outgoing
-        self._keep_interest(outgoing)
+        self._register_interest(outgoing)
 
     def begin(self) -> None:
         """Resume after the registry was read and missing announcements were repeated."""
-        self.owed = dict.fromkeys(self.owed, self._state.outbox.last_announced)
+        self.owed_replies = dict.fromkeys(self.owed_replies, self._state.outbox.last_announced)
 
-    def settle(self, now: Instant) -> None:
+    def send_due_replies(self, now: Instant) -> None:
         """Send the replies whose announcements the log has."""
         outbox = self._state.outbox
-        if not self.owed or not self._state.is_ready:
+        if not self.owed_replies or not self._state.is_ready:
             return
-        for reply in [one for one, after in self.owed.items() if after <= outbox.announced_up_to]:
-            del self.owed[reply]
+        for reply in [one for one, after in self.owed_replies.items() if after <= outbox.announced_up_to]:
+            del self.owed_replies[reply]
             self._state.broker.store_residency(reply.key, None)
             self._send_taken(reply.endpoint, reply.epoch, reply.sender, self._subscriptions_of(reply.endpoint), now)
 
@@ -119,29 +119,29 @@ class OutgoingHandovers:
         """Return whether a handover of an endpoint is not confirmed yet."""
         return any(one.endpoint == endpoint for one in self.leaving.values())
 
-    def leave(self, outgoing: OutgoingHandover) -> None:
+    def add(self, outgoing: OutgoingHandover) -> None:
         """Add a handover, or one more to the same claim."""
         before = self.leaving.get((outgoing.endpoint, outgoing.epoch))
         if before is not None:
             names = {held.name for held in outgoing.subscriptions}
             outgoing.subscriptions += tuple(held for held in before.subscriptions if held.name not in names)
             outgoing.relayed += before.relayed
-            outgoing.times += before.times
+            outgoing.handover_count += before.handover_count
         self.leaving[outgoing.endpoint, outgoing.epoch] = outgoing
         self._state.broker.store_residency(_leaving_key(outgoing), outgoing_to_bytes(outgoing))
-        self._keep_interest(outgoing)
+        self._register_interest(outgoing)
 
-    def _keep_interest(self, outgoing: OutgoingHandover) -> None:
+    def _register_interest(self, outgoing: OutgoingHandover) -> None:
         for held in outgoing.subscriptions:
-            self._state.interest.put(_interest_key(outgoing, held), ON_THE_MOVE, held.subscription)
+            self._state.interest.put(_interest_key(outgoing, held), MOVING_ENDPOINTS, held.subscription)
 
-    def taken(self, taken: HandoverTaken, now: Instant) -> bool:
+    def on_taken(self, taken: HandoverTaken, now: Instant) -> bool:
         """Handle the reply to a handover; return whether all handovers to its claim are confirmed."""
         outgoing = self.leaving.get((taken.endpoint, taken.epoch))
         if outgoing is None:
             return False
-        outgoing.times -= 1
-        if outgoing.times:
+        outgoing.handover_count -= 1
+        if outgoing.handover_count:
             self._state.broker.store_residency(_leaving_key(outgoing), outgoing_to_bytes(outgoing))
             return False
         advance(outgoing, ResidencyEvent.TAKEN)
@@ -158,7 +158,7 @@ class OutgoingHandovers:
         for held in outgoing.subscriptions:
             key = interest_key(state.edge, outgoing.endpoint, held.name)
             if (session is not None and held.name in session.subscriptions) or self._leaves_with(outgoing.endpoint, held.name):
-                state.interest.take_away(_interest_key(outgoing, held))
+                state.interest.remove(_interest_key(outgoing, held))
             else:
                 state.outbox.announce(SUBSCRIPTION_INFO, key, None)
                 self._withdrawn.setdefault(key, []).append(_interest_key(outgoing, held))
@@ -169,25 +169,27 @@ class OutgoingHandovers:
     def end_interest(self, key: str) -> None:
         """End the interest of a withdrawn announcement: this edge has read its withdrawal, or announces it again."""
         for one in self._withdrawn.pop(key, ()):
-            self._state.interest.take_away(one)
+            self._state.interest.remove(one)
 
     def withdraw_claim(self, endpoint: EndpointId) -> None:
         """Withdraw a claim, unless state of the endpoint is still in transit from here."""
         state = self._state
         if not self.has_left(endpoint):
-            state.registry.take_away(endpoint, state.edge)
+            state.registry.remove(endpoint, state.edge)
             state.outbox.announce(VEHICLE_INFO, claim_key(endpoint, state.edge), None)
 
-    def send_nothing_held(self, claim: Claim, now: Instant, *, is_whole: bool) -> None:
+    def send_no_session(self, claim: EndpointClaim, now: Instant, *, is_complete: bool) -> None:
         """Notify the edge that waits for a handover that there is none."""
         number = self._state.outbox.next_number(now)
-        answer = Handover(claim.endpoint, claim.epoch, self._state.edge, claim.edge, number, is_whole=is_whole, is_held=False)
-        self._state.write(answer, number, claim.edge)
+        answer = Handover(
+            claim.endpoint, claim.epoch, self._state.edge, claim.edge, number, is_complete=is_complete, has_session=False
+        )
+        self._state.send_to_edge(answer, number, claim.edge)
 
-    def owe(self, handover: Handover) -> None:
+    def owe_reply(self, handover: Handover) -> None:
         """Answer a handover with `HandoverTaken` once the log has all announcements made until now."""
         reply = OwedReply(handover.endpoint, handover.epoch, handover.sender, handover.number)
-        self.owed[reply] = self._state.outbox.last_announced
+        self.owed_replies[reply] = self._state.outbox.last_announced
         self._state.broker.store_residency(reply.key, b"")
 
     def decline(self, handover: Handover, now: Instant) -> None:
@@ -198,7 +200,7 @@ class OutgoingHandovers:
         self, endpoint: EndpointId, epoch: Epoch, receiver: EdgeRef, held: tuple[HeldSubscription, ...], now: Instant
     ) -> None:
         number = self._state.outbox.next_number(now)
-        self._state.write(HandoverTaken(endpoint, epoch, self._state.edge, receiver, number, held), number, receiver)
+        self._state.send_to_edge(HandoverTaken(endpoint, epoch, self._state.edge, receiver, number, held), number, receiver)
 
     def _subscriptions_of(self, endpoint: EndpointId) -> tuple[HeldSubscription, ...]:
         session = self._state.broker.find_session(endpoint)
@@ -217,7 +219,7 @@ def _interest_key(outgoing: OutgoingHandover, held: HeldSubscription) -> str:
 
 HANDOVER_BYTES: Final = 500_000
 """Maximum bytes of queued messages in one record; in base64 that stays below the record limit of every log."""
-HELD_BYTES: Final = 700_000
+SUBSCRIPTIONS_BYTES: Final = 700_000
 """Maximum bytes of subscriptions in one record."""
 _ROW_BYTES: Final = 150
 """Bytes of a row without its message."""
@@ -240,15 +242,17 @@ class Portion(NamedTuple):
     waiting: list[QueuedMessage]
 
 
-def in_portions(held: Iterable[HeldSubscription], waiting: Iterable[QueuedMessage]) -> list[Portion]:
+def split_into_portions(held: Iterable[HeldSubscription], waiting: Iterable[QueuedMessage]) -> list[Portion]:
     """Divide a session into portions, at least one; the subscriptions come first."""
     portions, size = [Portion([], [])], 0
-    for asked in held:
-        more = len(asked.name.encode()) + len(to_json(asked.subscription)) + _ROW_BYTES * (1 + len(asked.since))
-        if size + more > HELD_BYTES:
+    for subscription in held:
+        more = (
+            len(subscription.name.encode()) + len(to_json(subscription.subscription)) + _ROW_BYTES * (1 + len(subscription.since))
+        )
+        if size + more > SUBSCRIPTIONS_BYTES:
             portions.append(Portion([], []))
             size = 0
-        portions[-1].held.append(asked)
+        portions[-1].held.append(subscription)
         size += more
     for one in waiting:
         for at in range(0, max(1, len(one.publication)), HANDOVER_BYTES):
@@ -266,7 +270,7 @@ def joined(waiting: Iterable[QueuedMessage]) -> list[QueuedMessage]:
     """Join the rows of messages that were divided."""
     found: list[QueuedMessage] = []
     for one in waiting:
-        if found and found[-1].number == one.number:
+        if found and found[-1].packet_id == one.packet_id:
             found[-1] = one._replace(publication=found[-1].publication + one.publication)
         else:
             found.append(one)
@@ -294,13 +298,13 @@ class Handovers:
         self.read_backs: dict[EndpointId, ReadBack] = {}
         """By endpoint, the records that have to be read again: one request covers all that it needs."""
 
-    def cut(self, session: Session, residency: Residency, claim: Claim, now: Instant) -> None:
+    def export(self, session: Session, residency: Residency, claim: EndpointClaim, now: Instant) -> None:
         """Hand a session over to the edge that has a higher claim."""
         state = self._state
         advance(residency, ResidencyEvent.CLAIMED)
         snapshot = state.broker.export_session(session)
         held = self._held_of(snapshot, residency)
-        first, *rest = in_portions(held, snapshot.waiting)
+        first, *rest = split_into_portions(held, snapshot.queued)
         number = state.outbox.next_number(now)
         handover = Handover(
             session.name,
@@ -308,31 +312,31 @@ class Handovers:
             state.edge,
             claim.edge,
             number,
-            is_whole=residency.is_whole,
+            is_complete=residency.is_complete,
             expiry_ns=snapshot.expiry_ns,
             place=snapshot.place,
             subscriptions=tuple(first.held),
-            waiting=tuple(first.waiting),
+            queued=tuple(first.waiting),
             received=snapshot.received,
             cursors=self._catch_up.cursors_of(residency),
             offset=self._read_up_to(residency),
             as_of=state.read_at,
             parts=len(rest),
             began=residency.began,
-            anew=residency.anew,
+            clean_start_epoch=residency.clean_start_epoch,
             awaits=dict(residency.catching_up.awaits) if residency.catching_up is not None else {},
             offsets=residency.offsets | {state.edge.site: self._read_up_to(residency)},
             notified=snapshot.notified,
         )
-        state.write(handover, number, claim.edge)
-        self._write_rests(session.name, claim, rest, now)
-        self._outgoing.leave(OutgoingHandover(session.name, claim.epoch, held, state=residency.state))
-        state.counts["moves_out"] += 1
+        state.send_to_edge(handover, number, claim.edge)
+        self._send_parts(session.name, claim, rest, now)
+        self._outgoing.add(OutgoingHandover(session.name, claim.epoch, held, state=residency.state))
+        state.counts["handovers_out"] += 1
 
-    def relay(self, handover: Handover, waiting: list[QueuedMessage], claim: Claim, now: Instant) -> None:
+    def relay(self, handover: Handover, waiting: list[QueuedMessage], claim: EndpointClaim, now: Instant) -> None:
         """Relay a handover to the edge that has the endpoint now, with the cursors of its sender."""
         state = self._state
-        first, *rest = in_portions(handover.subscriptions, waiting)
+        first, *rest = split_into_portions(handover.subscriptions, waiting)
         is_near = handover.sender.site == state.edge.site
         number = state.outbox.next_number(now)
         onward = replace(
@@ -342,24 +346,24 @@ class Handovers:
             receiver=claim.edge,
             number=number,
             subscriptions=tuple(first.held),
-            waiting=tuple(first.waiting),
+            queued=tuple(first.waiting),
             parts=len(rest),
             awaits=handover.awaits if is_near else dict.fromkeys(self._other_sites(handover.sender), handover.epoch),
             offset=handover.offset if is_near else handover.offsets.get(state.edge.site, 0),
         )
-        state.write(onward, number, claim.edge)
-        self._write_rests(handover.endpoint, claim, rest, now)
+        state.send_to_edge(onward, number, claim.edge)
+        self._send_parts(handover.endpoint, claim, rest, now)
         relayed = [(handover.sender, handover.epoch)]
         outgoing = OutgoingHandover(handover.endpoint, claim.epoch, (), relayed, state=ResidencyState.ABSENT)
         advance(outgoing, ResidencyEvent.RELAYED)
-        self._outgoing.leave(outgoing)
-        state.counts["moves_on"] += 1
+        self._outgoing.add(outgoing)
+        state.counts["handovers_forwarded"] += 1
 
-    def _write_rests(self, endpoint: EndpointId, claim: Claim, rest: list[Portion], now: Instant) -> None:
+    def _send_parts(self, endpoint: EndpointId, claim: EndpointClaim, rest: list[Portion], now: Instant) -> None:
         for held, waiting in rest:
             number = self._state.outbox.next_number(now)
             more = HandoverPart(endpoint, claim.epoch, self._state.edge, claim.edge, number, tuple(waiting), tuple(held))
-            self._state.write(more, number, claim.edge)
+            self._state.send_to_edge(more, number, claim.edge)
 
     def _other_sites(self, sender: EdgeRef) -> set[str]:
         known = {info.edge.site for info in self._state.edges.values()}
@@ -377,17 +381,20 @@ class Handovers:
         found = []
         for held in snapshot.subscriptions:
             since = self._catch_up.since_of(residency, held.name)
-            since = {EVERY: since[EVERY]} if residency.is_whole else {edge: since[edge] for edge in since if edge != OFFSET}
+            since = {EVERY: since[EVERY]} if residency.is_complete else {edge: since[edge] for edge in since if edge != OFFSET}
             found.append(replace(held, since=since))
         return tuple(found)
 
-    def arrive(self, handover: Handover, waiting: list[QueuedMessage], residency: Residency, now: Instant) -> str | None:
+    def import_session(self, handover: Handover, waiting: list[QueuedMessage], residency: Residency, now: Instant) -> str | None:
         """Import a session; if that is not possible, change nothing and return the reason."""
         state, broker = self._state, self._state.broker
-        kept = replace(handover, subscriptions=tuple(held for held in handover.subscriptions if held.name not in residency.ended))
+        accepted = replace(
+            handover,
+            subscriptions=tuple(held for held in handover.subscriptions if held.name not in residency.ended_subscriptions),
+        )
         session, here = broker.find_session(handover.endpoint), list[str]()
         if session is None:
-            adopted = broker.adopt_session(snapshot_of(kept, waiting), now) if handover.expiry_ns else _EXPIRED
+            adopted = broker.adopt_session(snapshot_of(accepted, waiting), now) if handover.expiry_ns else _EXPIRED
             if isinstance(adopted, Refused):
                 broker.count_dropped(adopted.reason, len(waiting))
                 return f"{adopted.reason.name}: {adopted.detail}" if adopted.detail else adopted.reason.name
@@ -395,19 +402,19 @@ class Handovers:
             self.note_opened(residency)
         else:
             here = list(session.subscriptions)
-            missing = self._not_given(residency, session, waiting, now)
+            missing = self._not_delivered(residency, session, waiting, now)
             self._withdraw(handover, waiting, session, now)
-            broker.merge_session(session, snapshot_of(kept, missing))
-        for site, offset in kept.offsets.items():
+            broker.merge_session(session, snapshot_of(accepted, missing))
+        for site, offset in accepted.offsets.items():
             if site != state.edge.site:
                 residency.offsets[site] = min(offset, residency.offsets.get(site, offset))
-        part = self._part_of(kept)
-        waits = ((one.forwarded_by, one.forwarded_number) for one in waiting if one.forwarded_number)
-        part.brought = [(origin, number) for origin, number in waits if part.lacks(Position(origin, MAIN, number))]
-        self._begin_catching_up(kept, residency, here, part, len(waiting))
+        part = self._part_of(accepted)
+        positions = ((one.forwarded_by, one.forwarded_number) for one in waiting if one.forwarded_number)
+        part.carried_messages = [(origin, number) for origin, number in positions if part.lacks(Position(origin, MAIN, number))]
+        self._begin_catching_up(accepted, residency, here, part, len(waiting))
         self._catch_up.begin(residency, session)
-        self.go_on(residency, now)
-        state.counts["moves_in"] += 1
+        self.deliver_missed(residency, now)
+        state.counts["handovers_in"] += 1
         return None
 
     def note_opened(self, residency: Residency) -> None:
@@ -416,7 +423,7 @@ class Handovers:
         residency.opened_at, residency.opened_after = self._state.next_offset, cursors[str(self._state.edge)]
         residency.opened_above = max(cursors.values())
 
-    def _not_given(
+    def _not_delivered(
         self, residency: Residency, session: Session, waiting: list[QueuedMessage], now: Instant
     ) -> list[QueuedMessage]:
         """Return the messages that the endpoint has not received here and that are not queued for it."""
@@ -424,7 +431,7 @@ class Handovers:
         broker = self._state.broker
         here = broker.in_transit(session)
 
-        def was_given(one: QueuedMessage) -> bool:
+        def was_delivered(one: QueuedMessage) -> bool:
             if not one.forwarded_number or not one.publication:
                 return False
             publication = publication_of(one)
@@ -435,26 +442,26 @@ class Handovers:
             if isinstance(publication.address, ToNotified):  # this edge did not know that it was notified
                 return False
             offset = offsets.get((one.forwarded_by, one.forwarded_number)) if one.forwarded_by != own else None
-            told = Candidate(message_of(publication), Position(one.forwarded_by, MAIN, one.forwarded_number), offset)
-            return self._catch_up.was_given(residency, told, now)
+            candidate = Candidate(message_of(publication), Position(one.forwarded_by, MAIN, one.forwarded_number), offset)
+            return self._catch_up.was_delivered(residency, candidate, now)
 
-        return [one for one in waiting if not was_given(one)]
+        return [one for one in waiting if not was_delivered(one)]
 
     def _withdraw(self, handover: Handover, waiting: list[QueuedMessage], session: Session, now: Instant) -> None:
         """Withdraw messages that are queued here and were delivered where the session comes from."""
         part, held = self._part_of(handover), {one.name: one.subscription for one in handover.subscriptions}
-        still = {(one.forwarded_by, one.forwarded_number) for one in waiting if not one.is_released}
+        not_delivered = {(one.forwarded_by, one.forwarded_number) for one in waiting if not one.is_released}
 
-        def is_had(delivery: Delivery) -> bool:
+        def was_delivered(delivery: Delivery) -> bool:
             publication = delivery.publication
-            if not publication.forwarded_number or (publication.forwarded_by, publication.forwarded_number) in still:
+            if not publication.forwarded_number or (publication.forwarded_by, publication.forwarded_number) in not_delivered:
                 return False
-            told = Candidate(
+            candidate = Candidate(
                 message_of(publication), Position(publication.forwarded_by, MAIN, publication.forwarded_number), None
             )
-            return has_had(part, held, told, handover.place, now)
+            return was_delivered_through(part, held, candidate, handover.place, now)
 
-        self._state.broker.withdraw(session, is_had)
+        self._state.broker.withdraw(session, was_delivered)
 
     def _begin_catching_up(self, handover: Handover, residency: Residency, here: list[str], part: Part, carried: int) -> None:
         if residency.catching_up is None:
@@ -462,8 +469,8 @@ class Handovers:
             residency.catching_up = CatchingUp(self._forwarder.last_forwarded, parts)
         catching_up = residency.catching_up
         catching_up.parts.append(part)
-        catching_up.came_at = self._forwarder.last_forwarded
-        catching_up.late.add(EVERY)
+        catching_up.last_number_on_arrival = self._forwarder.last_forwarded
+        catching_up.sites_to_reread.add(EVERY)
         catching_up.from_edge = str(handover.sender)
         catching_up.carried += carried
         advance(residency, ResidencyEvent.HANDOVER)
@@ -474,34 +481,34 @@ class Handovers:
 
     def _part_of(self, handover: Handover) -> Part:
         state, names = self._state, [held.name for held in handover.subscriptions]
-        since = {held.name: {EVERY: 0, **held.since, OFFSET: FAR} for held in handover.subscriptions}
+        since = {held.name: {EVERY: 0, **held.since, OFFSET: OFFSET_MAX} for held in handover.subscriptions}
         part = Part(handover.sender.site, names, since, dict(handover.cursors))
         if state.edge.site in handover.offsets:
             part.offset = handover.offsets[state.edge.site]
         else:
-            mine = [number for edge, number in handover.cursors.items() if edge.startswith(f"{state.edge.site}/")]
+            own_numbers = [number for edge, number in handover.cursors.items() if edge.startswith(f"{state.edge.site}/")]
             part.floor = max(0, handover.as_of - FLOOR_NS)
-            part.at = Instant(max(0, min([max(mine, default=part.floor), handover.as_of]) - SLACK_NS))
+            part.at = Instant(max(0, min([max(own_numbers, default=part.floor), handover.as_of]) - SLACK_NS))
         return part
 
-    def go_on(self, residency: Residency, now: Instant) -> None:
+    def deliver_missed(self, residency: Residency, now: Instant) -> None:
         """Deliver the messages an endpoint missed, if the records are cached; else request to read them again."""
         catching_up = residency.catching_up
         assert catching_up is not None, "only a residency that is catching up reads again"
-        reads = self._at_hand(catching_up)
+        reads = self._cached_records(catching_up)
         if reads is None:
-            self.ask_back(residency)
+            self.request_read_back(residency)
         else:
-            self._collect(catching_up, self._state.recent.extras_for(residency.endpoint))
+            self._collect(catching_up, self._state.recent.missed_for(residency.endpoint))
             self._catch_up.replay(residency, reads, now)
 
-    def ask_back(self, residency: Residency) -> None:
+    def request_read_back(self, residency: Residency) -> None:
         """Request to read the records an endpoint missed again from the log."""
         assert residency.catching_up is not None, "only a residency that is catching up reads again"
         offset, at = _first_of(residency.catching_up)
         self.read_backs[residency.endpoint] = ReadBack(residency.endpoint, offset, at)
 
-    def _at_hand(self, catching_up: CatchingUp) -> list[ReadRecord] | None:
+    def _cached_records(self, catching_up: CatchingUp) -> list[ReadRecord] | None:
         recent, (offset, at) = self._state.recent, _first_of(catching_up)
         if (offset is not None and not recent.reaches(offset)) or (at is not None and not recent.reaches_time(at)):
             return None
@@ -509,35 +516,37 @@ class Handovers:
         by_time = recent.since_time(at) if at is not None else []
         return max(by_offset, by_time, key=len)
 
-    def read_back(self, residency: Residency, reads: list[ReadRecord], extras: list[MissedMessages], now: Instant) -> None:
+    def read_back(
+        self, residency: Residency, reads: list[ReadRecord], missed_records: list[MissedMessages], now: Instant
+    ) -> None:
         """Deliver records that were read again, and those read here meanwhile."""
-        if residency.catching_up is None or not residency.catching_up.late:
+        if residency.catching_up is None or not residency.catching_up.sites_to_reread:
             return
         following = self._state.recent.since(reads[-1].offset + 1) if reads else []
-        self._collect(residency.catching_up, [one for one in extras if one.endpoint == residency.endpoint])
+        self._collect(residency.catching_up, [one for one in missed_records if one.endpoint == residency.endpoint])
         self._catch_up.replay(residency, [*reads, *following], now)
 
-    def extra(self, extra: MissedMessages, residency: Residency, now: Instant) -> None:
+    def on_missed(self, missed: MissedMessages, residency: Residency, now: Instant) -> None:
         """Deliver messages that the central hub found for an endpoint of this edge."""
         if (
             residency.catching_up is not None
-            and self._collect(residency.catching_up, [extra])
-            and EVERY not in residency.catching_up.late
+            and self._collect(residency.catching_up, [missed])
+            and EVERY not in residency.catching_up.sites_to_reread
         ):
-            self.go_on(residency, now)
+            self.deliver_missed(residency, now)
 
-    def _collect(self, catching_up: CatchingUp, extras: list[MissedMessages]) -> bool:
+    def _collect(self, catching_up: CatchingUp, missed_records: list[MissedMessages]) -> bool:
         """Collect messages of the central hub for a move that is not over; return whether a site is complete."""
         is_all = False
-        for extra in extras:
-            site = extra.sender.site
-            if catching_up.awaits.get(site) != extra.epoch:
+        for missed in missed_records:
+            site = missed.sender.site
+            if catching_up.awaits.get(site) != missed.epoch:
                 continue
-            found = [to_record(said).decode() for said in extra.messages]
-            catching_up.extras += [record for record in found if record not in catching_up.extras]
-            if extra.is_last:
+            found = [to_record(forwarded).decode() for forwarded in missed.messages]
+            catching_up.missed += [record for record in found if record not in catching_up.missed]
+            if missed.is_last:
                 del catching_up.awaits[site]
-                catching_up.late.add(site)
+                catching_up.sites_to_reread.add(site)
                 is_all = True
         return is_all
 

@@ -30,7 +30,7 @@ class HubCounts:
     """Counters since the start."""
 
     copied: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """Messages and letters, by source and destination site."""
+    """Messages and addressed records, by source and destination site."""
     repeated: int = 0
     """Records that were there already, and not copied again."""
     dropped: Counter[DropReason] = field(default_factory=Counter)
@@ -38,9 +38,9 @@ class HubCounts:
     """Handovers between sites."""
     moves_finished: int = 0
     """Handovers between sites that were taken."""
-    extras: int = 0
+    missed_messages: int = 0
     """Messages sent to a moving endpoint alone."""
-    claims_told: int = 0
+    claim_notices: int = 0
     """Notices to edges that their endpoint is elsewhere."""
     questions_answered: int = 0
     """Answers to edges about the previous edge of an endpoint."""

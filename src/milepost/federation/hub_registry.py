@@ -18,7 +18,16 @@ from typing import Final
 from milepost.federation.hub_actions import HubAppend, HubCounts
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import SECOND_NS, Instant
-from milepost.model.sites import Claim, ClaimNotice, EdgeRef, EndpointPosition, EndpointPositions, Epoch, PriorEdge, inbox_of
+from milepost.model.sites import (
+    ClaimNotice,
+    EdgeRef,
+    EndpointClaim,
+    EndpointPosition,
+    EndpointPositions,
+    Epoch,
+    PriorEdge,
+    inbox_of,
+)
 from milepost.wire.records import to_record
 
 ENDPOINTS_MAX: Final = 1_000_000
@@ -26,7 +35,7 @@ ENDPOINTS_MAX: Final = 1_000_000
 
 @dataclass(slots=True)
 class _Entry:
-    claims: dict[EdgeRef, Claim] = field(default_factory=dict)
+    claims: dict[EdgeRef, EndpointClaim] = field(default_factory=dict)
     seen: EndpointPosition | None = None
 
 
@@ -49,7 +58,7 @@ class HubRegistry:
         """The endpoints that several sites have."""
         return self._split.keys()
 
-    def put(self, claim: Claim) -> bool:
+    def put(self, claim: EndpointClaim) -> bool:
         """Add a claim; return whether there was room."""
         entry = self._entries.get(claim.endpoint)
         if entry is None:
@@ -62,30 +71,30 @@ class HubRegistry:
             self._note_split(claim.endpoint, entry)
         return True
 
-    def clear(self, endpoint: EndpointId, edge: EdgeRef) -> None:
+    def remove(self, endpoint: EndpointId, edge: EdgeRef) -> None:
         """Remove the claim of an edge."""
         entry = self._entries.get(endpoint)
         if entry is not None and edge in entry.claims:
             self._remove(endpoint, entry, edge)
 
-    def see(self, places: EndpointPositions) -> None:
+    def note_positions(self, places: EndpointPositions) -> None:
         """Note positions of endpoints; earlier ones than those known are ignored."""
-        for one in places.places:
+        for one in places.positions:
             entry = self._entries.get(one.endpoint)
             if entry is not None and (entry.seen is None or entry.seen.seen_at <= one.seen_at):
                 entry.seen = one
 
-    def stands(self, endpoint: EndpointId) -> list[Claim]:
+    def claims_by_site(self, endpoint: EndpointId) -> list[EndpointClaim]:
         """Return the highest claim of each site, the highest of all first."""
         entry = self._entries.get(endpoint)
         if entry is None:
             return []
-        by_site: dict[str, Claim] = {}
+        by_site: dict[str, EndpointClaim] = {}
         for claim in sorted(entry.claims.values(), key=lambda one: (one.epoch, one.edge), reverse=True):
             by_site.setdefault(claim.edge.site, claim)
         return list(by_site.values())
 
-    def latest(self, endpoint: EndpointId) -> Claim | None:
+    def latest(self, endpoint: EndpointId) -> EndpointClaim | None:
         """Return the claim with the highest epoch."""
         entry = self._entries.get(endpoint)
         return max(entry.claims.values(), key=lambda one: (one.epoch, one.edge)) if entry is not None else None
@@ -95,7 +104,7 @@ class HubRegistry:
         entry = self._entries.get(endpoint)
         return frozenset(edge.site for edge in entry.claims) if entry is not None else frozenset()
 
-    def seen(self, endpoint: EndpointId) -> EndpointPosition | None:
+    def position_of(self, endpoint: EndpointId) -> EndpointPosition | None:
         """Return the last position of an endpoint, if it is known."""
         entry = self._entries.get(endpoint)
         return entry.seen if entry is not None else None
@@ -118,34 +127,34 @@ ANSWERED_WITHIN_NS: Final = 30 * SECOND_NS
 QUESTIONS_MAX: Final = 100_000
 
 
-class Claims:
+class ClaimNotices:
     """Notices and answers to edges about endpoints that moved between sites."""
 
     def __init__(self, registry: HubRegistry, owned: AbstractSet[str], counts: HubCounts) -> None:
-        self._register = registry
+        self._registry = registry
         self._owned = owned
         self._counts = counts
-        self._told: dict[EndpointId, dict[EdgeRef, Epoch]] = {}
-        self._questions: dict[EndpointId, Claim] = {}
+        self._notified: dict[EndpointId, dict[EdgeRef, Epoch]] = {}
+        self._questions: dict[EndpointId, EndpointClaim] = {}
         self._appends: list[HubAppend] = []
 
     def changed(self, endpoint: EndpointId, claimant: EdgeRef | None = None) -> None:
         """Handle a change in the registry: an edge has claimed an endpoint or withdrawn its claim."""
-        stands = self._register.stands(endpoint)
-        if len(stands) < 2:
-            self._told.pop(endpoint, None)
+        claims = self._registry.claims_by_site(endpoint)
+        if len(claims) < 2:
+            self._notified.pop(endpoint, None)
             return
-        first, *lower = stands
+        first, *lower = claims
         if first.edge.site not in self._owned:
             return
-        told = self._told.setdefault(endpoint, {})
+        notified = self._notified.setdefault(endpoint, {})
         for claim in lower:
-            if claim.edge == claimant or told.get(claim.edge) != first.epoch:
-                told[claim.edge] = first.epoch
-                self._counts.claims_told += 1
+            if claim.edge == claimant or notified.get(claim.edge) != first.epoch:
+                notified[claim.edge] = first.epoch
+                self._counts.claim_notices += 1
                 self._append(claim.edge, endpoint, to_record(ClaimNotice(first)))
 
-    def asked(self, claim: Claim) -> None:
+    def on_question(self, claim: EndpointClaim) -> None:
         """Handle an edge's question for the previous edge of an endpoint."""
         self._questions.pop(claim.endpoint, None)
         self._questions[claim.endpoint] = claim
@@ -156,10 +165,10 @@ class Claims:
 
     def begin(self, site: str, now: Instant) -> None:
         """Acquire ownership of a site: repeat notices that an earlier owner may not have sent."""
-        for endpoint in list(self._register.split):
-            latest = self._register.latest(endpoint)
+        for endpoint in list(self._registry.split):
+            latest = self._registry.latest(endpoint)
             if latest is not None and latest.edge.site == site:
-                self._told.pop(endpoint, None)
+                self._notified.pop(endpoint, None)
                 self.changed(endpoint)
         for claim in self._questions.values():
             if claim.edge.site == site and claim.epoch > now - ANSWERED_WITHIN_NS:
@@ -178,8 +187,8 @@ class Claims:
         appends, self._appends = self._appends, []
         return appends
 
-    def _answer(self, claim: Claim) -> None:
-        others = [one for one in self._register.stands(claim.endpoint) if one.edge.site != claim.edge.site]
+    def _answer(self, claim: EndpointClaim) -> None:
+        others = [one for one in self._registry.claims_by_site(claim.endpoint) if one.edge.site != claim.edge.site]
         prior = next((one.edge for one in others if one.epoch < claim.epoch), None)
         self._counts.questions_answered += 1
         self._append(claim.edge, claim.endpoint, to_record(PriorEdge(claim.endpoint, claim.epoch, prior)))

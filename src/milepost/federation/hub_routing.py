@@ -9,40 +9,40 @@ from typing import Final, NamedTuple, assert_never
 
 from milepost.federation.hub_actions import DropReason, HubCounts
 from milepost.federation.hub_registry import HubRegistry
-from milepost.matching.matcher import Limits, Matcher
+from milepost.matching.matcher import Matcher, MatcherLimits
 from milepost.model.addresses import ToArea, ToContent, ToEndpoint, ToEveryone, ToNotified
 from milepost.model.areas import Area, Around, touches
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import Instant
 from milepost.model.messages import Message
 from milepost.model.reasons import Malformed
-from milepost.model.sites import STRAY_SIDE_DEG, EdgeInfo, EdgeRef, ForwardedMessage
+from milepost.model.sites import OUTSIDE_SQUARE_DEG, EdgeInfo, EdgeRef, ForwardedMessage
 from milepost.model.subscriptions import Subscription
 from milepost.wire.json_form import to_json
 
 # Coverage (M15). Invariant: no site with an endpoint inside an area is left out; a site without one may be included.
 
-ANSWERS_MAX: Final = 1_000
-_COLUMNS: Final = round(360 / STRAY_SIDE_DEG)
+CACHED_AREAS_MAX: Final = 1_000
+_COLUMNS: Final = round(360 / OUTSIDE_SQUARE_DEG)
 
 
-class Coverage:
+class CoverageTable:
     """The edges of all sites, and the areas where their endpoints may be."""
 
     def __init__(self) -> None:
         self._edges: dict[EdgeRef, EdgeInfo] = {}
-        self._answers: dict[Area, frozenset[str]] = {}
+        self._cached_sites: dict[Area, frozenset[str]] = {}
 
     def put(self, info: EdgeInfo) -> None:
         """Add or replace the description of an edge."""
         if self._edges.get(info.edge) != info:
             self._edges[info.edge] = info
-            self._answers.clear()
+            self._cached_sites.clear()
 
-    def take_away(self, edge: EdgeRef) -> None:
+    def remove(self, edge: EdgeRef) -> None:
         """Remove an edge."""
         if self._edges.pop(edge, None) is not None:
-            self._answers.clear()
+            self._cached_sites.clear()
 
     def edges(self) -> list[EdgeInfo]:
         """Return all edges."""
@@ -50,32 +50,32 @@ class Coverage:
 
     def sites_touching(self, area: Area) -> frozenset[str]:
         """Return the sites with an edge that may have an endpoint inside."""
-        found = self._answers.get(area)
+        found = self._cached_sites.get(area)
         if found is None:
-            found = frozenset(edge.site for edge, info in self._edges.items() if _concerns(info, area))
-            if len(self._answers) >= ANSWERS_MAX:
-                self._answers.clear()
-            self._answers[area] = found
+            found = frozenset(edge.site for edge, info in self._edges.items() if _may_have_endpoints(info, area))
+            if len(self._cached_sites) >= CACHED_AREAS_MAX:
+                self._cached_sites.clear()
+            self._cached_sites[area] = found
         return found
 
 
-def _concerns(info: EdgeInfo, area: Area) -> bool:
-    return info.coverage is None or touches(info.coverage, area) or _has_strays_in(info, area)
+def _may_have_endpoints(info: EdgeInfo, area: Area) -> bool:
+    return info.coverage is None or touches(info.coverage, area) or _has_outside_endpoints(info, area)
 
 
-def _has_strays_in(info: EdgeInfo, area: Area) -> bool:
-    """Return whether a square with strays (endpoints outside the coverage) meets one of the boxes around the area."""
-    for box in area.boxes if info.strays else ():
+def _has_outside_endpoints(info: EdgeInfo, area: Area) -> bool:
+    """Return whether a square with endpoints outside the coverage meets one of the boxes around the area."""
+    for box in area.boxes if info.outside_squares else ():
         south, north = _square(box.south), _square(box.north)
         west = _square(box.west)
         width = (_square(box.east) - west) % _COLUMNS if box.east - box.west < 360.0 else _COLUMNS
-        if any(south <= row <= north and (column - west) % _COLUMNS <= width for row, column in info.strays):
+        if any(south <= row <= north and (column - west) % _COLUMNS <= width for row, column in info.outside_squares):
             return True
     return False
 
 
 def _square(degrees: float) -> int:
-    return floor(degrees / STRAY_SIDE_DEG)
+    return floor(degrees / OUTSIDE_SQUARE_DEG)
 
 
 # Interest of sites, from the subscriptions that their edges announce (D7).
@@ -87,8 +87,8 @@ def _square(degrees: float) -> int:
 # - an area that moves with its owner counts as no area; subscriptions for which there is no room count as interest in everything;
 # - the cost of a change is linear in the endpoint's subscriptions, and independent of those of others.
 
-PLANS_MAX: Final = 100_000
-OWNER: Final = EndpointId("centre")
+CACHED_TOPICS_MAX: Final = 100_000
+HUB_OWNER: Final = EndpointId("hub")
 _DIGEST_BYTES: Final = 12
 _ANYWHERE: Final = ToContent()
 
@@ -106,47 +106,47 @@ class InterestChange(NamedTuple):
     """A new interest of a site, or the end of one."""
 
     site: str
-    asked: SharedInterest
-    is_wanted: bool
+    interest: SharedInterest
+    is_added: bool
 
 
 @dataclass(slots=True)
-class _Wish:
+class _AnnouncedInterest:
     site: str
     endpoint: EndpointId
-    asked: SharedInterest
+    interest: SharedInterest
     moved_to: str | None
     """The current site of the endpoint, if known."""
 
 
 @dataclass(slots=True)
-class _Loan:
-    asked: tuple[SharedInterest, ...]
+class _TemporaryInterest:
+    interest: tuple[SharedInterest, ...]
     until: Instant
 
 
 def shared_interest_of(subscription: Subscription) -> SharedInterest:
     """Return a subscription without its owner, id, QoS and share."""
     area = None if isinstance(subscription.area, Around) else subscription.area
-    bare = Subscription(OWNER, subscription.query, area, subscription.time_window)
+    bare = Subscription(HUB_OWNER, subscription.query, area, subscription.time_window)
     return SharedInterest(blake2b(to_json(bare), digest_size=_DIGEST_BYTES).hexdigest(), bare)
 
 
 class SiteInterest:
     """The interest of all sites."""
 
-    def __init__(self, sites: Iterable[str], wishes_max: int = 1 << 20) -> None:
+    def __init__(self, sites: Iterable[str], subscriptions_max: int = 1 << 20) -> None:
         self._names = list(sites)
         self._numbers = {name: number for number, name in enumerate(self._names)}
-        self._matcher = Matcher(Limits(wishes_max, max(1, len(self._names)), wishes_max))
-        self._wishes: dict[tuple[str, str], _Wish] = {}
-        self._of: dict[EndpointId, dict[tuple[str, str], _Wish]] = {}
-        self._loans: dict[tuple[str, EndpointId], _Loan] = {}
+        self._matcher = Matcher(MatcherLimits(subscriptions_max, max(1, len(self._names)), subscriptions_max))
+        self._announced: dict[tuple[str, str], _AnnouncedInterest] = {}
+        self._by_endpoint: dict[EndpointId, dict[tuple[str, str], _AnnouncedInterest]] = {}
+        self._temporary: dict[tuple[str, EndpointId], _TemporaryInterest] = {}
         self._counts: dict[tuple[str, str], int] = {}
         self._rows: dict[tuple[str, str], int] = {}
         self._changes: list[InterestChange] = []
-        self._plans: dict[str, Sites] = {}
-        self._wanting_all: Counter[str] = Counter()
+        self._cached_topics: dict[str, Sites] = {}
+        self._receiving_all: Counter[str] = Counter()
         """By site, number of subscriptions for which there was no room: such a site receives all messages."""
 
     def __len__(self) -> int:
@@ -154,70 +154,75 @@ class SiteInterest:
 
     def put(self, site: str, key: str, endpoint: EndpointId, subscription: Subscription, at: str | None) -> None:
         """Add a subscription of an endpoint that an edge announces under a key; the registry has the endpoint *at* a site."""
-        self.take_away(site, key)
-        wish = _Wish(site, endpoint, shared_interest_of(subscription), None)
-        self._wishes[site, key] = self._of.setdefault(endpoint, {})[site, key] = wish
-        self._count_up(site, wish.asked)
-        self._move(wish, at)
+        self.remove(site, key)
+        entry = _AnnouncedInterest(site, endpoint, shared_interest_of(subscription), None)
+        self._announced[site, key] = self._by_endpoint.setdefault(endpoint, {})[site, key] = entry
+        self._count_up(site, entry.interest)
+        self._relocate(entry, at)
 
-    def take_away(self, site: str, key: str) -> None:
+    def remove(self, site: str, key: str) -> None:
         """Remove the subscription under a key."""
-        wish = self._wishes.pop((site, key), None)
-        if wish is None:
+        entry = self._announced.pop((site, key), None)
+        if entry is None:
             return
-        others = self._of[wish.endpoint]
+        others = self._by_endpoint[entry.endpoint]
         del others[site, key]
         if not others:
-            del self._of[wish.endpoint]
-        self._move(wish, None)
-        self._count_down(site, wish.asked)
+            del self._by_endpoint[entry.endpoint]
+        self._relocate(entry, None)
+        self._count_down(site, entry.interest)
 
     def locate(self, endpoint: EndpointId, at: str | None) -> None:
         """Note the site at which the registry has an endpoint."""
-        for wish in self._of.get(endpoint, {}).values():
-            self._move(wish, at)
+        for entry in self._by_endpoint.get(endpoint, {}).values():
+            self._relocate(entry, at)
 
-    def lend(
+    def add_temporary(
         self, site: str, endpoint: EndpointId, subscriptions: Iterable[Subscription], until: Instant
     ) -> list[SharedInterest]:
         """Count an endpoint's subscriptions for a site for a while, until its edges announce them; return them."""
-        asked = tuple(shared_interest_of(one) for one in subscriptions)
-        before = self._loans.pop((site, endpoint), None)
-        self._loans[site, endpoint] = _Loan(asked, until)
-        for one in asked:
+        interest = tuple(shared_interest_of(one) for one in subscriptions)
+        before = self._temporary.pop((site, endpoint), None)
+        self._temporary[site, endpoint] = _TemporaryInterest(interest, until)
+        for one in interest:
             self._count_up(site, one)
         if before is not None:
-            self._give_back(site, before)
-        return list(asked)
+            self._end_temporary(site, before)
+        return list(interest)
 
     def expire(self, now: Instant) -> None:
         """End expired loans: subscriptions counted for a site for a while."""
-        for (site, endpoint), loan in list(self._loans.items()):  # few: endpoints on the move
+        for (site, endpoint), loan in list(self._temporary.items()):  # few: endpoints on the move
             if loan.until <= now:
-                del self._loans[site, endpoint]
-                self._give_back(site, loan)
+                del self._temporary[site, endpoint]
+                self._end_temporary(site, loan)
 
     def take_changes(self) -> list[InterestChange]:
         """Return the changes since the last call, in order."""
         changes, self._changes = self._changes, []
         return changes
 
-    def wanted_by(self, message: Message, now: Instant) -> Sites:
+    def sites_matching(self, message: Message, now: Instant) -> Sites:
         """Return the sites with a subscription that a message matches."""
         matcher = self._matcher
-        is_plain = not message.tags and (message.place is None or not matcher.has_areas)
-        if is_plain and (plan := self._plans.get(message.topic)) is not None:
-            return plan
+        is_cacheable = not message.tags and (message.place is None or not matcher.has_areas)
+        if is_cacheable and (cached := self._cached_topics.get(message.topic)) is not None:
+            return cached
         bare = message if message.address == _ANYWHERE else replace(message, address=_ANYWHERE)
-        rows = matcher.rows_wanting(bare, now)
-        sites = frozenset(self._names[number] for number in matcher.owners_of(rows).tolist()) | self._wanting_all.keys()
-        if is_plain and len(self._plans) < PLANS_MAX and not message.is_expired(now) and matcher.is_lasting(bare):
-            self._plans[message.topic] = sites
+        rows = matcher.find_rows(bare, now)
+        sites = frozenset(self._names[number] for number in matcher.owners_of(rows).tolist()) | self._receiving_all.keys()
+        if (
+            is_cacheable
+            and len(self._cached_topics) < CACHED_TOPICS_MAX
+            and not message.is_expired(now)
+            and matcher.is_cacheable(bare)
+        ):
+            self._cached_topics[message.topic] = sites
         return sites
 
-    def maybe_wanted_by(self, topic: str) -> Sites | None:
+    def cached_sites(self, topic: str) -> Sites | None:
         """Return the sites that want a plain message on a topic, if that is cached."""
-        return self._plans.get(topic)
+        return self._cached_topics.get(topic)
 
     @property
     def by_site(self) -> Mapping[str, int]:
@@ -227,52 +232,52 @@ class SiteInterest:
             found[site] += 1
         return found
 
-    def _move(self, wish: _Wish, at: str | None) -> None:
+    def _relocate(self, entry: _AnnouncedInterest, at: str | None) -> None:
         """Count a subscription also for the current site of its endpoint."""
-        if at == wish.moved_to:
+        if at == entry.moved_to:
             return
-        before, wish.moved_to = wish.moved_to, at
+        before, entry.moved_to = entry.moved_to, at
         if at is not None:
-            self._count_up(at, wish.asked)
+            self._count_up(at, entry.interest)
         if before is not None:
-            self._count_down(before, wish.asked)
+            self._count_down(before, entry.interest)
 
-    def _give_back(self, site: str, loan: _Loan) -> None:
-        for one in loan.asked:
+    def _end_temporary(self, site: str, loan: _TemporaryInterest) -> None:
+        for one in loan.interest:
             self._count_down(site, one)
 
-    def _count_up(self, site: str, asked: SharedInterest) -> None:
-        which = site, asked.digest
+    def _count_up(self, site: str, interest: SharedInterest) -> None:
+        which = site, interest.digest
         count = self._counts[which] = self._counts.get(which, 0) + 1
         if count == 1:
-            self._begin(site, asked)
-            self._changed(InterestChange(site, asked, True))
+            self._begin(site, interest)
+            self._changed(InterestChange(site, interest, True))
 
-    def _count_down(self, site: str, asked: SharedInterest) -> None:
-        which = site, asked.digest
+    def _count_down(self, site: str, interest: SharedInterest) -> None:
+        which = site, interest.digest
         self._counts[which] -= 1
         if not self._counts[which]:
             del self._counts[which]
-            self._end(site, asked)
-            self._changed(InterestChange(site, asked, False))
+            self._end(site, interest)
+            self._changed(InterestChange(site, interest, False))
 
-    def _begin(self, site: str, asked: SharedInterest) -> None:
+    def _begin(self, site: str, interest: SharedInterest) -> None:
         try:
-            self._rows[site, asked.digest] = self._matcher.add(self._numbers[site], asked.subscription)
+            self._rows[site, interest.digest] = self._matcher.add(self._numbers[site], interest.subscription)
         except Malformed:  # too many queries of negations alone, or no room
-            self._wanting_all[site] += 1
+            self._receiving_all[site] += 1
 
-    def _end(self, site: str, asked: SharedInterest) -> None:
-        row = self._rows.pop((site, asked.digest), None)
+    def _end(self, site: str, interest: SharedInterest) -> None:
+        row = self._rows.pop((site, interest.digest), None)
         if row is not None:
             self._matcher.remove(row)
             return
-        self._wanting_all[site] -= 1
-        if not self._wanting_all[site]:
-            del self._wanting_all[site]
+        self._receiving_all[site] -= 1
+        if not self._receiving_all[site]:
+            del self._receiving_all[site]
 
     def _changed(self, change: InterestChange) -> None:
-        self._plans.clear()
+        self._cached_topics.clear()
         self._changes.append(change)
 
 
@@ -280,30 +285,30 @@ class Routing:
     """The destination sites of messages."""
 
     def __init__(
-        self, sites: Iterable[str], interest: SiteInterest, registry: HubRegistry, coverage: Coverage, counts: HubCounts
+        self, sites: Iterable[str], interest: SiteInterest, registry: HubRegistry, coverage: CoverageTable, counts: HubCounts
     ) -> None:
         self._sites = frozenset(sites)
         self._interest = interest
-        self._register = registry
+        self._registry = registry
         self._coverage = coverage
         self._counts = counts
 
-    def sites_for(self, said: ForwardedMessage, now: Instant) -> Sites:
+    def sites_for(self, forwarded: ForwardedMessage, now: Instant) -> Sites:
         """Return the sites a message goes to, without its own and those that have it."""
-        sites = self._sites if said.is_retained else self._addressed(said.message, now)
-        return sites.difference((said.sender.site,), said.direct)
+        sites = self._sites if forwarded.is_retained else self._addressed(forwarded.message, now)
+        return sites.difference((forwarded.sender.site,), forwarded.direct)
 
     def maybe_sites_for(self, topic: str) -> Sites | None:
         """Return the sites that want plain messages on a topic, if that is cached."""
-        return self._interest.maybe_wanted_by(topic)
+        return self._interest.cached_sites(topic)
 
     def _addressed(self, message: Message, now: Instant) -> Sites:
         match message.address:
             case ToContent(within):
-                sites = self._interest.wanted_by(message, now)
+                sites = self._interest.sites_matching(message, now)
                 return sites if within is None or not sites else sites & self._coverage.sites_touching(within)
             case ToEndpoint(endpoint):
-                sites = self._register.sites_of(endpoint)
+                sites = self._registry.sites_of(endpoint)
                 if not sites:
                     self._counts.dropped[DropReason.ENDPOINT_UNKNOWN] += 1
                 return sites

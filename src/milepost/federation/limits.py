@@ -11,17 +11,17 @@ class SiteLimits:
     """Maximum messages spooled for the log; beyond it, messages that would have to be spooled are refused."""
     spool_bytes_max: int = 256_000_000
     """Maximum bytes spooled for the log."""
-    hold_s: float = 5.0
+    handover_timeout_s: float = 5.0
     """Maximum wait of a client whose session may be at another edge."""
-    ahead_s: float = 10.0
+    prediction_s: float = 10.0
     """Horizon of the prediction of an endpoint's next edge; 0: no prediction."""
     prepared_s: float = 30.0
     """Time for which an edge stays prepared for an announced endpoint."""
-    places_s: float = 5.0
+    position_interval_s: float = 5.0
     """Interval of position updates to the registry; 0: none."""
-    reports_s: float = 0.2
+    feed_interval_s: float = 0.2
     """Batching interval of reports, and of the fates of messages to areas, for the pipelines; 0: none are sent."""
-    register_max: int = 1 << 20
+    registry_max: int = 1 << 20
     """Maximum endpoints in the site's registry."""
     recent_records_max: int = 20_000
     """Maximum log records cached for arriving endpoints."""
@@ -29,6 +29,6 @@ class SiteLimits:
     """Maximum bytes of these records."""
 
     def __post_init__(self) -> None:
-        for name in ("hold_s", "ahead_s", "prepared_s", "places_s", "reports_s"):
+        for name in ("handover_timeout_s", "prediction_s", "prepared_s", "position_interval_s", "feed_interval_s"):
             if not 0 <= getattr(self, name) <= 3_600:
                 raise ValueError(f"{name} is {getattr(self, name)}, not in 0..3600")

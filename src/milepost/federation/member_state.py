@@ -8,11 +8,11 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from milepost.broker.broker import Broker
-from milepost.broker.effects import Kept
+from milepost.broker.effects import StoredState
 from milepost.federation.limits import SiteLimits
 from milepost.federation.outbox import Append, Outbox
 from milepost.federation.residency import Cursors, Move, MoveOutcome, Residency
-from milepost.matching.matcher import Limits, Matcher
+from milepost.matching.matcher import Matcher, MatcherLimits
 from milepost.model.addresses import ToContent
 from milepost.model.areas import Around
 from milepost.model.endpoints import EndpointId
@@ -25,9 +25,9 @@ from milepost.model.sites import (
     DIRECT,
     MAIN,
     VEHICLE_INFO,
-    Claim,
     EdgeInfo,
     EdgeRef,
+    EndpointClaim,
     Epoch,
     ForwardedMessage,
     MissedMessages,
@@ -39,7 +39,7 @@ from milepost.model.subscriptions import Subscription, SubscriptionId
 from milepost.model.time_windows import ALWAYS
 from milepost.wire.records import to_record
 
-_NONE: dict[EdgeRef, Claim] = {}
+_NONE: dict[EdgeRef, EndpointClaim] = {}
 
 
 class SiteRegistry:
@@ -47,14 +47,14 @@ class SiteRegistry:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._claims: dict[EndpointId, dict[EdgeRef, Claim]] = {}
+        self._claims: dict[EndpointId, dict[EdgeRef, EndpointClaim]] = {}
         self.dropped = 0
         """Claims dropped for lack of room: this edge asks the central hub about their endpoints."""
 
     def __len__(self) -> int:
         return len(self._claims)
 
-    def put(self, claim: Claim) -> bool:
+    def put(self, claim: EndpointClaim) -> bool:
         """Add a claim; return whether it is new."""
         claims = self._claims.get(claim.endpoint)
         if claims is None:
@@ -63,27 +63,27 @@ class SiteRegistry:
                 return False
             claims = self._claims[claim.endpoint] = {}
         before = claims.get(claim.edge)
-        if before is not None and (before.epoch, before.anew) >= (claim.epoch, claim.anew):
+        if before is not None and (before.epoch, before.clean_start_epoch) >= (claim.epoch, claim.clean_start_epoch):
             return False
         claims[claim.edge] = claim
         return True
 
-    def take_away(self, endpoint: EndpointId, edge: EdgeRef) -> None:
+    def remove(self, endpoint: EndpointId, edge: EdgeRef) -> None:
         """Remove a withdrawn claim."""
         claims = self._claims.get(endpoint)
         if claims is not None and claims.pop(edge, None) is not None and not claims:
             del self._claims[endpoint]
 
-    def latest(self, endpoint: EndpointId) -> Claim | None:
+    def latest(self, endpoint: EndpointId) -> EndpointClaim | None:
         """Return the claim with the highest epoch."""
         claims = self._claims.get(endpoint, _NONE)
         return max(claims.values(), key=lambda claim: (claim.epoch, claim.edge)) if claims else None
 
-    def of(self, endpoint: EndpointId, edge: EdgeRef) -> Claim | None:
+    def claim_of(self, endpoint: EndpointId, edge: EdgeRef) -> EndpointClaim | None:
         """Return the claim of one edge."""
         return self._claims.get(endpoint, _NONE).get(edge)
 
-    def is_claimed_beside(self, endpoint: EndpointId, edge: EdgeRef) -> bool:
+    def is_claimed_by_other(self, endpoint: EndpointId, edge: EdgeRef) -> bool:
         """Return whether another edge has a claim."""
         return any(one != edge for one in self._claims.get(endpoint, _NONE))
 
@@ -92,7 +92,7 @@ class SiteRegistry:
         claims = self._claims.get(endpoint, _NONE)
         return Epoch(max(now, *(claim.epoch + 1 for claim in claims.values()), 0))
 
-    def claimed_by(self, edge: EdgeRef) -> list[Claim]:
+    def claims_of(self, edge: EdgeRef) -> list[EndpointClaim]:
         """Return all claims of an edge."""
         return [claims[edge] for claims in self._claims.values() if edge in claims]
 
@@ -100,14 +100,14 @@ class SiteRegistry:
 # The interest of other edges, by subscription, so that only messages with receivers leave this edge (D7).
 #
 # Invariants:
-# - `is_wanted` has no false negatives: it ignores areas and time windows;
-# - `wanted_by` is exact, except for areas that move with their owner: they count as everywhere;
-# - `changed` is called when a result of `is_wanted` may have changed, and not for every subscription.
+# - `may_match` has no false negatives: it ignores areas and time windows;
+# - `owners_matching` is exact, except for areas that move with their owner: they count as everywhere;
+# - `changed` is called when a result of `may_match` may have changed, and not for every subscription.
 
 OWNERS_MAX: Final = 65_536
-PLANS_MAX: Final = 100_000
+CACHED_TOPICS_MAX: Final = 100_000
 _ANYWHERE: Final = ToContent()
-_ANYBODY: Final = EndpointId("anybody")
+_ANY_SOURCE: Final = EndpointId("anybody")
 _EVERYTHING: Final = OnTopic("#")
 
 Owners = frozenset[str]
@@ -118,7 +118,7 @@ class InterestTable:
 
     def __init__(self, changed: Callable[[], None], subscriptions_max: int = 1 << 20) -> None:
         self._changed = changed
-        limits = Limits(subscriptions_max, OWNERS_MAX, subscriptions_max)
+        limits = MatcherLimits(subscriptions_max, OWNERS_MAX, subscriptions_max)
         self._exact = Matcher(limits)
         self._loose = Matcher(limits)
         """The same subscriptions without their areas and time windows."""
@@ -127,7 +127,7 @@ class InterestTable:
         self._numbers: dict[str, int] = {}
         self._names: list[str] = []
         self._counts: Counter[str] = Counter()
-        self._plans: dict[str, Owners] = {}
+        self._cached_owners: dict[str, Owners] = {}
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -137,23 +137,23 @@ class InterestTable:
 
     def put(self, key: str, owner: str, subscription: Subscription) -> None:
         """Add a subscription, or replace the one with this key."""
-        self.take_away(key)
-        asked = replace(subscription, id=SubscriptionId(0), share=None)
-        if isinstance(asked.area, Around):
-            asked = replace(asked, area=None)
+        self.remove(key)
+        subscription = replace(subscription, id=SubscriptionId(0), share=None)
+        if isinstance(subscription.area, Around):
+            subscription = replace(subscription, area=None)
         number = self._number_of(owner)
-        row = _add(self._exact, number, asked)
-        loose = replace(asked, area=None, time_window=ALWAYS)
-        loose_row = _add(self._loose, number, loose) if loose != asked else None
-        query = str(asked.query)
+        row = _add(self._exact, number, subscription)
+        loose = replace(subscription, area=None, time_window=ALWAYS)
+        loose_row = _add(self._loose, number, loose) if loose != subscription else None
+        query = str(subscription.query)
         self._rows[key] = (row, loose_row, query)
         self._keys[row] = key
-        self._plans.clear()
+        self._cached_owners.clear()
         self._counts[query] += 1
         if self._counts[query] == 1:
             self._changed()
 
-    def take_away(self, key: str) -> bool:
+    def remove(self, key: str) -> bool:
         """Remove a subscription; return whether there was one."""
         if key not in self._rows:
             return False
@@ -166,14 +166,14 @@ class InterestTable:
         for row in self._exact.expire(now):
             self._forget(self._keys[row])
 
-    def is_wanted(self, topic: str, now: Instant) -> bool:
+    def may_match(self, topic: str, now: Instant) -> bool:
         """Return whether any message on a topic may match."""
         if not self._rows:
             return False
-        message = Message(MessageId(1), _ANYBODY, topic, now)
-        return bool(self._owners(message, now)) or self._loose.rows_wanting(message, now).size > 0
+        message = Message(MessageId(1), _ANY_SOURCE, topic, now)
+        return bool(self._owners(message, now)) or self._loose.find_rows(message, now).size > 0
 
-    def wanted_by(self, message: Message, now: Instant) -> Owners:
+    def owners_matching(self, message: Message, now: Instant) -> Owners:
         """Return the owners of the subscriptions that a message matches."""
         if not self._rows:
             return frozenset()
@@ -181,12 +181,12 @@ class InterestTable:
 
     def _owners(self, message: Message, now: Instant) -> Owners:
         exact = self._exact
-        is_plain = not message.tags and (message.place is None or not exact.has_areas)
-        if is_plain and (plan := self._plans.get(message.topic)) is not None:
-            return plan
-        owners = frozenset(self._names[number] for number in exact.owners_of(exact.rows_wanting(message, now)).tolist())
-        if is_plain and exact.is_lasting(message) and len(self._plans) < PLANS_MAX:
-            self._plans[message.topic] = owners
+        is_cacheable = not message.tags and (message.place is None or not exact.has_areas)
+        if is_cacheable and (cached := self._cached_owners.get(message.topic)) is not None:
+            return cached
+        owners = frozenset(self._names[number] for number in exact.owners_of(exact.find_rows(message, now)).tolist())
+        if is_cacheable and exact.is_cacheable(message) and len(self._cached_owners) < CACHED_TOPICS_MAX:
+            self._cached_owners[message.topic] = owners
         return owners
 
     def _number_of(self, owner: str) -> int:
@@ -200,7 +200,7 @@ class InterestTable:
         del self._keys[row]
         if loose_row is not None:
             self._loose.remove(loose_row)
-        self._plans.clear()
+        self._cached_owners.clear()
         self._counts[query] -= 1
         if not self._counts[query]:
             del self._counts[query]
@@ -211,16 +211,16 @@ class InterestTable:
         return iter(list(self._rows))
 
 
-def _add(matcher: Matcher, owner: int, asked: Subscription) -> int:
+def _add(matcher: Matcher, owner: int, subscription: Subscription) -> int:
     try:
-        return matcher.add(owner, asked)
-    except Malformed:  # too many queries of negations alone: then every topic counts as wanted
-        return matcher.add(owner, Subscription(asked.owner, _EVERYTHING))
+        return matcher.add(owner, subscription)
+    except Malformed:  # too many queries of negations alone: then every topic may match
+        return matcher.add(owner, Subscription(subscription.owner, _EVERYTHING))
 
 
 # Recent records of cross-hub, cached for arriving sessions; older ones are read again from the log.
 
-EXTRAS_MAX: Final = 1_000
+MISSED_RECORDS_MAX: Final = 1_000
 """Maximum records with messages found by the central hub."""
 
 
@@ -230,7 +230,7 @@ class ReadRecord(NamedTuple):
     offset: int
     appended_at: Instant
     size: int
-    said: ForwardedMessage
+    forwarded: ForwardedMessage
     is_new: bool = True
     """Whether it was read for the first time, and not again from another place of the log."""
 
@@ -242,7 +242,7 @@ class RecentRecords:
         self._limits = limits
         self._reads: deque[ReadRecord] = deque()
         self._bytes = 0
-        self._extras: deque[tuple[int, MissedMessages]] = deque()
+        self._missed: deque[tuple[int, MissedMessages]] = deque()
         self._first: int | None = None
         self._next = 0
 
@@ -255,19 +255,19 @@ class RecentRecords:
         self._reads.append(read)
         self._bytes += read.size
         while len(self._reads) > self._limits.recent_records_max or self._bytes > self._limits.recent_bytes_max:
-            gone = self._reads.popleft()
-            self._bytes -= gone.size
-            self._first = gone.offset + 1
+            oldest = self._reads.popleft()
+            self._bytes -= oldest.size
+            self._first = oldest.offset + 1
 
-    def put_extra(self, offset: int, extra: MissedMessages) -> None:
+    def put_missed(self, offset: int, missed: MissedMessages) -> None:
         """Add messages that the central hub found for an endpoint."""
-        self._extras.append((offset, extra))
-        if len(self._extras) > EXTRAS_MAX:
-            self._first = max(self._first or 0, self._extras.popleft()[0] + 1)
+        self._missed.append((offset, missed))
+        if len(self._missed) > MISSED_RECORDS_MAX:
+            self._first = max(self._first or 0, self._missed.popleft()[0] + 1)
 
-    def extras_for(self, endpoint: EndpointId) -> list[MissedMessages]:
+    def missed_for(self, endpoint: EndpointId) -> list[MissedMessages]:
         """Return the messages that the central hub found for an endpoint."""
-        return [extra for _, extra in self._extras if extra.endpoint == endpoint]
+        return [missed for _, missed in self._missed if missed.endpoint == endpoint]
 
     def reaches(self, offset: int) -> bool:
         """Return whether all records from an offset on are cached."""
@@ -279,7 +279,7 @@ class RecentRecords:
 
     def offsets(self) -> dict[tuple[str, int], int]:
         """Return the offset of each new message, by origin and number."""
-        return {(str(read.said.sender), read.said.number): read.offset for read in self._reads if read.is_new}
+        return {(str(read.forwarded.sender), read.forwarded.number): read.offset for read in self._reads if read.is_new}
 
     def since(self, offset: int) -> list[ReadRecord]:
         """Return the records from an offset on."""
@@ -292,13 +292,13 @@ class RecentRecords:
         return list(islice(self._reads, at, None))
 
 
-HUB_AWAY_NS: Final = 5 * SECOND_NS
+HUB_TIMEOUT_NS: Final = 5 * SECOND_NS
 """Time without a heartbeat after which the central hub counts as down."""
 
 MOVES_MAX: Final = 1_000
 """Maximum lines about moves in one tick; more are counted."""
 
-_OFFSET, _SAID, _LETTER = "offset ", "said ", "letter "
+_OFFSET, _MESSAGE, _ADDRESSED = "offset ", "said ", "letter "
 
 
 class SiteState:
@@ -310,12 +310,12 @@ class SiteState:
         self.limits = limits
         self.outbox = Outbox(limits, broker.store_outbox)
         self.interest = InterestTable(broker.routes_changed)
-        self.registry = SiteRegistry(limits.register_max)
+        self.registry = SiteRegistry(limits.registry_max)
         self.recent = RecentRecords(limits)
         self.cursors: Cursors = {}
         """By stream, the last number read from cross-hub; for this edge's own stream, the last number read back."""
-        self.letters: Cursors = {}
-        """By origin, the last number read of letters: handovers and replies."""
+        self.addressed_cursors: Cursors = {}
+        """By origin, the last number read of records addressed to this edge: handovers and replies."""
         self.offsets: Cursors = {}
         """By topic, the next offset to read."""
         self.next_offset = 0
@@ -342,56 +342,56 @@ class SiteState:
     def note_move(self, residency: Residency, outcome: MoveOutcome, why: str, *, from_edge: str = "", messages: int = 0) -> None:
         """Add the operator's line about a move to this edge."""
         if len(self.moves) >= MOVES_MAX:
-            self.counts["moves_not_logged"] += 1
+            self.counts["handovers_not_logged"] += 1
             return
         if residency.catching_up is not None and not from_edge:
             from_edge, messages = residency.catching_up.from_edge, residency.catching_up.carried
         duration_ns = max(0, self.now - residency.epoch)
         self.moves.append(Move(residency.endpoint, from_edge, str(self.edge), outcome, why, messages, duration_ns))
 
-    def restore(self, kept: Kept) -> None:
+    def restore(self, stored: StoredState) -> None:
         """Restore cursors, offsets and the outbox."""
-        for name, number in kept.cursors.items():
-            for head, cursors in ((_OFFSET, self.offsets), (_SAID, self.cursors), (_LETTER, self.letters)):
+        for name, number in stored.cursors.items():
+            for head, cursors in ((_OFFSET, self.offsets), (_MESSAGE, self.cursors), (_ADDRESSED, self.addressed_cursors)):
                 if name.startswith(head):
                     cursors[name.removeprefix(head)] = number
-        self.outbox.restore(kept.outbox, self.cursors.get(str(self.edge), 0))
+        self.outbox.restore(stored.outbox, self.cursors.get(str(self.edge), 0))
 
     def is_hub_available(self, now: Instant) -> bool:
         """Return whether a heartbeat of the central hub was read lately."""
-        return now - self.hub_seen_at < HUB_AWAY_NS
+        return now - self.hub_seen_at < HUB_TIMEOUT_NS
 
     def note_offset(self, topic: str, offset: int) -> None:
         """Note that a topic was read up to an offset."""
         self.offsets[topic] = offset
         self.broker.store_cursor(_OFFSET + topic, offset)
 
-    def position_of(self, said: ForwardedMessage) -> Position:
+    def position_of(self, forwarded: ForwardedMessage) -> Position:
         """Return the position of a message in the log of this site."""
-        return Position(str(said.sender), DIRECT if self.edge.site in said.direct else MAIN, said.number)
+        return Position(str(forwarded.sender), DIRECT if self.edge.site in forwarded.direct else MAIN, forwarded.number)
 
-    def is_new(self, said: ForwardedMessage) -> bool:
+    def is_new(self, forwarded: ForwardedMessage) -> bool:
         """Return whether a message was not read before, and advance the cursor."""
-        return self._is_new(self.cursors, _SAID, self.position_of(said))
+        return self._is_new(self.cursors, _MESSAGE, self.position_of(forwarded))
 
-    def is_new_letter(self, sender: EdgeRef, number: int, *, is_last: bool = True) -> bool:
-        """Do the same for letters between edges; the cursor is stored with the last record of a letter."""
-        return self._is_new(self.letters, _LETTER, Position(str(sender), MAIN, number), is_kept=is_last)
+    def is_new_addressed(self, sender: EdgeRef, number: int, *, is_last: bool = True) -> bool:
+        """Do the same for records addressed to one edge; of a divided handover, the cursor is stored with the last record."""
+        return self._is_new(self.addressed_cursors, _ADDRESSED, Position(str(sender), MAIN, number), is_stored=is_last)
 
-    def _is_new(self, cursors: Cursors, head: str, position: Position, *, is_kept: bool = True) -> bool:
+    def _is_new(self, cursors: Cursors, head: str, position: Position, *, is_stored: bool = True) -> bool:
         if not position.is_after(cursors):
-            self.counts["doubles"] += 1
+            self.counts["duplicates"] += 1
             return False
         cursors[position.key] = position.number
-        if is_kept:
+        if is_stored:
             self.broker.store_cursor(head + position.key, position.number)
         return True
 
-    def write(self, record: SiteRecord, number: int, receiver: EdgeRef) -> None:
-        """Send a letter to another edge."""
+    def send_to_edge(self, record: SiteRecord, number: int, receiver: EdgeRef) -> None:
+        """Send a record to another edge."""
         self.outbox.spool(Append(number, CROSS_HUB, str(receiver), to_record(record)))
 
-    def announce_claim(self, claim: Claim) -> None:
+    def announce_claim(self, claim: EndpointClaim) -> None:
         """Announce that an endpoint is at this edge."""
         self.registry.put(claim)
         self.outbox.announce(VEHICLE_INFO, claim_key(claim.endpoint, self.edge), to_record(claim))

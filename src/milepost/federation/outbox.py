@@ -1,7 +1,7 @@
 """The outbox: records that this edge has to append to the log of its site, in order, until the log has them.
 
     spooled:    stored durably in the tick that decided them          ─┐
-    transient:  QoS 0, in memory only                                  ├▶ `take` ─▶ log ─▶ `taken`: forgotten
+    transient:  QoS 0, in memory only                                  ├▶ `take_batch` ─▶ log ─▶ `confirm`: forgotten
     announced:  the last value of each key, in memory only            ─┘              └▶ `put_back`: again, before all else
 
 Invariants:
@@ -24,15 +24,15 @@ from typing import Final, NamedTuple
 from milepost.federation.limits import SiteLimits
 from milepost.model.instants import Instant
 
-ROUND_MAX: Final = 5_000
+BATCH_MAX: Final = 5_000
 """Maximum records in one batch."""
-PASSING_MAX: Final = 20_000
+TRANSIENT_MAX: Final = 20_000
 """Maximum QoS 0 messages queued for the log; more are dropped and counted."""
-TELLING_BYTES_MAX: Final = 32_000_000
+TRANSIENT_BYTES_MAX: Final = 32_000_000
 """Maximum bytes of transient records; above it nothing is added to the pipeline feeds."""
 
 ANNOUNCED: Final = 0
-PASSING: Final = -1
+TRANSIENT: Final = -1
 
 UNDECIDED: Final = ""
 """The topic of messages whose receivers are not known yet."""
@@ -48,7 +48,7 @@ class Append(NamedTuple):
     """A record for the log."""
 
     number: int
-    """`ANNOUNCED` or `PASSING` for records without a number."""
+    """`ANNOUNCED` or `TRANSIENT` for records without a number."""
     topic: str
     key: str
     value: bytes | None
@@ -60,26 +60,26 @@ class Outbox:
     def __init__(self, limits: SiteLimits, store: Store) -> None:
         self._limits = limits
         self._store = store
-        self._last = 0
+        self._last_number = 0
         self._queue: deque[Append] = deque()
         self._spool: dict[int, Append] = {}
         """Stored records, queued or with the log."""
         self._spool_bytes = 0
-        self._passing = 0
-        self._passing_bytes = 0
+        self._transient_count = 0
+        self._transient_bytes = 0
         self._announced: dict[tuple[str, str], tuple[int, bytes | None]] = {}
         """By topic and key, in the order in which they were announced."""
-        self._out: dict[tuple[str, str], tuple[int, bytes | None]] | None = None
+        self._announcing: dict[tuple[str, str], tuple[int, bytes | None]] | None = None
         """Announcements that are with the log; None: the log has no batch."""
         self._last_announced = 0
         self.appended = 0
         """Number of records that the log has confirmed."""
 
-    def restore(self, kept: dict[int, bytes], last: int) -> None:
+    def restore(self, spooled: dict[int, bytes], last: int) -> None:
         """Restore records that an earlier process did not append, and its last number known to be in the log."""
-        for number in sorted(kept):
-            self._put(_append_from_bytes(number, kept[number]))
-        self._last = max(last, *kept, 0)
+        for number in sorted(spooled):
+            self._put(_append_from_bytes(number, spooled[number]))
+        self._last_number = max(last, *spooled, 0)
 
     @property
     def waiting(self) -> int:
@@ -94,7 +94,7 @@ class Outbox:
     @property
     def last_number(self) -> int:
         """The last number assigned."""
-        return self._last
+        return self._last_number
 
     def last_of(self, topic: str, key: str) -> int:
         """Return the last number queued for a topic and key; 0 if there is none."""
@@ -102,8 +102,8 @@ class Outbox:
 
     def next_number(self, now: Instant) -> int:
         """Return a number above all earlier ones."""
-        self._last = max(self._last + 1, now)
-        return self._last
+        self._last_number = max(self._last_number + 1, now)
+        return self._last_number
 
     def is_full(self) -> bool:
         """Return whether nothing more can be stored."""
@@ -119,34 +119,34 @@ class Outbox:
         self._spool_bytes += _size(append)
         self._queue.append(append)
 
-    def let_pass(self, append: Append) -> bool:
+    def add_transient(self, append: Append) -> bool:
         """Add a record that is not stored; return whether there was room."""
-        if self._passing >= PASSING_MAX:
+        if self._transient_count >= TRANSIENT_MAX:
             return False
-        self._passing += 1
-        self._passing_bytes += _size(append)
+        self._transient_count += 1
+        self._transient_bytes += _size(append)
         self._queue.append(append)
         return True
 
-    def tell(self, append: Append) -> bool:
+    def add_feed_record(self, append: Append) -> bool:
         """Add a record of a pipeline feed; at least half of the room is left to messages."""
-        has_room = self._passing < PASSING_MAX // 2 and self._passing_bytes < TELLING_BYTES_MAX
-        return has_room and self.let_pass(append)
+        has_room = self._transient_count < TRANSIENT_MAX // 2 and self._transient_bytes < TRANSIENT_BYTES_MAX
+        return has_room and self.add_transient(append)
 
-    def decide(self, choose: Callable[[Append], list[Append]]) -> None:
+    def resolve_undecided(self, choose: Callable[[Append], list[Append]]) -> None:
         """Replace each undecided record by those that *choose* returns: the first keeps its number, others go to the end."""
         before, self._queue = self._queue, deque()
         for append in before:
             chosen = choose(append) if append.topic == UNDECIDED else [append]
-            is_kept = self._spool.pop(append.number, None) is not None
-            self._spool_bytes -= _size(append) if is_kept else 0
-            self._passing -= not is_kept
-            self._passing_bytes -= 0 if is_kept else _size(append)
-            if is_kept and not chosen:
+            is_spooled = self._spool.pop(append.number, None) is not None
+            self._spool_bytes -= _size(append) if is_spooled else 0
+            self._transient_count -= not is_spooled
+            self._transient_bytes -= 0 if is_spooled else _size(append)
+            if is_spooled and not chosen:
                 self._store(append.number, None)
             for one in chosen:
-                if not is_kept:
-                    self.let_pass(one)
+                if not is_spooled:
+                    self.add_transient(one)
                 elif one is append:
                     self._put(one)
                 else:
@@ -166,38 +166,38 @@ class Outbox:
     @property
     def announced_up_to(self) -> int:
         """The last announcement up to which the log has all, or later ones with their keys."""
-        waits = [next(iter(those.values()))[0] for those in (self._out, self._announced) if those]
-        return min(waits) - 1 if waits else self._last_announced
+        oldest = [next(iter(announcements.values()))[0] for announcements in (self._announcing, self._announced) if announcements]
+        return min(oldest) - 1 if oldest else self._last_announced
 
     @property
     def is_ready(self) -> bool:
-        """Whether there is something to take."""
-        return self._out is None and bool(self._announced or (self._queue and self._queue[0].topic != UNDECIDED))
+        """Whether there is a batch to take."""
+        return self._announcing is None and bool(self._announced or (self._queue and self._queue[0].topic != UNDECIDED))
 
-    def take(self, most: int = ROUND_MAX) -> list[Append]:
-        """Return the next batch in order; to be answered by `taken` or `put_back`."""
-        if self._out is not None:
+    def take_batch(self, most: int = BATCH_MAX) -> list[Append]:
+        """Return the next batch in order; to be answered by `confirm` or `put_back`."""
+        if self._announcing is not None:
             return []
-        self._out = dict(islice(self._announced.items(), most))
-        for key in self._out:
+        self._announcing = dict(islice(self._announced.items(), most))
+        for key in self._announcing:
             del self._announced[key]
-        found = [Append(ANNOUNCED, topic, key, value) for (topic, key), (_, value) in self._out.items()]
+        found = [Append(ANNOUNCED, topic, key, value) for (topic, key), (_, value) in self._announcing.items()]
         while self._queue and len(found) < most and self._queue[0].topic != UNDECIDED:
             found.append(self._queue.popleft())
         if not found:
-            self._out = None
+            self._announcing = None
         return found
 
-    def taken(self, appends: list[Append]) -> None:
+    def confirm(self, appends: list[Append]) -> None:
         """Note that the log has a batch."""
-        self._out = None
+        self._announcing = None
         self.appended += len(appends)
         for append in appends:
             if append.number == ANNOUNCED:
                 continue
             if self._spool.pop(append.number, None) is None:
-                self._passing -= 1
-                self._passing_bytes -= _size(append)
+                self._transient_count -= 1
+                self._transient_bytes -= _size(append)
             else:
                 self._spool_bytes -= _size(append)
                 self._store(append.number, None)
@@ -205,8 +205,10 @@ class Outbox:
     def put_back(self, appends: list[Append]) -> None:
         """Note that the log has nothing of a batch: all of it goes again."""
         self._queue.extendleft(reversed([append for append in appends if append.number != ANNOUNCED]))
-        self._announced = {key: said for key, said in (self._out or {}).items() if key not in self._announced} | self._announced
-        self._out = None
+        self._announced = {
+            key: entry for key, entry in (self._announcing or {}).items() if key not in self._announced
+        } | self._announced
+        self._announcing = None
 
 
 def _size(append: Append) -> int:

@@ -17,7 +17,7 @@ import orjson
 
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import Instant
-from milepost.model.sites import ALL, NEVER, NO_EPOCH, EdgeRef, Epoch, HeldSubscription, Position, edge_ref
+from milepost.model.sites import ANY_EDGE, NEVER, NO_EPOCH, EdgeRef, Epoch, HeldSubscription, Position, edge_ref
 from milepost.model.subscriptions import Subscription
 from milepost.wire.json_form import from_json, to_json
 
@@ -123,11 +123,11 @@ Cursors = dict[str, int]
 
 OFFSET: Final = "@"
 """Key among cursors: the offset up to which cross-hub was read."""
-EVERY: Final = ALL
+EVERY: Final = ANY_EDGE
 """Wildcard for a site or a stream."""
-FAR: Final = 1 << 62
+OFFSET_MAX: Final = 1 << 62
 """Above every offset."""
-ALWAYS: Final[Cursors] = {EVERY: 0, OFFSET: 0}
+SINCE_ALWAYS: Final[Cursors] = {EVERY: 0, OFFSET: 0}
 """The beginning of a subscription that is older than this edge's membership in a site."""
 
 
@@ -136,7 +136,7 @@ class Part:
     """Some subscriptions of an endpoint, and the cursors up to which they were served."""
 
     home: str
-    """The site in whose log they were served; of other sites' streams that log has only the wanted messages, with gaps."""
+    """The site in whose log they were served; that log has gaps in the streams of other sites."""
     names: list[str]
     since: dict[str, Cursors]
     """By name, the cursors at which each subscription began: see `began_before`."""
@@ -146,14 +146,14 @@ class Part:
     at: Instant = NEVER
     floor: int = 0
     """The cursor of streams that `cursors` does not have."""
-    brought: Sequence[tuple[str, int]] = ()
+    carried_messages: Sequence[tuple[str, int]] = ()
     """Messages above the cursors that came with the session, by origin and number."""
-    given: Cursors = field(default_factory=dict)
+    served_from: Cursors = field(default_factory=dict)
     """By stream of this site, the number from which on it was served here: above it there are no gaps."""
 
-    def is_sure_of(self, position: Position) -> bool:
+    def is_conclusive_for(self, position: Position) -> bool:
         """Return whether the cursors show if a record was delivered: below them the streams of other sites have gaps."""
-        return site_of(position.key) == self.home or position.number >= self.given.get(position.key, FAR)
+        return site_of(position.key) == self.home or position.number >= self.served_from.get(position.key, OFFSET_MAX)
 
     def lacks(self, position: Position, offset: int | None = None) -> bool:
         """Return whether the cursors are behind a record."""
@@ -163,7 +163,7 @@ class Part:
 
     def began_before(self, name: str, position: Position, offset: int | None) -> bool:
         """Return whether a subscription began before a record was published, or at least before it was read."""
-        since = self.since.get(name, ALWAYS)
+        since = self.since.get(name, SINCE_ALWAYS)
         return position.is_after(since, since[EVERY]) or (offset is not None and offset >= since[OFFSET])
 
 
@@ -171,14 +171,14 @@ class Part:
 class CatchingUp:
     """Records that a residency has to read before it can be served by matching."""
 
-    came_at: int
+    last_number_on_arrival: int
     """The last number that this edge had assigned on cross-hub when the session came."""
     parts: list[Part] = field(default_factory=list)
-    late: set[str] = field(default_factory=set)
+    sites_to_reread: set[str] = field(default_factory=set)
     """Sites whose records must be read again before new ones are delivered; `EVERY` when the session has just come."""
     awaits: Cursors = field(default_factory=dict)
     """Sites of which the central hub still has records for the endpoint, with the epoch of the move: later ones wait."""
-    extras: list[str] = field(default_factory=list)
+    missed: list[str] = field(default_factory=list)
     """Messages found by the central hub so far, as records; delivered in the order of numbers with those in the log."""
     from_edge: str = ""
     """The edge that the session came from, as SITE/EDGE."""
@@ -187,7 +187,7 @@ class CatchingUp:
 
     def is_served(self, site: str) -> bool:
         """Return whether records of a site are delivered as they are read."""
-        return not ({site, EVERY} & self.late) and site not in self.awaits
+        return not ({site, EVERY} & self.sites_to_reread) and site not in self.awaits
 
 
 @dataclass(slots=True)
@@ -198,21 +198,21 @@ class Residency:
     epoch: Epoch
     began: Epoch = NO_EPOCH
     """The last epoch under which the session was served, here or elsewhere."""
-    anew: Epoch = NO_EPOCH
+    clean_start_epoch: Epoch = NO_EPOCH
     """Epoch at which the endpoint last began a new session: older state is not accepted."""
     state: ResidencyState = ResidencyState.ABSENT
     waits_until: Instant | None = None
     """Deadline of a client that waits for its session; None: no client waits."""
-    is_whole: bool = True
+    is_complete: bool = True
     """Whether nothing of an earlier residency is outstanding, as far as is known."""
     catching_up: CatchingUp | None = None
-    had: Cursors = field(default_factory=dict)
+    received_elsewhere: Cursors = field(default_factory=dict)
     """By stream, the number up to which the endpoint received messages elsewhere, beyond this edge's cursor."""
     offsets: Cursors = field(default_factory=dict)
     """By other site, the offset up to which the endpoint was served from that site's cross-hub."""
     since: dict[str, Cursors] = field(default_factory=dict)
     """By subscription, the cursors at which it began."""
-    ended: list[str] = field(default_factory=list)
+    ended_subscriptions: list[str] = field(default_factory=list)
     """Subscriptions that ended here while a handover was outstanding: it does not restore them."""
     opened_at: int = 0
     """The next offset of cross-hub when the session began here: later messages to the endpoint were delivered at once."""
@@ -236,7 +236,7 @@ class OutgoingHandover:
     subscriptions: tuple[HeldSubscription, ...]
     relayed: list[tuple[EdgeRef, Epoch]] = field(default_factory=list)
     """Senders of handovers that were only relayed, with the claims they answered: they wait for `HandoverTaken`, too."""
-    times: int = 1
+    handover_count: int = 1
     """Number of handovers to the same claim: sessions that came late were relayed."""
     state: ResidencyState = ResidencyState.LEAVING
 
@@ -253,24 +253,34 @@ def residency_to_bytes(residency: Residency) -> bytes:
         {
             "epoch": residency.epoch,
             "began": residency.began,
-            "anew": residency.anew,
-            "whole": residency.is_whole,
-            "had": residency.had,
+            "anew": residency.clean_start_epoch,
+            "whole": residency.is_complete,
+            "had": residency.received_elsewhere,
             "offsets": residency.offsets,
             "since": residency.since,
-            "ended": residency.ended,
+            "ended": residency.ended_subscriptions,
             "opened": [residency.opened_at, residency.opened_after, residency.opened_above],
             "catching_up": None
             if catching_up is None
             else [
-                catching_up.came_at,
+                catching_up.last_number_on_arrival,
                 [
-                    [one.home, one.names, one.since, one.cursors, one.offset, one.at, one.floor, one.brought, one.given]
+                    [
+                        one.home,
+                        one.names,
+                        one.since,
+                        one.cursors,
+                        one.offset,
+                        one.at,
+                        one.floor,
+                        one.carried_messages,
+                        one.served_from,
+                    ]
                     for one in catching_up.parts
                 ],
-                sorted(catching_up.late),
+                sorted(catching_up.sites_to_reread),
                 catching_up.awaits,
-                catching_up.extras,
+                catching_up.missed,
                 catching_up.from_edge,
                 catching_up.carried,
             ],
@@ -283,32 +293,36 @@ def residency_from_bytes(endpoint: EndpointId, data: bytes) -> Residency:
     value = orjson.loads(data)
     catching_up = None
     if value["catching_up"] is not None:
-        came_at, parts, late, awaits, extras, from_edge, carried = value["catching_up"]
-        catching_up = CatchingUp(came_at, [Part(*part) for part in parts], set(late), awaits, extras, from_edge, carried)
+        last_number_on_arrival, parts, sites_to_reread, awaits, missed, from_edge, carried = value["catching_up"]
+        catching_up = CatchingUp(
+            last_number_on_arrival, [Part(*part) for part in parts], set(sites_to_reread), awaits, missed, from_edge, carried
+        )
         for part in catching_up.parts:
-            part.brought = [(edge, number) for edge, number in part.brought]
+            part.carried_messages = [(edge, number) for edge, number in part.carried_messages]
     state = ResidencyState.LIVE if catching_up is None else ResidencyState.CATCHING_UP
     residency = Residency(endpoint, Epoch(value["epoch"]), Epoch(value["began"]), Epoch(value["anew"]), state)
-    residency.is_whole, residency.catching_up = value["whole"], catching_up
-    residency.had, residency.offsets, residency.since = value["had"], value["offsets"], value["since"]
-    residency.ended = value["ended"]
+    residency.is_complete, residency.catching_up = value["whole"], catching_up
+    residency.received_elsewhere, residency.offsets, residency.since = value["had"], value["offsets"], value["since"]
+    residency.ended_subscriptions = value["ended"]
     residency.opened_at, residency.opened_after, residency.opened_above = value["opened"]
     return residency
 
 
 def outgoing_to_bytes(outgoing: OutgoingHandover) -> bytes:
     """Encode an open handover for storage."""
-    held = [[one.name, to_json(one.subscription).decode(), one.is_not_own, one.is_retain_shown] for one in outgoing.subscriptions]
+    held = [
+        [one.name, to_json(one.subscription).decode(), one.no_local, one.retain_as_published] for one in outgoing.subscriptions
+    ]
     relayed = [[str(edge), epoch] for edge, epoch in outgoing.relayed]
-    return orjson.dumps({"epoch": outgoing.epoch, "held": held, "relayed": relayed, "times": outgoing.times})
+    return orjson.dumps({"epoch": outgoing.epoch, "held": held, "relayed": relayed, "times": outgoing.handover_count})
 
 
 def outgoing_from_bytes(endpoint: EndpointId, data: bytes) -> OutgoingHandover:
     """Decode a stored handover."""
     value = orjson.loads(data)
     held = tuple(
-        HeldSubscription(name, cast("Subscription", from_json(text.encode())), is_not_own, is_retain_shown)
-        for name, text, is_not_own, is_retain_shown in value["held"]
+        HeldSubscription(name, cast("Subscription", from_json(text.encode())), no_local, retain_as_published)
+        for name, text, no_local, retain_as_published in value["held"]
     )
     relayed = [(edge_ref(edge), Epoch(epoch)) for edge, epoch in value["relayed"]]
     return OutgoingHandover(endpoint, Epoch(value["epoch"]), held, relayed, value["times"])

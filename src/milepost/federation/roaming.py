@@ -3,14 +3,14 @@
 Invariants:
 - an endpoint that opens a session here is claimed with a new epoch, above all epochs of it that this edge has read;
 - an edge that reads a higher claim hands its session over, at once or after it has read the records it still needs;
-- a client waits for its session only while some edge may have it, and never longer than `hold_s`.
+- a client waits for its session only while some edge may have it, and never longer than `handover_timeout_s`.
 """
 
 from dataclasses import replace
 from typing import Final
 
 from milepost.broker.session import Session
-from milepost.federation.catch_up import CatchUp, in_short, since_here
+from milepost.federation.catch_up import CatchUp, condensed, starting_cursors
 from milepost.federation.forwarding import Forwarder
 from milepost.federation.handover import Handovers, OutgoingHandovers, joined
 from milepost.federation.member_state import ReadRecord, SiteState
@@ -29,8 +29,8 @@ from milepost.model.queries import OnTopic
 from milepost.model.reasons import Reason, Refused
 from milepost.model.sites import (
     SUBSCRIPTION_INFO,
-    Claim,
     EdgeRef,
+    EndpointClaim,
     Epoch,
     Handover,
     HandoverPart,
@@ -43,7 +43,7 @@ from milepost.model.sites import (
 )
 from milepost.wire.records import to_record
 
-FORGOTTEN_NS: Final = 600 * SECOND_NS
+AWAITED_NS_MAX: Final = 600 * SECOND_NS
 """Time after which an endpoint that left while it was awaited is forgotten, if no session came."""
 
 _TAKEN_OVER: Final = Refused(Reason.SESSION_TAKEN_OVER)
@@ -63,15 +63,15 @@ class Roaming:
         self._waiting: dict[EndpointId, Residency] = {}
         self._expired: set[EndpointId] = set()
         """Endpoints whose sessions expired while this edge was down."""
-        self._dropped: tuple[Residency | None, str, int, int] = (None, "", 0, 0)
+        self._last_unsubscribed: tuple[Residency | None, str, int, int] = (None, "", 0, 0)
         """The subscription that ended last: its residency, name and moment."""
-        self._unfinished: dict[tuple[EdgeRef, EndpointId], tuple[Handover, list[QueuedMessage], int]] = {}
+        self._partial_handovers: dict[tuple[EdgeRef, EndpointId], tuple[Handover, list[QueuedMessage], int]] = {}
 
-    def restore(self, kept: dict[str, bytes], now: Instant) -> None:
+    def restore(self, stored: dict[str, bytes], now: Instant) -> None:
         """Restore residencies; the sessions are restored already."""
         broker = self._state.broker
         self.forwarder.restore(now)
-        for key, data in kept.items():
+        for key, data in stored.items():
             if "\n" in key:
                 self.outgoing.restore(key, data)
                 continue
@@ -84,15 +84,15 @@ class Roaming:
             self.catch_up.note_received_early(residency)
             if residency.catching_up is not None:
                 self.catch_up.begin(residency, session)
-                if residency.catching_up.late:
-                    self.handovers.ask_back(residency)
+                if residency.catching_up.sites_to_reread:
+                    self.handovers.request_read_back(residency)
 
     # Events of endpoints at this edge
 
-    def arrive(self, name: EndpointId, now: Instant, *, is_fresh: bool) -> bool:
+    def arrive(self, name: EndpointId, now: Instant, *, clean_start: bool) -> bool:
         """Return whether an endpoint can open its session at once."""
         residency = self.residencies.get(name)
-        if is_fresh:
+        if clean_start:
             return True
         if residency is not None and (not residency.is_here or name in self._waiting):
             residency.waits_until = residency.waits_until or Instant(now + self._hold_ns)
@@ -103,31 +103,31 @@ class Roaming:
         is_elsewhere = self._is_claimed_elsewhere(name)
         if self._state.is_ready and not is_elsewhere and not self._state.is_hub_available(now):
             return True
-        residency = self.residencies[name] = self._waiting[name] = Residency(name, Epoch(0), is_whole=False)
+        residency = self.residencies[name] = self._waiting[name] = Residency(name, Epoch(0), is_complete=False)
         advance(residency, ResidencyEvent.ARRIVES)
         residency.waits_until = Instant(now + self._hold_ns)
-        self._claim(residency, now, asks=not is_elsewhere)
+        self._claim(residency, now, asks_hub=not is_elsewhere)
         return False
 
-    def opened(self, session: Session, now: Instant, *, is_fresh: bool) -> None:
+    def opened(self, session: Session, now: Instant, *, clean_start: bool) -> None:
         """Begin or continue a residency, and claim the endpoint unless it was claimed on arrival."""
         name = session.name
         residency = self.residencies.get(name)
         if residency is None:
             is_elsewhere = self._is_claimed_elsewhere(name)
-            is_known = is_fresh or (not is_elsewhere and not self._state.hub_seen_at)
-            residency = self.residencies[name] = Residency(name, Epoch(0), is_whole=is_known)
-            self._claim(residency, now, is_fresh=is_fresh, asks=not is_elsewhere and not is_known)
-        elif residency.is_here or is_fresh:
-            self._claim(residency, now, is_fresh=is_fresh)
+            is_known = clean_start or (not is_elsewhere and not self._state.hub_seen_at)
+            residency = self.residencies[name] = Residency(name, Epoch(0), is_complete=is_known)
+            self._claim(residency, now, clean_start=clean_start, asks_hub=not is_elsewhere and not is_known)
+        elif residency.is_here or clean_start:
+            self._claim(residency, now, clean_start=clean_start)
         if not residency.is_here:
             self.handovers.note_opened(residency)
         advance(residency, ResidencyEvent.OPENED)
         residency.waits_until = None
         if self._waiting.pop(name, None) is not None:  # another client with this name
             self._state.broker.welcome(name, _TAKEN_OVER)
-        residency.is_whole, residency.began = residency.is_whole or is_fresh, residency.epoch
-        self._keep(residency)
+        residency.is_complete, residency.began = residency.is_complete or clean_start, residency.epoch
+        self._store(residency)
 
     def ended(self, session: Session) -> None:
         """End the residency of a session that has ended or was exported."""
@@ -152,16 +152,18 @@ class Roaming:
         residency = self.residencies.get(session.name)
         if residency is None:
             return
-        residency.ended = [one for one in residency.ended if one != name]
-        if self._dropped[0] is residency and self._dropped[1:] == self._moment_of(name):  # it was replaced: keep its cursors
+        residency.ended_subscriptions = [one for one in residency.ended_subscriptions if one != name]
+        if self._last_unsubscribed[0] is residency and self._last_unsubscribed[1:] == self._moment_of(
+            name
+        ):  # it was replaced: keep its cursors
             self.catch_up.resubscribed(residency, session, name)
         else:
-            since = since_here(self.catch_up.cursors_here(), self._state.next_offset)
+            since = starting_cursors(self.catch_up.cursors_here(), self._state.next_offset)
             if len(residency.since) > 2 * len(session.subscriptions):
                 residency.since = {one: at for one, at in residency.since.items() if one in session.subscriptions}
-            residency.since[name] = in_short(since) if residency.is_whole else since
+            residency.since[name] = condensed(since) if residency.is_complete else since
             self.catch_up.subscribed(residency, session, name)
-        self._keep(residency)
+        self._store(residency)
 
     def _moment_of(self, name: str) -> tuple[str, int, int]:
         return name, self._state.next_offset, self._state.outbox.last_number
@@ -170,10 +172,10 @@ class Roaming:
         """Withdraw a subscription; those of a session that is being exported stay announced."""
         residency = self.residencies.get(session.name)
         self.catch_up.unsubscribed(session, name)
-        self._dropped = (residency, *self._moment_of(name))
+        self._last_unsubscribed = (residency, *self._moment_of(name))
         if residency is not None:
-            residency.ended += [name] if not residency.is_whole else []
-            self._keep(residency)
+            residency.ended_subscriptions += [name] if not residency.is_complete else []
+            self._store(residency)
         if residency is None or residency.state is not ResidencyState.LEAVING:
             self._state.outbox.announce(SUBSCRIPTION_INFO, interest_key(self._state.edge, session.name, name), None)
 
@@ -181,10 +183,10 @@ class Roaming:
 
     def on_taken(self, taken: HandoverTaken, now: Instant) -> None:
         """Handle the reply to a handover: this edge drops the endpoint's state, unless it has come back."""
-        if self.outgoing.taken(taken, now) and taken.endpoint not in self.residencies:
+        if self.outgoing.on_taken(taken, now) and taken.endpoint not in self.residencies:
             self.outgoing.withdraw_claim(taken.endpoint)
 
-    def on_claim(self, claim: Claim, now: Instant) -> None:
+    def on_claim(self, claim: EndpointClaim, now: Instant) -> None:
         """Handle the claim of another edge: of this site from the registry, of another site from the central hub."""
         state = self._state
         state.registry.put(claim)
@@ -192,136 +194,136 @@ class Roaming:
             return
         residency = self.residencies.get(claim.endpoint)
         if residency is None:
-            mine = state.registry.of(claim.endpoint, state.edge)
-            if mine is not None and mine.epoch < claim.epoch and not self.outgoing.has_left(claim.endpoint):
-                self._give_up(claim, now, is_whole=True)
+            own_claim = state.registry.claim_of(claim.endpoint, state.edge)
+            if own_claim is not None and own_claim.epoch < claim.epoch and not self.outgoing.has_left(claim.endpoint):
+                self._relinquish(claim, now, is_complete=True)
         elif (claim.epoch, claim.edge) > (residency.epoch, state.edge):
-            self._follow(claim, residency, now)
+            self._follow_claim(claim, residency, now)
         else:
             state.counts["late_claims"] += 1
 
-    def _follow(self, claim: Claim, residency: Residency, now: Instant) -> None:
+    def _follow_claim(self, claim: EndpointClaim, residency: Residency, now: Instant) -> None:
         """Hand over, discard or forget an endpoint that is claimed by another edge."""
         session = self._state.broker.find_session(claim.endpoint)
         if session is None:
             advance(self.residencies.pop(claim.endpoint), ResidencyEvent.CLAIMED)
             if self._waiting.pop(claim.endpoint, None) is not None:
                 self._state.note_move(residency, MoveOutcome.GIVEN_UP, f"claimed by {claim.edge}")
-            self._give_up(claim, now, is_whole=False)
+            self._relinquish(claim, now, is_complete=False)
             self._state.broker.welcome(claim.endpoint, _ELSEWHERE)
-        elif claim.anew > residency.began:
+        elif claim.clean_start_epoch > residency.began:
             self._note_interrupted(residency, f"new session at {claim.edge}")
             advance(residency, ResidencyEvent.REPLACED)
             self._state.broker.discard_session(session)
-        elif residency.catching_up is None or not residency.catching_up.late:  # else after the catch-up reads
+        elif residency.catching_up is None or not residency.catching_up.sites_to_reread:  # else after the catch-up reads
             self._note_interrupted(residency, f"claimed by {claim.edge}")
-            self.handovers.cut(session, residency, claim, now)
+            self.handovers.export(session, residency, claim, now)
 
     def _note_interrupted(self, residency: Residency, why: str) -> None:
         if residency.state is ResidencyState.CATCHING_UP:
             self._state.note_move(residency, MoveOutcome.INTERRUPTED, why)
 
-    def _give_up(self, claim: Claim, now: Instant, *, is_whole: bool) -> None:
+    def _relinquish(self, claim: EndpointClaim, now: Instant, *, is_complete: bool) -> None:
         self.outgoing.withdraw_claim(claim.endpoint)
-        self.outgoing.send_nothing_held(claim, now, is_whole=is_whole)
+        self.outgoing.send_no_session(claim, now, is_complete=is_complete)
 
-    def on_claim_gone(self, endpoint: EndpointId, edge: EdgeRef) -> None:
+    def on_claim_withdrawn(self, endpoint: EndpointId, edge: EdgeRef) -> None:
         """Remove a withdrawn claim; this edge knows its own residencies once it has read its earlier claims."""
         if edge != self._state.edge or (not self._state.is_ready and endpoint not in self.residencies):
-            self._state.registry.take_away(endpoint, edge)
+            self._state.registry.remove(endpoint, edge)
 
-    def on_prior(self, prior: PriorEdge) -> None:
+    def on_prior_edge(self, prior: PriorEdge) -> None:
         """Handle the central hub's answer about the previous edge of an endpoint."""
         residency = self.residencies.get(prior.endpoint)
         if residency is None or residency.epoch != prior.epoch or prior.edge is not None:
             return
         self._complete(residency)
-        self._keep(residency)
+        self._store(residency)
 
     def on_handover(self, handover: Handover, now: Instant) -> None:
         """Handle a handover, whole or in its first record."""
         if handover.parts:
-            self._unfinished[handover.sender, handover.endpoint] = (handover, list(handover.waiting), handover.parts)
+            self._partial_handovers[handover.sender, handover.endpoint] = (handover, list(handover.queued), handover.parts)
         else:
-            self._arrived(handover, joined(handover.waiting), now)
+            self._import_handover(handover, joined(handover.queued), now)
 
-    def on_rest(self, rest: HandoverPart, now: Instant) -> None:
+    def on_handover_part(self, part: HandoverPart, now: Instant) -> None:
         """Handle a further record of a handover."""
-        key = (rest.sender, rest.endpoint)
-        if key not in self._unfinished:
-            self._state.counts["strange"] += 1
+        key = (part.sender, part.endpoint)
+        if key not in self._partial_handovers:
+            self._state.counts["unexpected"] += 1
             return
-        handover, waiting, missing = self._unfinished.pop(key)
-        waiting += rest.waiting
-        handover = replace(handover, subscriptions=handover.subscriptions + rest.subscriptions)
+        handover, waiting, missing = self._partial_handovers.pop(key)
+        waiting += part.queued
+        handover = replace(handover, subscriptions=handover.subscriptions + part.subscriptions)
         if missing > 1:
-            self._unfinished[key] = (handover, waiting, missing - 1)
+            self._partial_handovers[key] = (handover, waiting, missing - 1)
         else:
-            self._arrived(handover, joined(waiting), now)
+            self._import_handover(handover, joined(waiting), now)
 
-    def is_last(self, letter: Handover | HandoverPart | HandoverTaken) -> bool:
-        """Return whether a letter is the last record of its kind."""
-        if isinstance(letter, HandoverPart):
-            return self._unfinished.get((letter.sender, letter.endpoint), (None, None, 1))[2] == 1
-        return not isinstance(letter, Handover) or not letter.parts
+    def is_last(self, record: Handover | HandoverPart | HandoverTaken) -> bool:
+        """Return whether no further record of a handover follows."""
+        if isinstance(record, HandoverPart):
+            return self._partial_handovers.get((record.sender, record.endpoint), (None, None, 1))[2] == 1
+        return not isinstance(record, Handover) or not record.parts
 
     @property
-    def is_unfinished(self) -> bool:
+    def has_partial_handover(self) -> bool:
         """Whether a handover has come in part."""
-        return bool(self._unfinished)
+        return bool(self._partial_handovers)
 
-    def _arrived(self, handover: Handover, waiting: list[QueuedMessage], now: Instant) -> None:
+    def _import_handover(self, handover: Handover, waiting: list[QueuedMessage], now: Instant) -> None:
         endpoint, state = handover.endpoint, self._state
-        known = state.registry.of(endpoint, handover.sender)
+        known = state.registry.claim_of(endpoint, handover.sender)
         if handover.sender.site != state.edge.site and known is not None and known.epoch < handover.epoch:
-            state.registry.take_away(endpoint, handover.sender)  # the central hub does not announce that
+            state.registry.remove(endpoint, handover.sender)  # the central hub does not announce that
         residency = self.residencies.get(endpoint)
-        if not handover.is_held:
-            if residency is not None and handover.is_whole and handover.epoch == residency.epoch:
+        if not handover.has_session:
+            if residency is not None and handover.is_complete and handover.epoch == residency.epoch:
                 self._complete(residency)
             return
         latest = state.registry.latest(endpoint)
         if residency is None and latest is not None and latest.edge != state.edge and latest.epoch > handover.epoch:
-            if latest.anew > handover.began:
+            if latest.clean_start_epoch > handover.began:
                 self.outgoing.decline(handover, now)
             else:
                 self.handovers.relay(handover, waiting, latest, now)
             return
-        residency = residency or Residency(endpoint, handover.epoch, is_whole=handover.is_whole)
-        residency.anew = max(residency.anew, handover.anew)
-        why = "the endpoint has begun a new session since" if handover.began < residency.anew else None
-        why = why or self.handovers.arrive(handover, waiting, residency, now)
+        residency = residency or Residency(endpoint, handover.epoch, is_complete=handover.is_complete)
+        residency.clean_start_epoch = max(residency.clean_start_epoch, handover.clean_start_epoch)
+        why = "the endpoint has begun a new session since" if handover.began < residency.clean_start_epoch else None
+        why = why or self.handovers.import_session(handover, waiting, residency, now)
         if why is not None:
             state.note_move(residency, MoveOutcome.REFUSED, why, from_edge=str(handover.sender), messages=len(waiting))
             self.outgoing.decline(handover, now)
             if endpoint in self._waiting:
                 self._complete(residency)
             return
-        mine = state.registry.of(endpoint, state.edge)
+        own_claim = state.registry.claim_of(endpoint, state.edge)
         if (
-            mine is None or mine.anew < residency.anew or endpoint not in self.residencies
+            own_claim is None or own_claim.clean_start_epoch < residency.clean_start_epoch or endpoint not in self.residencies
         ):  # not awaited: a higher claim may be known
-            self._state.announce_claim(Claim(endpoint, state.edge, residency.epoch, residency.anew))
+            self._state.announce_claim(EndpointClaim(endpoint, state.edge, residency.epoch, residency.clean_start_epoch))
         residency.began = max(residency.began, handover.began)
         self.residencies[endpoint] = residency
         self._announce_all(endpoint)
-        self.outgoing.owe(handover)
-        if handover.is_whole:
+        self.outgoing.owe_reply(handover)
+        if handover.is_complete:
             self._complete(residency)
-        self._keep(residency)
-        self._look(residency, now)
+        self._store(residency)
+        self._check_claims(residency, now)
 
     def _complete(self, residency: Residency) -> None:
-        residency.is_whole, residency.ended = True, []
+        residency.is_complete, residency.ended_subscriptions = True, []
         if residency.endpoint in self._waiting:
-            self._let_in(residency)
+            self._admit(residency)
 
-    def _let_in(self, residency: Residency) -> None:
+    def _admit(self, residency: Residency) -> None:
         self._waiting.pop(residency.endpoint, None)
         residency.waits_until = None
         self._state.broker.welcome(residency.endpoint)
 
-    def _look(self, residency: Residency, now: Instant) -> None:
+    def _check_claims(self, residency: Residency, now: Instant) -> None:
         """Follow a claim of another edge that was read meanwhile."""
         latest = self._state.registry.latest(residency.endpoint)
         if (
@@ -329,37 +331,39 @@ class Roaming:
             and latest.edge != self._state.edge
             and (latest.epoch, latest.edge) > (residency.epoch, self._state.edge)
         ):
-            self._follow(latest, residency, now)
+            self._follow_claim(latest, residency, now)
 
-    def on_extra(self, extra: MissedMessages, now: Instant) -> None:
+    def on_missed(self, missed: MissedMessages, now: Instant) -> None:
         """Handle messages that the central hub found for an endpoint."""
-        residency = self.residencies.get(extra.endpoint)
+        residency = self.residencies.get(missed.endpoint)
         if residency is not None and residency.is_here:
-            self.handovers.extra(extra, residency, now)
-            self._look(residency, now)
+            self.handovers.on_missed(missed, residency, now)
+            self._check_claims(residency, now)
 
-    def on_read_back(self, endpoint: EndpointId, reads: list[ReadRecord], extras: list[MissedMessages], now: Instant) -> None:
+    def on_read_back(self, endpoint: EndpointId, reads: list[ReadRecord], missed: list[MissedMessages], now: Instant) -> None:
         """Handle records that were read again for an endpoint."""
         residency = self.residencies.get(endpoint)
         if residency is not None and residency.is_here:
-            self.handovers.read_back(residency, reads, extras, now)
-            self._look(residency, now)
+            self.handovers.read_back(residency, reads, missed, now)
+            self._check_claims(residency, now)
 
     # Timers
 
-    def settle(self, now: Instant) -> None:
+    def make_progress(self, now: Instant) -> None:
         """Let endpoints go live and send due replies, after a batch was read or appended."""
         for residency in (*self.catch_up.take_changed(), *self.catch_up.go_live()):
-            self._keep(residency)
-        self.outgoing.settle(now)
+            self._store(residency)
+        self.outgoing.send_due_replies(now)
 
     def tick(self, now: Instant) -> None:
         """Admit clients that have waited long enough; forget endpoints whose session never came."""
         for residency in [one for one in self._waiting.values() if one.waits_until is not None and one.waits_until <= now]:
-            self._state.counts["held_in_vain"] += 1
-            self._state.note_move(residency, MoveOutcome.GIVEN_UP, f"no session came within {self._state.limits.hold_s:g} s")
-            self._let_in(residency)
-        for residency in [one for one in self.residencies.values() if not one.is_here and now - one.epoch > FORGOTTEN_NS]:
+            self._state.counts["handover_timeouts"] += 1
+            self._state.note_move(
+                residency, MoveOutcome.GIVEN_UP, f"no session came within {self._state.limits.handover_timeout_s:g} s"
+            )
+            self._admit(residency)
+        for residency in [one for one in self.residencies.values() if not one.is_here and now - one.epoch > AWAITED_NS_MAX]:
             advance(self.residencies.pop(residency.endpoint), ResidencyEvent.GIVEN_UP)
             self.outgoing.withdraw_claim(residency.endpoint)
 
@@ -368,34 +372,36 @@ class Roaming:
         state = self._state
         state.is_ready = True
         state.broker.routes_changed()
-        self.forwarder.decide(now)
+        self.forwarder.forward_undecided(now)
         self.outgoing.begin()
-        for claim in state.registry.claimed_by(state.edge):
+        for claim in state.registry.claims_of(state.edge):
             if claim.endpoint not in self.residencies and not self.outgoing.has_left(claim.endpoint):
-                self._lose(claim, now)
+                self._report_lost(claim, now)
         for residency in list(self.residencies.values()):
-            mine = state.registry.of(residency.endpoint, state.edge)
-            if mine is None or mine.epoch < residency.epoch:
-                self._state.announce_claim(Claim(residency.endpoint, state.edge, residency.epoch, residency.anew))
-            self._look(residency, now)
+            own_claim = state.registry.claim_of(residency.endpoint, state.edge)
+            if own_claim is None or own_claim.epoch < residency.epoch:
+                self._state.announce_claim(
+                    EndpointClaim(residency.endpoint, state.edge, residency.epoch, residency.clean_start_epoch)
+                )
+            self._check_claims(residency, now)
         for session in state.broker.all_sessions():
             if session.name not in self.residencies:  # from before this edge joined a site
-                self.opened(session, now, is_fresh=False)
+                self.opened(session, now, clean_start=False)
         for residency in list(self._waiting.values()):
             if not self._is_claimed_elsewhere(residency.endpoint) and not state.is_hub_available(now):
                 self._complete(residency)
 
-    def _lose(self, claim: Claim, now: Instant) -> None:
+    def _report_lost(self, claim: EndpointClaim, now: Instant) -> None:
         """Notify the edge that waits for a session that it is lost."""
         latest = self._state.registry.latest(claim.endpoint)
         if latest is not None and latest.edge != self._state.edge:
-            self._give_up(latest, now, is_whole=claim.endpoint in self._expired)
+            self._relinquish(latest, now, is_complete=claim.endpoint in self._expired)
         else:
             self.outgoing.withdraw_claim(claim.endpoint)
 
     def _announce_all(self, endpoint: EndpointId) -> None:
         session = self._state.broker.find_session(endpoint)
-        assert session is not None, "who has arrived has a session"
+        assert session is not None, "an endpoint that has arrived has a session"
         for name in session.subscriptions:
             self._announce(session, name)
 
@@ -405,21 +411,23 @@ class Roaming:
         state.outbox.announce(SUBSCRIPTION_INFO, key, to_record(Interest(state.edge, session.subscriptions[name].subscription)))
         self.outgoing.end_interest(key)
 
-    def _claim(self, residency: Residency, now: Instant, *, is_fresh: bool = False, asks: bool = False) -> None:
+    def _claim(self, residency: Residency, now: Instant, *, clean_start: bool = False, asks_hub: bool = False) -> None:
         state = self._state
         residency.epoch = max(state.registry.epoch_above(residency.endpoint, now), Epoch(residency.epoch + 1))
-        residency.anew = residency.epoch if is_fresh else residency.anew
-        self._state.announce_claim(Claim(residency.endpoint, state.edge, residency.epoch, residency.anew, asks))
+        residency.clean_start_epoch = residency.epoch if clean_start else residency.clean_start_epoch
+        self._state.announce_claim(
+            EndpointClaim(residency.endpoint, state.edge, residency.epoch, residency.clean_start_epoch, asks_hub)
+        )
         state.counts["claims"] += 1
 
     def _is_claimed_elsewhere(self, name: EndpointId) -> bool:
-        return self._state.registry.is_claimed_beside(name, self._state.edge)
+        return self._state.registry.is_claimed_by_other(name, self._state.edge)
 
     @property
     def _hold_ns(self) -> int:
-        return int(self._state.limits.hold_s * SECOND_NS)
+        return int(self._state.limits.handover_timeout_s * SECOND_NS)
 
-    def _keep(self, residency: Residency) -> None:
+    def _store(self, residency: Residency) -> None:
         session = self._state.broker.find_session(residency.endpoint)
-        if session is not None and session.is_kept:
+        if session is not None and session.is_durable:
             self._state.broker.store_residency(residency.endpoint, residency_to_bytes(residency))

@@ -10,9 +10,9 @@ from typing import Final, NamedTuple
 
 from milepost.eventlog.log import Entry, Log, read_to_end
 from milepost.handlers.handler import Handler
-from milepost.handlers.ledger import Appender, Ledger
+from milepost.handlers.ledger import DurableAppender, PartitionLedger
 from milepost.handlers.names import COMPACTED, DEAD_LETTERS, PARTITIONS_MAX, dead_letter_topic, edge_name_of, ledger_topic
-from milepost.handlers.records import DeadLetter, dead_letter_from_bytes, request_again, request_from
+from milepost.handlers.records import DeadLetter, dead_letter_from_bytes, request_from_record, retry_record
 from milepost.model.endpoints import EndpointId
 from milepost.model.messages import Message
 from milepost.model.queries import OnTopic
@@ -20,11 +20,11 @@ from milepost.model.sites import SUBSCRIPTION_INFO, EdgeRef, Interest, interest_
 from milepost.model.subscriptions import Subscription
 from milepost.wire.records import to_record
 
-KEYS_AT_ONCE: Final = 500
+KEYS_PER_COMMIT: Final = 500
 
 
-class Forgotten(NamedTuple):
-    """What `forget` removed."""
+class ForgetResult(NamedTuple):
+    """The number of filters, values and dead letters that `forget` removed."""
 
     filters: int
     values: int
@@ -50,23 +50,23 @@ def announce(log: Log, site: str, handler: Handler) -> None:
     log.make(SUBSCRIPTION_INFO, COMPACTED)
     log.make(publish_to(handler.name))
     edge = EdgeRef(site, edge_name_of(handler.name))
-    wanted = {_key(edge, route.filter): _wanted(edge, route.filter) for route in handler.routes}
+    interests = {_key(edge, route.filter): _interest_record(edge, route.filter) for route in handler.routes}
     before = _announced(log, edge)
-    entries = [Entry(SUBSCRIPTION_INFO, key, None) for key in before if key not in wanted]
-    entries += [Entry(SUBSCRIPTION_INFO, key, value) for key, value in wanted.items() if before.get(key) != value]
+    entries = [Entry(SUBSCRIPTION_INFO, key, None) for key in before if key not in interests]
+    entries += [Entry(SUBSCRIPTION_INFO, key, value) for key, value in interests.items() if before.get(key) != value]
     write(log, entries)
 
 
-def forget(log: Log, site: str, handler: str) -> Forgotten:
+def forget(log: Log, site: str, handler: str) -> ForgetResult:
     """Withdraw the handler's subscriptions, drop its store and dead letters, and skip its waiting requests."""
     edge = EdgeRef(site, edge_name_of(handler))
-    wanted = _announced(log, edge)
-    write(log, [Entry(SUBSCRIPTION_INFO, key, None) for key in wanted])
+    interests = _announced(log, edge)
+    write(log, [Entry(SUBSCRIPTION_INFO, key, None) for key in interests])
     topics = set(log.topics())
     values = sum(_empty(log, handler, number) for number in range(PARTITIONS_MAX) if ledger_topic(handler, number) in topics)
-    letters = read_table(log, dead_letter_topic(handler))
-    write(log, [Entry(dead_letter_topic(handler), key, None) for key in letters])
-    return Forgotten(len(wanted), values, len(letters))
+    dead_letters = read_table(log, dead_letter_topic(handler))
+    write(log, [Entry(dead_letter_topic(handler), key, None) for key in dead_letters])
+    return ForgetResult(len(interests), values, len(dead_letters))
 
 
 def all_dead_letters(log: Log) -> Iterator[ListedDeadLetter]:
@@ -76,13 +76,15 @@ def all_dead_letters(log: Log) -> Iterator[ListedDeadLetter]:
             for key, value in read_table(log, topic).items():
                 with suppress(ValueError):  # not written by a handler
                     letter = dead_letter_from_bytes(value)
-                    yield ListedDeadLetter(topic.removeprefix(DEAD_LETTERS), key, letter, request_from(letter.said).said.message)
+                    yield ListedDeadLetter(
+                        topic.removeprefix(DEAD_LETTERS), key, letter, request_from_record(letter.record).forwarded.message
+                    )
 
 
 def retry_dead_letter(log: Log, listed: ListedDeadLetter) -> None:
     """Append a request to its handler's topic again, behind all waiting ones; return when that is durable."""
-    again = Entry(publish_to(listed.handler), listed.message.source, request_again(listed.letter))
-    write(log, [again])
+    retried = Entry(publish_to(listed.handler), listed.message.source, retry_record(listed.letter))
+    write(log, [retried])
     write(log, [Entry(dead_letter_topic(listed.handler), listed.key, None)])
 
 
@@ -99,24 +101,24 @@ def read_table(log: Log, topic: str) -> dict[str, bytes]:
 
 def write(log: Log, entries: Sequence[Entry]) -> None:
     """Append entries; return when they are durable."""
-    appender = Appender(log, threading.Event())
+    appender = DurableAppender(log, threading.Event())
     appender.begin(entries)
     appender.finish()
 
 
 def _empty(log: Log, handler: str, partition: int) -> int:
     """Empty the store of a partition and mark all waiting requests as served; return the number of removed values."""
-    ledger = Ledger(log, handler, partition, 0, threading.Event())
+    ledger = PartitionLedger(log, handler, partition, 0, threading.Event())
     try:
         ledger.claim()
         keys, topic = list(ledger.store.values), publish_to(handler)
         end = log.ends(topic)[1]
-        for at in range(0, len(keys), KEYS_AT_ONCE):
-            ledger.add(topic, end, dict.fromkeys(keys[at : at + KEYS_AT_ONCE]), [])
+        for at in range(0, len(keys), KEYS_PER_COMMIT):
+            ledger.add(topic, end, dict.fromkeys(keys[at : at + KEYS_PER_COMMIT]), [])
             ledger.commit()
         ledger.positions = {topic: end}
         ledger.commit()  # removes the tombstones from the log
-        ledger.settle()
+        ledger.flush()
     finally:
         ledger.close()
     return len(keys)
@@ -131,5 +133,5 @@ def _key(edge: EdgeRef, topic_filter: str) -> str:
     return interest_key(edge, edge.edge, topic_filter)
 
 
-def _wanted(edge: EdgeRef, topic_filter: str) -> bytes:
+def _interest_record(edge: EdgeRef, topic_filter: str) -> bytes:
     return to_record(Interest(edge, Subscription(EndpointId(edge.edge), OnTopic(topic_filter))))

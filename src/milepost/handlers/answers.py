@@ -8,7 +8,7 @@ Invariants:
 from enum import Enum
 from typing import Final
 
-from milepost.handlers.names import HANDLER_MARK
+from milepost.handlers.names import HANDLER_PREFIX
 from milepost.model.addresses import ToContent
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import Instant
@@ -18,7 +18,7 @@ from milepost.wire.mqtt import Properties, forwarded, parse_forwarded
 from milepost.wire.user_properties import message_to_properties
 
 FAILED: Final = "the service failed"
-"""All that a requester is told about a failure of the handler itself."""
+"""The only reason that a requester receives for a failure of the handler itself."""
 
 STATUS: Final = "status"
 """The field (over MQTT the user property) of the status."""
@@ -33,7 +33,7 @@ class AnswerStatus(Enum):
 
 def may_be_answered(message: Message) -> bool:
     """Return whether the source is an endpoint: two handlers that answer each other would never stop."""
-    return not message.source.startswith(HANDLER_MARK)
+    return not message.source.startswith(HANDLER_PREFIX)
 
 
 def next_number(last: int, now: Instant) -> int:
@@ -41,36 +41,36 @@ def next_number(last: int, now: Instant) -> int:
     return max(last + 1, now)
 
 
-def answer_topic_of(said: ForwardedMessage, site: str) -> str:
+def answer_topic_of(request: ForwardedMessage, site: str) -> str:
     """Return the log topic through which an answer reaches the edge of its request; raise ValueError if there is none."""
-    check_site_name(said.sender.site)
-    check_site_name(said.sender.edge)
-    return inbox_of(said.sender) if said.sender.site == site else CROSS_HUB
+    check_site_name(request.sender.site)
+    check_site_name(request.sender.edge)
+    return inbox_of(request.sender) if request.sender.site == site else CROSS_HUB
 
 
 def answer_to(
-    said: ForwardedMessage, status: AnswerStatus, body: bytes, *, sender: EdgeRef, number: int, now: Instant, is_json: bool
+    request: ForwardedMessage, status: AnswerStatus, body: bytes, *, sender: EdgeRef, number: int, now: Instant, is_json: bool
 ) -> ForwardedMessage:
     """Return the answer to a request; raise `Malformed` if the request's topic is too long for one."""
-    asked = parse_forwarded(said.extras or b"")
+    request_properties = parse_forwarded(request.extras or b"")
     message = Message(
         MessageId(number),
         EndpointId(sender.edge),
-        _answer_topic(said.message.topic, status, asked.response_topic),
+        _answer_topic(request.message.topic, status, request_properties.response_topic),
         now,
         address=ToContent(),
-        priority=said.message.priority,
-        reliable=said.qos > 0,
+        priority=request.message.priority,
+        reliable=request.qos > 0,
         fields={STATUS: status.value},
         body=body,
     )
     properties = Properties(
         payload_format=1 if is_json else None,
         content_type="application/json" if is_json else None,
-        correlation_data=asked.correlation_data,
+        correlation_data=request_properties.correlation_data,
         user=((STATUS, status.value), *message_to_properties(message)),
     )
-    return ForwardedMessage(sender, number, message, qos=said.qos, extras=forwarded(properties))
+    return ForwardedMessage(sender, number, message, qos=request.qos, extras=forwarded(properties))
 
 
 def _answer_topic(topic: str, status: AnswerStatus, response_topic: str | None) -> str:

@@ -21,10 +21,10 @@ from enum import Enum
 from queue import SimpleQueue
 from typing import Final
 
-from milepost.handlers.handler import REASON_CHARACTERS_MAX, Handler, Reject, Route, described, told
+from milepost.handlers.handler import REASON_CHARACTERS_MAX, Handler, HandlerRoute, Reject, describe_fault, refusal_text
 from milepost.handlers.ledger import POLL_S, Cancelled
-from milepost.handlers.names import is_own
-from milepost.handlers.records import Request
+from milepost.handlers.names import is_own_message
+from milepost.handlers.records import HandlerRequest
 from milepost.handlers.store import Store, StoreValues
 from milepost.model.instants import Instant
 from milepost.model.messages import Message
@@ -39,11 +39,11 @@ CALL_RETRY: Final = RetryPolicy(first_s=0.1, limit_s=1.0, factor=10.0, retries_m
 Work = Callable[[], object]
 
 
-class TookTooLong(Exception):
+class CallTimeout(Exception):
     """A call exceeded its timeout and was abandoned."""
 
 
-class _Call:
+class _PendingCall:
     """One call and its result."""
 
     def __init__(self, work: Work) -> None:
@@ -60,14 +60,14 @@ class _Call:
         self.done.set()
 
 
-class Caller:
-    """Runs one call at a time; setting `over` cancels the wait for it."""
+class CallRunner:
+    """Runs one call at a time; setting `cancelled` ends the wait for it."""
 
-    def __init__(self, timeout_s: float, over: threading.Event) -> None:
+    def __init__(self, timeout_s: float, cancelled: threading.Event) -> None:
         self._timeout_s = timeout_s
-        self._over = over
-        self._calls: SimpleQueue[_Call | None] | None = None
-        self._abandoned: list[_Call] = []
+        self._cancelled = cancelled
+        self._calls: SimpleQueue[_PendingCall | None] | None = None
+        self._abandoned: list[_PendingCall] = []
 
     @property
     def hung(self) -> int:
@@ -76,8 +76,8 @@ class Caller:
         return len(self._abandoned)
 
     def call(self, work: Work) -> object:
-        """Return the result of *work* or raise its exception; raise `TookTooLong` or `Cancelled` if it is abandoned."""
-        call = _Call(work)
+        """Return the result of *work* or raise its exception; raise `CallTimeout` or `Cancelled` if it is abandoned."""
+        call = _PendingCall(work)
         if self._calls is None:
             self._calls = SimpleQueue()
             threading.Thread(target=_serve, args=(self._calls,), name="handler-call", daemon=True).start()
@@ -85,9 +85,9 @@ class Caller:
         left_s = self._timeout_s
         while not call.done.wait(min(left_s, POLL_S)):
             left_s -= POLL_S
-            if left_s <= 0 or self._over.is_set():
+            if left_s <= 0 or self._cancelled.is_set():
                 self._abandon(call)
-                raise Cancelled if self._over.is_set() else TookTooLong(f"it took more than {self._timeout_s:g} s")
+                raise Cancelled if self._cancelled.is_set() else CallTimeout(f"the call exceeded timeout_s = {self._timeout_s:g}")
         if call.fault is not None:
             raise call.fault
         return call.result
@@ -98,22 +98,22 @@ class Caller:
             self._calls.put(None)
             self._calls = None
 
-    def _abandon(self, call: _Call) -> None:
+    def _abandon(self, call: _PendingCall) -> None:
         self._abandoned.append(call)
         self.close()
 
 
-def _serve(calls: "SimpleQueue[_Call | None]") -> None:
+def _serve(calls: "SimpleQueue[_PendingCall | None]") -> None:
     while (call := calls.get()) is not None:
         call.run()
 
 
-class End(Enum):
+class RequestEnd(Enum):
     """How a request ended."""
 
     ACCEPTED = "accepted"
     REJECTED = "rejected"
-    SILENT = "silent"
+    NO_ANSWER = "no_answer"
     """Served, without an answer."""
     DEAD_LETTER = "dead_letter"
     EXPIRED = "expired"
@@ -122,15 +122,15 @@ class End(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RequestOutcome:
     """The end of a request, and its effects."""
 
-    end: End
+    end: RequestEnd
     body: bytes = b""
     """The body of the answer."""
     is_json: bool = True
     reason: str = ""
-    tries: int = 0
+    attempts: int = 0
     changes: dict[str, bytes | None] = field(default_factory=dict)
 
 
@@ -142,46 +142,48 @@ class Server:
         self._call = call
         self._wait = wait
 
-    def serve(self, request: Request, stored: StoreValues, now: Instant) -> Outcome:
+    def serve(self, request: HandlerRequest, stored: StoreValues, now: Instant) -> RequestOutcome:
         """Serve a request and return its outcome; raise `Cancelled` if the wait was cancelled."""
-        message = request.said.message
-        route = self._handler.maybe_route(message.topic)
-        if route is None or is_own(message.source, self._handler.name):
-            return Outcome(End.IGNORED)
-        if message.is_expired(now) and not request.times:
-            return Outcome(End.EXPIRED)
-        tries, retry = 0, Retry(CALL_RETRY)
+        message = request.forwarded.message
+        route = self._handler.find_route(message.topic)
+        if route is None or is_own_message(message.source, self._handler.name):
+            return RequestOutcome(RequestEnd.IGNORED)
+        if message.is_expired(now) and not request.retries:
+            return RequestOutcome(RequestEnd.EXPIRED)
+        attempts, retry = 0, Retry(CALL_RETRY)
         while True:
             try:
                 value = route.accepts.read(message.body)  # once per attempt: a function may modify its argument
             except Malformed as fault:
-                return Outcome(End.REJECTED, reason=told(fault))
-            tries += 1
-            outcome = self._try(route, value, message, stored, tries)
-            if isinstance(outcome, Outcome):
+                return RequestOutcome(RequestEnd.REJECTED, reason=refusal_text(fault))
+            attempts += 1
+            outcome = self._attempt(route, value, message, stored, attempts)
+            if isinstance(outcome, RequestOutcome):
                 return outcome
             wait_s = retry.next_wait_s()
             if wait_s is None:
-                return Outcome(End.DEAD_LETTER, reason=outcome, tries=tries)
+                return RequestOutcome(RequestEnd.DEAD_LETTER, reason=outcome, attempts=attempts)
             self._wait(wait_s)
 
-    def _try(self, route: Route, value: object, message: Message, stored: StoreValues, tries: int) -> Outcome | str:
+    def _attempt(
+        self, route: HandlerRoute, value: object, message: Message, stored: StoreValues, attempts: int
+    ) -> RequestOutcome | str:
         """Return the outcome, or why this attempt failed."""
         store = Store(stored)
         try:
             answer = self._call(lambda: route.function(value, message, store))
         except Reject as rejection:
-            return Outcome(End.REJECTED, reason=rejection.reason, tries=tries)
+            return RequestOutcome(RequestEnd.REJECTED, reason=rejection.reason, attempts=attempts)
         except Cancelled:
-            store.end()
+            store.close()
             raise
         except BaseException as fault:  # noqa: BLE001  # third-party code may raise anything
-            store.end()
-            return described(fault)
+            store.close()
+            return describe_fault(fault)
         if answer is None:
-            return Outcome(End.SILENT, tries=tries, changes=store.changes)
+            return RequestOutcome(RequestEnd.NO_ANSWER, attempts=attempts, changes=store.changes)
         try:
             body = route.answers.write(answer)
         except Malformed as fault:  # a retry would produce the same answer
-            return Outcome(End.DEAD_LETTER, reason=told(fault)[:REASON_CHARACTERS_MAX], tries=tries)
-        return Outcome(End.ACCEPTED, body, is_json=route.answers.is_json, tries=tries, changes=store.changes)
+            return RequestOutcome(RequestEnd.DEAD_LETTER, reason=refusal_text(fault)[:REASON_CHARACTERS_MAX], attempts=attempts)
+        return RequestOutcome(RequestEnd.ACCEPTED, body, is_json=route.answers.is_json, attempts=attempts, changes=store.changes)

@@ -16,12 +16,12 @@ from contextlib import suppress
 from secrets import token_bytes
 from typing import Final, NamedTuple
 
-from milepost.eventlog.log import Edge, Entry, Following, Log, LogLost, LogUnavailable, Record
+from milepost.eventlog.log import Entry, Following, Log, LogLost, LogUnavailable, Record, TopicEnd
 from milepost.handlers.names import COMPACTED, ledger_topic
 from milepost.handlers.records import (
     CLAIM,
     NOTE,
-    VALUE_MARK,
+    VALUE_PREFIX,
     Note,
     StoredValue,
     note_from_bytes,
@@ -56,20 +56,20 @@ class Cancelled(Exception):
     """The partition has another owner, or the process stops."""
 
 
-class Ledger:
-    """Claims a partition and writes its ledger; setting `over` cancels all waiting."""
+class PartitionLedger:
+    """Claims a partition and writes its ledger; setting `cancelled` ends all waiting."""
 
-    def __init__(self, log: Log, handler: str, partition: int, partitions: int, over: threading.Event) -> None:
+    def __init__(self, log: Log, handler: str, partition: int, partitions: int, cancelled: threading.Event) -> None:
         self._log = log
         self._topic = ledger_topic(handler, partition)
         self._partitions = partitions
-        self._over = over
+        self._cancelled = cancelled
         self._token = token_bytes(TOKEN_BYTES)
         self._state = LedgerState(self._token)
-        self._grown = threading.Condition()
+        self._changed = threading.Condition()
         self._following: Following | None = None
-        self._notes = Appender(log, over)
-        self._effects = Appender(log, over)
+        self._notes = DurableAppender(log, cancelled)
+        self._outputs = DurableAppender(log, cancelled)
         self.store = StoreValues({})
         self.positions: dict[str, int] = {}
         """Offset of the next record, by topic."""
@@ -78,40 +78,40 @@ class Ledger:
         """The number of the last answer."""
         self.dead_letters = 0
         """Number of dead letters so far."""
-        self._pending: list[Entry] = []
+        self._pending_entries: list[Entry] = []
         self._changes: dict[str, bytes | None] = {}
         self._tombstones: list[str] = []
         self._requests = self._skipped = self._bytes = 0
 
     @property
-    def trouble(self) -> str | None:
+    def log_fault(self) -> str | None:
         """Why the log is currently not writable; None if it is."""
-        return self._notes.trouble or self._effects.trouble
+        return self._notes.log_fault or self._outputs.log_fault
 
     @property
-    def partitions_before(self) -> int:
+    def previous_partitions(self) -> int:
         """The number of partitions of the handler's last run; 0: it never ran."""
         return self._state.note.partitions
 
     def claim(self) -> None:
         """Claim the partition; return when its ledger is read, or raise `Cancelled`."""
         self._log.make(self._topic, COMPACTED)
-        self._following = self._log.follow({self._topic: Edge.BEGINNING}, self._take, _ignore_gap)
+        self._following = self._log.follow({self._topic: TopicEnd.BEGINNING}, self._receive, _ignore_gap)
         self._notes.begin([Entry(self._topic, CLAIM, self._token)])
         self._notes.finish()
-        self._wait(lambda: self._state.is_mine)
+        self._wait(lambda: self._state.is_owned)
         note = self._state.note
         self.store, self._tombstones = StoreValues(self._state.values), self._state.tombstones
         self.positions, self._last_numbers = dict(note.positions), dict(note.last_numbers)
         self.number, self.dead_letters = note.number, note.dead_letters
-        self._effects.begin(note.pending)
-        self._effects.finish()
+        self._outputs.begin(note.pending)
+        self._outputs.finish()
 
     def is_new(self, sender: EdgeRef, number: int) -> bool:
         """Return whether a request was not served before: edges repeat records whose append they could not confirm."""
         return number > self._last_numbers.get(str(sender), 0)
 
-    def mark(self, sender: EdgeRef, number: int) -> None:
+    def mark_served(self, sender: EdgeRef, number: int) -> None:
         """Record that a request is being served."""
         self._last_numbers.pop(str(sender), None)
         if len(self._last_numbers) >= SENDERS_MAX:
@@ -119,7 +119,7 @@ class Ledger:
         self._last_numbers[str(sender)] = number
 
     def skip(self, topic: str, position: int) -> None:
-        """Pass over a record of another partition, or of none."""
+        """Skip a record of another partition, or of none."""
         self.positions[topic] = position
         self._skipped += 1
 
@@ -128,7 +128,7 @@ class Ledger:
         self.positions[topic] = position
         self.store.apply(changes)
         self._changes.update(changes)
-        self._pending += pending
+        self._pending_entries += pending
         self._requests += 1
         self._bytes += sum(len(entry.value or b"") + ROW_BYTES for entry in pending)
         self._bytes += sum(change_bytes(key, value) for key, value in changes.items())
@@ -139,21 +139,21 @@ class Ledger:
         return self._requests >= BATCH_REQUESTS_MAX or self._bytes >= BATCH_BYTES_MAX or self._skipped >= SKIPPED_MAX
 
     @property
-    def has_news(self) -> bool:
-        """Whether served requests are not in the log yet, or a former owner overwrote a record there."""
+    def has_uncommitted(self) -> bool:
+        """Whether served requests are not in the log yet, or a previous owner overwrote a record there."""
         return bool(self._requests or self._state.stale or self._state.is_note_stale)
 
     @property
-    def has_moved(self) -> bool:
+    def needs_commit(self) -> bool:
         """Whether the log lacks anything of the current state."""
-        return self.has_news or self.positions != self._state.note.positions
+        return self.has_uncommitted or self.positions != self._state.note.positions
 
     def commit(self) -> None:
         """Write a note, then begin to append its entries; raise `Cancelled` if another process owns the partition."""
-        self._effects.finish()
+        self._outputs.finish()
         changes = self._repairs() | self._changes
         revision = self._state.note.revision + 1
-        pending = (*self._values(changes, revision), *self._pending)
+        pending = (*self._values(changes, revision), *self._pending_entries)
         note = Note(
             self._state.fence,
             revision,
@@ -167,14 +167,14 @@ class Ledger:
         self._notes.begin([Entry(self._topic, NOTE, note_to_bytes(note))])
         self._notes.finish()
         self._wait(lambda: self._state.note == note)
-        removed = [Entry(self._topic, VALUE_MARK + key, None) for key in self._tombstones if key not in self.store.values]
-        self._pending, self._changes, self._tombstones = [], {}, [key for key, value in changes.items() if value is None]
+        removed = [Entry(self._topic, VALUE_PREFIX + key, None) for key in self._tombstones if key not in self.store.values]
+        self._pending_entries, self._changes, self._tombstones = [], {}, [key for key, value in changes.items() if value is None]
         self._requests = self._skipped = self._bytes = 0
-        self._effects.begin([*removed, *pending])
+        self._outputs.begin([*removed, *pending])
 
-    def settle(self) -> None:
+    def flush(self) -> None:
         """Return when all entries of the last note were appended."""
-        self._effects.finish()
+        self._outputs.finish()
 
     def close(self) -> None:
         """Stop reading."""
@@ -182,10 +182,10 @@ class Ledger:
             self._following.close()
 
     def _repairs(self) -> dict[str, bytes | None]:
-        """Return the current values of keys that a former owner overwrote, up to the size limit."""
+        """Return the current values of keys that a previous owner overwrote, up to the size limit."""
         found: dict[str, bytes | None] = {}
         size = self._bytes
-        with self._grown:
+        with self._changed:
             stale = sorted(self._state.stale)
         for key in stale:
             size += change_bytes(key, self.store.values.get(key))
@@ -196,23 +196,23 @@ class Ledger:
 
     def _values(self, changes: dict[str, bytes | None], revision: int) -> list[Entry]:
         stored = ((key, stored_value_to_bytes(StoredValue(revision, value))) for key, value in changes.items())
-        return [Entry(self._topic, VALUE_MARK + key, value) for key, value in stored]
+        return [Entry(self._topic, VALUE_PREFIX + key, value) for key, value in stored]
 
-    def _take(self, records: Sequence[Record]) -> None:
-        with self._grown:
+    def _receive(self, records: Sequence[Record]) -> None:
+        with self._changed:
             for record in records:
                 with suppress(ValueError):  # not written by a handler
-                    self._state.fold(record)
-            self._grown.notify_all()
-        if self._state.is_over:
-            self._over.set()
+                    self._state.apply(record)
+            self._changed.notify_all()
+        if self._state.is_lost:
+            self._cancelled.set()
 
     def _wait(self, condition: Callable[[], bool]) -> None:
-        with self._grown:
+        with self._changed:
             while not condition():
-                if self._over.is_set():
+                if self._cancelled.is_set():
                     raise Cancelled
-                self._grown.wait(POLL_S)
+                self._changed.wait(POLL_S)
 
 
 def _ignore_gap(gap: LogLost) -> None:
@@ -245,9 +245,9 @@ class LedgerState:
         self._token = token
         self.fence = -1
         """The offset of the current claim; notes with a lower fence are ignored."""
-        self.is_mine = False
+        self.is_owned = False
         """Whether the reader owns the partition."""
-        self.is_over = False
+        self.is_lost = False
         """Whether the reader owned the partition, and another process owns it now."""
         self.note = Note()
         """The last valid note."""
@@ -263,25 +263,25 @@ class LedgerState:
         """Keys whose removal is recorded in the log, and that can be deleted from it."""
         return [key for key, stored in self._stored.items() if stored.is_removed]
 
-    def fold(self, record: Record) -> None:
+    def apply(self, record: Record) -> None:
         """Apply the next record; raise ValueError if no handler wrote it."""
         key, value = record.key, record.value
         if key == CLAIM:
             self._on_claim(record)
         elif key == NOTE and value is not None:
             self._on_note(note_from_bytes(value), record.topic)
-        elif key.startswith(VALUE_MARK):
-            name = key.removeprefix(VALUE_MARK)
+        elif key.startswith(VALUE_PREFIX):
+            name = key.removeprefix(VALUE_PREFIX)
             if value is None:
                 self._on_removed(name)
             else:
                 self._on_value(name, stored_value_from_bytes(value))
 
     def _on_claim(self, record: Record) -> None:
-        if self.is_mine:
-            self.is_mine, self.is_over = False, True
-        elif record.value == self._token and not self.is_over:
-            self.is_mine = True
+        if self.is_owned:
+            self.is_owned, self.is_lost = False, True
+        elif record.value == self._token and not self.is_lost:
+            self.is_owned = True
         self.fence = record.offset
 
     def _on_note(self, note: Note, topic: str) -> None:
@@ -291,7 +291,7 @@ class LedgerState:
         self.fence, self.note, self.is_note_stale = note.fence, note, False
         for entry in note.pending:
             if entry.topic == topic and entry.value is not None:
-                self._on_value(entry.key.removeprefix(VALUE_MARK), stored_value_from_bytes(entry.value))
+                self._on_value(entry.key.removeprefix(VALUE_PREFIX), stored_value_from_bytes(entry.value))
 
     def _on_value(self, key: str, value: StoredValue) -> None:
         stored = self._stored.get(key)
@@ -301,7 +301,7 @@ class LedgerState:
             return
         self._stored[key] = _StoredKey(value.revision, value.value is None)
         self.stale.discard(key)
-        if self.is_mine:
+        if self.is_owned:
             return
         self.values.pop(key, None)
         if value.value is not None:
@@ -315,17 +315,17 @@ class LedgerState:
             self.stale.add(key)
 
 
-class Appender:
-    """Appends batches in order, each until it is durable; retries while the log is unavailable; setting `over` cancels it."""
+class DurableAppender:
+    """Appends batches in order, each until it is durable; retries while the log is unavailable; setting `cancelled` ends it."""
 
-    def __init__(self, log: Log, over: threading.Event) -> None:
+    def __init__(self, log: Log, cancelled: threading.Event) -> None:
         self._log = log
-        self._over = over
+        self._cancelled = cancelled
         self._entries: Sequence[Entry] = ()
         self._retry = Retry(APPEND_RETRY)
         self._done = threading.Event()
         self._fault: Exception | None = None
-        self.trouble: str | None = None
+        self.log_fault: str | None = None
         """Why the log is currently not writable; None if it is."""
 
     def begin(self, entries: Sequence[Entry]) -> None:
@@ -333,7 +333,7 @@ class Appender:
         self.finish()
         if entries:
             self._entries = entries
-            self._try()
+            self._attempt()
 
     def finish(self) -> None:
         """Return when everything is durable; raise `Cancelled`, or `LogRefused` if the log refuses it permanently."""
@@ -341,19 +341,19 @@ class Appender:
             while not self._done.wait(POLL_S):
                 self._check()
             if self._fault is None:
-                self._entries, self.trouble = (), None
+                self._entries, self.log_fault = (), None
                 self._retry.reset()
                 return
             if not isinstance(self._fault, LogUnavailable):
                 raise self._fault
-            self.trouble = str(self._fault)
-            if self._over.wait(self._retry.next_wait_s()):
+            self.log_fault = str(self._fault)
+            if self._cancelled.wait(self._retry.next_wait_s()):
                 raise Cancelled
-            self._try()
+            self._attempt()
 
-    def _try(self) -> None:
+    def _attempt(self) -> None:
         self._check()
-        done = self._done = threading.Event()  # per attempt: one that was given up must not end this wait
+        done = self._done = threading.Event()  # per attempt: an abandoned attempt must not end this wait
 
         def finished(fault: Exception | None) -> None:
             self._fault = fault
@@ -365,5 +365,5 @@ class Appender:
             finished(fault)
 
     def _check(self) -> None:
-        if self._over.is_set():
+        if self._cancelled.is_set():
             raise Cancelled

@@ -11,7 +11,7 @@ from milepost.eventlog.log import TopicSettings
 COMPACTED: Final = TopicSettings(is_compacted=True)
 DEAD_LETTERS: Final = "handler.dead-letters-"
 PARTITIONS_MAX: Final = 64
-HANDLER_MARK: Final = "@"
+HANDLER_PREFIX: Final = "@"
 """The first character of a handler's name where names of edges and endpoints are expected."""
 
 
@@ -42,19 +42,19 @@ def partition_of(source: str, partitions: int) -> int:
 
 def edge_name_of(handler: str) -> str:
     """Return the name under which a handler subscribes."""
-    return f"{HANDLER_MARK}{handler}"
+    return f"{HANDLER_PREFIX}{handler}"
 
 
-def sender_name_of(handler: str, partition: int, *, is_far: bool) -> str:
+def sender_name_of(handler: str, partition: int, *, is_remote: bool) -> str:
     """Return the name under which a partition publishes: one for edges of its own site, one for other sites.
 
     Edges read their inbox and cross-hub in parallel: numbers that increase in each topic need not increase across both.
     """
     own = edge_name_of(handler) + (f".{partition}" if partition else "")
-    return f"{own}.far" if is_far else own
+    return f"{own}.remote" if is_remote else own
 
 
-def is_own(source: str, handler: str) -> bool:
+def is_own_message(source: str, handler: str) -> bool:
     """Return whether the handler itself published a message."""
     own = edge_name_of(handler)
     return source == own or source.startswith(f"{own}.")

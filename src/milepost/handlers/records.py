@@ -5,7 +5,7 @@
                         @note    a line of JSON, then the values of the entries that follow from it, concatenated
                         =KEY     REVISION newline JSON: a value of the store since the note of that revision; no JSON: removed
     dead letter topic   P.N      JSON: the request, the reason, the number of attempts
-    publish topic                a forwarded message, or {"type": "again", …}: a dead letter to be retried
+    publish topic                a forwarded message, or {"type": "retry", …}: a dead letter to be retried
 
 A log may hold anything: every decoding error is a ValueError, and only that record is skipped.
 """
@@ -25,9 +25,9 @@ from milepost.wire.records import RECORD_BYTES_MAX, from_record, record_prefix
 
 CLAIM: Final = "@claim"
 NOTE: Final = "@note"
-VALUE_MARK: Final = "="
+VALUE_PREFIX: Final = "="
 
-_AGAIN: Final = record_prefix("again")
+_RETRY_PREFIX: Final = record_prefix("retry")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +58,11 @@ class StoredValue(NamedTuple):
     value: bytes | None
 
 
-class Request(NamedTuple):
+class HandlerRequest(NamedTuple):
     """A message for a handler to serve."""
 
-    said: ForwardedMessage
-    times: int = 0
+    forwarded: ForwardedMessage
+    retries: int = 0
     """Number of retries as a dead letter."""
 
 
@@ -70,10 +70,10 @@ class DeadLetter(NamedTuple):
     """A request that its handler failed to serve, with the reason."""
 
     reason: str
-    tries: int
-    times: int
+    attempts: int
+    retries: int
     at: Instant
-    said: bytes
+    record: bytes
     """The request's record."""
 
 
@@ -90,21 +90,21 @@ class _NoteHead(Versioned, frozen=True):
     pending: tuple[tuple[str, str, Whole], ...]
 
 
-class _Again(Versioned, frozen=True, tag_field="type", tag="again"):
-    times: Whole
-    said: msgspec.Raw
+class _RetryForm(Versioned, frozen=True, tag_field="type", tag="retry"):
+    retries: Whole
+    request: msgspec.Raw
 
 
 class _DeadLetterForm(Versioned, frozen=True):
     reason: str
-    tries: Whole
-    times: Whole
+    attempts: Whole
+    retries: Whole
     at: Digits
-    said: msgspec.Raw
+    request: msgspec.Raw
 
 
 _HEADS: Final = Decoder("note", _NoteHead, bytes_max=RECORD_BYTES_MAX)
-_AGAINS: Final = Decoder("again", _Again, bytes_max=RECORD_BYTES_MAX)
+_RETRIES: Final = Decoder("retry", _RetryForm, bytes_max=RECORD_BYTES_MAX)
 _DEAD_LETTERS: Final = Decoder("dead_letter", _DeadLetterForm, bytes_max=RECORD_BYTES_MAX)
 
 
@@ -155,33 +155,33 @@ def stored_value_from_bytes(data: bytes) -> StoredValue:
     return StoredValue(int(head), value or None)
 
 
-def request_from(data: bytes) -> Request:
+def request_from_record(data: bytes) -> HandlerRequest:
     """Decode a record of the publish topic."""
-    if not data.startswith(_AGAIN):
-        return Request(_said(data))
-    again = _AGAINS.decode(data)
-    return Request(_said(bytes(again.said)), again.times)
+    if not data.startswith(_RETRY_PREFIX):
+        return HandlerRequest(_forwarded(data))
+    retry = _RETRIES.decode(data)
+    return HandlerRequest(_forwarded(bytes(retry.request)), retry.retries)
 
 
-def request_again(letter: DeadLetter) -> bytes:
+def retry_record(letter: DeadLetter) -> bytes:
     """Encode a dead letter as a retry for the publish topic."""
-    return encode_members(_Again(letter.times + 1, msgspec.Raw(letter.said)))
+    return encode_members(_RetryForm(letter.retries + 1, msgspec.Raw(letter.record)))
 
 
 def dead_letter_to_bytes(letter: DeadLetter) -> bytes:
     """Encode a dead letter."""
     at: Any = str(letter.at)
-    return encode_members(_DeadLetterForm(letter.reason, letter.tries, letter.times, at, msgspec.Raw(letter.said)))
+    return encode_members(_DeadLetterForm(letter.reason, letter.attempts, letter.retries, at, msgspec.Raw(letter.record)))
 
 
 def dead_letter_from_bytes(data: bytes) -> DeadLetter:
     """Decode a dead letter."""
     found: Any = _DEAD_LETTERS.decode(data)
-    return DeadLetter(found.reason, found.tries, found.times, Instant(found.at), bytes(found.said))
+    return DeadLetter(found.reason, found.attempts, found.retries, Instant(found.at), bytes(found.request))
 
 
-def _said(data: bytes) -> ForwardedMessage:
+def _forwarded(data: bytes) -> ForwardedMessage:
     found = from_record(data)
     if not isinstance(found, ForwardedMessage):
-        raise ValueError(f"a {type(found).__name__}, not a message")
+        raise ValueError(f"the record is a {type(found).__name__}, not a message")
     return found

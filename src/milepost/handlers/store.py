@@ -43,29 +43,29 @@ class StoreValues:
 class Store:
     """The store as one call sees it: its own changes over the committed values."""
 
-    def __init__(self, stored: StoreValues) -> None:
-        self._stored = stored
-        self._is_over = False
+    def __init__(self, committed: StoreValues) -> None:
+        self._committed = committed
+        self._is_closed = False
         self.changes: dict[str, bytes | None] = {}
-        self._more_keys = self._more_bytes = self._changed_bytes = 0
+        self._added_keys = self._added_bytes = self._changed_bytes = 0
 
     def get(self, key: str, default: object = None) -> object:
         """Return a copy of the value of a key; call `put` to store changes to it."""
         self._check()
-        value = self.changes[key] if key in self.changes else self._stored.values.get(key)
+        value = self.changes[key] if key in self.changes else self._committed.values.get(key)
         return default if value is None else orjson.loads(value)
 
     def put(self, key: str, value: object) -> None:
         """Store a value under a key; any JSON value."""
         if not isinstance(key, str) or not key or not key.isprintable() or len(key.encode()) > KEY_BYTES_MAX:
-            raise StoreFault(f"a key is a text of 1 to {KEY_BYTES_MAX} bytes that can be printed, not {str(key)[:50]!r}")
+            raise StoreFault(f"invalid key {str(key)[:50]!r}: a key is printable text of 1 to {KEY_BYTES_MAX} bytes")
         try:
-            written = orjson.dumps(value)
+            encoded = orjson.dumps(value)
         except orjson.JSONEncodeError as fault:
-            raise StoreFault(f"{key[:50]!r}: no JSON can be made of it: {fault}") from None
-        if len(written) > VALUE_BYTES_MAX:
-            raise StoreFault(f"{key[:50]!r} has {len(written)} bytes, {VALUE_BYTES_MAX} are allowed")
-        self._change(key, written)
+            raise StoreFault(f"{key[:50]!r}: the value cannot be encoded as JSON: {fault}") from None
+        if len(encoded) > VALUE_BYTES_MAX:
+            raise StoreFault(f"{key[:50]!r}: the value has {len(encoded)} bytes; the maximum is {VALUE_BYTES_MAX}")
+        self._change(key, encoded)
 
     def remove(self, key: str) -> None:
         """Remove a key if it exists."""
@@ -75,7 +75,7 @@ class Store:
     def keys(self, prefix: str = "") -> list[str]:
         """Return the keys with a prefix, sorted."""
         self._check()
-        stored = (key for key in self._stored.values if key not in self.changes)
+        stored = (key for key in self._committed.values if key not in self.changes)
         changed = (key for key, value in self.changes.items() if value is not None)
         return sorted(key for keys in (stored, changed) for key in keys if key.startswith(prefix))
 
@@ -85,29 +85,29 @@ class Store:
 
     def __contains__(self, key: str) -> bool:
         self._check()
-        return (self.changes[key] is not None) if key in self.changes else key in self._stored.values
+        return (self.changes[key] is not None) if key in self.changes else key in self._committed.values
 
-    def end(self) -> None:
+    def close(self) -> None:
         """Refuse further calls from the thread of an abandoned call."""
-        self._is_over = True
+        self._is_closed = True
 
     def _change(self, key: str, value: bytes | None) -> None:
         self._check()
-        before = self.changes[key] if key in self.changes else self._stored.values.get(key)
-        keys = self._more_keys + (value is not None) - (before is not None)
-        size = self._more_bytes + len(value or b"") - len(before or b"")
+        before = self.changes[key] if key in self.changes else self._committed.values.get(key)
+        keys = self._added_keys + (value is not None) - (before is not None)
+        size = self._added_bytes + len(value or b"") - len(before or b"")
         changed = self._changed_bytes + change_bytes(key, value)
         if key in self.changes:
             changed -= change_bytes(key, before)
         if changed > CHANGES_BYTES_MAX:
-            raise StoreFault(f"one call changes more than {CHANGES_BYTES_MAX} bytes of keys and values")
-        if keys > self._more_keys and len(self._stored.values) + keys > KEYS_MAX:
-            raise StoreFault(f"the store is full: {KEYS_MAX} keys are allowed")
-        if size > self._more_bytes and self._stored.size + size > BYTES_MAX:
-            raise StoreFault(f"the store is full: {BYTES_MAX} bytes are allowed")
+            raise StoreFault(f"one call may change at most {CHANGES_BYTES_MAX} bytes of keys and values")
+        if keys > self._added_keys and len(self._committed.values) + keys > KEYS_MAX:
+            raise StoreFault(f"the store is full: the maximum is {KEYS_MAX} keys")
+        if size > self._added_bytes and self._committed.size + size > BYTES_MAX:
+            raise StoreFault(f"the store is full: the maximum is {BYTES_MAX} bytes")
         self.changes[key] = value
-        self._more_keys, self._more_bytes, self._changed_bytes = keys, size, changed
+        self._added_keys, self._added_bytes, self._changed_bytes = keys, size, changed
 
     def _check(self) -> None:
-        if self._is_over:
-            raise StoreFault("this call took too long and was given up: nothing that it does counts")
+        if self._is_closed:
+            raise StoreFault("this call exceeded its timeout and was abandoned: its changes are discarded")

@@ -2,6 +2,6 @@
 
 from milepost.incidents.bins import Weights
 from milepost.incidents.engine import maybe_alert
-from milepost.incidents.tracker import Dropped, IncidentCounts, Incidents, Limits
+from milepost.incidents.tracker import CellDropReason, IncidentCounts, IncidentLimits, Incidents
 
-__all__ = ["Dropped", "IncidentCounts", "Incidents", "Limits", "Weights", "maybe_alert"]
+__all__ = ["CellDropReason", "IncidentCounts", "IncidentLimits", "Incidents", "Weights", "maybe_alert"]

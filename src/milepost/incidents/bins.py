@@ -15,14 +15,14 @@ from math import cos, fsum, hypot, radians
 from typing import Final, NamedTuple, Self
 
 from milepost.model.endpoints import EndpointId
-from milepost.model.incidents import METRES_A_UNIT, TALLY_PARTS, Bin, Cell, EventKind, Grid, Square, Tally
+from milepost.model.incidents import METRES_PER_UNIT, TALLY_PARTS, Bin, Cell, EventKind, Grid, Square, Tally
 from milepost.model.incidents.grid import units_between
 from milepost.model.instants import SECOND_NS, Instant
 
 Weights = Mapping[EndpointId, float]
 """The weight of endpoints as witnesses, 0 to 1; the default is 1."""
 
-_FULLY: Final = 1.0
+_FULL_WEIGHT: Final = 1.0
 
 
 @dataclass(slots=True)
@@ -107,7 +107,7 @@ class LazyBin:
         self._weights = weights
         self._west = totals[square].west
         self._at = at
-        self._asked: dict[str, Tally | None] = {}
+        self._computed: dict[str, Tally | None] = {}
         """The tallies computed so far."""
         self.reports = sum(one.reports for one in self._totals)
 
@@ -132,14 +132,14 @@ class LazyBin:
         """Return the bin with all aggregates."""
         witnesses, weight = self.witnesses()
         west = self._west
-        up = sum(one.south * one.reports + one.north_sum for one in self._totals)
+        northward = sum(one.south * one.reports + one.north_sum for one in self._totals)
         east = sum(units_between(west, one.west) * one.reports + one.east_sum for one in self._totals)
         return Bin(
             self._square,
             self.reports,
             witnesses,
             weight,
-            self._kind.grid.place(up / self.reports, west + east / self.reports),
+            self._kind.grid.place(northward / self.reports, west + east / self.reports),
             self.radius_m(),
             min(one.first_at for one in self._totals),
             max(one.last_at for one in self._totals),
@@ -150,29 +150,29 @@ class LazyBin:
         """Return the number of witnesses, and the sum of their weights."""
         named = set[EndpointId]().union(*(one.witnesses for one in self._totals))
         count = max(len(named), *(one.witness_count_max for one in self._totals))
-        believed = fsum(self._weights.get(name, _FULLY) for name in named) if self._weights else float(len(named))
-        return count, believed * count / len(named)
+        weight_sum = fsum(self._weights.get(name, _FULL_WEIGHT) for name in named) if self._weights else float(len(named))
+        return count, weight_sum * count / len(named)
 
     def radius_m(self) -> float:
         """Return half the diagonal of the box around the reports, at least the minimum of the kind."""
         boxes = [(one.south, units_between(self._west, one.west), one.extent) for one in self._totals]
-        south = min(up + box[0] for up, _, box in boxes)
-        west = min(over + box[1] for _, over, box in boxes)
-        north = max(up + box[2] for up, _, box in boxes)
-        east = max(over + box[3] for _, over, box in boxes)
-        narrower = cos(radians((south + north) / 2e7 - 90.0))
-        return max(self._kind.radius_m_min, METRES_A_UNIT * hypot(north - south, (east - west) * narrower) / 2)
+        south = min(northward + box[0] for northward, _, box in boxes)
+        west = min(eastward + box[1] for _, eastward, box in boxes)
+        north = max(northward + box[2] for northward, _, box in boxes)
+        east = max(eastward + box[3] for _, eastward, box in boxes)
+        longitude_scale = cos(radians((south + north) / 2e7 - 90.0))
+        return max(self._kind.radius_m_min, METRES_PER_UNIT * hypot(north - south, (east - west) * longitude_scale) / 2)
 
     def _tallies(self) -> dict[str, Tally]:
         names = {name for one in self._totals for name in one.tallies}
         return {name: tally for name in sorted(names) if (tally := self._maybe_tally(name)) is not None}
 
     def _maybe_tally(self, field: str) -> Tally | None:
-        if field not in self._asked:
+        if field not in self._computed:
             found = [one.tallies[field] for one in self._totals if field in one.tallies]
             counts, totals, least, greatest = zip(*found, strict=True) if found else ((), (), (), ())
-            self._asked[field] = Tally(sum(counts), sum(totals), min(least), max(greatest)) if found else None
-        return self._asked[field]
+            self._computed[field] = Tally(sum(counts), sum(totals), min(least), max(greatest)) if found else None
+        return self._computed[field]
 
 
 def _maybe_of_tally(tally: Tally | None, how: str) -> float | None:
@@ -192,7 +192,7 @@ def _maybe_of_tally(tally: Tally | None, how: str) -> float | None:
             return tally.total / tally.count / TALLY_PARTS
 
 
-class Group(NamedTuple):
+class BinGroup(NamedTuple):
     """Touching hot bins: the leader, and all members with the leader first."""
 
     leader: Bin
@@ -204,7 +204,7 @@ class Group(NamedTuple):
         return frozenset(member.square for member in self.members)
 
 
-def grouped(grid: Grid, hot: Iterable[Bin]) -> list[Group]:
+def grouped(grid: Grid, hot: Iterable[Bin]) -> list[BinGroup]:
     """Return the groups of the hot bins, the greatest leader first.
 
     Bins touch if their 3 x 3 blocks share a square. A hot bin that touches a greater one belongs to the group of the greatest
@@ -221,4 +221,4 @@ def grouped(grid: Grid, hot: Iterable[Bin]) -> list[Group]:
         upward = min(greatest[square] for square in grid.block(one.square))
         leaders.append(number if upward == number else leaders[upward])
         members.setdefault(leaders[number], []).append(one)
-    return [Group(ordered[leader], tuple(belonging)) for leader, belonging in members.items()]
+    return [BinGroup(ordered[leader], tuple(belonging)) for leader, belonging in members.items()]

@@ -1,8 +1,8 @@
 """The incident engine of a site: cells in, alerts out, and answers to queries for the conditions around a place (M24, M25).
 
-    topic `cells`                 ─▶ take_cells ─────┐    a hot place is announced early, at once
-    topic `reputation`            ─▶ take_scores ────┤    the weights of witnesses from now on
-    reserved.publish-incidents    ─▶ take_questions ─┼─▶ take_appends: alerts on cross-hub, answers to the asker's edge, state
+    topic `cells`                 ─▶ add_cells ──────┐    a hot place is announced early, at once
+    topic `reputation`            ─▶ add_scores ─────┤    the weights of witnesses from now on
+    reserved.publish-incidents    ─▶ answer_question ┼─▶ take_appends: alerts on cross-hub, answers to the sender's edge, state
     time                          ─▶ tick ───────────┘
 
 Invariants:
@@ -14,7 +14,7 @@ Invariants:
 
 Early warnings: a place that is hot before its slot has ended is announced at once, and resolved at the end of the slot.
 
-    cells ─▶ look: hot, and touches no incident ─▶ announced early, under the id that an incident would get there
+    cells ─▶ find_early: hot, and touches no incident ─▶ announced early, under the id that an incident would get there
     the slot has ended, and an incident …
       was raised there, under that id, in the notified circle    nothing more is published: the early warning suffices
       was raised there, otherwise                                `raised` also goes to all endpoints that were warned early
@@ -39,27 +39,38 @@ from zlib import compress, decompress
 import orjson
 
 from milepost.incidents.bins import grouped
-from milepost.incidents.tracker import EventMonitor, Incidents, circle_around, incident_of, is_told
+from milepost.incidents.tracker import EventMonitor, Incidents, circle_around, incident_of, is_within_alert_area
 from milepost.model.addresses import INCIDENTS_MAX, ToArea, ToEndpoint, ToNotified
 from milepost.model.areas import Area, Circle, Union
 from milepost.model.endpoints import EndpointId
-from milepost.model.incidents import Cell, Change, EventKind, Incident, IncidentId, Phase, Square, Warned, holds, reports_at_least
+from milepost.model.incidents import (
+    Cell,
+    EarlyWarning,
+    EventKind,
+    Incident,
+    IncidentChange,
+    IncidentId,
+    IncidentPhase,
+    Square,
+    holds,
+    min_reports,
+)
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.messages import Message, MessageId
 from milepost.model.pipeline_records import PIPELINES
 from milepost.model.reasons import Malformed, Reason
 from milepost.model.sites import CROSS_HUB, EdgeRef, ForwardedMessage, inbox_of, publish_to
-from milepost.roads import Network, Placing, Reach, maybe_upstream
+from milepost.roads import MapMatcher, RoadNetwork, UpstreamExtent, find_upstream_area
 from milepost.vetting import Scores
 from milepost.wire.area_text import area_from_text
 from milepost.wire.geojson import area_from_geojson
 from milepost.wire.incidents import (
     cell_from_json,
     conditions_to_json,
+    early_warnings_from_json,
+    early_warnings_to_json,
     state_from_json,
     state_to_json,
-    warned_from_json,
-    warned_to_json,
 )
 from milepost.wire.records import from_record, to_record
 
@@ -72,12 +83,12 @@ _GROWTH: Final = 9 / 8
 class Announcement(NamedTuple):
     """A change to publish, and the early warnings of the same incident."""
 
-    change: Change
+    change: IncidentChange
     early: tuple[Incident, ...] = ()
 
 
 @dataclass(slots=True)
-class _KindScene:
+class _KindState:
     """State of one kind between the ends of two slots."""
 
     monitor: EventMonitor
@@ -87,12 +98,12 @@ class _KindScene:
     """Minimum reports of a hot bin."""
     reach: set[Square] = field(default_factory=set)
     """Squares of incidents and early warnings, with a margin: a bin whose block has one of them touches one of those."""
-    looked: dict[Square, float] = field(default_factory=dict)
+    evaluated_reports: dict[Square, float] = field(default_factory=dict)
     """Reports of a bin when it was evaluated last and was not hot."""
-    in_vain: dict[Square, int] = field(default_factory=dict)
+    false_warnings: dict[Square, int] = field(default_factory=dict)
     """Places of false early warnings, each with the slot until which no further early warning is issued there."""
 
-    def close(self, squares: Iterable[Square]) -> None:
+    def exclude(self, squares: Iterable[Square]) -> None:
         """Exclude all bins that touch *squares* from early warnings."""
         block = self.monitor.kind.grid.block
         self.reach |= {near for square in squares for near in block(square)}
@@ -105,21 +116,21 @@ class _KindScene:
 class EarlyWarnings:
     """The early warnings of all kinds that have alerts."""
 
-    def __init__(self, incidents: Incidents, *, late_ns: int, since: Instant, warned: Iterable[Warned] = ()) -> None:
+    def __init__(self, incidents: Incidents, *, lateness_ns: int, since: Instant, warned: Iterable[EarlyWarning] = ()) -> None:
         self._incidents = incidents
-        self._late_ns = late_ns
+        self._lateness_ns = lateness_ns
         self._since = since
-        self._scenes = {
-            name: _KindScene(monitor, None, reports_at_least(monitor.kind.condition))
+        self._states = {
+            name: _KindState(monitor, None, min_reports(monitor.kind.condition))
             for name, monitor in incidents.monitors.items()
             if monitor.kind.alert is not None
         }
-        self._warned = {one.incident.id: one for one in warned if one.incident.kind in self._scenes}
-        for scene in self._scenes.values():
-            self._set(scene)
+        self._warned = {one.incident.id: one for one in warned if one.incident.kind in self._states}
+        for kind_state in self._states.values():
+            self._reset(kind_state)
 
     @property
-    def warned(self) -> tuple[Warned, ...]:
+    def warned(self) -> tuple[EarlyWarning, ...]:
         """The active early warnings."""
         return tuple(self._warned.values())
 
@@ -127,110 +138,116 @@ class EarlyWarnings:
         """Return the end of the next slot with an unresolved early warning, or `None`."""
         return min((self._end(one) for one in self._warned.values() if one.successor is None), default=None)
 
-    def look(self, cells: Sequence[Cell], now: Instant) -> list[Change]:
+    def find_early(self, cells: Sequence[Cell], now: Instant) -> list[IncidentChange]:
         """Return the changes to publish at once for hot places around *cells*, which were just added."""
-        came: defaultdict[tuple[str, int], set[Square]] = defaultdict(set)
+        squares_by_slot: defaultdict[tuple[str, int], set[Square]] = defaultdict(set)
         for cell in cells:
-            scene = self._scenes.get(cell.kind)
-            if scene is not None:
-                slot = scene.monitor.slot
-                came[cell.kind, cell.slot if slot is None else max(cell.slot, slot + 1)].add(cell.square)
+            kind_state = self._states.get(cell.kind)
+            if kind_state is not None:
+                slot = kind_state.monitor.slot
+                squares_by_slot[cell.kind, cell.slot if slot is None else max(cell.slot, slot + 1)].add(cell.square)
         found = []
-        for (kind, slot), squares in came.items():
-            scene = self._scenes[kind]
-            interval_ns = scene.monitor.kind.interval_ns
-            if slot * interval_ns >= self._since and (slot + 1) * interval_ns > now - self._late_ns:
-                found += self._look_at(scene, slot, squares, now)
+        for (kind, slot), squares in squares_by_slot.items():
+            kind_state = self._states[kind]
+            interval_ns = kind_state.monitor.kind.interval_ns
+            if slot * interval_ns >= self._since and (slot + 1) * interval_ns > now - self._lateness_ns:
+                found += self._evaluate(kind_state, slot, squares, now)
         return found
 
-    def _look_at(self, scene: _KindScene, slot: int, squares: set[Square], now: Instant) -> list[Change]:
-        monitor, kind = scene.monitor, scene.monitor.kind
-        if scene.slot != monitor.slot:
-            self._set(scene)
-        worth = _worth(scene, slot, squares)
-        if not worth:
+    def _evaluate(self, kind_state: _KindState, slot: int, squares: set[Square], now: Instant) -> list[IncidentChange]:
+        monitor, kind = kind_state.monitor, kind_state.monitor.kind
+        if kind_state.slot != monitor.slot:
+            self._reset(kind_state)
+        candidates = _candidates(kind_state, slot, squares)
+        if not candidates:
             return []
-        bins = monitor.bins(slot, now, self._incidents.weights, worth)
+        bins = monitor.bins(slot, now, self._incidents.weights, candidates)
         hot = [one.bin() for one in bins if holds(kind.condition, one.value_of)]
         found = []
         for group in grouped(kind.grid, hot):
-            if len(self._warned) < WARNED_MAX and not any(map(scene.touches, group.squares)):
+            if len(self._warned) < WARNED_MAX and not any(map(kind_state.touches, group.squares)):
                 incident = incident_of(kind, group, slot, now)
-                self._warned[incident.id] = Warned(incident, slot)
-                scene.close(group.squares)
-                found.append(Change(Phase.EARLY, incident, now))
+                self._warned[incident.id] = EarlyWarning(incident, slot)
+                kind_state.exclude(group.squares)
+                found.append(IncidentChange(IncidentPhase.EARLY, incident, now))
         return found
 
-    def settle(self, changes: Sequence[Change]) -> list[Announcement]:
+    def resolve(self, changes: Sequence[IncidentChange]) -> list[Announcement]:
         """Return the announcements after the evaluation of the slots that end at one time, all-clears of false warnings first."""
-        told = [Announcement(Change(Phase.CLEARED, one.incident, self._end(one))) for one in self._find_successors()]
-        successors: defaultdict[IncidentId, list[Warned]] = defaultdict(list)
+        announcements = [
+            Announcement(IncidentChange(IncidentPhase.CLEARED, one.incident, self._end(one))) for one in self._find_successors()
+        ]
+        successors: defaultdict[IncidentId, list[EarlyWarning]] = defaultdict(list)
         for one in self._warned.values():
             if one.successor is not None:
                 successors[one.successor].append(one)
         for change in changes:
-            mine = successors.get(change.incident.id, [])
-            if change.phase is Phase.RAISED and any(self._stands(one, change.incident) for one in mine):
+            warnings = successors.get(change.incident.id, [])
+            if change.phase is IncidentPhase.RAISED and any(self._still_holds(one, change.incident) for one in warnings):
                 continue
-            is_for_all = change.phase in (Phase.RAISED, Phase.CLEARED)
-            told.append(Announcement(change, tuple(one.incident for one in mine) if is_for_all else ()))
-            if change.phase is Phase.CLEARED:
-                for one in mine:
+            is_for_all = change.phase in (IncidentPhase.RAISED, IncidentPhase.CLEARED)
+            announcements.append(Announcement(change, tuple(one.incident for one in warnings) if is_for_all else ()))
+            if change.phase is IncidentPhase.CLEARED:
+                for one in warnings:
                     del self._warned[one.incident.id]
-        return told
+        return announcements
 
-    def _find_successors(self) -> list[Warned]:
+    def _find_successors(self) -> list[EarlyWarning]:
         """Find the incident that covers each early warning; return the warnings that are over without one."""
         over = []
-        for name, scene in self._scenes.items():
-            monitor = scene.monitor
-            open_ = [one for one in self._warned.values() if one.incident.kind == name and one.successor is None]
-            touching = monitor.tracker.touching([one.incident.squares for one in open_])
-            for one, names in zip(open_, touching, strict=True):
+        for name, kind_state in self._states.items():
+            monitor = kind_state.monitor
+            unresolved = [one for one in self._warned.values() if one.incident.kind == name and one.successor is None]
+            touching = monitor.tracker.touching([one.incident.squares for one in unresolved])
+            for one, names in zip(unresolved, touching, strict=True):
                 if names:
-                    living = [incident for incident in monitor.tracker.living if incident.id in names]
-                    self._warned[one.incident.id] = replace(one, successor=_nearest(one.incident, living))
+                    active = [incident for incident in monitor.tracker.active if incident.id in names]
+                    self._warned[one.incident.id] = replace(one, successor=_nearest(one.incident, active))
                 elif monitor.slot is not None and monitor.slot >= one.slot:
                     del self._warned[one.incident.id]
-                    scene.in_vain |= dict.fromkeys(one.incident.squares, one.slot + monitor.kind.slots)
+                    kind_state.false_warnings |= dict.fromkeys(one.incident.squares, one.slot + monitor.kind.slots)
                     over.append(one)
         return over
 
-    def _stands(self, one: Warned, incident: Incident) -> bool:
+    def _still_holds(self, one: EarlyWarning, incident: Incident) -> bool:
         """Return whether the endpoints around an incident were warned early, under its id, and not too long ago."""
         kind = self._incidents.monitors[incident.kind].kind
-        is_fresh = incident.told_at - one.incident.told_at <= kind.valid_ns // 2
-        return one.incident.id == incident.id and is_fresh and is_told(kind, one.incident.told, incident.circle)
+        is_fresh = incident.alerted_at - one.incident.alerted_at <= kind.valid_ns // 2
+        return (
+            one.incident.id == incident.id and is_fresh and is_within_alert_area(kind, one.incident.alert_area, incident.circle)
+        )
 
-    def _set(self, scene: _KindScene) -> None:
-        """Reset the scene after the evaluation of a slot: incidents may have moved."""
-        scene.slot, scene.reach, scene.looked = scene.monitor.slot, set(), {}
-        scene.in_vain = {square: until for square, until in scene.in_vain.items() if until > (scene.slot or 0)}
-        for incident in scene.monitor.tracker.living:
-            scene.close(incident.squares)
+    def _reset(self, kind_state: _KindState) -> None:
+        """Reset the state after the evaluation of a slot: incidents may have moved."""
+        kind_state.slot, kind_state.reach, kind_state.evaluated_reports = kind_state.monitor.slot, set(), {}
+        kind_state.false_warnings = {
+            square: until for square, until in kind_state.false_warnings.items() if until > (kind_state.slot or 0)
+        }
+        for incident in kind_state.monitor.tracker.active:
+            kind_state.exclude(incident.squares)
         for one in self._warned.values():
-            if one.incident.kind == scene.monitor.kind.name:
-                scene.close(one.incident.squares)
+            if one.incident.kind == kind_state.monitor.kind.name:
+                kind_state.exclude(one.incident.squares)
 
-    def _end(self, one: Warned) -> Instant:
+    def _end(self, one: EarlyWarning) -> Instant:
         return Instant((one.slot + 1) * self._incidents.monitors[one.incident.kind].kind.interval_ns)
 
 
-def _nearest(place: Incident, living: Sequence[Incident]) -> IncidentId:
-    """Return the incident with the same id, or with most squares in common; *living* has the oldest first."""
-    return min(living, key=lambda one: (one.id != place.id, -len(one.squares & place.squares))).id
+def _nearest(place: Incident, active: Sequence[Incident]) -> IncidentId:
+    """Return the incident with the same id, or with most squares in common; *active* has the oldest first."""
+    return min(active, key=lambda one: (one.id != place.id, -len(one.squares & place.squares))).id
 
 
-def _worth(scene: _KindScene, slot: int, squares: set[Square]) -> list[Square]:
+def _candidates(kind_state: _KindState, slot: int, squares: set[Square]) -> list[Square]:
     """Return the bins around *squares* that may be hot and were not evaluated with as many reports before."""
-    reports, block = scene.monitor.reports, scene.monitor.kind.grid.block
+    reports, block = kind_state.monitor.reports, kind_state.monitor.kind.grid.block
     found = []
     for square in {near for one in squares for near in block(one) if near in reports}:
         total = sum([reports[near] for near in block(square) if near in reports])
-        if total < scene.floor or total < scene.looked.get(square, 0.0) * _GROWTH:
+        if total < kind_state.floor or total < kind_state.evaluated_reports.get(square, 0.0) * _GROWTH:
             continue
-        if not scene.touches(square) and scene.in_vain.get(square, 0) < slot:
-            scene.looked[square] = total
+        if not kind_state.touches(square) and kind_state.false_warnings.get(square, 0) < slot:
+            kind_state.evaluated_reports[square] = total
             found.append(square)
     return found
 
@@ -240,8 +257,8 @@ ENGINE: Final = EndpointId("incidents")
 CELLS: Final = "cells"
 STATE: Final = "incidents.state"
 STATE_KEY: Final = "state"
-QUESTION: Final = "Area-of-Interest"
-KEEP_NS: Final = SECOND_NS // 5
+QUESTION_TOPIC: Final = "Area-of-Interest"
+SAVE_INTERVAL_NS: Final = SECOND_NS // 5
 """Minimum interval between appends of the state for early alerts; if the process dies within it, they get no all-clear."""
 _LEVEL: Final = 1
 """Compression level of the state: thousands of incidents must fit into one record of the log, at little cost."""
@@ -275,14 +292,14 @@ class EngineCounts:
 class Approach:
     """The area of alerts where the roads are known: the incident, and the roads that lead to it (M26)."""
 
-    def __init__(self, network: Network, *, upstream_s: float) -> None:
+    def __init__(self, network: RoadNetwork, *, upstream_s: float) -> None:
         self._network = network
-        self._placing = Placing(network)
-        self._reach = Reach(seconds=upstream_s)
+        self._map_matcher = MapMatcher(network)
+        self._reach = UpstreamExtent(seconds=upstream_s)
 
     def area_for(self, circle: Circle, otherwise: Circle) -> Area:
         """Return *circle* and the roads upstream of its centre; *otherwise* if no road is there."""
-        upstream = maybe_upstream(self._network, self._placing.spots_at(circle.centre), self._reach)
+        upstream = find_upstream_area(self._network, self._map_matcher.positions_near(circle.centre), self._reach)
         return otherwise if upstream is None else Union((circle, upstream))
 
 
@@ -294,32 +311,32 @@ class IncidentEngine:
         site: str,
         kinds: Sequence[EventKind],
         *,
-        late_s: float,
+        allowed_lateness_s: float,
         since: Instant,
         state: bytes | None = None,
         approach: Approach | None = None,
     ) -> None:
-        saved = orjson.loads(decompress(state)) if state else {}
-        incidents = state_from_json(orjson.dumps(saved["incidents"])) if saved else None
-        self._me = EdgeRef(site, f"@{ENGINE}")
-        self._late_ns = int(late_s * SECOND_NS)
+        state_json = orjson.loads(decompress(state)) if state else {}
+        incidents = state_from_json(orjson.dumps(state_json["incidents"])) if state_json else None
+        self._sender = EdgeRef(site, f"@{ENGINE}")
+        self._lateness_ns = int(allowed_lateness_s * SECOND_NS)
         self._approach = approach
         self._kinds = {kind.name: kind for kind in kinds}
         self._appends: list[AlertAppend] = []
-        self._last: int = saved.get("last", 0)
+        self._last: int = state_json.get("last", 0)
         self._answered = 0
-        self.questions_from: int = saved.get("asks", 0)
+        self.questions_from: int = state_json.get("asks", 0)
         """Offset of the first question that may not have been answered."""
         self._scores = Scores()
         self.incidents = Incidents(kinds, weights=self._scores.known, state=incidents)
-        warned = warned_from_json(orjson.dumps(saved["early"])) if "early" in saved else ()
-        self._early = EarlyWarnings(self.incidents, late_ns=self._late_ns, since=since, warned=warned)
-        self._looked_at = self._kept_at = Instant(0)
+        warned = early_warnings_from_json(orjson.dumps(state_json["early"])) if "early" in state_json else ()
+        self._early = EarlyWarnings(self.incidents, lateness_ns=self._lateness_ns, since=since, warned=warned)
+        self._evaluated_until = self._saved_at = Instant(0)
         self._is_unsaved = False
         self.counts = EngineCounts()
         self.dropped: Counter[str] = Counter()
 
-    def take_cells(self, values: Sequence[bytes | None], now: Instant) -> None:
+    def add_cells(self, values: Sequence[bytes | None], now: Instant) -> None:
         """Add cells, in any order, repeated or not; a place that is hot now is announced early."""
         cells = []
         for value in values:
@@ -330,18 +347,18 @@ class IncidentEngine:
             except Malformed:
                 self.counts.unreadable += 1
                 continue
-            dropped = self.incidents.take(cell)
+            dropped = self.incidents.add(cell)
             if dropped is None:
                 cells.append(cell)
             else:
                 self.dropped[dropped.name] += 1
-        changes = self._early.look(cells, now)
+        changes = self._early.find_early(cells, now)
         for change in changes:
-            self._publish(Announcement(change), self._looked_at)
+            self._publish(Announcement(change), self._evaluated_until)
             self.counts.early += 1
             self._is_unsaved = True
 
-    def take_scores(self, records: Iterable[tuple[str, bytes | None]]) -> None:
+    def add_scores(self, records: Iterable[tuple[str, bytes | None]]) -> None:
         """Add reputations, each with its key."""
         for key, value in records:
             try:
@@ -351,23 +368,23 @@ class IncidentEngine:
 
     def tick(self, now: Instant) -> None:
         """Evaluate the slots that ended long enough ago for their cells to have arrived, in chronological order."""
-        until = Instant(now - self._late_ns)
+        until = Instant(now - self._lateness_ns)
         has_changed = False
         while (at := _first(self.incidents.maybe_next_end(), self._early.maybe_next_end())) is not None and at <= until:
             changes, warned = self.incidents.advance(at), self._early.warned
-            for announcement in self._early.settle(changes):
+            for announcement in self._early.resolve(changes):
                 self._publish(announcement, at)
             has_changed = has_changed or bool(changes) or warned != self._early.warned
         self.incidents.advance(until)
-        self._looked_at = max(self._looked_at, until)
+        self._evaluated_until = max(self._evaluated_until, until)
         if has_changed:
             self._save()
-        self.keep(now)
+        self.save_if_due(now)
 
-    def keep(self, now: Instant) -> None:
-        """Append the state after early alerts, at most every `KEEP_NS`, so that the alerts do not wait for it."""
-        if self._is_unsaved and not 0 <= now - self._kept_at < KEEP_NS:
-            self._kept_at = now
+    def save_if_due(self, now: Instant) -> None:
+        """Append the state after early alerts, at most every `SAVE_INTERVAL_NS`, so that the alerts do not wait for it."""
+        if self._is_unsaved and not 0 <= now - self._saved_at < SAVE_INTERVAL_NS:
+            self._saved_at = now
             self._save()
 
     def _publish(self, announcement: Announcement, at: Instant) -> None:
@@ -376,7 +393,7 @@ class IncidentEngine:
             announcement.change, self._kinds[announcement.change.incident.kind], ENGINE, announcement.early, self._approach
         )
         if message is not None:
-            record = to_record(ForwardedMessage(self._me, self._next_number(at), message, qos=1))
+            record = to_record(ForwardedMessage(self._sender, self._next_number(at), message, qos=1))
             self._appends += (AlertAppend(CROSS_HUB, "", record), AlertAppend(publish_to(PIPELINES), ENGINE, record))
             self.counts.alerts += 1
 
@@ -384,22 +401,25 @@ class IncidentEngine:
         self._last = max(self._last + 1, at)
         return self._last
 
-    def take_questions(self, offset: int, value: bytes | None, now: Instant) -> None:
+    def answer_question(self, offset: int, value: bytes | None, now: Instant) -> None:
         """Answer a question to its edge, and advance the offset from which a later process resumes."""
         self.questions_from = offset + 1
         try:
-            said = from_record(value or b"")
+            request = from_record(value or b"")
         except Malformed:
             self.counts.unreadable += 1
             return
-        if not isinstance(said, ForwardedMessage):
+        if not isinstance(request, ForwardedMessage):
             self.counts.unreadable += 1
             return
         try:
-            topic, body = f"{QUESTION}/accept", conditions_to_json(self.incidents.around(_area_of(said.message), now), now)
+            topic, body = (
+                f"{QUESTION_TOPIC}/accept",
+                conditions_to_json(self.incidents.around(_area_of(request.message), now), now),
+            )
             self.counts.answers += 1
         except Malformed as fault:
-            topic, body = f"{QUESTION}/reject", orjson.dumps({"reason": fault.reason.name, "detail": str(fault)})
+            topic, body = f"{QUESTION_TOPIC}/reject", orjson.dumps({"reason": fault.reason.name, "detail": str(fault)})
             self.counts.rejected += 1
         self._answered = max(self._answered + 1, now)
         answer = Message(
@@ -407,20 +427,20 @@ class IncidentEngine:
             ENGINE,
             topic,
             now,
-            address=ToEndpoint(said.message.source),
-            reliable=said.qos > 0,
+            address=ToEndpoint(request.message.source),
+            reliable=request.qos > 0,
             body=body,
         )
-        here = said.sender.site == self._me.site
-        number = self._answered if here else self._next_number(self._looked_at)
-        record = to_record(ForwardedMessage(self._me, number, answer, qos=said.qos))
-        self._appends.append(AlertAppend(inbox_of(said.sender) if here else CROSS_HUB, "", record))
+        here = request.sender.site == self._sender.site
+        number = self._answered if here else self._next_number(self._evaluated_until)
+        record = to_record(ForwardedMessage(self._sender, number, answer, qos=request.qos))
+        self._appends.append(AlertAppend(inbox_of(request.sender) if here else CROSS_HUB, "", record))
         self._save()
 
     def _save(self) -> None:
         self._is_unsaved = False
         incidents = orjson.Fragment(state_to_json(self.incidents.state()))
-        early = orjson.Fragment(warned_to_json(self._early.warned))
+        early = orjson.Fragment(early_warnings_to_json(self._early.warned))
         state = orjson.dumps({"last": self._last, "asks": self.questions_from, "incidents": incidents, "early": early})
         self._appends.append(AlertAppend(STATE, STATE_KEY, compress(state, _LEVEL)))
 
@@ -431,7 +451,7 @@ class IncidentEngine:
 
 
 def maybe_alert(
-    change: Change, kind: EventKind, source: EndpointId, early: Sequence[Incident] = (), approach: Approach | None = None
+    change: IncidentChange, kind: EventKind, source: EndpointId, early: Sequence[Incident] = (), approach: Approach | None = None
 ) -> Message | None:
     """Return the message that announces a change; `None` if the kind has no topic for alerts.
 
@@ -443,9 +463,9 @@ def maybe_alert(
     if kind.alert is None:
         return None
     incident = change.incident
-    assert incident.kind == kind.name, "a change is told by the rules of its own kind"
+    assert incident.kind == kind.name, "a change is announced by the rules of its own kind"
     others = {one.id: None for one in early if one.id != incident.id}
-    is_over = change.phase is Phase.CLEARED
+    is_over = change.phase is IncidentPhase.CLEARED
     address = (
         ToNotified((incident.id, *others)[:INCIDENTS_MAX]) if is_over else ToArea(_area(incident, early, approach), incident.id)
     )
@@ -472,15 +492,15 @@ def maybe_alert(
 
 
 def _area(incident: Incident, early: Sequence[Incident], approach: Approach | None) -> Area:
-    circle = incident.told
+    circle = incident.alert_area
     for one in early:
-        circle = circle_around(circle, one.told)
+        circle = circle_around(circle, one.alert_area)
     return circle if approach is None else approach.area_for(circle if early else incident.circle, circle)
 
 
-def _number(change: Change) -> MessageId:
-    said = f"{change.incident.id} {change.phase.value} {change.at}"
-    return MessageId(int.from_bytes(blake2b(said.encode(), digest_size=8).digest(), "big"))
+def _number(change: IncidentChange) -> MessageId:
+    request = f"{change.incident.id} {change.phase.value} {change.at}"
+    return MessageId(int.from_bytes(blake2b(request.encode(), digest_size=8).digest(), "big"))
 
 
 def _first(*instants: Instant | None) -> Instant | None:
@@ -496,7 +516,7 @@ def _area_of(message: Message) -> Area:
             raise Malformed(Reason.PAYLOAD_NOT_JSON, str(fault)) from None
         area = value.get("area") if isinstance(value, dict) else None
         if area is None:
-            raise Malformed(Reason.FIELD_MISSING, 'say {"area": "circle LATITUDE,LONGITUDE METRES"}, WKT or GeoJSON')
+            raise Malformed(Reason.FIELD_MISSING, 'send {"area": "circle LATITUDE,LONGITUDE METRES"}, WKT or GeoJSON')
         return area_from_text(area) if isinstance(area, str) else area_from_geojson(area)
     if message.place is None:
         raise Malformed(Reason.FIELD_MISSING, "the question has neither an area nor a place")

@@ -1,9 +1,9 @@
 """Incidents of all kinds: cells in, changes out; the same live and in a backtest.
 
-    for each record of the log:   take(cell_from_json(record.value))
+    for each record of the log:   add(cell_from_json(record.value))
     periodically:                 advance(now less the time that cells need to arrive) ─▶ changes ─▶ `maybe_alert`
     on a question:                around(area, now)
-    after a restart:              Incidents(kinds, state=…), then take the cells since `cells_since` again
+    after a restart:              Incidents(kinds, state=…), then add the cells since `cells_since` again
 
     Incidents ─▶ EventMonitor, one per kind: cells ─▶ hot bins ─▶ IncidentTracker: groups ─▶ changes
 
@@ -23,33 +23,33 @@ from typing import Final
 
 import numpy as np
 
-from milepost.incidents.bins import Group, LazyBin, Weights, grouped, totals_of
+from milepost.incidents.bins import BinGroup, LazyBin, Weights, grouped, totals_of
 from milepost.model.areas import Area, Circle, touches
 from milepost.model.incidents import (
     Bin,
     Cell,
-    Change,
     Conditions,
     EventKind,
     Incident,
+    IncidentChange,
     IncidentId,
-    Phase,
+    IncidentPhase,
     Square,
-    State,
+    TrackerState,
     holds,
-    reports_at_least,
+    min_reports,
 )
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.places import EARTH_RADIUS_M, Place, bearing_deg, distance_m, moved
 
-_HAIR_M: Final = 0.01
+_TOLERANCE_M: Final = 0.01
 """Tolerance for rounding (1 cm): a smaller shift is no move, and a circle around others is larger by it."""
 _SIDES: Final = 4.0
 """Maximum distance of a bin's centre or circle from the middle of its square, in sides, apart from the minimum radius."""
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class IncidentLimits:
     """Limits per kind of event."""
 
     cells_max: int = 100_000
@@ -58,7 +58,7 @@ class Limits:
     """Maximum time by which a cell may be ahead of the last evaluated slot."""
 
 
-class Dropped(Enum):
+class CellDropReason(Enum):
     """Reason for the rejection of a cell."""
 
     KIND_UNKNOWN = "kind unknown"
@@ -69,7 +69,7 @@ class Dropped(Enum):
     TOO_MANY = "too many"
 
 
-DEFAULT_LIMITS: Final = Limits()
+DEFAULT_LIMITS: Final = IncidentLimits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class IncidentCounts:
     cells: int
     late: int
     """Cells that arrived after the evaluation of their slot; they count from the next one on."""
-    dropped: Mapping[Dropped, int]
+    dropped: Mapping[CellDropReason, int]
     beyond_limit: int
     """Groups of hot bins that were not raised because the limit of incidents was reached."""
 
@@ -92,8 +92,8 @@ class Incidents:
         kinds: Sequence[EventKind],
         *,
         weights: Weights | None = None,
-        limits: Limits = DEFAULT_LIMITS,
-        state: State | None = None,
+        limits: IncidentLimits = DEFAULT_LIMITS,
+        state: TrackerState | None = None,
     ) -> None:
         if len({kind.name for kind in kinds}) != len(kinds):
             raise ValueError(f"two kinds have one name: {', '.join(sorted(kind.name for kind in kinds))}")
@@ -104,7 +104,7 @@ class Incidents:
                 kind,
                 limits,
                 slot=None if state is None else state.slots.get(kind.name),
-                living=() if state is None else [one for one in state.incidents if one.kind == kind.name],
+                active=() if state is None else [one for one in state.incidents if one.kind == kind.name],
             )
             for kind in kinds
         }
@@ -115,15 +115,15 @@ class Incidents:
         return tuple(monitor.kind for monitor in self._kinds.values())
 
     @property
-    def living(self) -> tuple[Incident, ...]:
-        """The living incidents, by kind, the oldest first."""
-        return tuple(incident for monitor in self._kinds.values() for incident in monitor.tracker.living)
+    def active(self) -> tuple[Incident, ...]:
+        """The active incidents, by kind, the oldest first."""
+        return tuple(incident for monitor in self._kinds.values() for incident in monitor.tracker.active)
 
     @property
     def counts(self) -> IncidentCounts:
         """Counters, summed over all kinds."""
         monitor = self._kinds.values()
-        dropped = sum((one.dropped for one in monitor), Counter({Dropped.KIND_UNKNOWN: self._unknown}))
+        dropped = sum((one.dropped for one in monitor), Counter({CellDropReason.KIND_UNKNOWN: self._unknown}))
         beyond = sum(one.tracker.beyond_limit for one in monitor)
         return IncidentCounts(sum(map(len, monitor)), sum(one.late for one in monitor), dropped, beyond)
 
@@ -137,15 +137,15 @@ class Incidents:
         ends = [end for monitor in self._kinds.values() if (end := monitor.maybe_next_end()) is not None]
         return min(ends, default=None)
 
-    def take(self, cell: Cell) -> Dropped | None:
+    def add(self, cell: Cell) -> CellDropReason | None:
         """Add a cell, new or repeated; return and count the reason if it is rejected."""
         monitor = self._kinds.get(cell.kind)
         if monitor is None:
             self._unknown += 1
-            return Dropped.KIND_UNKNOWN
-        return monitor.take(cell)
+            return CellDropReason.KIND_UNKNOWN
+        return monitor.add(cell)
 
-    def advance(self, now: Instant) -> list[Change]:
+    def advance(self, now: Instant) -> list[IncidentChange]:
         """Evaluate the slots that have ended by *now*, whose cells must have arrived; return the changes, oldest first."""
         changes = [change for monitor in self._kinds.values() for change in monitor.advance(now, self.weights)]
         return sorted(changes, key=lambda change: change.at)
@@ -154,10 +154,10 @@ class Incidents:
         """Return the conditions in an area for each kind; reports of the current slot count, too (M25)."""
         return tuple(conditions(monitor, area, now, self.weights) for monitor in self._kinds.values())
 
-    def state(self) -> State:
+    def state(self) -> TrackerState:
         """Return the state to resume from after a restart."""
         slots = {name: monitor.slot for name, monitor in self._kinds.items() if monitor.slot is not None}
-        return State(slots, self.living)
+        return TrackerState(slots, self.active)
 
     @property
     def cells_since(self) -> Instant | None:
@@ -182,42 +182,44 @@ class EventMonitor:
     - there are at most `limits.cells_max` cells: a rejected cell is counted with its reason.
     """
 
-    def __init__(self, kind: EventKind, limits: Limits, *, slot: int | None = None, living: Iterable[Incident] = ()) -> None:
+    def __init__(
+        self, kind: EventKind, limits: IncidentLimits, *, slot: int | None = None, active: Iterable[Incident] = ()
+    ) -> None:
         self.kind = kind
         self.slot = slot
         """The last evaluated slot; `None` before the first."""
-        self.tracker = IncidentTracker(kind, limits.incidents_max, living)
+        self.tracker = IncidentTracker(kind, limits.incidents_max, active)
         self.late = 0
-        self.dropped: Counter[Dropped] = Counter()
+        self.dropped: Counter[CellDropReason] = Counter()
         self._limits = limits
         self._slots_ahead_max = limits.ahead_s_max * SECOND_NS // kind.interval_ns
         self.reports: Counter[Square] = Counter()
         """Reports by square in all cells: an upper bound for every bin."""
-        self._floor = reports_at_least(kind.condition)
+        self._floor = min_reports(kind.condition)
         self._cells: dict[int, dict[Square, Cell]] = {}
         self._count = 0
 
     def __len__(self) -> int:
         return self._count
 
-    def take(self, cell: Cell) -> Dropped | None:
+    def add(self, cell: Cell) -> CellDropReason | None:
         """Store a cell, unless a later one with its key is stored; return the reason if it is rejected."""
         dropped = self._maybe_dropped(cell)
         if dropped is not None:
             self.dropped[dropped] += 1
             return dropped
         cells = self._cells.setdefault(cell.slot, {})
-        former = cells.get(cell.square)
-        if former is None:
+        previous = cells.get(cell.square)
+        if previous is None:
             self._count += 1
-        elif not cell.is_after(former):
+        elif not cell.is_after(previous):
             return None
         self.late += self.slot is not None and cell.slot <= self.slot
-        self.reports[cell.square] += cell.reports - (0 if former is None else former.reports)
+        self.reports[cell.square] += cell.reports - (0 if previous is None else previous.reports)
         cells[cell.square] = cell
         return None
 
-    def advance(self, now: Instant, weights: Weights) -> list[Change]:
+    def advance(self, now: Instant, weights: Weights) -> list[IncidentChange]:
         """Evaluate all slots that have ended by *now*."""
         ended = now // self.kind.interval_ns - 1
         changes = []
@@ -245,18 +247,18 @@ class EventMonitor:
         slot = self._maybe_next()
         return None if slot is None else Instant((slot + 1) * self.kind.interval_ns)
 
-    def _maybe_dropped(self, cell: Cell) -> Dropped | None:
+    def _maybe_dropped(self, cell: Cell) -> CellDropReason | None:
         interval_ns = self.kind.interval_ns
         if not self.kind.grid.holds(cell.square, cell.extent.north, cell.extent.east):
-            return Dropped.NO_SUCH_SQUARE
+            return CellDropReason.NO_SUCH_SQUARE
         if not cell.first_at // interval_ns == cell.slot == cell.last_at // interval_ns:
-            return Dropped.NOT_IN_SLOT
+            return CellDropReason.NOT_IN_SLOT
         if self.slot is not None and cell.slot < self._oldest(self.slot + 1):
-            return Dropped.TOO_OLD
+            return CellDropReason.TOO_OLD
         if self.slot is not None and cell.slot - self.slot > self._slots_ahead_max + 1:
-            return Dropped.TOO_FAR_AHEAD
+            return CellDropReason.TOO_FAR_AHEAD
         is_new = cell.square not in self._cells.get(cell.slot, ())
-        return Dropped.TOO_MANY if is_new and self._count >= self._limits.cells_max else None
+        return CellDropReason.TOO_MANY if is_new and self._count >= self._limits.cells_max else None
 
     def _maybe_next(self) -> int | None:
         """Return the next slot in which something can change, or `None`."""
@@ -266,7 +268,7 @@ class EventMonitor:
             return None
         return min(soonest) if self.slot is None else max(min(soonest), self.slot + 1)
 
-    def _evaluate(self, slot: int, weights: Weights) -> list[Change]:
+    def _evaluate(self, slot: int, weights: Weights) -> list[IncidentChange]:
         condition, at = self.kind.condition, Instant((slot + 1) * self.kind.interval_ns)
         bins = self.bins(slot, at, weights, self._maybe_hot(slot))
         hot = [one.bin() for one in bins if holds(condition, one.value_of)]
@@ -325,75 +327,75 @@ class IncidentTracker:
     - there are at most `limit` incidents; groups beyond it are counted, and raised when there is room and they are still hot.
     """
 
-    def __init__(self, kind: EventKind, limit: int, living: Iterable[Incident] = ()) -> None:
+    def __init__(self, kind: EventKind, limit: int, active: Iterable[Incident] = ()) -> None:
         self._kind = kind
         self._limit = limit
-        self._living = {incident.id: incident for incident in living}
+        self._active = {incident.id: incident for incident in active}
         self.beyond_limit = 0
 
     @property
-    def living(self) -> tuple[Incident, ...]:
-        """The living incidents, the oldest first."""
-        return tuple(sorted(self._living.values(), key=_age))
+    def active(self) -> tuple[Incident, ...]:
+        """The active incidents, the oldest first."""
+        return tuple(sorted(self._active.values(), key=_age))
 
     def maybe_first_end(self) -> Instant | None:
         """Return when the first incident is cleared if nothing is hot until then, or `None`."""
-        ends = [incident.hot_at + self._kind.clear_after_ns for incident in self._living.values()]
+        ends = [incident.hot_at + self._kind.clear_after_ns for incident in self._active.values()]
         return Instant(min(ends)) if ends else None
 
-    def step(self, groups: Sequence[Group], slot: int, at: Instant) -> list[Change]:
+    def step(self, groups: Sequence[BinGroup], slot: int, at: Instant) -> list[IncidentChange]:
         """Return the changes at the end of a slot; *groups* are ordered, the greatest first."""
         carried, waiting = self._matched(groups)
         changes = []
         for number, group in enumerate(groups):
             incident = carried.get(number)
-            change = self._maybe_raised(group, slot, at) if incident is None else self._carried_on(incident, group, at)
+            change = self._maybe_raised(group, slot, at) if incident is None else self._continued(incident, group, at)
             changes += [] if change is None else [change]
         for incident in waiting:
-            self._living[incident.id] = replace(incident, hot_at=at)
+            self._active[incident.id] = replace(incident, hot_at=at)
         return changes + self._cleared(at)
 
-    def _matched(self, groups: Sequence[Group]) -> tuple[dict[int, Incident], list[Incident]]:
+    def _matched(self, groups: Sequence[BinGroup]) -> tuple[dict[int, Incident], list[Incident]]:
         """Return the incident that each group carries on, and the other incidents that a hot bin touches."""
         touching = self.touching([group.squares for group in groups])
         pairs = []
         for number, names in enumerate(touching):
             squares = groups[number].squares
             for name in names:
-                incident = self._living[name]
+                incident = self._active[name]
                 pairs.append((-len(squares & incident.squares), *_age(incident), number))
         carried: dict[int, Incident] = {}
         taken = set()
         for _, _, name, number in sorted(pairs):
             if number not in carried and name not in taken:
-                carried[number] = self._living[name]
+                carried[number] = self._active[name]
                 taken.add(name)
         hot = set[IncidentId]().union(*touching)
-        return carried, [self._living[name] for name in sorted(hot - taken)]
+        return carried, [self._active[name] for name in sorted(hot - taken)]
 
-    def touching(self, some: Sequence[Iterable[Square]]) -> list[set[IncidentId]]:
+    def touching(self, groups: Sequence[Iterable[Square]]) -> list[set[IncidentId]]:
         """Return the incidents that each group of bins touches, by the squares of the bins."""
         block = self._kind.grid.block
         reach: defaultdict[Square, set[IncidentId]] = defaultdict(set)
-        for incident in self._living.values() if some else ():
+        for incident in self._active.values() if groups else ():
             for near in {near for square in incident.squares for near in block(square)}:
                 reach[near].add(incident.id)
         return [
-            set[IncidentId]().union(*(reach.get(near, ()) for square in squares for near in block(square))) for squares in some
+            set[IncidentId]().union(*(reach.get(near, ()) for square in squares for near in block(square))) for squares in groups
         ]
 
-    def _maybe_raised(self, group: Group, slot: int, at: Instant) -> Change | None:
-        if len(self._living) >= self._limit:
+    def _maybe_raised(self, group: BinGroup, slot: int, at: Instant) -> IncidentChange | None:
+        if len(self._active) >= self._limit:
             self.beyond_limit += 1
             return None
         incident = incident_of(self._kind, group, slot, at)
-        self._living[incident.id] = incident
-        return Change(Phase.RAISED, incident, at)
+        self._active[incident.id] = incident
+        return IncidentChange(IncidentPhase.RAISED, incident, at)
 
-    def _carried_on(self, former: Incident, group: Group, at: Instant) -> Change | None:
+    def _continued(self, previous: Incident, group: BinGroup, at: Instant) -> IncidentChange | None:
         leader, radius_m = group.leader, _radius_m(group)
         incident = replace(
-            former,
+            previous,
             centre=leader.centre,
             radius_m=radius_m,
             reports=leader.reports,
@@ -402,28 +404,28 @@ class IncidentTracker:
             squares=group.squares,
             hot_at=at,
         )
-        phase = self._maybe_phase(former, leader.centre, radius_m, at)
+        phase = self._maybe_phase(previous, leader.centre, radius_m, at)
         if phase is not None:
-            told = Circle(leader.centre, radius_m + self._kind.margin_m)
-            incident = replace(incident, told=told, told_at=at)
-        self._living[former.id] = incident
-        return None if phase is None else Change(phase, incident, at)
+            alert_area = Circle(leader.centre, radius_m + self._kind.margin_m)
+            incident = replace(incident, alert_area=alert_area, alerted_at=at)
+        self._active[previous.id] = incident
+        return None if phase is None else IncidentChange(phase, incident, at)
 
-    def _maybe_phase(self, former: Incident, centre: Place, radius_m: float, at: Instant) -> Phase | None:
-        if not is_told(self._kind, former.told, Circle(former.told.centre, radius_m)):
-            return Phase.GROWN
-        if not is_told(self._kind, former.told, Circle(centre, radius_m)):
-            return Phase.MOVED
-        return Phase.LASTING if at - former.told_at >= self._kind.valid_ns // 2 else None
+    def _maybe_phase(self, previous: Incident, centre: Place, radius_m: float, at: Instant) -> IncidentPhase | None:
+        if not is_within_alert_area(self._kind, previous.alert_area, Circle(previous.alert_area.centre, radius_m)):
+            return IncidentPhase.GROWN
+        if not is_within_alert_area(self._kind, previous.alert_area, Circle(centre, radius_m)):
+            return IncidentPhase.MOVED
+        return IncidentPhase.LASTING if at - previous.alerted_at >= self._kind.valid_ns // 2 else None
 
-    def _cleared(self, at: Instant) -> list[Change]:
-        over = [one for one in self.living if one.hot_at < at and at - one.hot_at >= self._kind.clear_after_ns]
-        for incident in over:
-            del self._living[incident.id]
-        return [Change(Phase.CLEARED, incident, at) for incident in over]
+    def _cleared(self, at: Instant) -> list[IncidentChange]:
+        cleared = [one for one in self.active if one.hot_at < at and at - one.hot_at >= self._kind.clear_after_ns]
+        for incident in cleared:
+            del self._active[incident.id]
+        return [IncidentChange(IncidentPhase.CLEARED, incident, at) for incident in cleared]
 
 
-def incident_of(kind: EventKind, group: Group, slot: int, at: Instant) -> Incident:
+def incident_of(kind: EventKind, group: BinGroup, slot: int, at: Instant) -> Incident:
     """Return the incident that begins with *group*."""
     leader, radius_m = group.leader, _radius_m(group)
     circle = Circle(leader.centre, radius_m + kind.margin_m)
@@ -432,9 +434,11 @@ def incident_of(kind: EventKind, group: Group, slot: int, at: Instant) -> Incide
     return Incident(name, kind.name, leader.centre, radius_m, *found, at, at, circle, at)
 
 
-def is_told(kind: EventKind, told: Circle, circle: Circle) -> bool:
-    """Return whether *circle* and half the margin around it lie inside the notified circle *told*."""
-    return distance_m(told.centre, circle.centre) + circle.radius_m <= told.radius_m - kind.margin_m / 2 + _HAIR_M
+def is_within_alert_area(kind: EventKind, alert_area: Circle, circle: Circle) -> bool:
+    """Return whether *circle* and half the margin around it lie inside the circle *alert_area*."""
+    return (
+        distance_m(alert_area.centre, circle.centre) + circle.radius_m <= alert_area.radius_m - kind.margin_m / 2 + _TOLERANCE_M
+    )
 
 
 def circle_around(one: Circle, other: Circle) -> Circle:
@@ -446,10 +450,10 @@ def circle_around(one: Circle, other: Circle) -> Circle:
         return other
     radius_m = (one.radius_m + other.radius_m + apart_m) / 2
     centre = moved(one.centre, bearing_deg(one.centre, other.centre), radius_m - one.radius_m)
-    return Circle(centre, radius_m + _HAIR_M)
+    return Circle(centre, radius_m + _TOLERANCE_M)
 
 
-def _radius_m(group: Group) -> float:
+def _radius_m(group: BinGroup) -> float:
     """Return the radius around the leader's centre that contains the circles of all bins."""
     centre, others = group.leader.centre, group.members[1:]
     return max(group.leader.radius_m, *(distance_m(centre, one.centre) + one.radius_m for one in others), 0.0)
@@ -462,7 +466,7 @@ def _age(incident: Incident) -> tuple[Instant, IncidentId]:
 def conditions(monitor: EventMonitor, area: Area, now: Instant, weights: Weights) -> Conditions:
     """Return the incidents of one kind that touch *area*, and the hottest bin that does (M25)."""
     kind = monitor.kind
-    incidents = tuple(one for one in monitor.tracker.living if touches(one.circle, area))
+    incidents = tuple(one for one in monitor.tracker.active if touches(one.circle, area))
     slot = now // kind.interval_ns
     near = _near(kind, monitor.squares(slot), area)
     found = [(one.bin(), holds(kind.condition, one.value_of)) for one in monitor.bins(slot, now, weights, near)]

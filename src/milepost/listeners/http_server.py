@@ -9,23 +9,23 @@ from milepost.listeners.streams import PlainStream
 from milepost.model.instants import Instant
 
 if TYPE_CHECKING:
-    from milepost.listeners.http import Answer, HttpEnd
+    from milepost.listeners.http import HttpHandler, HttpProtocol
 
-ASKERS_MAX: Final = 64
+CONNECTIONS_MAX: Final = 64
 """Maximum open connections; a further one replaces the oldest."""
 
-PATIENCE_S: Final = 30.0
+IDLE_TIMEOUT_S: Final = 30.0
 
 
-class _Asker:
+class _HttpConnection:
     """One HTTP connection."""
 
-    def __init__(self, entrance: "HttpEntrance", stream: PlainStream, end: "HttpEnd") -> None:
-        self._entrance = entrance
+    def __init__(self, server: "HttpServer", stream: PlainStream, protocol: "HttpProtocol") -> None:
+        self._server = server
         self.stream = stream
-        self._end = end
+        self._protocol = protocol
         self._unsent = b""
-        self.heard_at = monotonic()
+        self.received_at = monotonic()
 
     def on_event(self, mask: int, now: Instant) -> None:
         """Read requests and send responses."""
@@ -35,58 +35,58 @@ class _Asker:
             if data is None:
                 return
             if not data:
-                self._entrance.drop(self)
+                self._server.drop(self)
                 return
-            self.heard_at = monotonic()
-            self._unsent += self._end.on_bytes(data)
+            self.received_at = monotonic()
+            self._unsent += self._protocol.on_bytes(data)
         try:
             self._unsent = self._unsent[self.stream.write(self._unsent) :]
         except (BlockingIOError, InterruptedError):
             pass
         except OSError:
-            self._entrance.drop(self)
+            self._server.drop(self)
             return
-        self._entrance.watch(self, READABLE | WRITABLE if self._unsent else READABLE)
-        if not self._unsent and self._end.is_over:
-            self._entrance.drop(self)
+        self._server.watch(self, READABLE | WRITABLE if self._unsent else READABLE)
+        if not self._unsent and self._protocol.is_over:
+            self._server.drop(self)
 
 
-class HttpEntrance:
+class HttpServer:
     """The open HTTP connections."""
 
-    def __init__(self, turns: EventLoop, answer: "Answer") -> None:
-        self._turns = turns
-        self._answer = answer
-        self._askers: dict[_Asker, None] = {}
+    def __init__(self, loop: EventLoop, handler: "HttpHandler") -> None:
+        self._loop = loop
+        self._handler = handler
+        self._connections: dict[_HttpConnection, None] = {}
 
-    def take(self, connection: socket.socket, address: str) -> None:
+    def accept(self, accepted: socket.socket, address: str) -> None:
         """Add an accepted connection; drop the oldest if there are too many."""
         del address
-        if len(self._askers) >= ASKERS_MAX:
-            self.drop(next(iter(self._askers)))
-        from milepost.listeners.http import HttpEnd  # noqa: PLC0415  # most edges never serve HTTP
+        if len(self._connections) >= CONNECTIONS_MAX:
+            self.drop(next(iter(self._connections)))
+        from milepost.listeners.http import HttpProtocol  # noqa: PLC0415  # most edges never serve HTTP
 
-        asker = _Asker(self, PlainStream(connection), HttpEnd(self._answer))
-        self._askers[asker] = None
-        self._turns.watch(asker.stream.fd, asker)
+        connection = _HttpConnection(self, PlainStream(accepted), HttpProtocol(self._handler))
+        self._connections[connection] = None
+        self._loop.watch(connection.stream.fd, connection)
 
-    def watch(self, asker: _Asker, mask: int) -> None:
+    def watch(self, connection: _HttpConnection, mask: int) -> None:
         """Change the events a connection is watched for."""
-        self._turns.watch_for(asker.stream.fd, mask)
+        self._loop.watch_for(connection.stream.fd, mask)
 
-    def drop(self, asker: _Asker) -> None:
+    def drop(self, connection: _HttpConnection) -> None:
         """Close a connection."""
-        del self._askers[asker]
-        self._turns.unwatch(asker.stream.fd)
-        asker.stream.close()
+        del self._connections[connection]
+        self._loop.unwatch(connection.stream.fd)
+        connection.stream.close()
 
     def close(self) -> None:
         """Close every connection."""
-        for asker in list(self._askers):
-            self.drop(asker)
+        for connection in list(self._connections):
+            self.drop(connection)
 
-    def tick(self, now: Instant) -> None:
-        """Drop the connections that have been silent for `PATIENCE_S`."""
+    def on_timer(self, now: Instant) -> None:
+        """Drop the connections that have been silent for `IDLE_TIMEOUT_S`."""
         del now
-        for asker in [one for one in self._askers if one.heard_at + PATIENCE_S < monotonic()]:
-            self.drop(asker)
+        for connection in [one for one in self._connections if one.received_at + IDLE_TIMEOUT_S < monotonic()]:
+            self.drop(connection)

@@ -34,10 +34,10 @@ class MqttLimits:
     def __post_init__(self) -> None:
         for name in ("connections_max", "handshakes_max", "unsent_bytes_max"):
             self._check_positive(name)
-        for what in ("messages", "bytes", "subscribes"):
-            if getattr(self, f"{what}_per_s"):
-                self._check_positive(f"{what}_burst")
+        for rate in ("messages", "bytes", "subscribes"):
+            if getattr(self, f"{rate}_per_s"):
+                self._check_positive(f"{rate}_burst")
 
     def _check_positive(self, name: str) -> None:
         if getattr(self, name) < 1:
-            raise ValueError(f"{name} is {getattr(self, name)}, which would let nothing through; at least 1")
+            raise ValueError(f"{name} is {getattr(self, name)}, which would refuse everything; at least 1")

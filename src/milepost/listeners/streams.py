@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
-    from milepost.listeners.websocket import WebSocketEnd
+    from milepost.listeners.websocket import WebSocketProtocol
 
 READ_BYTES: Final = 65_536
 """Bytes read from one connection per tick."""
@@ -20,7 +20,7 @@ READ_BYTES: Final = 65_536
 Write = Callable[[bytes | memoryview], int]
 
 
-class Stream(Protocol):
+class ServerStream(Protocol):
     """The byte stream of one connection."""
 
     @property
@@ -106,14 +106,14 @@ class PlainStream(SocketStream):
         return None
 
 
-class WebSocketStream:
+class WebSocketServerStream:
     """A connection whose bytes travel in WebSocket frames."""
 
-    __slots__ = ("_end", "_inner", "_unsent", "fd")
+    __slots__ = ("_inner", "_protocol", "_unsent", "fd")
 
-    def __init__(self, inner: Stream, end: "WebSocketEnd") -> None:
+    def __init__(self, inner: ServerStream, protocol: "WebSocketProtocol") -> None:
         self._inner = inner
-        self._end = end
+        self._protocol = protocol
         self._unsent = b""
         self.fd = inner.fd
 
@@ -127,7 +127,7 @@ class WebSocketStream:
         data = self._inner.read()
         if not data:
             return data
-        payload, reply, is_over = self._end.on_bytes(data)
+        payload, reply, is_over = self._protocol.on_bytes(data)
         if reply:
             self._unsent += reply
             try:
@@ -144,7 +144,7 @@ class WebSocketStream:
             self.flush()
             if self._unsent:
                 return 0
-        self._unsent = self._end.wrap(bytes(data))
+        self._unsent = self._protocol.wrap(bytes(data))
         self.flush()
         return len(data)
 

@@ -29,23 +29,23 @@ _SIZE_IN_2_BYTES: Final = 126
 _SIZE_IN_8_BYTES: Final = 127
 
 _END_OF_REQUEST: Final = re.compile(rb"\r?\n\r?\n")
-_EXPLANATION: Final = b"This port is for MQTT in a WebSocket.\n"
+_BAD_REQUEST_TEXT: Final = b"This port accepts MQTT over WebSocket.\n"
 _BAD_REQUEST: Final = (
     b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n%b"
-    % (len(_EXPLANATION), _EXPLANATION)
+    % (len(_BAD_REQUEST_TEXT), _BAD_REQUEST_TEXT)
 )
 
-_SILENT: Final = logging.Logger("websocket")  # only the outer layer logs
-_SILENT.disabled = True
+_DISABLED_LOGGER: Final = logging.Logger("websocket")  # only the outer layer logs
+_DISABLED_LOGGER.disabled = True
 
 
-class WebSocketEnd:
+class WebSocketProtocol:
     """The protocol state of one connection."""
 
     __slots__ = ("_is_over", "_protocol", "_request")
 
     def __init__(self, *, message_bytes_max: int) -> None:
-        self._protocol = ServerProtocol(subprotocols=[SUBPROTOCOL], max_size=message_bytes_max, logger=_SILENT)
+        self._protocol = ServerProtocol(subprotocols=[SUBPROTOCOL], max_size=message_bytes_max, logger=_DISABLED_LOGGER)
         self._request: bytearray | None = bytearray()
         """The handshake request received so far; None once it is answered."""
         self._is_over = False
@@ -110,7 +110,7 @@ class WebSocketEnd:
         for frame in protocol.events_received():
             assert isinstance(frame, Frame)
             if frame.opcode is Opcode.TEXT:  # [MQTT-6.0.0-1]
-                protocol.fail(CloseCode.UNSUPPORTED_DATA, "MQTT comes in binary frames")
+                protocol.fail(CloseCode.UNSUPPORTED_DATA, "MQTT requires binary frames")
                 break
             if was_open and frame.opcode in (Opcode.BINARY, Opcode.CONT):
                 found.append(bytes(frame.data))

@@ -1,5 +1,5 @@
 """Matching: the subscribers of a message, and the endpoints inside an area."""
 
-from milepost.matching.matcher import NOBODY, Limits, Matcher, Takers
+from milepost.matching.matcher import NO_RECEIVERS, MatchedReceivers, Matcher, MatcherLimits
 
-__all__ = ["NOBODY", "Limits", "Matcher", "Takers"]
+__all__ = ["NO_RECEIVERS", "MatchedReceivers", "Matcher", "MatcherLimits"]

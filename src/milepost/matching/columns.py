@@ -22,7 +22,7 @@ def column(limit: int, dtype: DTypeLike, *width: int) -> NDArray[Any]:
     return np.frombuffer(memory, dtype, prod(shape)).reshape(shape)
 
 
-def numbers_of(rows: NDArray[Any]) -> memoryview:
+def element_view(rows: NDArray[Any]) -> memoryview:
     """Return a view for single elements: three times as fast to read and write as the array."""
     return rows.data
 
@@ -33,13 +33,13 @@ _NO_ROW: Final = 0
 Rows = NDArray[np.int32]
 
 
-class Lists:
+class ListPool:
     """Many short lists of numbers in one array: at most `lists_max` lists that together hold at most `numbers_max` numbers.
 
-        list 1  ->  start 8, length 3, room for 4          pool  . . . . . . . . a b c . d . . .
-        list 2  ->  start 12, length 1, room for 1                               ^       ^
+        list 1  ->  start 8, length 3, block of 4          pool  . . . . . . . . a b c . d . . .
+        list 2  ->  start 12, length 1, block of 1                               ^       ^
 
-    A list that outgrows its block (room) moves to one twice as large; a list that fills a quarter of its block or less moves to
+    A list that outgrows its block moves to one twice as large; a list that fills a quarter of its block or less moves to
     one half as large. Free blocks of a size are reused. Order is not preserved: the last number fills the gap of a removed one,
     so append and remove are O(1). A number takes 4 bytes, a list's header 9.
 
@@ -51,10 +51,10 @@ class Lists:
         sizes = max(1, numbers_max - 1).bit_length() + 1
         self._pool = column(4 * numbers_max * sizes, np.int32)
         self._heads = column(lists_max + 1, np.int32, 2)  # start and length, side by side in memory
-        self._start, self._length = numbers_of(self._heads[:, 0]), numbers_of(self._heads[:, 1])
-        self._room = numbers_of(column(lists_max + 1, np.uint8))
+        self._start, self._length = element_view(self._heads[:, 0]), element_view(self._heads[:, 1])
+        self._block_bits = element_view(column(lists_max + 1, np.uint8))
         self._free_lists: list[int] = []
-        self._free_rooms: list[list[int]] = [[] for _ in range(sizes)]
+        self._free_blocks: list[list[int]] = [[] for _ in range(sizes)]
         self._lists = 1
         self._end = 0
 
@@ -62,89 +62,89 @@ class Lists:
         """Return the id of a new empty list; never `NO_LIST`."""
         if self._free_lists:
             return self._free_lists.pop()
-        assert self._lists < len(self._start), f"all {self._lists - 1} lists are taken"
+        assert self._lists < len(self._start), f"all {self._lists - 1} lists are in use"
         self._lists += 1
         return self._lists - 1
 
-    def append(self, which: int, number: int) -> int:
+    def append(self, list_id: int, number: int) -> int:
         """Add a number; return its position, which `remove` needs."""
-        length = self._length[which]
+        length = self._length[list_id]
         if not length:
-            self._move(which, 0, 0)
-        elif length == 1 << self._room[which]:
-            self._move(which, length, self._room[which] + 1)
-        self._pool[self._start[which] + length] = number
-        self._length[which] = length + 1
+            self._move(list_id, 0, 0)
+        elif length == 1 << self._block_bits[list_id]:
+            self._move(list_id, length, self._block_bits[list_id] + 1)
+        self._pool[self._start[list_id] + length] = number
+        self._length[list_id] = length + 1
         return length
 
-    def remove(self, which: int, position: int) -> int:
+    def remove(self, list_id: int, position: int) -> int:
         """Remove the number at a position; return the number moved there, or -1. An empty list keeps its id until `drop`."""
-        last = self._length[which] - 1
-        self._length[which] = last
-        start, room = self._start[which], self._room[which]
+        last = self._length[list_id] - 1
+        self._length[list_id] = last
+        start, block_bits = self._start[list_id], self._block_bits[list_id]
         moved = -1
         if position != last:
             moved = int(self._pool[start + last])
             self._pool[start + position] = moved
         if not last:
-            self._free_rooms[room].append(start)
-        elif 4 * last <= 1 << room:
-            self._move(which, last, room - 1)
+            self._free_blocks[block_bits].append(start)
+        elif 4 * last <= 1 << block_bits:
+            self._move(list_id, last, block_bits - 1)
         return moved
 
-    def drop(self, which: int) -> None:
+    def drop(self, list_id: int) -> None:
         """Free the id of an empty list."""
-        assert not self._length[which], "only empty lists are dropped"
-        self._free_lists.append(which)
+        assert not self._length[list_id], "only empty lists are dropped"
+        self._free_lists.append(list_id)
 
-    def length(self, which: int) -> int:
+    def length(self, list_id: int) -> int:
         """Return the length of a list."""
-        return self._length[which]
+        return self._length[list_id]
 
-    def view(self, which: int) -> NDArray[np.int32]:
+    def view(self, list_id: int) -> NDArray[np.int32]:
         """Return the numbers of a list, unordered; valid until the next change."""
-        start = self._start[which]
-        return self._pool[start : start + self._length[which]]
+        start = self._start[list_id]
+        return self._pool[start : start + self._length[list_id]]
 
-    def gather(self, which: NDArray[np.int32]) -> NDArray[np.int32]:
+    def gather(self, list_id: NDArray[np.int32]) -> NDArray[np.int32]:
         """Return the concatenated numbers of many lists; `NO_LIST` is empty."""
-        starts, lengths = self._heads.take(which, axis=0).T
+        starts, lengths = self._heads.take(list_id, axis=0).T
         ends = np.cumsum(lengths)
         total = int(ends[-1]) if ends.size else 0
         found: NDArray[np.int32] = self._pool.take(np.repeat(starts - ends + lengths, lengths) + np.arange(total))
         return found
 
-    def total(self, which: NDArray[np.int32]) -> int:
+    def total(self, list_id: NDArray[np.int32]) -> int:
         """Return the total length of many lists."""
-        return int(self._heads[which, 1].sum())
+        return int(self._heads[list_id, 1].sum())
 
-    def _move(self, which: int, length: int, room: int) -> None:
-        """Move a list to a block of 2 to the power of `room` numbers."""
-        old_room, old_start = self._room[which], self._start[which]
-        free = self._free_rooms[room]
+    def _move(self, list_id: int, length: int, block_bits: int) -> None:
+        """Move a list to a block of 2 to the power of `block_bits` numbers."""
+        old_block_bits, old_start = self._block_bits[list_id], self._start[list_id]
+        free = self._free_blocks[block_bits]
         if free:
             start = free.pop()
         else:
-            start, self._end = self._end, self._end + (1 << room)
-            assert self._end <= self._pool.size, "the pool has room for every size"
+            start, self._end = self._end, self._end + (1 << block_bits)
+            assert self._end <= self._pool.size, "the pool has room for every block size"
         if length:
             self._pool[start : start + length] = self._pool[old_start : old_start + length]
-            self._free_rooms[old_room].append(old_start)
-        self._start[which], self._room[which] = start, room
+            self._free_blocks[old_block_bits].append(old_start)
+        self._start[list_id], self._block_bits[list_id] = start, block_bits
 
 
 class RowsByQuery:
     """At most `limit` rows, each under one query; queries are numbers below `limit`. The usual single row is stored in place."""
 
     def __init__(self, limit: int) -> None:
-        self._lists = Lists(limit // 2, limit)
+        self._lists = ListPool(limit // 2, limit)
         self._entries = column(limit, np.int32)  # 0: none; below 0: -1 - the row; above 0: the list of rows
-        self._entry_of = numbers_of(self._entries)
-        self._position = numbers_of(column(limit, np.int32))
+        self._entry_of = element_view(self._entries)
+        self._position = element_view(column(limit, np.int32))
         self.count = 0
         """Number of rows."""
 
-    def put(self, query: int, row: int) -> None:
+    def add(self, query: int, row: int) -> None:
         """Add a row under a query."""
         self.count += 1
         entry = self._entry_of[query]
@@ -152,12 +152,12 @@ class RowsByQuery:
             self._entry_of[query] = ~row
             return
         if entry < 0:
-            which = self._lists.new()
-            self._position[~entry] = self._lists.append(which, ~entry)
-            self._entry_of[query] = entry = which
+            list_id = self._lists.new()
+            self._position[~entry] = self._lists.append(list_id, ~entry)
+            self._entry_of[query] = entry = list_id
         self._position[row] = self._lists.append(entry, row)
 
-    def take_away(self, query: int, row: int) -> None:
+    def remove(self, query: int, row: int) -> None:
         """Remove a row from its query."""
         self.count -= 1
         entry = self._entry_of[query]

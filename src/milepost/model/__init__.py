@@ -3,7 +3,7 @@
 from milepost.model.addresses import Address, ToArea, ToContent, ToEndpoint, ToEveryone, ToNotified
 from milepost.model.areas import Area, Around, Box, Circle, Corridor, Polygon, Union, Upstream
 from milepost.model.endpoints import EndpointId, endpoint_id
-from milepost.model.incidents.kinds import Kind, KindRule
+from milepost.model.incidents.kinds import KindRule, MercuryKind
 from milepost.model.instants import BEGINNING, FOREVER, SECOND_NS, Instant
 from milepost.model.messages import Message, MessageId, Scalar
 from milepost.model.places import Place, distance_m
@@ -28,9 +28,9 @@ __all__ = [
     "Corridor",
     "EndpointId",
     "Instant",
-    "Kind",
     "KindRule",
     "Malformed",
+    "MercuryKind",
     "Message",
     "MessageId",
     "Notice",

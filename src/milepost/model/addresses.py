@@ -10,7 +10,7 @@ from milepost.model.reasons import Malformed, Reason, shown
 
 INCIDENT_NAME_CHARACTERS_MAX: Final = 128
 INCIDENTS_MAX: Final = 100
-"""Maximum incidents that one message may call off."""
+"""Maximum incidents that one message may cancel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ Address = ToEndpoint | ToContent | ToArea | ToNotified | ToEveryone
 def check_incident_name(name: str) -> None:
     """Raise `Malformed` unless *name* can name an incident: 1 to 128 printable characters without spaces."""
     if not 0 < len(name) <= INCIDENT_NAME_CHARACTERS_MAX or not name.isprintable() or " " in name:
-        detail = f"{shown(name)} names no incident: 1 to {INCIDENT_NAME_CHARACTERS_MAX} characters, no spaces"
+        detail = f"{shown(name)} is not an incident name: 1 to {INCIDENT_NAME_CHARACTERS_MAX} printable characters without spaces"
         raise Malformed(Reason.FIELD_RANGE, detail)
 
 

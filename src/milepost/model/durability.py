@@ -4,9 +4,9 @@ from enum import Enum
 
 
 class Durability(Enum):
-    """The worst failure that a completed write survives; values are those of the configuration key `survives`."""
+    """The worst failure that a completed write survives; values are those of the configuration key `durability`."""
 
-    NOTHING = "nothing"
+    NONE = "none"
     """Nothing is written: queued messages are lost with the process."""
     PROCESS_CRASH = "process crash"
     """Writes reach the operating system: a killed process loses nothing, a power loss only the most recent writes."""

@@ -72,7 +72,9 @@ class Message:
         check_instant("seen_at", self.seen_at)
         check_instant("valid_until", self.valid_until, may_be_forever=True)
         if self.valid_until < self.seen_at:
-            raise Malformed(Reason.VALIDITY_BACKWARDS, f"it ends {self.seen_at - self.valid_until} ns before it was seen")
+            raise Malformed(
+                Reason.VALIDITY_BACKWARDS, f"validity ends {self.seen_at - self.valid_until} ns before the message was seen"
+            )
         _check_fields(self.fields)
         if len(self.body) > BODY_BYTES_MAX:
             raise Malformed(Reason.MESSAGE_TOO_LARGE, f"the body has {len(self.body)} bytes, {BODY_BYTES_MAX} are allowed")
@@ -101,7 +103,7 @@ def check_message_id(number: int) -> None:
 
 def _check_signature(signature: bytes, certificate: bytes) -> None:
     if bool(signature) != bool(certificate):
-        raise Malformed(Reason.FIELD_MISSING, "a signature and the certificate of who signed come together")
+        raise Malformed(Reason.FIELD_MISSING, "a signature requires the signer's certificate, and vice versa")
     if signature and (len(signature) != SIGNATURE_BYTES or len(certificate) > CERTIFICATE_BYTES_MAX):
         sizes = f"{len(signature)} and {len(certificate)} bytes"
         raise Malformed(
@@ -118,7 +120,9 @@ def _check_fields(fields: Mapping[str, Scalar]) -> None:
                 Reason.FIELD_RANGE, f"a field is named {str(name)[:20]!r}: 1 to {FIELD_NAME_CHARACTERS_MAX} printable characters"
             )
         if not isinstance(value, str | int | float | bool | bytes):
-            raise Malformed(Reason.FIELD_TYPE, f"field {name!r} holds a {type(value).__name__}, not text, number, truth or bytes")
+            raise Malformed(
+                Reason.FIELD_TYPE, f"field {name!r} is a {type(value).__name__}, not a string, number, boolean or bytes"
+            )
         is_too_big = isinstance(value, int) and not -(2**63) <= value < 2**63
         if is_too_big or (isinstance(value, float) and not isfinite(value)):
             raise Malformed(Reason.FIELD_RANGE, f"field {name!r} is {shown(value)}")

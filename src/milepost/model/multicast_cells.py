@@ -24,7 +24,7 @@ _IPV4: Final = re.compile(r"(?:(?:25[0-5]|2[0-4][0-9]|1?[0-9]?[0-9])(?:\.(?!$)|$
 
 
 @dataclass(frozen=True, slots=True)
-class Cells:
+class MulticastGrid:
     """A grid of squares and the multicast groups they are mapped to."""
 
     group: str
@@ -48,7 +48,7 @@ class Cells:
         """Return the group of the square that contains *place*."""
         return self._group(*self._square(place.latitude, place.longitude))
 
-    def maybe_groups_over(self, area: Area, most: int) -> frozenset[str] | None:
+    def find_groups_over(self, area: Area, most: int) -> frozenset[str] | None:
         """Return the groups of all squares that *area* may overlap; None if there are more than *most* squares."""
         found: set[str] = set()
         squares, columns = 0, self._columns

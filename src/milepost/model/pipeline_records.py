@@ -25,7 +25,7 @@ REPUTATION: Final = "reputation"
 MICROSECOND_NS: Final = 1_000
 
 
-class Covered(IntEnum):
+class CoveringEdge(IntEnum):
     """Which edge covers the place of a report: this one, another one, or none."""
 
     HERE = 0
@@ -33,7 +33,7 @@ class Covered(IntEnum):
     NOWHERE = 2
 
 
-class Fate(Enum):
+class DeliveryState(Enum):
     """Outcome of an area message for one endpoint."""
 
     MATCHED = "matched"
@@ -45,10 +45,10 @@ class Fate(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Why:
+class ScoreReason:
     """A reason for or against an endpoint's reputation, with its count."""
 
-    what: str
+    evidence: str
     count: int
 
 
@@ -59,7 +59,7 @@ class Reputation:
     endpoint: EndpointId
     score: float
     at: Instant
-    reasons: tuple[Why, ...] = ()
+    reasons: tuple[ScoreReason, ...] = ()
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.score <= 1.0:

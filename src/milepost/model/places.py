@@ -50,7 +50,15 @@ def check_coordinates(latitude: float, longitude: float) -> None:
     for name, value, limit in (("latitude", latitude, 90.0), ("longitude", longitude, 180.0)):
         is_number = isinstance(value, float | int) and not isinstance(value, bool)
         if not is_number or not abs(value) <= limit:
-            raise Malformed(Reason.COORDINATE_RANGE, f"{name} is {shown(value)}")
+            hint = ": are latitude and longitude swapped?" if _are_swapped(latitude, longitude) else ""
+            raise Malformed(Reason.COORDINATE_RANGE, f"{name} is {shown(value)}{hint}")
+
+
+def _are_swapped(latitude: object, longitude: object) -> bool:
+    """Return whether the coordinates are out of range, and would not be in the other order."""
+    if not isinstance(latitude, float | int) or not isinstance(longitude, float | int):
+        return False
+    return 90.0 < abs(latitude) <= 180.0 and abs(longitude) <= 90.0
 
 
 def vectors(latitudes: ArrayLike, longitudes: ArrayLike) -> Vectors:

@@ -97,23 +97,23 @@ class Reason(IntEnum):
     KEEP_ALIVE_TIMEOUT = 232
     SHUTTING_DOWN = 233
     EXPIRED = 234
-    RECEIVER_AWAY = 235
+    RECEIVER_OFFLINE = 235
     PACKET_OVER_RECEIVER_LIMIT = 236
-    WINDOW_EXCEEDED = 237
+    RECEIVE_MAXIMUM_EXCEEDED = 237
     AUTHENTICATION_METHOD = 238
     SESSION_EXPIRED = 239
     SOURCE_FORGED = 240
     AREA_NOT_COVERED = 241
     PREFIX_RATE_TOO_HIGH = 242
     EDGE_RATE_TOO_HIGH = 243
-    UNANSWERED = 244
+    UNACKNOWLEDGED = 244
     SPOOL_FULL = 245
-    STANDING_FULL = 246
-    PASSED = 247
+    ACTIVE_ALERTS_FULL = 246
+    PLACE_PASSED = 247
     REPLACED = 248
     PLACE_NOT_SEEN = 249
-    # Seals and certificates
-    SEAL_BROKEN = 260
+    # Encryption and certificates
+    DECRYPTION_FAILED = 260
     REPLAYED = 261
     HANDSHAKE_STALE = 262
     COOKIE_NEEDED = 263
@@ -172,9 +172,9 @@ def shown(value: object) -> str:
 
 
 _ADVICE: dict[Reason, str] = {
-    Reason.MALFORMED: "Send one whole message in a format of the wire document.",
+    Reason.MALFORMED: "Send one whole message in a format of docs/reference/wire.md.",
     Reason.MESSAGE_TOO_LARGE: "Keep the encoded message under the stated size, or send a link to the content.",
-    Reason.VERSION_UNKNOWN: "Use a protocol version that this release speaks.",
+    Reason.VERSION_UNKNOWN: "Use a protocol version that this release supports.",
     Reason.FIELD_MISSING: "Add the named field.",
     Reason.FIELD_UNKNOWN: "Remove the named field or correct its spelling.",
     Reason.FIELD_TYPE: "Give the named field a value of the type in the schema.",
@@ -182,12 +182,12 @@ _ADVICE: dict[Reason, str] = {
     Reason.TOO_MANY_FIELDS: "Send fewer key/value pairs, or put them into the body.",
     Reason.TAG_EMPTY: "Give the tag at least one character.",
     Reason.TAG_TOO_LONG: "Shorten the tag.",
-    Reason.TAG_CHARACTER: "Write tags with letters, digits and the marks _ - . : / @.",
+    Reason.TAG_CHARACTER: "Write tags with letters, digits and the characters _ - . : / @.",
     Reason.TOO_MANY_TAGS: "Send fewer tags with one message.",
     Reason.TOPIC_EMPTY: "Give a topic with at least one character.",
     Reason.TOPIC_TOO_LONG: "Shorten the topic.",
-    Reason.TOPIC_CHARACTER: "Remove control characters, lone surrogates and, from a topic that is published to, + and #.",
-    Reason.TOPIC_WILDCARD: "Let + stand for a whole level and # for the last level alone.",
+    Reason.TOPIC_CHARACTER: "Remove control characters, lone surrogates and, from a topic to publish to, + and #.",
+    Reason.TOPIC_WILDCARD: "Use + for a whole level, and # only as the last level.",
     Reason.TOPIC_TOO_DEEP: "Use fewer levels in the topic.",
     Reason.SHARE_NAME: "Write a shared subscription as $share/NAME/FILTER, NAME without / + #.",
     Reason.ENDPOINT_ID: "Use an id of 1 to 128 bytes of UTF-8 without control characters.",
@@ -197,7 +197,7 @@ _ADVICE: dict[Reason, str] = {
     Reason.QUERY_TOO_COMPLEX: "Split the query into several subscriptions, one for each alternative.",
     Reason.QUERY_NEVER_TRUE: "Remove the contradiction: no message can have a tag and not have it.",
     Reason.COORDINATE_RANGE: "Give latitude in -90..90 and longitude in -180..180, in degrees.",
-    Reason.AREA_EMPTY: "Give an area that holds something.",
+    Reason.AREA_EMPTY: "Give an area that is not empty.",
     Reason.AREA_RADIUS: "Give a distance above 0 and below half the Earth's circumference, in metres.",
     Reason.AREA_RING: "Close each ring (first point = last point) around at least three different points.",
     Reason.AREA_SELF_CROSSING: "Draw rings that neither cross nor touch themselves.",
@@ -205,69 +205,69 @@ _ADVICE: dict[Reason, str] = {
     Reason.AREA_TOO_LARGE: "Draw a polygon that fits into half the globe, or take the union of several.",
     Reason.AREA_TOO_COMPLEX: "Draw the area with fewer points or parts.",
     Reason.AREA_UNREADABLE: "Write the area as GeoJSON or WKT, longitude before latitude.",
-    Reason.TIME_WINDOW_BACKWARDS: "Let the time window end after it starts.",
+    Reason.TIME_WINDOW_BACKWARDS: "Give a time window that ends after it starts.",
     Reason.TIME_UNREADABLE: "Write an ISO 8601 instant such as 2030-05-01T18:00:00Z, or a phrase such as: last 10 minutes.",
     Reason.TIME_RANGE: "Give an instant between the years 1970 and 2262.",
-    Reason.VALIDITY_BACKWARDS: "Let the message be valid until after it was seen.",
-    Reason.TIME_WINDOW_OVER: "Ask for a time window that ends in the future.",
-    Reason.HEADING_RANGE: "Give the heading in degrees clockwise from north, 0 up to but not 360.",
+    Reason.VALIDITY_BACKWARDS: "Set valid_until to a time after seen_at.",
+    Reason.TIME_WINDOW_OVER: "Subscribe with a time window that ends in the future.",
+    Reason.HEADING_RANGE: "Give the heading in degrees clockwise from north, from 0 to less than 360.",
     Reason.SPEED_RANGE: "Give the speed in metres per second, from 0 up to the stated limit.",
-    Reason.REPORT_NOT_OWN: "Report for the endpoint that the session belongs to.",
-    Reason.REPORT_OUT_OF_ORDER: "Nothing to change if it is rare: a newer report had arrived before.",
-    Reason.CLOCK_AHEAD: "Set the clock: what was seen cannot lie in the future.",
-    Reason.CLOCK_BEHIND: "Set the clock, or send reports sooner after they were made.",
-    Reason.MOVE_TOO_FAST: "Check speed and position: nothing that this edge serves moves so fast.",
+    Reason.REPORT_NOT_OWN: "Report the position of the session's own endpoint only.",
+    Reason.REPORT_OUT_OF_ORDER: "No change is needed if it is rare: a newer report had arrived before.",
+    Reason.CLOCK_AHEAD: "Set the clock: the time of a report cannot lie in the future.",
+    Reason.CLOCK_BEHIND: "Set the clock, or send reports sooner after the measurement.",
+    Reason.MOVE_TOO_FAST: "Check speed and position: the reported speed is above this edge's limit.",
     Reason.MOVE_TELEPORT: "Check the position: it is too far from the last one for the time between them.",
-    Reason.HEADING_AGAINST_MOVE: "Check heading and position: the endpoint moves another way than it says.",
-    Reason.OUTSIDE_COVERAGE: "Connect to the edge that covers the place.",
+    Reason.HEADING_AGAINST_MOVE: "Check heading and position: the endpoint moves in another direction than its heading.",
+    Reason.OUTSIDE_COVERAGE: "Connect to the edge whose coverage contains the position.",
     Reason.SUBSCRIPTIONS_FULL: "Remove subscriptions that are no longer needed, or raise the limit.",
     Reason.ENDPOINTS_FULL: "Connect to another edge, or raise the limit.",
-    Reason.NEGATED_ONLY_FULL: "Add a tag that must be present to queries made of negations alone.",
+    Reason.NEGATED_ONLY_FULL: "Add a required tag to queries that consist of negations only.",
     Reason.VOCABULARY_FULL: "Use fewer different tags and topic filters, or raise the limit.",
     Reason.SESSION_UNKNOWN: "Start a new session with INIT.",
-    Reason.PACKET_MALFORMED: "Encode the packet as sections 2 and 3 of the MQTT specification say.",
+    Reason.PACKET_MALFORMED: "Encode the packet according to sections 2 and 3 of the MQTT specification.",
     Reason.PROTOCOL_ERROR: "Send only what the MQTT specification allows in this packet, at this time.",
     Reason.PROTOCOL_UNSUPPORTED: "Connect with MQTT 3.1.1 or MQTT 5.",
     Reason.PACKET_TOO_LARGE: "Keep each packet under the maximum packet size that CONNACK states.",
     Reason.TOPIC_ALIAS: "Use topic aliases from 1 up to the maximum that CONNACK states, each with its topic the first time.",
-    Reason.CLIENT_ID: "Give a client identifier, or ask for a clean session and get one assigned.",
-    Reason.NOT_ALLOWED: "Use a topic that the access rules open to this client, or ask the operator for one.",
-    Reason.TOPIC_RESERVED: "Use a topic that does not begin with $: those belong to the system.",
-    Reason.RATE_TOO_HIGH: "Send fewer messages a second, or ask the operator for a higher rate.",
+    Reason.CLIENT_ID: "Give a client identifier, or connect with a clean session and have one assigned.",
+    Reason.NOT_ALLOWED: "Use a topic that the access rules allow for this client, or ask the operator to allow it.",
+    Reason.TOPIC_RESERVED: "Use a topic that does not begin with $: those are reserved for the system.",
+    Reason.RATE_TOO_HIGH: "Send fewer messages per second, or ask the operator for a higher rate.",
     Reason.PAYLOAD_NOT_JSON: "Send one JSON document (RFC 8259, UTF-8) as the payload on this topic.",
-    Reason.PAYLOAD_SCHEMA: "Send a document that obeys the JSON Schema of this topic.",
+    Reason.PAYLOAD_SCHEMA: "Send a document that is valid under the JSON Schema of this topic.",
     Reason.BAD_CREDENTIALS: "Check user name, password or certificate.",
-    Reason.CONNECTIONS_FULL: "Try again later or at another edge: this one serves as many connections as it may.",
+    Reason.CONNECTIONS_FULL: "Try again later or at another edge: this edge has reached its connection limit.",
     Reason.HANDSHAKES_FULL: "Wait some seconds before connecting again: too many connections are being set up at once.",
-    Reason.QUEUE_FULL: "Receive faster or subscribe to less: as many messages were waiting as may.",
-    Reason.RETAINED_FULL: "Remove retained messages that are not needed (publish nothing to their topic), or raise the limit.",
-    Reason.STORAGE_UNAVAILABLE: "Send it again later: the edge cannot keep anything at the moment.",
-    Reason.SESSION_TAKEN_OVER: "Give each client an identifier of its own: another one connected with this one.",
-    Reason.KEEP_ALIVE_TIMEOUT: "Send a packet at least once every keep-alive interval, or ask for a longer one.",
+    Reason.QUEUE_FULL: "Receive faster or subscribe to less: the queue of the receiver is full.",
+    Reason.RETAINED_FULL: "Clear retained messages that are not needed (publish an empty body to them), or raise the limit.",
+    Reason.STORAGE_UNAVAILABLE: "Send it again later: the storage of the edge is unavailable.",
+    Reason.SESSION_TAKEN_OVER: "Give each client its own identifier: another client has connected with this one.",
+    Reason.KEEP_ALIVE_TIMEOUT: "Send a packet at least once per keep-alive interval, or connect with a longer interval.",
     Reason.SHUTTING_DOWN: "Connect again in a moment, here or to another edge.",
     Reason.EXPIRED: "Give the message a longer validity, or send it sooner.",
-    Reason.RECEIVER_AWAY: "Publish and subscribe with quality 1 or 2 what must wait for a receiver that is not connected.",
-    Reason.PACKET_OVER_RECEIVER_LIMIT: "Let the receiver connect with a larger maximum packet size, or send less at once.",
-    Reason.WINDOW_EXCEEDED: "Leave no more messages unacknowledged than the receive maximum that CONNACK states.",
-    Reason.AUTHENTICATION_METHOD: "Authenticate with a method that this edge offers, the same one throughout.",
-    Reason.SESSION_EXPIRED: "Ask for a longer session expiry interval, or come back sooner.",
-    Reason.SOURCE_FORGED: "Say your own endpoint id as the source: the one that the certificate or the session names.",
+    Reason.RECEIVER_OFFLINE: "Publish and subscribe with QoS 1 or 2 to have messages queued for an offline receiver.",
+    Reason.PACKET_OVER_RECEIVER_LIMIT: "Connect the receiver with a larger maximum packet size, or send smaller messages.",
+    Reason.RECEIVE_MAXIMUM_EXCEEDED: "Leave no more messages unacknowledged than the receive maximum that CONNACK states.",
+    Reason.AUTHENTICATION_METHOD: "Authenticate with a method that this edge supports, and do not change it during the session.",
+    Reason.SESSION_EXPIRED: "Connect with a longer session expiry interval, or reconnect sooner.",
+    Reason.SOURCE_FORGED: "Use your own endpoint id as the source: the one in the certificate or in the session.",
     Reason.AREA_NOT_COVERED: "Address an area that touches this edge's coverage, or send it to the edge that covers the area.",
-    Reason.PREFIX_RATE_TOO_HIGH: "Many from your part of the network speak at once: wait, then send less often.",
-    Reason.EDGE_RATE_TOO_HIGH: "The edge is at its limit: wait, then send less often.",
-    Reason.SPOOL_FULL: "The log that edges share cannot be reached, and too much waits for it: send again later.",
-    Reason.STANDING_FULL: "Say for a shorter time what is to be told to who comes into an area; what is less urgent goes first.",
-    Reason.PASSED: "Nothing: the endpoint has passed the place, or turned off, before it could be told.",
-    Reason.REPLACED: "Nothing: something newer of the same incident waits for the endpoint.",
-    Reason.PLACE_NOT_SEEN: "Speak of what is near, and report where you are first; or be let by a rule without within_m.",
-    Reason.UNANSWERED: "Let the receiver answer each reliable message with received, and stay within reach.",
-    Reason.SEAL_BROKEN: "Seal with the keys of the current session; if they are lost, begin a new one with INIT.",
-    Reason.REPLAYED: "Give every datagram a counter that was not used before in its session.",
-    Reason.HANDSHAKE_STALE: "Set the clock, then begin again with a new INIT.",
-    Reason.COOKIE_NEEDED: "Repeat the INIT with a second mac made from the cookie.",
-    Reason.CERTIFICATE_INVALID: "Use a certificate that this edge's authority signed: milepost trust issue.",
-    Reason.CERTIFICATE_EXPIRED: "Use a certificate whose validity has begun and is not over, and check the clock.",
-    Reason.CERTIFICATE_REVOKED: "Ask whoever runs the authority for a new certificate.",
-    Reason.CERTIFICATE_ROLE: "Use a certificate whose role allows this.",
-    Reason.SIGNATURE_INVALID: "Take the message for a forgery, and tell whoever runs the edge.",
+    Reason.PREFIX_RATE_TOO_HIGH: "Wait, then send less often: the network prefix of this endpoint has reached its rate limit.",
+    Reason.EDGE_RATE_TOO_HIGH: "Wait, then send less often: the edge has reached its rate limit.",
+    Reason.SPOOL_FULL: "Send it again later: the log of the site cannot be reached, and the spool of the edge is full.",
+    Reason.ACTIVE_ALERTS_FULL: "Publish fewer alerts, or with a shorter validity: the least urgent active alert is dropped.",
+    Reason.PLACE_PASSED: "No change is needed: the endpoint passed the place, or turned off, before the alert was due.",
+    Reason.REPLACED: "No change is needed: a newer message about the same incident replaced it.",
+    Reason.PLACE_NOT_SEEN: "Report your position first, and publish about places near it; or use a rule without within_m.",
+    Reason.UNACKNOWLEDGED: "Acknowledge each reliable message with RECEIVED, and keep the endpoint reachable.",
+    Reason.DECRYPTION_FAILED: "Encrypt with the keys of the current session; if they are lost, start a new session with INIT.",
+    Reason.REPLAYED: "Give every datagram of a session a counter that was not used before.",
+    Reason.HANDSHAKE_STALE: "Set the clock, then start again with a new INIT.",
+    Reason.COOKIE_NEEDED: "Repeat INIT with a second MAC computed with the cookie.",
+    Reason.CERTIFICATE_INVALID: "Use a certificate signed by this edge's certificate authority: milepost trust issue.",
+    Reason.CERTIFICATE_EXPIRED: "Use a certificate that is valid now, and check the clock.",
+    Reason.CERTIFICATE_REVOKED: "Ask the operator of the certificate authority for a new certificate.",
+    Reason.CERTIFICATE_ROLE: "Use a certificate with a role that the access rules allow.",
+    Reason.SIGNATURE_INVALID: "Treat the message as forged, and report it to the operator of the edge.",
 }

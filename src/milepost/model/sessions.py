@@ -15,7 +15,7 @@ from typing import Final, NewType
 from milepost.model.endpoints import EndpointId, endpoint_id
 from milepost.model.instants import SECOND_NS
 from milepost.model.messages import Message, MessageId
-from milepost.model.multicast_cells import Cells
+from milepost.model.multicast_cells import MulticastGrid
 from milepost.model.reasons import Malformed, Reason, Refused
 from milepost.model.reports import Report
 from milepost.model.subscriptions import SUBSCRIPTION_ID_MAX, Notice, Subscription, SubscriptionId
@@ -87,7 +87,7 @@ class Init:
     report: Report
     former: SessionToken | None = None
     """The session to resume under a new token."""
-    hears_cells: bool = False
+    joins_multicast: bool = False
     """Whether the endpoint listens to the multicast group of its cell."""
 
     def __post_init__(self) -> None:
@@ -95,7 +95,7 @@ class Init:
 
 
 @dataclass(frozen=True, slots=True)
-class Acknowledge:
+class AcknowledgeDatagram:
     """The edge opens the session and asks for a report at least every `reporting_interval_ns`."""
 
     session: SessionToken
@@ -107,7 +107,7 @@ class Acknowledge:
     """Reset token that the edge sends if it no longer knows the session; empty if nothing is sealed."""
     keys_ns: int | None = None
     """Lifetime of the session's keys; None if there are none."""
-    cells: Cells | None = None
+    cells: MulticastGrid | None = None
     """Multicast groups of area messages; None if they are not multicast."""
 
     def __post_init__(self) -> None:
@@ -181,7 +181,7 @@ def refusal_of(refused: Refused, about: Name | None = None, session: SessionToke
 
 
 @dataclass(frozen=True, slots=True)
-class Publish:
+class PublishDatagram:
     """An inbound message, or an outbound one with the ids of the receiver's subscriptions that it matched."""
 
     message: Message
@@ -197,7 +197,7 @@ class Publish:
 
 
 @dataclass(frozen=True, slots=True)
-class Subscribe:
+class SubscribeDatagram:
     """Request for a subscription; replaces one with the same owner and id."""
 
     subscription: Subscription
@@ -208,7 +208,7 @@ class Subscribe:
 
 
 @dataclass(frozen=True, slots=True)
-class Unsubscribe:
+class UnsubscribeDatagram:
     """Request to remove a subscription."""
 
     subscription: SubscriptionName
@@ -230,7 +230,7 @@ class Notify:
 
 
 @dataclass(frozen=True, slots=True)
-class Received:
+class ReceivedDatagram:
     """Acknowledgement of a reliable message or a subscription, which need not be repeated."""
 
     name: Name
@@ -240,8 +240,8 @@ class Received:
         check_maybe_session(self.session)
 
 
-SessionMessage = Init | Acknowledge | ReportSent | Heartbeat | Close | Refusal
-PubSubMessage = Publish | Subscribe | Unsubscribe | Notify | Received
+SessionMessage = Init | AcknowledgeDatagram | ReportSent | Heartbeat | Close | Refusal
+PubSubMessage = PublishDatagram | SubscribeDatagram | UnsubscribeDatagram | Notify | ReceivedDatagram
 Datagram = SessionMessage | PubSubMessage
 """Contents of a datagram: the two kinds of M3."""
 

@@ -38,9 +38,9 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 NEVER: Final = Instant(0)
 
-HUB: Final = "@centre"
+HUB: Final = "@hub"
 """In place of an edge's name: the central hub itself."""
-ALL: Final = "*"
+ANY_EDGE: Final = "*"
 """In place of an edge's name: any edge of the site."""
 
 
@@ -66,7 +66,7 @@ def check_site_name(name: str) -> str:
     """Return *name* if it can be part of a topic of every log (letters, digits, _ and -); raises ValueError."""
     if not _NAME.fullmatch(name) or len(name) > SITE_NAME_CHARACTERS_MAX:
         raise ValueError(
-            f"{name[:100]!r}: letters, digits, _ and -, at most {SITE_NAME_CHARACTERS_MAX}, can be part of a log's topics"
+            f"{name[:100]!r} is not a valid name: use letters, digits, _ and -, at most {SITE_NAME_CHARACTERS_MAX} characters"
         )
     return name
 
@@ -128,23 +128,23 @@ class HeldSubscription:
 
     name: str
     subscription: Subscription
-    is_not_own: bool = False
-    is_retain_shown: bool = False
+    no_local: bool = False
+    retain_as_published: bool = False
     since: Mapping[str, int] = field(default_factory=dict)
-    """By stream, and for all others under `ALL`: messages with higher numbers were published after the subscription was made."""
+    """By stream, and for all others under `ANY_EDGE`: later numbers are of messages published after the subscription was made."""
 
 
 class QueuedMessage(NamedTuple):
     """A message that is queued for an endpoint, or was sent and not acknowledged."""
 
-    number: int
+    packet_id: int
     """Its packet id; rows are in the order of delivery."""
     qos: int
     is_sent: bool
     """Whether the endpoint may have received it."""
     is_released: bool
-    labels: tuple[int, ...]
-    is_from_store: bool
+    subscription_ids: tuple[int, ...]
+    has_retain_flag: bool
     forwarded_by: str
     """The edge at which it was published, as SITE/EDGE; empty if it was not forwarded."""
     forwarded_number: int
@@ -162,7 +162,7 @@ class NotifiedIncident(NamedTuple):
     incident: str
     id: int
     """Id of the last message; 0: it was not delivered."""
-    is_again: bool
+    had_earlier: bool
     """Whether there was an earlier message."""
     until: Instant
     """When the entry expires."""
@@ -178,14 +178,14 @@ class Handover:
     sender: EdgeRef
     receiver: EdgeRef
     number: int
-    is_whole: bool = True
+    is_complete: bool = True
     """Whether the sender waits for no data of an earlier residency."""
-    is_held: bool = True
+    has_session: bool = True
     """Whether there was a session at all."""
     expiry_ns: int = 0
     place: Place | None = None
     subscriptions: tuple[HeldSubscription, ...] = ()
-    waiting: tuple[QueuedMessage, ...] = ()
+    queued: tuple[QueuedMessage, ...] = ()
     received: tuple[int, ...] = ()
     cursors: Mapping[str, int] = field(default_factory=dict)
     """By stream: the endpoint was served from it up to this number."""
@@ -197,7 +197,7 @@ class Handover:
     """Number of `HandoverPart` that follow."""
     began: Epoch = NO_EPOCH
     """The last epoch under which the session was served."""
-    anew: Epoch = NO_EPOCH
+    clean_start_epoch: Epoch = NO_EPOCH
     """As in the claim: when the endpoint last started a new session, as far as the sender knows."""
     awaits: Mapping[str, int] = field(default_factory=dict)
     """Sites whose `MissedMessages` are still outstanding, with the epoch of the move."""
@@ -216,7 +216,7 @@ class HandoverPart:
     sender: EdgeRef
     receiver: EdgeRef
     number: int
-    waiting: tuple[QueuedMessage, ...] = ()
+    queued: tuple[QueuedMessage, ...] = ()
     subscriptions: tuple[HeldSubscription, ...] = ()
 
 
@@ -227,7 +227,7 @@ class MissedMessages:
     endpoint: EndpointId
     epoch: Epoch
     sender: EdgeRef
-    """The central hub, for the site that it read: SITE/@centre."""
+    """The central hub, for the site that it read: SITE/@hub."""
     receiver: EdgeRef
     number: int
     messages: tuple[ForwardedMessage, ...] = ()
@@ -248,15 +248,15 @@ class HandoverTaken:
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class EndpointClaim:
     """An endpoint is at an edge (D8); a record without value withdraws the claim: the edge has no state of the endpoint left."""
 
     endpoint: EndpointId
     edge: EdgeRef
     epoch: Epoch
-    anew: Epoch = NO_EPOCH
+    clean_start_epoch: Epoch = NO_EPOCH
     """When the endpoint last started a new session: older sessions at other edges are discarded, not handed over."""
-    asks: bool = False
+    asks_prior_edge: bool = False
     """Whether the edge asks for an earlier residency at another site (`PriorEdge`)."""
     place: Place | None = None
 
@@ -276,14 +276,14 @@ class EndpointPositions:
     """The last positions of those endpoints of an edge that moved."""
 
     edge: EdgeRef
-    places: tuple[EndpointPosition, ...]
+    positions: tuple[EndpointPosition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimNotice:
     """To the edge that serves an endpoint: another edge has claimed it, hand it over (D8)."""
 
-    claim: Claim
+    claim: EndpointClaim
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,7 +311,7 @@ class Interest:
     """A subscription of an endpoint at an edge (D7)."""
 
     edge: EdgeRef
-    """The edge is `ALL` when the central hub announces the subscription for a whole site."""
+    """The edge is `ANY_EDGE` when the central hub announces the subscription for a whole site."""
     subscription: Subscription
 
 
@@ -322,13 +322,13 @@ class EdgeInfo:
     edge: EdgeRef
     coverage: Area | None = None
     """None: everywhere."""
-    strays: tuple[tuple[int, int], ...] = ()
-    """Squares of `STRAY_SIDE_DEG` (row, column) outside the coverage in which it has endpoints."""
+    outside_squares: tuple[tuple[int, int], ...] = ()
+    """Squares of `OUTSIDE_SQUARE_DEG` (row, column) outside the coverage in which it has endpoints."""
     address: str = ""
     """Where endpoints connect, as `mqtt://HOST:PORT`; empty if it is not advertised."""
 
 
-STRAY_SIDE_DEG: Final = 0.05
+OUTSIDE_SQUARE_DEG: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,7 +346,7 @@ SiteRecord = (
     | HandoverPart
     | MissedMessages
     | HandoverTaken
-    | Claim
+    | EndpointClaim
     | EndpointPositions
     | ClaimNotice
     | PriorEdge

@@ -98,7 +98,7 @@ def check_share(name: str) -> None:
     """Raise `Malformed` unless *name* can be a share name."""
     has_mark = maybe_bad_character(name) is not None or any(mark in name for mark in "/+#")
     if has_mark or not 0 < len(name) <= SHARE_NAME_CHARACTERS_MAX:
-        raise Malformed(Reason.SHARE_NAME, f"the share is named {shown(name[:40])}")
+        raise Malformed(Reason.SHARE_NAME, f"the share name is {shown(name[:40])}")
 
 
 def _check_id(number: int) -> None:

@@ -75,13 +75,13 @@ def filter_matches(topic_filter: str, topic: str) -> bool:
     """Return whether *topic* matches *topic_filter*: the reference definition for the topic index."""
     if topic.startswith("$") and topic_filter[0] in "+#":  # [MQTT-4.7.2-1]
         return False
-    wanted, found = topic_filter.split("/"), topic.split("/")
-    for number, level in enumerate(wanted):
+    pattern, levels = topic_filter.split("/"), topic.split("/")
+    for number, level in enumerate(pattern):
         if level == "#":  # also the parent level itself
             return True
-        if number >= len(found) or level not in ("+", found[number]):
+        if number >= len(levels) or level not in ("+", levels[number]):
             return False
-    return len(wanted) == len(found)
+    return len(pattern) == len(levels)
 
 
 def levels_of(topic_filter: str) -> Levels:

@@ -1,6 +1,6 @@
 """Backtest: the alerts that a set of rules would have raised over the archive, and the comparison of two sets.
 
-    archive ─▶ all_events ─▶ cells (hazards) ─▶ ended_cells: ENDED_ROW, in order ─▶ Replay: the incident engine ─▶ alerts
+    archive ─▶ all_events ─▶ cells (hazards) ─▶ ended_cells: ENDED_CELL_ROW, in order ─▶ Replay: the incident engine ─▶ alerts
 
 Spark computes the cells; only these are collected on the driver, one time range after the other.
 """
@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from milepost.incidents.engine import Approach, IncidentEngine
-from milepost.model.incidents import EventKind, Phase
+from milepost.model.incidents import EventKind, IncidentPhase
 from milepost.model.instants import FOREVER, Instant
 from milepost.model.places import Place, distance_m
 from milepost.model.sites import CROSS_HUB, ForwardedMessage
@@ -25,18 +25,18 @@ from milepost.pipelines.archive.files import HOUR_NS
 from milepost.pipelines.archive.rows import read
 from milepost.pipelines.archive.schema import MESSAGES, REPORTS
 from milepost.pipelines.hazards import cell_records, cells, events
-from milepost.pipelines.pictures import Dot, Page, html
+from milepost.pipelines.map_page import MapDot, MapPage, html
 from milepost.pipelines.positions import report_events
 from milepost.pipelines.records import names_of
 from milepost.wire.records import from_record
 from milepost.wire.times import instant_to_text
 
-ENDED_ROW: Final = "ends_ns bigint, value string"
+ENDED_CELL_ROW: Final = "ends_ns bigint, value string"
 """A cell as in the log, and the end of its slot."""
 
 
-_ON_TIME_S: Final = 0.0
-"""No watermark delay: the archive is complete."""
+_NO_LATENESS_S: Final = 0.0
+"""No allowed lateness: the archive is complete."""
 
 
 def all_events(messages: DataFrame, reports: DataFrame, kinds: Sequence[EventKind]) -> DataFrame:
@@ -47,14 +47,14 @@ def all_events(messages: DataFrame, reports: DataFrame, kinds: Sequence[EventKin
 
 
 def ended_cells(events: DataFrame, kinds: Sequence[EventKind], *, parts: int) -> DataFrame:
-    """Return ENDED_ROW of *events*, in order, in *parts* partitions for the driver to read one after the other."""
+    """Return ENDED_CELL_ROW of *events*, in order, in *parts* partitions for the driver to read one after the other."""
     lengths = [part for kind in kinds for part in (f.lit(kind.name), f.lit(kind.interval_ns).cast("bigint"))]
     lengths_ns = f.create_map(*lengths)
-    told = cell_records(cells(events, kinds, late_s=_ON_TIME_S))
+    records = cell_records(cells(events, kinds, allowed_lateness_s=_NO_LATENESS_S))
     key = f.split("key", "/")
-    ended = told.select(((key[1].cast("bigint") + 1) * lengths_ns[key[0]]).alias("ends_ns"), "key", "value")
+    ended = records.select(((key[1].cast("bigint") + 1) * lengths_ns[key[0]]).alias("ends_ns"), "key", "value")
     in_order = ended.repartitionByRange(parts, "ends_ns").sortWithinPartitions("ends_ns", "key")
-    return in_order.select(*names_of(ENDED_ROW))
+    return in_order.select(*names_of(ENDED_CELL_ROW))
 
 
 class Replay:
@@ -65,7 +65,7 @@ class Replay:
     """
 
     def __init__(self, site: str, kinds: Sequence[EventKind], approach: Approach | None = None) -> None:
-        self._engine = IncidentEngine(site, kinds, late_s=0.0, since=FOREVER, approach=approach)
+        self._engine = IncidentEngine(site, kinds, allowed_lateness_s=0.0, since=FOREVER, approach=approach)
 
     def alerts(self, cells: Iterable[tuple[int, str]], until: Instant) -> Iterator[bytes]:
         """Yield the alerts, as in the site's log, of *cells* in the order in which their slots ended."""
@@ -74,17 +74,17 @@ class Replay:
                 break
             before = Instant(ends_ns - 1)
             self._engine.tick(before)
-            self._engine.take_cells([value.encode() for _, value in ended], before)
-            yield from self._told()
+            self._engine.add_cells([value.encode() for _, value in ended], before)
+            yield from self._take_alerts()
         self._engine.tick(until)
-        yield from self._told()
+        yield from self._take_alerts()
 
     @property
     def dropped(self) -> dict[str, int]:
         """The number of rejected cells, by reason."""
         return {name: count for name, count in self._engine.dropped.items() if count}
 
-    def _told(self) -> list[bytes]:
+    def _take_alerts(self) -> list[bytes]:
         return [append.value for append in self._engine.take_appends() if append.topic == CROSS_HUB]
 
 
@@ -117,7 +117,7 @@ class ReplayedIncident:
     witnesses: int
     """The maximum over all its alerts."""
 
-    def is_with(self, other: "ReplayedIncident") -> bool:
+    def may_equal(self, other: "ReplayedIncident") -> bool:
         """Return whether both may be the same real incident: one kind, overlapping in time and place."""
         if self.kind != other.kind:
             return False
@@ -125,22 +125,22 @@ class ReplayedIncident:
         return is_at_one_time and distance_m(self.centre, other.centre) <= self.radius_m + other.radius_m
 
 
-class Pair(NamedTuple):
+class IncidentPair(NamedTuple):
     """The same incident by both rule sets, or an incident of only one of them."""
 
     a: ReplayedIncident | None
     b: ReplayedIncident | None
 
     @property
-    def where(self) -> str:
+    def raised_by(self) -> str:
         """`A`, `B` or `both`."""
         return "both" if self.a and self.b else "A" if self.a else "B"
 
     @property
-    def life(self) -> ReplayedIncident:
+    def incident(self) -> ReplayedIncident:
         """The incident by A, or else by B."""
         found = self.a or self.b
-        assert found is not None, "somebody raised it"
+        assert found is not None, "one of the two rule sets raised it"
         return found
 
 
@@ -148,9 +148,9 @@ def incidents_of(alerts: Iterable[bytes]) -> list[ReplayedIncident]:
     """Return the incidents of *alerts*, in the order in which they were raised."""
     found: dict[str, ReplayedIncident] = {}
     for record in alerts:
-        said = from_record(record)
-        assert isinstance(said, ForwardedMessage), "alerts are said"
-        message = said.message
+        forwarded = from_record(record)
+        assert isinstance(forwarded, ForwardedMessage), "alerts are forwarded messages"
+        message = forwarded.message
         assert message.place is not None, "alerts have a place"
         name, radius_m = str(message.fields["incident"]), float(message.fields["radius_m"])
         reports, witnesses = (int(message.fields[field]) for field in ("reports", "witnesses"))
@@ -158,7 +158,7 @@ def incidents_of(alerts: Iterable[bytes]) -> list[ReplayedIncident]:
         if one is None:
             kind = str(message.fields["kind"])
             one = ReplayedIncident(name, kind, message.seen_at, None, message.place, radius_m, reports, witnesses)
-        is_over = message.fields["phase"] == Phase.CLEARED.value
+        is_over = message.fields["phase"] == IncidentPhase.CLEARED.value
         found[name] = replace(
             one,
             cleared_at=message.seen_at if is_over else None,
@@ -169,67 +169,70 @@ def incidents_of(alerts: Iterable[bytes]) -> list[ReplayedIncident]:
     return list(found.values())
 
 
-def pairs(a: Sequence[ReplayedIncident], b: Sequence[ReplayedIncident]) -> list[Pair]:
+def pair_incidents(a: Sequence[ReplayedIncident], b: Sequence[ReplayedIncident]) -> list[IncidentPair]:
     """Return all incidents of two rule sets, each once, in the order in which they were raised.
 
     Two incidents are the same if they are of one kind and overlap in time and place; of several candidates those with the
     nearest start times are paired.
     """
-    near = [
-        (abs(one.raised_at - other.raised_at), i, j) for i, one in enumerate(a) for j, other in enumerate(b) if one.is_with(other)
+    candidates = [
+        (abs(one.raised_at - other.raised_at), i, j)
+        for i, one in enumerate(a)
+        for j, other in enumerate(b)
+        if one.may_equal(other)
     ]
     with_a: dict[int, int] = {}
     taken: set[int] = set()
-    for _, i, j in sorted(near):
+    for _, i, j in sorted(candidates):
         if i not in with_a and j not in taken:
             with_a[i] = j
             taken.add(j)
-    found = [Pair(one, b[with_a[i]] if i in with_a else None) for i, one in enumerate(a)]
-    found += [Pair(None, other) for j, other in enumerate(b) if j not in taken]
-    return sorted(found, key=lambda pair: (pair.life.raised_at, pair.life.id))
+    found = [IncidentPair(one, b[with_a[i]] if i in with_a else None) for i, one in enumerate(a)]
+    found += [IncidentPair(None, other) for j, other in enumerate(b) if j not in taken]
+    return sorted(found, key=lambda pair: (pair.incident.raised_at, pair.incident.id))
 
 
-HEAD: Final = ("in", "kind", "raised by A", "raised by B", "over", "place", "radius", "reports", "witnesses")
+HEAD: Final = ("rules", "kind", "raised by A", "raised by B", "cleared", "place", "radius", "reports", "witnesses")
 
-_SORTS: Final = {"A": "bad", "B": "other", "both": "good"}
+_STYLES: Final = {"A": "bad", "B": "other", "both": "good"}
 _LEGEND: Final = (("bad", "only in A"), ("other", "only in B"), ("good", "in both"))
 
 
-def row(pair: Pair) -> tuple[str, ...]:
+def table_row(pair: IncidentPair) -> tuple[str, ...]:
     """Return one line of the table."""
-    life = pair.life
+    incident = pair.incident
     return (
-        pair.where,
-        life.kind,
+        pair.raised_by,
+        incident.kind,
         _raised(pair.a),
         _raised(pair.b),
-        _spelled(life.cleared_at),
-        f"{life.centre.latitude:.5f},{life.centre.longitude:.5f}",
-        f"{life.radius_m:.0f} m",
-        str(life.reports),
-        str(life.witnesses),
+        _time_text(incident.cleared_at),
+        f"{incident.centre.latitude:.5f},{incident.centre.longitude:.5f}",
+        f"{incident.radius_m:.0f} m",
+        str(incident.reports),
+        str(incident.witnesses),
     )
 
 
-def counts(pairs: Sequence[Pair]) -> str:
+def summary(pairs: Sequence[IncidentPair]) -> str:
     """Return the counts in one line, for the user."""
-    in_a, in_b, both = (sum(pair.where == where for pair in pairs) for where in _SORTS)
+    in_a, in_b, both = (sum(pair.raised_by == where for pair in pairs) for where in _STYLES)
     return f"{len(pairs)} incidents: {in_a} only in A, {in_b} only in B, {both} in both"
 
 
-def page(title: str, pairs: Sequence[Pair]) -> str:
+def page(title: str, pairs: Sequence[IncidentPair]) -> str:
     """Return the HTML page with map and table."""
-    rows = [row(pair) for pair in pairs]
+    rows = [table_row(pair) for pair in pairs]
     dots = [
-        Dot(pair.life.centre, _SORTS[pair.where], " · ".join(cells), pair.life.radius_m)
+        MapDot(pair.incident.centre, _STYLES[pair.raised_by], " · ".join(cells), pair.incident.radius_m)
         for pair, cells in zip(pairs, rows, strict=True)
     ]
-    return html(Page(f"{title}: {counts(pairs)}", dots, _LEGEND, HEAD, rows))
+    return html(MapPage(f"{title}: {summary(pairs)}", dots, _LEGEND, HEAD, rows))
 
 
-def _raised(life: ReplayedIncident | None) -> str:
-    return _spelled(None if life is None else life.raised_at)
+def _raised(incident: ReplayedIncident | None) -> str:
+    return _time_text(None if incident is None else incident.raised_at)
 
 
-def _spelled(instant: Instant | None) -> str:
+def _time_text(instant: Instant | None) -> str:
     return "-" if instant is None else instant_to_text(instant)

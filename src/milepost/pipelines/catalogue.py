@@ -15,7 +15,7 @@ from milepost.pipelines.records import MESSAGES_TOPIC
 from milepost.pipelines.reputation import query as reputation
 from milepost.pipelines.settings import PipelineSettings
 
-JOBS: Final[Mapping[str, Callable[[PipelineSettings], list[Plan]]]] = {
+PIPELINE_PLANS: Final[Mapping[str, Callable[[PipelineSettings], list[Plan]]]] = {
     "hazards": hazards.plans,
     "positions": positions.plans,
     "reputation": reputation.plans,
@@ -43,4 +43,4 @@ TOPICS: Final[Mapping[str, TopicSettings | None]] = {
 
 def plans_of(names: Sequence[str], settings: PipelineSettings) -> list[Plan]:
     """Return the queries of the named pipelines."""
-    return [plan for name in names for plan in JOBS[name](settings)]
+    return [plan for name in names for plan in PIPELINE_PLANS[name](settings)]

@@ -1,8 +1,8 @@
 """Coverage: proof from the archive of which endpoints received an area message, for all that were inside or in a delivery.
 
-reports ─▶ inside: INSIDE_ROW ──┐
-                                ├─▶ proof: PROOF_ROW ─▶ Proof ─▶ table and page
-deliveries ─▶ got: GOT_ROW ─────┘
+reports ─▶ inside: INSIDE_ROW ────────────────────────┐
+                                                      ├─▶ join_proof: PROOF_ROW ─▶ EndpointProof ─▶ table and page
+deliveries ─▶ delivery_times: DELIVERY_TIMES_ROW ─────┘
 
 edges report              inside       outcome
 acknowledged, or sent     or not       received, with its delay
@@ -22,14 +22,14 @@ import pandas as pd
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as f
 
-from milepost.model.areas import Area, Bounds, Going, holds_going
+from milepost.model.areas import Area, Bounds, Motion, contains_moving
 from milepost.model.instants import Instant
 from milepost.model.places import Place, vectors
 from milepost.model.reasons import Reason
 from milepost.model.time_windows import ALWAYS, TimeWindow
 from milepost.pipelines.archive.rows import read
 from milepost.pipelines.archive.schema import DELIVERIES, MESSAGES, REPORTS
-from milepost.pipelines.pictures import Dot, Page, html
+from milepost.pipelines.map_page import MapDot, MapPage, html
 from milepost.pipelines.records import names_of
 from milepost.wire.geojson import area_from_geojson
 
@@ -40,52 +40,52 @@ INSIDE_ROW: Final = """
 """An endpoint that was inside: its first and last report there; place, edge and `covered` (see REPORT_ROW) of the first one; the
 number of accepted reports, and the reason of the last refusal."""
 
-GOT_ROW: Final = """
-    endpoint string, matched_us bigint, sent_us bigint, acknowledged_us bigint, dropped_us bigint, reason int, told_by string
+DELIVERY_TIMES_ROW: Final = """
+    endpoint string, matched_us bigint, sent_us bigint, acknowledged_us bigint, dropped_us bigint, reason int, reported_by string
 """
 """The delivery records of the message for one endpoint: the first time of each state; null: never."""
 
-PROOF_ROW: Final = f"{INSIDE_ROW.rstrip()}, {GOT_ROW.split(',', 1)[1].strip()}"
-"""INSIDE_ROW and GOT_ROW of each endpoint that has either."""
+PROOF_ROW: Final = f"{INSIDE_ROW.rstrip()}, {DELIVERY_TIMES_ROW.split(',', 1)[1].strip()}"
+"""INSIDE_ROW and DELIVERY_TIMES_ROW of each endpoint that has either."""
 
 ANOTHER_EDGE = 1
-NOBODY = 2
+NO_EDGE = 2
 """Values of `covered` in REPORT_ROW."""
 
-FRESH_S: Final = 60
+REPORT_AGE_S_MAX: Final = 60
 """Maximum age of a report that proves where an endpoint was."""
 VALID_S_MAX: Final = 3_600
 """Maximum part of a message's validity that is examined."""
 
-HEAD: Final = ("endpoint", "inside", "edge", "outcome", "after", "why")
+HEAD: Final = ("endpoint", "inside", "edge", "outcome", "delay", "explanation")
 
 _SIGHTING = ("endpoint", "seen_at_us", "latitude", "longitude", "heading_deg", "speed_mps", "edge", "covered", "verdict")
 
 
-class NoProof(Exception):
+class NoCoverageProof(Exception):
     """There is nothing to prove; the text gives the reason to the user."""
 
 
 @dataclass(frozen=True, slots=True)
-class Covered:
+class CoverageProof:
     """A message to an area, and its deliveries."""
 
     source: str
     id: str
     topic: str
-    said_us: int
+    published_us: int
     end_us: int
     area: Area
-    proofs: "Sequence[Proof]"
+    proofs: "Sequence[EndpointProof]"
 
     @property
-    def counts(self) -> str:
+    def summary(self) -> str:
         """The counts in one line, for the user."""
-        insiders = [one for one in self.proofs if one.was_inside]
-        have_it = sum(one.outcome.has_it for one in insiders)
-        others = len(self.proofs) - len(insiders)
-        missed = len(insiders) - have_it
-        return f"{len(insiders)} were inside: {have_it} got it, {missed} did not; {others} others are known to edges"
+        inside = [one for one in self.proofs if one.was_inside]
+        received = sum(one.outcome.was_received for one in inside)
+        others = len(self.proofs) - len(inside)
+        missed = len(inside) - received
+        return f"{len(inside)} endpoints inside: {received} received it, {missed} did not; {others} others in delivery records"
 
     def rows(self) -> list[tuple[str, ...]]:
         """Return the table for the user; endpoints without the message come first."""
@@ -94,23 +94,30 @@ class Covered:
     def page(self) -> str:
         """Return the HTML page with map and table."""
         dots = [
-            Dot(Place(one.latitude, one.longitude), "good" if one.outcome.has_it else "bad", " · ".join(self._row(one)))
+            MapDot(Place(one.latitude, one.longitude), "good" if one.outcome.was_received else "bad", " · ".join(self._row(one)))
             for one in self.proofs
             if one.latitude is not None and one.longitude is not None
         ]
-        legend = [("good", "got it"), ("bad", "did not")]
-        title = f"Message {self.id} of {self.source} on {self.topic}: {self.counts}"
-        return html(Page(title, dots, legend, HEAD, self.rows(), self.area))
+        legend = [("good", "received"), ("bad", "not received")]
+        title = f"Message {self.id} of {self.source} on {self.topic}: {self.summary}"
+        return html(MapPage(title, dots, legend, HEAD, self.rows(), self.area))
 
-    def _row(self, one: "Proof") -> tuple[str, ...]:
+    def _row(self, one: "EndpointProof") -> tuple[str, ...]:
         span = "-"
         if one.first_us is not None and one.last_us is not None:
-            span = f"{(one.first_us - self.said_us) / 1e6:+.1f} to {(one.last_us - self.said_us) / 1e6:+.1f} s"
-        after = "-" if one.got_us is None else f"{(one.got_us - self.said_us) / 1e6:.3f} s"
-        return one.endpoint, span, one.edge or one.told_by or "-", one.outcome.value, after, one.why(self.said_us) or "-"
+            span = f"{(one.first_us - self.published_us) / 1e6:+.1f} to {(one.last_us - self.published_us) / 1e6:+.1f} s"
+        delay = "-" if one.received_us is None else f"{(one.received_us - self.published_us) / 1e6:.3f} s"
+        return (
+            one.endpoint,
+            span,
+            one.edge or one.reported_by or "-",
+            one.outcome.value,
+            delay,
+            one.explanation(self.published_us) or "-",
+        )
 
 
-class Outcome(Enum):
+class DeliveryOutcome(Enum):
     """The outcome of the message for one endpoint."""
 
     ACKNOWLEDGED = "acknowledged"
@@ -120,13 +127,13 @@ class Outcome(Enum):
     MISSED = "missed"
 
     @property
-    def has_it(self) -> bool:
+    def was_received(self) -> bool:
         """Whether the endpoint received the message, as far as edges can know."""
-        return self in (Outcome.ACKNOWLEDGED, Outcome.SENT)
+        return self in (DeliveryOutcome.ACKNOWLEDGED, DeliveryOutcome.SENT)
 
 
 @dataclass(frozen=True, slots=True)
-class Proof:
+class EndpointProof:
     """The evidence about one endpoint and the message; a row of PROOF_ROW."""
 
     endpoint: str
@@ -143,7 +150,7 @@ class Proof:
     acknowledged_us: int | None
     dropped_us: int | None
     reason: int | None
-    told_by: str | None
+    reported_by: str | None
 
     @property
     def was_inside(self) -> bool:
@@ -151,74 +158,78 @@ class Proof:
         return self.first_us is not None
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> DeliveryOutcome:
         """The best state in the delivery records."""
         if self.acknowledged_us is not None:
-            return Outcome.ACKNOWLEDGED
+            return DeliveryOutcome.ACKNOWLEDGED
         if self.sent_us is not None:
-            return Outcome.SENT
+            return DeliveryOutcome.SENT
         if self.dropped_us is not None:
-            return Outcome.DROPPED
-        return Outcome.MISSED if self.matched_us is None else Outcome.MATCHED
+            return DeliveryOutcome.DROPPED
+        return DeliveryOutcome.MISSED if self.matched_us is None else DeliveryOutcome.MATCHED
 
     @property
-    def got_us(self) -> int | None:
+    def received_us(self) -> int | None:
         """When the message was sent; without a record of that, when the endpoint acknowledged it."""
         return self.acknowledged_us if self.sent_us is None else self.sent_us
 
-    def why(self, said_us: int) -> str:
-        """Return why the endpoint did not receive the message published at *said_us*; empty if it did."""
+    def explanation(self, published_us: int) -> str:
+        """Return why the endpoint did not receive the message published at *published_us*; empty if it did."""
         match self.outcome:
-            case Outcome.ACKNOWLEDGED | Outcome.SENT:
-                return "" if self.was_inside else "was not inside by its own reports"
-            case Outcome.DROPPED:
-                return f"dropped by {self.told_by}: {_named(self.reason)}"
-            case Outcome.MATCHED:
-                return f"matched by {self.told_by}, but nothing says that it was sent"
-            case Outcome.MISSED:
-                return self._why_missed(said_us)
+            case DeliveryOutcome.ACKNOWLEDGED | DeliveryOutcome.SENT:
+                return "" if self.was_inside else "outside the area, by its own reports"
+            case DeliveryOutcome.DROPPED:
+                return f"dropped by {self.reported_by}: {_reason_name(self.reason)}"
+            case DeliveryOutcome.MATCHED:
+                return f"matched by {self.reported_by}, without a record of sending"
+            case DeliveryOutcome.MISSED:
+                return self._explain_missed(published_us)
 
-    def _why_missed(self, said_us: int) -> str:
-        assert self.first_us is not None, "who was not inside and is in no delivery is in no proof"
+    def _explain_missed(self, published_us: int) -> str:
+        assert self.first_us is not None, "a proof has only endpoints that were inside or are in a delivery record"
         if not self.accepted:
-            return f"its reports were refused: {_named(self.refusal)}"
-        if self.covered == NOBODY:
+            return f"its reports were refused: {_reason_name(self.refusal)}"
+        if self.covered == NO_EDGE:
             return "no edge covers the place"
         if self.covered == ANOTHER_EDGE:
-            return f"was connected to {self.edge}, which does not cover the place"
-        if self.first_us > said_us:
-            return f"came in {(self.first_us - said_us) / 1e6:.1f} s after it was said"
+            return f"connected to {self.edge}, which does not cover the place"
+        if self.first_us > published_us:
+            return f"entered {(self.first_us - published_us) / 1e6:.1f} s after publication"
         return f"{self.edge} has no record of it"
 
 
-def _named(number: int | None) -> str:
+def _reason_name(number: int | None) -> str:
     try:
         return Reason(number or 0).name
     except ValueError:
         return f"reason {number}"
 
 
-def covered(
+def prove_coverage(
     session: SparkSession, archive: Path, message_id: str, *, source: str | None = None, time_window: TimeWindow = ALWAYS
-) -> Covered:
+) -> CoverageProof:
     """Return the deliveries of a message; `time_window` is when it was published, to avoid a scan of the whole archive."""
     message = _message(session, archive, message_id, source, time_window)
     address = orjson.loads(message.address) if message.address else {}
     if address.get("to") != "area":
-        raise NoProof(f"message {message_id} of {message.source} was not addressed to an area: nobody kept who got it")
+        raise NoCoverageProof(
+            f"message {message_id} of {message.source} was not addressed to an area: only area messages have delivery records"
+        )
     area = area_from_geojson(address["area"])
     start_us = message.seen_at_us
     end_us = min(message.valid_until_us, start_us + VALID_S_MAX * 1_000_000)
     if "incident" in address:
         end_us = _replaced_us(session, archive, message, address["incident"], end_us)
-    around = TimeWindow(Instant((start_us - FRESH_S * 1_000_000) * 1_000), Instant(end_us * 1_000))
+    around = TimeWindow(Instant((start_us - REPORT_AGE_S_MAX * 1_000_000) * 1_000), Instant(end_us * 1_000))
     # Reports from outside the area too: an endpoint that was inside a minute ago may have left.
-    insiders = inside(read(session, archive, REPORTS, time_window=around), area, start_us=start_us, end_us=end_us)
-    since = TimeWindow(around.start, Instant(around.end + FRESH_S * 1_000_000_000))
-    takers = got(read(session, archive, DELIVERIES, time_window=since), source=message.source, message_id=message_id)
-    proofs = [Proof(*row) for row in proof(insiders, takers).collect()]
-    proofs.sort(key=lambda one: (one.outcome.has_it, not one.was_inside, one.endpoint))
-    return Covered(message.source, message_id, message.topic, start_us, end_us, area, proofs)
+    inside_rows = inside(read(session, archive, REPORTS, time_window=around), area, start_us=start_us, end_us=end_us)
+    since = TimeWindow(around.start, Instant(around.end + REPORT_AGE_S_MAX * 1_000_000_000))
+    delivery_rows = delivery_times(
+        read(session, archive, DELIVERIES, time_window=since), source=message.source, message_id=message_id
+    )
+    proofs = [EndpointProof(*row) for row in join_proof(inside_rows, delivery_rows).collect()]
+    proofs.sort(key=lambda one: (one.outcome.was_received, not one.was_inside, one.endpoint))
+    return CoverageProof(message.source, message_id, message.topic, start_us, end_us, area, proofs)
 
 
 def _replaced_us(session: SparkSession, archive: Path, message: Row, incident: str, end_us: int) -> int:
@@ -236,9 +247,12 @@ def _message(session: SparkSession, archive: Path, message_id: str, source: str 
         found = found.where(f.col("source") == source)
     rows = found.dropDuplicates(["source"]).collect()
     if not rows:
-        raise NoProof(f"the archive has no message {message_id}{f' of {source}' if source else ''}, or it was unpublished")
+        raise NoCoverageProof(
+            f"the archive has no message {message_id}{f' of {source}' if source else ''}, or it was unpublished"
+        )
     if len(rows) > 1:
-        raise NoProof(f"message {message_id} is there from {', '.join(sorted(row.source for row in rows))}: say --source")
+        sources = ", ".join(sorted(row.source for row in rows))
+        raise NoCoverageProof(f"message {message_id} exists from several sources, {sources}: choose one with --source")
     return rows[0]
 
 
@@ -266,20 +280,20 @@ def inside(reports: DataFrame, area: Area, *, start_us: int, end_us: int) -> Dat
 def within(rows: DataFrame, area: Area) -> DataFrame:
     """Return the rows whose place lies in *area*; if the area is on roads, only those that move in its direction."""
 
-    def kept(batches: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+    def filtered(batches: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
         for batch in batches:
-            going = Going(batch["heading_deg"].to_numpy(float), batch["speed_mps"].to_numpy(float))
-            yield batch[holds_going(area, vectors(batch["latitude"], batch["longitude"]), going)]
+            motion = Motion(batch["heading_deg"].to_numpy(float), batch["speed_mps"].to_numpy(float))
+            yield batch[contains_moving(area, vectors(batch["latitude"], batch["longitude"]), motion)]
 
     near = f.lit(False)
     for box in area.boxes:
         near = near | _in_box(box)
     # In Python, so that one function decides what an area contains.
-    return rows.where(near).mapInPandas(kept, rows.schema)
+    return rows.where(near).mapInPandas(filtered, rows.schema)
 
 
-def got(deliveries: DataFrame, *, source: str, message_id: str) -> DataFrame:
-    """Return GOT_ROW: the delivery records of a message."""
+def delivery_times(deliveries: DataFrame, *, source: str, message_id: str) -> DataFrame:
+    """Return DELIVERY_TIMES_ROW: the delivery records of a message."""
     about = deliveries.where((f.col("source") == source) & (f.col("id") == message_id))
     states = ("matched", "sent", "acknowledged", "dropped")
     return (
@@ -287,15 +301,15 @@ def got(deliveries: DataFrame, *, source: str, message_id: str) -> DataFrame:
         .agg(
             *(f.min(f.when(f.col("state") == state, f.col("at_us"))).alias(f"{state}_us") for state in states),
             f.max_by("reason", f.when(f.col("state") == "dropped", f.col("at_us"))).alias("reason"),
-            f.max_by("edge", "at_us").alias("told_by"),
+            f.max_by("edge", "at_us").alias("reported_by"),
         )
-        .select(*names_of(GOT_ROW))
+        .select(*names_of(DELIVERY_TIMES_ROW))
     )
 
 
-def proof(insiders: DataFrame, takers: DataFrame) -> DataFrame:
+def join_proof(inside_rows: DataFrame, delivery_rows: DataFrame) -> DataFrame:
     """Return PROOF_ROW: each endpoint that was inside or is in a delivery record."""
-    return insiders.join(takers, on="endpoint", how="full_outer").select(*names_of(PROOF_ROW))
+    return inside_rows.join(delivery_rows, on="endpoint", how="full_outer").select(*names_of(PROOF_ROW))
 
 
 def _in_box(box: Bounds) -> Column:

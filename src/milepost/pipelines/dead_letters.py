@@ -1,6 +1,6 @@
 """The pipeline `dead-letters`: records that no pipeline can read, from all topics that pipelines read, to `dead-letters`.
 
-    {"type": "dead-letter", "pipeline": "dead-letters", "topic": "reports", "offset": 17, "fault": "its type is not reports",
+    {"type": "dead-letter", "pipeline": "dead-letters", "topic": "reports", "offset": 17, "fault": "the type is not reports",
      "value": "…"}
 
 The key of a dead letter is TOPIC/OFFSET, by which readers recognise duplicates.
@@ -30,7 +30,7 @@ def plans(settings: PipelineSettings) -> list[Plan]:
 
 def dead_letters(faulty: DataFrame, *, pipeline: str) -> DataFrame:
     """Return OUT_ROW of LOG_ROW with a `fault`."""
-    letter = f.struct(
+    dead_letter = f.struct(
         f.lit("dead-letter").alias("type"),
         f.lit(pipeline).alias("pipeline"),
         "topic",
@@ -41,5 +41,5 @@ def dead_letters(faulty: DataFrame, *, pipeline: str) -> DataFrame:
     return faulty.select(
         f.lit(DEAD_LETTERS_TOPIC).alias("topic"),
         f.concat_ws("/", "topic", "offset").alias("key"),
-        f.to_json(letter).alias("value"),
+        f.to_json(dead_letter).alias("value"),
     )

@@ -7,7 +7,7 @@
   reports nor their batches matter;
 - one groupBy for all kinds, and no operator that real-time mode lacks;
 - all state expires: a cell is dropped once no report of its slot can arrive any more. A clock that runs ahead would advance the
-  watermark for all, so a message with `seen_at` more than `AHEAD_S` after its append is no event.
+  watermark for all, so a message with `seen_at` more than `CLOCK_AHEAD_S_MAX` after its append is no event.
 """
 
 from collections import defaultdict
@@ -42,30 +42,30 @@ CELL_ROW: Final = """
 also `tallies`, a struct with a member for each field."""
 
 
-AHEAD_S: Final = 10
+CLOCK_AHEAD_S_MAX: Final = 10
 """Maximum time by which `seen_at` may be after the append; edges refuse reports of clocks that run ahead by much less."""
 
 FIELD_MAX: Final = 1_000_000
 """Maximum absolute value of a field in tallies; greater ones are ignored."""
 
-CONTRACT: Final = 1
+STATE_VERSION: Final = 1
 """Version of the state of the query."""
 
-_TURN: Final = 3_600_000_000
-_HALF: Final = _TURN // 2
+_CIRCLE: Final = 3_600_000_000
+_HALF_CIRCLE: Final = _CIRCLE // 2
 
 _STEPS: Final = (
     ("_up", "cast((latitude + 90D) * 1e7D as bigint)"),
-    ("_over", f"cast((longitude + 180D) * 1e7D as bigint) % {_TURN}L"),
-    ("row", f"least(_up div height, ({_HALF}L + height - 1) div height - 1)"),
+    ("_over", f"cast((longitude + 180D) * 1e7D as bigint) % {_CIRCLE}L"),
+    ("row", f"least(_up div height, ({_HALF_CIRCLE}L + height - 1) div height - 1)"),
     ("_x", "(2L * row + 1L) * height / 2e7D - 90D"),
     (
         "_columns",
-        f"greatest(1L, cast(({_TURN}L div height) * ((32400D - 4D * _x * _x) / (32400D + _x * _x)) as bigint))",
+        f"greatest(1L, cast(({_CIRCLE}L div height) * ((32400D - 4D * _x * _x) / (32400D + _x * _x)) as bigint))",
     ),
-    ("column", f"_over * _columns div {_TURN}L"),
+    ("column", f"_over * _columns div {_CIRCLE}L"),
     ("north", "_up - row * height"),
-    ("east", f"_over - column * {_TURN}L div _columns"),
+    ("east", f"_over - column * {_CIRCLE}L div _columns"),
 )
 
 
@@ -74,17 +74,17 @@ def plans(settings: PipelineSettings) -> list[Plan]:
     kinds = [kind for kind in settings.kinds if not kind.from_reports]
 
     def transform(log: DataFrame) -> DataFrame:
-        return cell_records(cells(events(messages(log), kinds), kinds, late_s=settings.late_s))
+        return cell_records(cells(events(messages(log), kinds), kinds, allowed_lateness_s=settings.allowed_lateness_s))
 
     # The state has a column for each tallied field: other fields need new state.
     fields = ",".join(tallied_fields(kinds))
-    contract = crc32(fields.encode(), CONTRACT) if fields else CONTRACT
-    return [Plan("hazards", (MESSAGES_TOPIC,), contract, transform, is_urgent=True)] if kinds else []
+    state_version = crc32(fields.encode(), STATE_VERSION) if fields else STATE_VERSION
+    return [Plan("hazards", (MESSAGES_TOPIC,), state_version, transform, is_urgent=True)] if kinds else []
 
 
 def events(messages: DataFrame, kinds: Sequence[EventKind]) -> DataFrame:
     """Return EVENT_ROW of those MESSAGE_ROW that report events of these kinds and have a place."""
-    is_in_time = f.col("seen_at_us") <= f.unix_micros("appended_at") + AHEAD_S * 1_000_000
+    is_in_time = f.col("seen_at_us") <= f.unix_micros("appended_at") + CLOCK_AHEAD_S_MAX * 1_000_000
     placed = messages.where(f.col("topic").isin([kind.topic for kind in kinds])).where("latitude is not null").where(is_in_time)
     numbers = f.transform_values("fields", lambda _, text: text.try_cast("double"))
     return placed.select(
@@ -97,17 +97,17 @@ def events(messages: DataFrame, kinds: Sequence[EventKind]) -> DataFrame:
     )
 
 
-def cells(events: DataFrame, kinds: Sequence[EventKind], *, late_s: float) -> DataFrame:
-    """Return CELL_ROW of EVENT_ROW; a stream emits a cell again whenever it changes, until `late_s` after its slot."""
+def cells(events: DataFrame, kinds: Sequence[EventKind], *, allowed_lateness_s: float) -> DataFrame:
+    """Return CELL_ROW of EVENT_ROW; a stream emits a cell again at each change, until `allowed_lateness_s` after its slot."""
     tallied = tallied_fields(kinds)
     spots = with_square(with_slot(events, kinds)).withColumns(
         {_parts_of(name): _in_parts(name, names) for name, names in tallied.items()}
     )
     # All kinds share the watermark: neither longer slots of other kinds nor clocks that run ahead may end this slot.
-    patience_s = late_s + max(kind.interval_s for kind in kinds) + AHEAD_S
-    late = spots.withWatermark("slot_ends", f"{round(patience_s * 1000)} milliseconds")
+    watermark_delay_s = allowed_lateness_s + max(kind.interval_s for kind in kinds) + CLOCK_AHEAD_S_MAX
+    watermarked = spots.withWatermark("slot_ends", f"{round(watermark_delay_s * 1000)} milliseconds")
     tallies = [aggregate for name in tallied for aggregate in _tally(name)]
-    gathered = late.groupBy(*KEY).agg(
+    aggregated = watermarked.groupBy(*KEY).agg(
         f.count(f.lit(1)).alias("reports"),
         f.collect_set("endpoint").alias("names"),
         f.sum("north").alias("north_sum"),
@@ -117,15 +117,15 @@ def cells(events: DataFrame, kinds: Sequence[EventKind], *, late_s: float) -> Da
         f.max("seen_at_us").alias("last_us"),
         *tallies,
     )
-    return gathered.select(
+    return aggregated.select(
         *("kind", "slot", "row", "column", "reports"),
         f.slice(f.sort_array("names"), 1, WITNESSES_MAX).alias("witnesses"),
         f.size("names").alias("witness_count"),
         *("north_sum", "east_sum"),
         f.array("north_min", "east_min", "north_max", "east_max").alias("extent"),
-        _spelled("first_us").alias("first_at"),
-        _spelled("last_us").alias("last_at"),
-        *([f.struct(*(_tally_told(name) for name in tallied)).alias("tallies")] if tallied else []),
+        _iso_text("first_us").alias("first_at"),
+        _iso_text("last_us").alias("last_at"),
+        *([f.struct(*(_tally_struct(name) for name in tallied)).alias("tallies")] if tallied else []),
     )
 
 
@@ -198,15 +198,15 @@ def _in_parts(name: str, kinds: Sequence[str]) -> Column:
 
 
 def _tally(name: str) -> list[Column]:
-    how = {"count": f.count, "total": f.sum, "least": f.min, "greatest": f.max}
-    return [function(_parts_of(name)).alias(f"_{what}_{name}") for what, function in how.items()]
+    aggregates = {"count": f.count, "total": f.sum, "least": f.min, "greatest": f.max}
+    return [function(_parts_of(name)).alias(f"_{what}_{name}") for what, function in aggregates.items()]
 
 
-def _tally_told(name: str) -> Column:
+def _tally_struct(name: str) -> Column:
     members = [f.col(f"_{what}_{name}").alias(what) for what in ("count", "total", "least", "greatest")]
     return f.when(f.col(f"_count_{name}") > 0, f.struct(*members)).alias(name)
 
 
-def _spelled(micros: str) -> Column:
+def _iso_text(micros: str) -> Column:
     """Return an instant as ISO 8601, in the session's time zone, which is UTC."""
     return f.concat(f.translate(f.timestamp_micros(micros).cast("string"), " ", "T"), f.lit("Z"))

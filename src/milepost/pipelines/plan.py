@@ -1,6 +1,6 @@
-"""Plans: the topics, the transform and the sink of a streaming query; the runner chooses log, mode and pace.
+"""Plans: the topics, the transform and the sink of a streaming query; the runner chooses the log, the mode and the batches.
 
-    log rows (LOG_ROW) ─▶ transform ─▶ rows for the log (OUT_ROW), or `into`, batch by batch
+    log rows (LOG_ROW) ─▶ transform ─▶ rows for the log (OUT_ROW), or `batch_sink`, batch by batch
 
 A pipeline is one file or a small package: its schemas, its plans, and its DataFrame transforms.
 """
@@ -23,11 +23,11 @@ class Plan:
     """Name of its checkpoint folder, metrics and progress line."""
     topics: tuple[str, ...]
     """Topics of the site's log."""
-    contract: int
+    state_version: int
     """Version of the state; a change starts the query anew, with a new checkpoint folder."""
     transform: Callable[[DataFrame], DataFrame]
     output: Literal["append", "update"] = "update"
     is_urgent: bool = False
     """Whether the query may run in real-time mode: Kafka to Kafka, without Python."""
-    into: Callable[[DataFrame, int], None] | None = None
-    """Sink in place of the log, called with each batch and its number; the same batch may be repeated."""
+    batch_sink: Callable[[DataFrame, int], None] | None = None
+    """Sink in place of the log, called with each batch and its number; a batch may be repeated."""

@@ -34,11 +34,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from milepost.model.incidents import EventKind, Grid
-from milepost.pipelines.hazards import AHEAD_S, cell_records, cells, events, tallied_fields, with_square
+from milepost.pipelines.hazards import CLOCK_AHEAD_S_MAX, cell_records, cells, events, tallied_fields, with_square
 from milepost.pipelines.plan import Plan
 from milepost.pipelines.records import MESSAGES_TOPIC, REPORTS_TOPIC, messages, reports
 from milepost.pipelines.settings import PipelineSettings
-from milepost.pipelines.stateful_buckets import bucket_of, in_steps
+from milepost.pipelines.stateful_buckets import apply_in_buckets, bucket_of
 
 LAST_TOPIC: Final = "positions.last"
 HANDOVERS_TOPIC: Final = "positions.handovers"
@@ -54,9 +54,9 @@ REPORT_COLUMNS: Final = ("endpoint", "seen_at_us", "edge", "latitude", "longitud
 
 PLACE_ROW: Final = """
     topic string, endpoint string, seen_at_us bigint, edge string, latitude double, longitude double, heading_deg double,
-    speed_mps double, left_edge string, gap_s double
+    speed_mps double, previous_edge string, gap_s double
 """
-"""A last position or a handover, by `topic`. `left_edge` and `gap_s` are for handovers only: the edge before, and the time
+"""A last position or a handover, by `topic`. `previous_edge` and `gap_s` are for handovers only: the edge before, and the time
 between the last report there and the first one here."""
 
 SLOT_ROW: Final = """
@@ -89,7 +89,7 @@ UNKNOWN: Final = "-"
 Ways = Callable[[DataFrame], DataFrame]
 """Adds the column `way` to rows with `latitude`, `longitude`, `heading_deg`, `row` and `column`; null: on no way."""
 
-CONTRACT: Final = 1
+STATE_VERSION: Final = 2
 """Version of the state of the queries."""
 
 
@@ -97,11 +97,11 @@ def plans(settings: PipelineSettings) -> list[Plan]:
     """Return the three queries; the third only if a kind counts reports."""
 
     def in_slots(log: DataFrame) -> DataFrame:
-        return slot_records(slots(reports(log), late_s=settings.late_s))
+        return slot_records(slots(reports(log), allowed_lateness_s=settings.allowed_lateness_s))
 
     return [
-        Plan("positions-places", (REPORTS_TOPIC,), CONTRACT, lambda log: place_records(places(reports(log)))),
-        Plan("positions-slots", (REPORTS_TOPIC,), CONTRACT, in_slots),
+        Plan("positions-places", (REPORTS_TOPIC,), STATE_VERSION, lambda log: place_records(places(reports(log)))),
+        Plan("positions-slots", (REPORTS_TOPIC,), STATE_VERSION, in_slots),
         *_congestion(settings),
     ]
 
@@ -111,18 +111,18 @@ def _congestion(settings: PipelineSettings) -> list[Plan]:
     kinds = [kind for kind in settings.kinds if kind.from_reports]
 
     def transform(log: DataFrame) -> DataFrame:
-        told = report_events(reports(log), kinds).unionByName(events(messages(log), kinds))
-        return cell_records(cells(told, kinds, late_s=settings.late_s))
+        all_events = report_events(reports(log), kinds).unionByName(events(messages(log), kinds))
+        return cell_records(cells(all_events, kinds, allowed_lateness_s=settings.allowed_lateness_s))
 
     # The state has a column for each tallied field: other fields need new state.
-    contract = crc32(",".join(tallied_fields(kinds)).encode(), CONTRACT)
-    return [Plan("positions-congestion", (MESSAGES_TOPIC, REPORTS_TOPIC), contract, transform)] if kinds else []
+    state_version = crc32(",".join(tallied_fields(kinds)).encode(), STATE_VERSION)
+    return [Plan("positions-congestion", (MESSAGES_TOPIC, REPORTS_TOPIC), state_version, transform)] if kinds else []
 
 
 def places(reports: DataFrame) -> DataFrame:
     """Return last positions and handovers, as PLACE_ROW; streaming only."""
     rows = reports.where("verdict = 0").select(*REPORT_COLUMNS, bucket_of("endpoint").alias("bucket"))
-    return in_steps(rows, _step, PLACE_ROW, output="Update")
+    return apply_in_buckets(rows, _step, PLACE_ROW, output="Update")
 
 
 def by_square_and_octant(reports: DataFrame) -> DataFrame:
@@ -131,10 +131,10 @@ def by_square_and_octant(reports: DataFrame) -> DataFrame:
     return reports.withColumn("way", f.concat_ws("/", "row", "column", f.coalesce(octant, f.lit(UNKNOWN))))
 
 
-def slots(reports: DataFrame, *, late_s: float, ways: Ways = by_square_and_octant) -> DataFrame:
+def slots(reports: DataFrame, *, allowed_lateness_s: float, ways: Ways = by_square_and_octant) -> DataFrame:
     """Return speeds on ways and holes in the coverage, slot by slot, as SLOT_ROW."""
-    accepted = reports.where("verdict = 0").where(_is_in_time()).withColumn("seen_at", f.timestamp_micros("seen_at_us"))
-    accepted = accepted.withWatermark("seen_at", f"{late_s} seconds").withColumn(
+    accepted = reports.where("verdict = 0").where(_is_clock_plausible()).withColumn("seen_at", f.timestamp_micros("seen_at_us"))
+    accepted = accepted.withWatermark("seen_at", f"{allowed_lateness_s} seconds").withColumn(
         "height", f.lit(Grid(SIDE_M).height).cast("bigint")
     )
     placed = ways(with_square(accepted))
@@ -167,25 +167,27 @@ def slots(reports: DataFrame, *, late_s: float, ways: Ways = by_square_and_octan
 def report_events(reports: DataFrame, kinds: Sequence[EventKind]) -> DataFrame:
     """Return EVENT_ROW of REPORT_ROW: a speed at a place, for each of these kinds (M21: no driver presses a button)."""
     has_speed = f.col("speed_mps").isNotNull() & ~f.isnan("speed_mps")
-    told = reports.where("verdict = 0").where(has_speed).where(_is_in_time())
-    return told.select(
+    known = reports.where("verdict = 0").where(has_speed).where(_is_clock_plausible())
+    return known.select(
         f.explode(f.array(*(f.lit(kind.name) for kind in kinds))).alias("kind"),
         *("endpoint", "seen_at_us", "latitude", "longitude"),
         f.create_map(f.lit("speed_mps"), "speed_mps").alias("fields"),
     )
 
 
-def place_records(told: DataFrame) -> DataFrame:
+def place_records(rows: DataFrame) -> DataFrame:
     """Return PLACE_ROW as records of the log."""
-    where = ("latitude", "longitude", "heading_deg", "speed_mps")
-    last = f.to_json(f.struct(f.lit("last").alias("type"), "endpoint", "edge", "seen_at_us", *where))
-    left = f.col("left_edge").alias("from")
-    moved = f.struct(f.lit("handover").alias("type"), "endpoint", left, f.col("edge").alias("to"), "seen_at_us", "gap_s", *where)
-    value = f.when(f.col("topic") == LAST_TOPIC, last).when(f.col("topic") == HANDOVERS_TOPIC, f.to_json(moved))
-    return told.select("topic", f.col("endpoint").alias("key"), value.alias("value"))
+    position = ("latitude", "longitude", "heading_deg", "speed_mps")
+    last = f.to_json(f.struct(f.lit("last").alias("type"), "endpoint", "edge", "seen_at_us", *position))
+    from_edge = f.col("previous_edge").alias("from")
+    handover = f.struct(
+        f.lit("handover").alias("type"), "endpoint", from_edge, f.col("edge").alias("to"), "seen_at_us", "gap_s", *position
+    )
+    value = f.when(f.col("topic") == LAST_TOPIC, last).when(f.col("topic") == HANDOVERS_TOPIC, f.to_json(handover))
+    return rows.select("topic", f.col("endpoint").alias("key"), value.alias("value"))
 
 
-def slot_records(told: DataFrame) -> DataFrame:
+def slot_records(rows: DataFrame) -> DataFrame:
     """Return SLOT_ROW as records of the log."""
     key = f.concat_ws("/", "slot", "place")
     parts = f.split("place", "/")
@@ -198,39 +200,39 @@ def slot_records(told: DataFrame) -> DataFrame:
     )
     hole = f.struct(f.lit("hole").alias("type"), "slot", *square, "reports", "endpoints")
     value = f.when(f.col("topic") == SPEEDS_TOPIC, f.to_json(speeds)).when(f.col("topic") == HOLES_TOPIC, f.to_json(hole))
-    return told.select("topic", key.alias("key"), value.alias("value"))
+    return rows.select("topic", key.alias("key"), value.alias("value"))
 
 
-def _is_in_time() -> Column:
+def _is_clock_plausible() -> Column:
     """Return whether the clock does not run ahead: that would advance the watermark for all endpoints."""
-    return f.col("seen_at_us") <= f.unix_micros("appended_at") + AHEAD_S * 1_000_000
+    return f.col("seen_at_us") <= f.unix_micros("appended_at") + CLOCK_AHEAD_S_MAX * 1_000_000
 
 
 def _part(topic: str, place: Column, speed: Column) -> Column:
     return f.struct(f.lit(topic).alias("topic"), place.alias("place"), speed.alias("speed"))
 
 
-def _step(kept: bytes | None, reports: pd.DataFrame) -> tuple[bytes, pd.DataFrame]:
-    before = Places.empty() if kept is None else Places.from_bytes(kept)
-    after, told = take(before, reports)
-    return after.to_bytes(), told
+def _step(state: bytes | None, reports: pd.DataFrame) -> tuple[bytes, pd.DataFrame]:
+    before = LastPositions.empty() if state is None else LastPositions.from_bytes(state)
+    after, rows = update_positions(before, reports)
+    return after.to_bytes(), rows
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class LastPositions:
     """The last position of each endpoint, one row each."""
 
     rows: pd.DataFrame
 
     @classmethod
-    def empty(cls) -> "Places":
+    def empty(cls) -> "LastPositions":
         """Return the state without endpoints."""
         return cls(_TYPES.empty_table().to_pandas())
 
     @classmethod
-    def from_bytes(cls, kept: bytes) -> "Places":
+    def from_bytes(cls, state: bytes) -> "LastPositions":
         """Return the positions in stored state."""
-        return cls(pa.ipc.open_stream(kept).read_pandas())
+        return cls(pa.ipc.open_stream(state).read_pandas())
 
     def to_bytes(self) -> bytes:
         """Return the positions as state to be stored."""
@@ -241,23 +243,25 @@ class Places:
         return bytes(sink.getvalue())
 
 
-def take(before: Places, reports: pd.DataFrame, *, forget_s: float = FORGET_S) -> tuple[Places, pd.DataFrame]:
+def update_positions(
+    before: LastPositions, reports: pd.DataFrame, *, forget_s: float = FORGET_S
+) -> tuple[LastPositions, pd.DataFrame]:
     """Return the positions after a batch of reports, and the rows to publish (PLACE_ROW)."""
     both = pd.concat([before.rows[_COLUMNS].assign(is_new=False), reports[_COLUMNS].assign(is_new=True)], ignore_index=True)
     both = both.sort_values([*_COLUMNS, "is_new"], ignore_index=True)
-    both = both[_are_not_stale(both)]
-    left = both.groupby("endpoint", sort=False)[["edge", "seen_at_us"]].shift()
-    gap_s = (both["seen_at_us"] - left["seen_at_us"]) / _SECOND_US
-    both = both.assign(left_edge=left["edge"], gap_s=gap_s)
-    is_handover = both["left_edge"].notna() & (both["left_edge"] != both["edge"]) & (both["gap_s"] <= forget_s)
+    both = both[_is_current(both)]
+    previous = both.groupby("endpoint", sort=False)[["edge", "seen_at_us"]].shift()
+    gap_s = (both["seen_at_us"] - previous["seen_at_us"]) / _SECOND_US
+    both = both.assign(previous_edge=previous["edge"], gap_s=gap_s)
+    is_handover = both["previous_edge"].notna() & (both["previous_edge"] != both["edge"]) & (both["gap_s"] <= forget_s)
     last = both.drop_duplicates("endpoint", keep="last")
-    told_last = last[last["is_new"]].assign(topic=LAST_TOPIC, left_edge=None, gap_s=np.nan)
-    told = pd.concat([both[is_handover].assign(topic=HANDOVERS_TOPIC), told_last], ignore_index=True)
+    new_last = last[last["is_new"]].assign(topic=LAST_TOPIC, previous_edge=None, gap_s=np.nan)
+    output = pd.concat([both[is_handover].assign(topic=HANDOVERS_TOPIC), new_last], ignore_index=True)
     oldest = last["seen_at_us"].max() - forget_s * _SECOND_US
-    return Places(last.loc[last["seen_at_us"] >= oldest, _COLUMNS]), told[["topic", *_COLUMNS, "left_edge", "gap_s"]]
+    return LastPositions(last.loc[last["seen_at_us"] >= oldest, _COLUMNS]), output[["topic", *_COLUMNS, "previous_edge", "gap_s"]]
 
 
-def _are_not_stale(both: pd.DataFrame) -> "pd.Series[bool]":
+def _is_current(both: pd.DataFrame) -> "pd.Series[bool]":
     """Return the rows that are not older than the known position of their endpoint; all rows of unknown endpoints."""
     known = both.loc[~both["is_new"], "endpoint"]
     starts = both["endpoint"].map(pd.Series(known.index, index=known.to_numpy()))

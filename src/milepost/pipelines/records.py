@@ -9,7 +9,7 @@ The schemas of the rows are in `archive.schema`, which does not import Spark. In
 `timestamp_micros` converts them to Spark's timestamps.
 
 *Invariants:*
-- a record is judged by itself: the same record yields the same rows, or the same fault, wherever and whenever it is read;
+- a record is checked by itself: the same record yields the same rows, or the same fault, wherever and whenever it is read;
 - nothing here raises: an unreadable record yields no row, and `faults` returns its reason once, for the dead letters.
 """
 
@@ -25,18 +25,18 @@ from milepost.wire.json_form.codec import VERSION
 LOG_ROW: Final = "topic string, key string, value string, offset bigint, appended_at timestamp"
 """A record as every source returns it; a null value is a tombstone."""
 
-SAID: Final = """
+MESSAGE_SCHEMA: Final = """
     v int, type string, `from` string, number string, qos int, message struct<
         id: string, source: string, topic: string, seen_at: string, valid_until: string, tags: array<string>, address: string,
         place: struct<latitude: double, longitude: double>, priority: string, fields: map<string, string>, body: string>,
     _corrupt string
 """
-REPORTS: Final = """
+REPORTS_SCHEMA: Final = """
     v int, type string, edge string, endpoints array<string>, seen_at_us array<bigint>, latitudes array<double>,
     longitudes array<double>, headings_deg array<double>, speeds_mps array<double>, verdicts array<int>, covered array<int>,
     _corrupt string
 """
-DELIVERIES: Final = """
+DELIVERIES_SCHEMA: Final = """
     v int, type string, edge string, source string, id string, topic string, endpoints array<string>, states array<string>,
     at_us array<bigint>, reasons array<int>, _corrupt string
 """
@@ -47,25 +47,25 @@ REPORTS_TOPIC: Final = pipeline_records.REPORTS
 DELIVERIES_TOPIC: Final = pipeline_records.DELIVERIES
 TOPICS: Final = (MESSAGES_TOPIC, REPORTS_TOPIC, DELIVERIES_TOPIC)
 
-AHEAD_S: Final = 600
+AHEAD_S_MAX: Final = 600
 """Maximum time by which `seen_at` may be after the append."""
-BEHIND_S: Final = 7 * 86_400
+BEHIND_S_MAX: Final = 7 * 86_400
 """Maximum time by which `seen_at` may be before the append."""
 
 _FOREVER_US: Final = 2**63 - 1
-_HOW: Final = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_corrupt"}
+_JSON_OPTIONS: Final = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_corrupt"}
 _REPORT_COLUMNS: Final = ("seen_at_us", "latitudes", "longitudes", "headings_deg", "speeds_mps", "verdicts", "covered")
 _DELIVERY_COLUMNS: Final = ("states", "at_us", "reasons")
 
 
 def messages(log: DataFrame) -> DataFrame:
     """Return the messages in log rows, as MESSAGE_ROW."""
-    said = _messages_judged(log).where("fault is null")
-    message = "said.message."
-    return said.select(
-        f.col("said.from").alias("edge"),
-        f.expr("try_cast(said.number as bigint)").alias("number"),
-        f.coalesce(f.col("said.qos"), f.lit(0)).alias("qos"),
+    checked = _checked_messages(log).where("fault is null")
+    message = "record.message."
+    return checked.select(
+        f.col("record.from").alias("edge"),
+        f.expr("try_cast(record.number as bigint)").alias("number"),
+        f.coalesce(f.col("record.qos"), f.lit(0)).alias("qos"),
         *(f.col(message + name) for name in ("id", "source", "topic")),
         "seen_at_us",
         f.coalesce(_micros(message + "valid_until"), f.lit(_FOREVER_US)).alias("valid_until_us"),
@@ -80,7 +80,7 @@ def messages(log: DataFrame) -> DataFrame:
 
 def reports(log: DataFrame) -> DataFrame:
     """Return the reports in log rows, as REPORT_ROW; an impossible report of a readable batch is left out."""
-    batches = _reports_judged(log).where("fault is null")
+    batches = _checked_reports(log).where("fault is null")
     zipped = f.arrays_zip(f.col("batch.endpoints"), *(f.col(f"batch.{name}") for name in _REPORT_COLUMNS))
     rows = batches.select(f.col("batch.edge").alias("edge"), f.explode(zipped).alias("one"), "offset", "appended_at")
     found = rows.select(
@@ -101,7 +101,7 @@ def reports(log: DataFrame) -> DataFrame:
 
 def deliveries(log: DataFrame) -> DataFrame:
     """Return the deliveries of area messages, as DELIVERY_ROW."""
-    batches = _deliveries_judged(log).where("fault is null")
+    batches = _checked_deliveries(log).where("fault is null")
     zipped = f.arrays_zip(f.col("batch.endpoints"), *(f.col(f"batch.{name}") for name in _DELIVERY_COLUMNS))
     same = ("edge", "source", "id", "topic")
     rows = batches.select(*(f.col(f"batch.{name}") for name in same), f.explode(zipped).alias("one"), "offset", "appended_at")
@@ -118,42 +118,42 @@ def deliveries(log: DataFrame) -> DataFrame:
 
 def faults(log: DataFrame) -> DataFrame:
     """Return the unreadable log rows of TOPICS, with a `fault`."""
-    judged = (_messages_judged(log), _reports_judged(log), _deliveries_judged(log))
-    first, *others = (one.where("fault is not null").select(*log.columns, "fault") for one in judged)
+    checked = (_checked_messages(log), _checked_reports(log), _checked_deliveries(log))
+    first, *others = (one.where("fault is not null").select(*log.columns, "fault") for one in checked)
     found = first
     for other in others:
         found = found.unionAll(other)
     return found
 
 
-def _messages_judged(log: DataFrame) -> DataFrame:
+def _checked_messages(log: DataFrame) -> DataFrame:
     read = log.where(f.col("topic") == MESSAGES_TOPIC).where("value is not null")
-    read = _with_json(read, "said", SAID).withColumn("seen_at_us", _micros("said.message.seen_at"))
-    place = f.col("said.message.place")
+    read = _with_json(read, "record", MESSAGE_SCHEMA).withColumn("seen_at_us", _micros("record.message.seen_at"))
+    place = f.col("record.message.place")
     return read.withColumn(
         "fault",
-        f.when(f.col("said._corrupt").isNotNull() | f.col("said").isNull(), "no JSON, or a member has another type")
-        .when(f.col("said.v") != VERSION, f"its version is not {VERSION}")
-        .when(~_is(f.col("said.type"), "said"), "its type is not said")
-        .when(_any_missing("said.message", ("id", "source", "topic")), "the message has no id, source or topic")
-        .when(f.col("seen_at_us").isNull(), "seen_at is no instant")
-        .when(~_is_time(), f"seen_at is over {AHEAD_S} s after it was appended, or over {BEHIND_S} s before")
-        .when(place.isNotNull() & ~_is_place(place["latitude"], place["longitude"]), "the place is none on Earth"),
+        f.when(f.col("record._corrupt").isNotNull() | f.col("record").isNull(), "not JSON, or a member has the wrong type")
+        .when(f.col("record.v") != VERSION, f"the version is not {VERSION}")
+        .when(~_is(f.col("record.type"), "forwarded"), "the type is not forwarded")
+        .when(_any_missing("record.message", ("id", "source", "topic")), "the message has no id, source or topic")
+        .when(f.col("seen_at_us").isNull(), "seen_at is not an instant")
+        .when(~_is_time(), f"seen_at is over {AHEAD_S_MAX} s after it was appended, or over {BEHIND_S_MAX} s before")
+        .when(place.isNotNull() & ~_is_place(place["latitude"], place["longitude"]), "latitude or longitude is out of range"),
     )
 
 
-def _reports_judged(log: DataFrame) -> DataFrame:
+def _checked_reports(log: DataFrame) -> DataFrame:
     read = log.where(f.col("topic") == REPORTS_TOPIC).where("value is not null")
-    return _batches_judged(read, REPORTS, "reports", _REPORT_COLUMNS, ("edge",))
+    return _checked_batches(read, REPORTS_SCHEMA, "reports", _REPORT_COLUMNS, ("edge",))
 
 
-def _deliveries_judged(log: DataFrame) -> DataFrame:
+def _checked_deliveries(log: DataFrame) -> DataFrame:
     read = log.where(f.col("topic") == DELIVERIES_TOPIC).where("value is not null")
-    return _batches_judged(read, DELIVERIES, "deliveries", _DELIVERY_COLUMNS, ("edge", "source", "id", "topic"))
+    return _checked_batches(read, DELIVERIES_SCHEMA, "deliveries", _DELIVERY_COLUMNS, ("edge", "source", "id", "topic"))
 
 
-def _batches_judged(read: DataFrame, schema: str, kind: str, columns: tuple[str, ...], needed: tuple[str, ...]) -> DataFrame:
-    """Judge records of columns: each must be as long as `endpoints`."""
+def _checked_batches(read: DataFrame, schema: str, kind: str, columns: tuple[str, ...], needed: tuple[str, ...]) -> DataFrame:
+    """Check records of columns: each must be as long as `endpoints`."""
     batch = _with_json(read, "batch", schema)
     size = f.coalesce(f.array_size("batch.endpoints"), f.lit(-1))
     are_as_long = f.lit(True)
@@ -161,17 +161,17 @@ def _batches_judged(read: DataFrame, schema: str, kind: str, columns: tuple[str,
         are_as_long = are_as_long & (f.coalesce(f.array_size(f"batch.{name}"), f.lit(-2)) == size)
     return batch.withColumn(
         "fault",
-        f.when(f.col("batch._corrupt").isNotNull() | f.col("batch").isNull(), "no JSON, or a member has another type")
-        .when(f.col("batch.v") != VERSION, f"its version is not {VERSION}")
-        .when(~_is(f.col("batch.type"), kind), f"its type is not {kind}")
-        .when(_any_missing("batch", needed), f"{', '.join(needed)}: one is missing")
-        .when(~are_as_long, "its columns are not all as long as endpoints"),
+        f.when(f.col("batch._corrupt").isNotNull() | f.col("batch").isNull(), "not JSON, or a member has the wrong type")
+        .when(f.col("batch.v") != VERSION, f"the version is not {VERSION}")
+        .when(~_is(f.col("batch.type"), kind), f"the type is not {kind}")
+        .when(_any_missing("batch", needed), f"a member is missing: {', '.join(needed)} are required")
+        .when(~are_as_long, "the columns differ in length from endpoints"),
     )
 
 
 def _with_json(read: DataFrame, name: str, schema: str) -> DataFrame:
     """Add the parsed value. The explode makes Spark parse it once, not again for each condition on it."""
-    return read.select("*", f.explode(f.array(f.from_json("value", schema, _HOW))).alias(name))
+    return read.select("*", f.explode(f.array(f.from_json("value", schema, _JSON_OPTIONS))).alias(name))
 
 
 def _micros(name: str) -> Column:
@@ -180,7 +180,7 @@ def _micros(name: str) -> Column:
 
 def _is_time() -> Column:
     appended = f.unix_micros("appended_at")
-    ahead, behind = AHEAD_S * 1_000_000, BEHIND_S * 1_000_000
+    ahead, behind = AHEAD_S_MAX * 1_000_000, BEHIND_S_MAX * 1_000_000
     return f.coalesce(f.col("seen_at_us").between(appended - behind, appended + ahead), f.lit(False))
 
 

@@ -25,14 +25,14 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from milepost.model.retry import RetryPolicy
 from milepost.pipelines.plan import Plan
-from milepost.pipelines.settings import Mode, Pace
+from milepost.pipelines.settings import BatchSettings, Mode
 from milepost.pipelines.sources import Source
 
 RESTART_POLICY: Final = RetryPolicy(first_s=1.0, limit_s=60.0)
 
 FAULT_CHARACTERS_MAX: Final = 300
 
-Tell = Callable[[str, Plan, str], None]
+OnQueryEvent = Callable[[str, Plan, str], None]
 """Called with an event of a query, its plan, and the reason."""
 
 
@@ -40,7 +40,7 @@ Tell = Callable[[str, Plan, str], None]
 class Restarts:
     """The failures of one query."""
 
-    most: int
+    restarts_max: int
     """Maximum restarts in a row."""
     in_a_row: int = 0
     total: int = 0
@@ -53,7 +53,7 @@ class Restarts:
     def failed(self, fault: str, now_s: float) -> None:
         """Record a failure: schedule a restart, or give the query up."""
         self.fault = fault
-        if self.in_a_row >= self.most:
+        if self.in_a_row >= self.restarts_max:
             self.is_given_up = True
             return
         self.starts_at_s = now_s + RESTART_POLICY.wait_s(self.in_a_row)
@@ -68,7 +68,7 @@ class Restarts:
         self.starts_at_s = None
         self.total += 1
 
-    def did_a_batch(self) -> None:
+    def batch_finished(self) -> None:
         """Record a finished batch: it resets the failures in a row."""
         self.in_a_row = 0
 
@@ -91,7 +91,7 @@ class Progress:
     """The offset of the next record, by topic name without prefix."""
 
 
-class Running:
+class RunningQuery:
     """One query."""
 
     def __init__(self, plan: Plan, restarts: Restarts, *, is_real_time: bool) -> None:
@@ -116,19 +116,27 @@ class Runner:
     """All queries of a process."""
 
     def __init__(
-        self, session: SparkSession, source: Source, plans: Sequence[Plan], pace: Pace, *, folder: str, tell: Tell
+        self,
+        session: SparkSession,
+        source: Source,
+        plans: Sequence[Plan],
+        batches: BatchSettings,
+        *,
+        folder: str,
+        on_event: OnQueryEvent,
     ) -> None:
         self._session = session
         self._source = source
-        self._pace = pace
+        self._batches = batches
         self._folder = folder
-        self._tell = tell
+        self._on_event = on_event
         self.queries = [
-            Running(plan, Restarts(pace.restarts_max), is_real_time=is_real_time(plan, source, pace.mode)) for plan in plans
+            RunningQuery(plan, Restarts(batches.restarts_max), is_real_time=is_real_time(plan, source, batches.mode))
+            for plan in plans
         ]
 
     @property
-    def is_over(self) -> bool:
+    def is_given_up(self) -> bool:
         """Whether all queries were given up."""
         return all(one.restarts.is_given_up for one in self.queries)
 
@@ -141,7 +149,7 @@ class Runner:
         """Read the progress of all queries, and restart those that failed and have waited."""
         for one in self.queries:
             if one.query is not None:
-                self._look(one, one.query, now_s)
+                self._check(one, one.query, now_s)
             elif one.restarts.is_due(now_s):
                 one.restarts.started()
                 self._start(one, now_s)
@@ -155,45 +163,51 @@ class Runner:
             try:
                 one.query.stop()
             except PySparkException as fault:  # the end of the session will stop it
-                self._tell("query did not stop at once", one.plan, _short(fault))
+                self._on_event("query did not stop cleanly", one.plan, _fault_text(fault))
 
-    def _start(self, one: Running, now_s: float) -> None:
+    def _start(self, one: RunningQuery, now_s: float) -> None:
         plan = one.plan
         try:
-            one.query = self._made(one).queryName(plan.name).start()
+            one.query = self._build(one).queryName(plan.name).start()
         except PySparkException as fault:
-            self._failed(one, _short(fault), now_s)
+            self._failed(one, _fault_text(fault), now_s)
         else:
-            self._tell("query runs", plan, "real-time" if one.is_real_time else "micro-batch")
+            self._on_event("query runs", plan, "real-time" if one.is_real_time else "micro-batch")
 
-    def _made(self, one: Running) -> DataStreamWriter:
-        plan, pace = one.plan, self._pace
-        limit = None if one.is_real_time else pace.records_max
+    def _build(self, one: RunningQuery) -> DataStreamWriter:
+        plan, batches = one.plan, self._batches
+        limit = None if one.is_real_time else batches.records_max
         rows = plan.transform(self._source.stream(self._session, plan.topics, records_max=limit))
-        sink = self._source.sink(rows, query_name(plan)) if plan.into is None else rows.writeStream.foreachBatch(plan.into)
+        sink = (
+            self._source.sink(rows, query_name(plan))
+            if plan.batch_sink is None
+            else rows.writeStream.foreachBatch(plan.batch_sink)
+        )
         sink = sink.outputMode(plan.output).option("checkpointLocation", checkpoint_of(self._folder, plan))
         if one.is_real_time:
-            in_real_time: DataStreamWriter = sink.trigger(realTime=_spelled(pace.real_time_s))  # type: ignore[call-overload]
+            in_real_time: DataStreamWriter = sink.trigger(realTime=_milliseconds(batches.real_time_batch_s))  # type: ignore[call-overload]
             return in_real_time  # PySpark's type stubs lack realTime
-        return sink.trigger(processingTime=_spelled(pace.urgent_s if plan.is_urgent else pace.other_s))
+        return sink.trigger(
+            processingTime=_milliseconds(batches.alert_interval_s if plan.is_urgent else batches.batch_interval_s)
+        )
 
-    def _look(self, one: Running, query: StreamingQuery, now_s: float) -> None:
+    def _check(self, one: RunningQuery, query: StreamingQuery, now_s: float) -> None:
         if not query.isActive:
             fault = query.exception()
             one.query = None
-            self._failed(one, "it ended" if fault is None else _short(fault), now_s)
+            self._failed(one, "the query ended without an error" if fault is None else _fault_text(fault), now_s)
             return
-        told = query.lastProgress
-        if told is None:
+        latest = query.lastProgress
+        if latest is None:
             return
-        progress = progress_from_json(told.json, prefix=self._source.prefix)
+        progress = progress_from_json(latest.json, prefix=self._source.prefix)
         if one.progress is None or progress.batch != one.progress.batch:
-            one.restarts.did_a_batch()
+            one.restarts.batch_finished()
         one.progress = progress
 
-    def _failed(self, one: Running, fault: str, now_s: float) -> None:
+    def _failed(self, one: RunningQuery, fault: str, now_s: float) -> None:
         one.restarts.failed(fault, now_s)
-        self._tell("query given up" if one.restarts.is_given_up else "query failed, starts again", one.plan, fault)
+        self._on_event("query given up" if one.restarts.is_given_up else "query failed, will be restarted", one.plan, fault)
 
 
 def checkpoint_of(folder: str, plan: Plan) -> str:
@@ -203,27 +217,27 @@ def checkpoint_of(folder: str, plan: Plan) -> str:
 
 def query_name(plan: Plan) -> str:
     """Return the name under which the log records the batches of a query."""
-    return f"{plan.name}-{plan.contract}"
+    return f"{plan.name}-{plan.state_version}"
 
 
 def is_real_time(plan: Plan, source: Source, mode: Mode) -> bool:
     """Return whether a plan runs in real-time mode."""
-    may = plan.is_urgent and plan.into is None and source.is_real_time
+    may = plan.is_urgent and plan.batch_sink is None and source.is_real_time
     return may and mode is not Mode.MICRO_BATCH
 
 
-def cores_needed(plans: Sequence[Plan], source: Source, pace: Pace, *, partitions: int) -> int:
+def cores_needed(plans: Sequence[Plan], source: Source, batches: BatchSettings, *, partitions: int) -> int:
     """Return the number of simultaneous tasks: those of real-time queries never end, the others need cores beside them."""
-    lasting = [len(plan.topics) + partitions for plan in plans if is_real_time(plan, source, pace.mode)]
+    lasting = [len(plan.topics) + partitions for plan in plans if is_real_time(plan, source, batches.mode)]
     others = partitions if len(lasting) < len(plans) else 0
     return max(2, sum(lasting) + others)
 
 
-def _spelled(seconds: float) -> str:
+def _milliseconds(seconds: float) -> str:
     return f"{round(seconds * 1000)} milliseconds"
 
 
-def _short(fault: Exception) -> str:
+def _fault_text(fault: Exception) -> str:
     """Return the text of a fault without Spark's stack trace, shortened."""
     lines: Iterator[str] = (line.strip() for line in str(fault).splitlines())
     text = " ".join(line for line in lines if line and not line.startswith(("at ", "===")))
@@ -232,21 +246,21 @@ def _short(fault: Exception) -> str:
 
 def progress_from_json(text: str, *, prefix: str) -> Progress:
     """Return the metrics in the text of `StreamingQueryProgress.json`; *prefix* is removed from topic names."""
-    told: dict[str, Any] = json.loads(text)
-    operators: list[dict[str, Any]] = told.get("stateOperators", [])
+    report: dict[str, Any] = json.loads(text)
+    operators: list[dict[str, Any]] = report.get("stateOperators", [])
     return Progress(
-        batch=told["batchId"],
-        rows=told.get("numInputRows", 0),
-        rows_per_s=told.get("processedRowsPerSecond", 0.0),
-        took_s=told.get("batchDuration", 0) / 1000,
+        batch=report["batchId"],
+        rows=report.get("numInputRows", 0),
+        rows_per_s=report.get("processedRowsPerSecond", 0.0),
+        took_s=report.get("batchDuration", 0) / 1000,
         state_rows=sum(one.get("numRowsTotal", 0) for one in operators),
         state_bytes=sum(one.get("memoryUsedBytes", 0) for one in operators),
         late_rows=sum(one.get("numRowsDroppedByWatermark", 0) for one in operators),
-        positions=_furthest(told.get("sources", []), prefix),
+        positions=_end_offsets(report.get("sources", []), prefix),
     )
 
 
-def _furthest(sources: list[dict[str, Any]], prefix: str) -> dict[str, int]:
+def _end_offsets(sources: list[dict[str, Any]], prefix: str) -> dict[str, int]:
     found: dict[str, int] = {}
     for source in sources:
         for topic, offset in _ends(source.get("endOffset")):
@@ -255,9 +269,9 @@ def _furthest(sources: list[dict[str, Any]], prefix: str) -> dict[str, int]:
     return found
 
 
-def _ends(told: object) -> Iterator[tuple[str, int]]:
+def _ends(offsets: object) -> Iterator[tuple[str, int]]:
     """Yield topics and offsets. Kafka has partitions below topics, the embedded log has none; before the first batch: null."""
-    for topic, where in told.items() if isinstance(told, dict) else ():
+    for topic, where in offsets.items() if isinstance(offsets, dict) else ():
         if isinstance(where, dict):
             yield topic, sum(int(offset) for offset in where.values())
         else:

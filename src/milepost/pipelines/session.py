@@ -21,7 +21,7 @@ SPARK_ENDED: Final = (Py4JError, ConnectionError)
 SHUFFLE_PARTITIONS: Final = 2
 """Shuffle partitions in local mode: more would only wait for each other on a laptop."""
 
-_LAST_WORDS: Final = 4
+_LOG_TAIL_LINES: Final = 4
 
 _ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
@@ -55,9 +55,9 @@ def open_session(
     master: str | None = None,
     jars: Sequence[Path] = (),
     settings: Mapping[str, str] | None = None,
-    words: Path | None = None,
+    log_file: Path | None = None,
 ) -> SparkSession:
-    """Return the session; without *master*, that of `spark-submit` is used. Spark's output goes to the file *words*."""
+    """Return the session; without *master*, that of `spark-submit` is used. Spark's output goes to *log_file*."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(name)
     if master is not None:
@@ -69,28 +69,28 @@ def open_session(
         builder = builder.config("spark.jars", ",".join(map(str, jars)))
     for key, value in (*SETTINGS.items(), *(settings or {}).items()):
         builder = builder.config(key, value)
-    if words is None:
+    if log_file is None:
         return builder.getOrCreate()
     try:
-        with _printing_into(words):
+        with _redirect_output(log_file):
             return builder.getOrCreate()
     except PySparkRuntimeError as fault:
-        last = " ".join(words.read_text(errors="replace").split("\n")[-_LAST_WORDS:]).strip()
-        raise SparkDoesNotStart(f"Spark does not start: {last or fault}; it needs Java 17 or 21") from None
+        last = " ".join(log_file.read_text(errors="replace").split("\n")[-_LOG_TAIL_LINES:]).strip()
+        raise SparkDoesNotStart(f"Spark does not start: {last or fault}") from None
 
 
 @contextmanager
-def _printing_into(path: Path) -> Iterator[None]:
+def _redirect_output(path: Path) -> Iterator[None]:
     """Redirect the output of processes started inside the block to a file, for their whole life."""
-    with path.open("wb") as words:
+    with path.open("wb") as output:
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
-        kept = {number: os.dup(number) for number in (1, 2)}
+        saved = {number: os.dup(number) for number in (1, 2)}
         try:
-            for number in kept:
-                os.dup2(words.fileno(), number)
+            for number in saved:
+                os.dup2(output.fileno(), number)
             yield
         finally:
-            for number, copy in kept.items():
+            for number, copy in saved.items():
                 os.dup2(copy, number)
                 os.close(copy)

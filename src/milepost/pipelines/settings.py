@@ -1,4 +1,4 @@
-"""Settings of a site's pipelines: their inputs and the pace of their queries. Does not import Spark."""
+"""Settings of a site's pipelines: their inputs, and the batches of their queries. Does not import Spark."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -21,24 +21,24 @@ class Mode(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class BatchSettings:
     """How often batches start, and how large they are."""
 
     mode: Mode = Mode.AUTO
-    urgent_s: float = 0.1
+    alert_interval_s: float = 0.1
     """Minimum time between batch starts of urgent queries."""
-    other_s: float = 2.0
-    real_time_s: float = 300.0
+    batch_interval_s: float = 2.0
+    real_time_batch_s: float = 300.0
     """Length of a batch in real-time mode: after a crash this much is read again."""
     records_max: int = 20_000
     """Maximum records per batch."""
     restarts_max: int = 100
 
     def __post_init__(self) -> None:
-        if self.real_time_s < REAL_TIME_S_MIN:
-            raise ValueError(f"real_time_s is {self.real_time_s:g}: Spark takes {REAL_TIME_S_MIN:g} or more")
+        if self.real_time_batch_s < REAL_TIME_S_MIN:
+            raise ValueError(f"real_time_batch_s is {self.real_time_batch_s:g}: Spark's minimum is {REAL_TIME_S_MIN:g}")
         if self.records_max < 1:
-            raise ValueError("records_max is 0: a batch has at least one record")
+            raise ValueError("records_max is 0: it must be at least 1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,6 @@ class PipelineSettings:
     """Parent folder of checkpoints and archive."""
     topics: tuple[str, ...] = ("#",)
     """Topic filters of the messages that pipelines receive."""
-    late_s: float = 60.0
+    allowed_lateness_s: float = 60.0
     """Allowed lateness of reports."""
     kinds: tuple[EventKind, ...] = EVENT_KINDS

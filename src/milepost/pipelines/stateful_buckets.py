@@ -23,11 +23,11 @@ def bucket_of(*names: str) -> Column:
     return f.pmod(f.xxhash64(*names), f.lit(BUCKETS)).cast("int")
 
 
-def in_steps(rows: DataFrame, step: Step, told: str, *, output: Literal["Append", "Update"]) -> DataFrame:
+def apply_in_buckets(rows: DataFrame, step: Step, schema: str, *, output: Literal["Append", "Update"]) -> DataFrame:
     """Return the output of one step for each `bucket` and batch; the step must keep its state bounded."""
     # A Python processor, as an aggregate cannot express the order of two reports.
     # Time mode none: with timers, and so with a TTL, Spark runs batch after batch even without input.
-    return rows.groupBy("bucket").transformWithStateInPandas(_Processor(step), told, output, "None")
+    return rows.groupBy("bucket").transformWithStateInPandas(_Processor(step), schema, output, "None")
 
 
 class _Processor(StatefulProcessor):
@@ -35,13 +35,13 @@ class _Processor(StatefulProcessor):
         self._step = step
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        self._kept = handle.getValueState("kept", "kept binary")
+        self._state = handle.getValueState("state", "state binary")
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803, ARG002
-        row = self._kept.get()
-        kept, told = self._step(None if row is None else bytes(row[0]), pd.concat(list(rows), ignore_index=True))
-        self._kept.update((kept,))
-        yield told
+        row = self._state.get()
+        state, output = self._step(None if row is None else bytes(row[0]), pd.concat(list(rows), ignore_index=True))
+        self._state.update((state,))
+        yield output
 
     def close(self) -> None:
         """Do nothing: no resources are held."""

@@ -1,18 +1,18 @@
 """Roads: a network of directed roads, map matching of reports, and the area upstream of a place (M26)."""
 
-from milepost.roads.network import Network, Road, UnreadableRoads, network_of
-from milepost.roads.placing import NOT_ON_A_ROAD, Placed, Placing
-from milepost.roads.upstream import Reach, Spot, maybe_upstream
+from milepost.roads.map_matcher import OFF_ROAD, MapMatcher, MatchedReports
+from milepost.roads.network import Road, RoadNetwork, UnreadableRoads, build_network
+from milepost.roads.upstream import RoadPosition, UpstreamExtent, find_upstream_area
 
 __all__ = [
-    "NOT_ON_A_ROAD",
-    "Network",
-    "Placed",
-    "Placing",
-    "Reach",
+    "OFF_ROAD",
+    "MapMatcher",
+    "MatchedReports",
     "Road",
-    "Spot",
+    "RoadNetwork",
+    "RoadPosition",
     "UnreadableRoads",
-    "maybe_upstream",
-    "network_of",
+    "UpstreamExtent",
+    "build_network",
+    "find_upstream_area",
 ]

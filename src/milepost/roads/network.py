@@ -25,12 +25,12 @@ LANES_MAX: Final = 20
 PLACES_MAX: Final = 100_000
 """Maximum roads whose points are cached as places."""
 SPEED_MPS_MAX: Final = 100.0
-STRAIGHT: Final = 3.0
-"""Ratio of the traffic that goes straight on at a junction to that which turns into each other road."""
+STRAIGHT_WEIGHT: Final = 3.0
+"""Ratio of the traffic that goes straight on at a junction to the traffic that turns into each other road."""
 STRAIGHT_DEG_MAX: Final = 35.0
 DIGITS: Final = 7
 """Decimal places of degrees: a resolution of one centimetre."""
-_SAME_M: Final = 0.01
+_MIN_LENGTH_M: Final = 0.01
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int32]
@@ -54,7 +54,7 @@ class Road(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Network:
+class RoadNetwork:
     """All roads, by index."""
 
     ids: tuple[str, ...]
@@ -83,12 +83,12 @@ class Network:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def ways_on(self, road: int) -> list[int]:
+    def successors(self, road: int) -> list[int]:
         """Return the roads that may be entered at the end of a road."""
-        ways: list[int] = self.onward[self.onward_first[road] : self.onward_first[road + 1]].tolist()
-        return ways
+        roads: list[int] = self.onward[self.onward_first[road] : self.onward_first[road + 1]].tolist()
+        return roads
 
-    def ways_in(self, road: int) -> list[tuple[int, float, float]]:
+    def predecessors(self, road: int) -> list[tuple[int, float, float]]:
         """Return the predecessors of a road, each with the metres across the junction and its share of traffic that enters."""
         here = slice(self.inward_first[road], self.inward_first[road + 1])
         return list(zip(self.inward[here].tolist(), self.across_m[here].tolist(), self.shares[here].tolist(), strict=True))
@@ -122,10 +122,10 @@ class Network:
         return np.diff(self.inward_first) > 1
 
 
-def network_of(roads: Sequence[Road], turns: Iterable[tuple[int, int]]) -> Network:
+def build_network(roads: Sequence[Road], turns: Iterable[tuple[int, int]]) -> RoadNetwork:
     """Build a network; a turn is a pair of indices into *roads*: a road and one that it leads into."""
     if not roads:
-        raise UnreadableRoads("there are no roads for cars in it: give an extract that has some")
+        raise UnreadableRoads("the network has no roads for cars: give an extract that has some")
     if len(roads) > ROADS_MAX:
         raise UnreadableRoads(f"there are {len(roads)} roads, more than {ROADS_MAX}: cut out the region you need")
     counts = np.array([len(road.points) for road in roads])
@@ -136,26 +136,29 @@ def network_of(roads: Sequence[Road], turns: Iterable[tuple[int, int]]) -> Netwo
     _check(roads, counts, points, first)
     points, first = _without_repeats(np.round(points, DIGITS), first)
     latitudes, longitudes = np.ascontiguousarray(points.T)
-    drawn_m = _drawn_m(latitudes, longitudes, first)
+    offsets_m = _offsets_m(latitudes, longitudes, first)
     lengths_m = np.array([np.nan if road.length_m is None else road.length_m for road in roads])
-    drawn_lengths_m = drawn_m[first[1:] - 1]  # 0 for a single point
-    if (short := np.flatnonzero(drawn_lengths_m < _SAME_M)).size:
-        raise UnreadableRoads(f"road {roads[short[0]].id!r} goes nowhere: all its points are one place")
-    lengths_m = np.where(lengths_m > 0, lengths_m, drawn_lengths_m)
-    numbers: dict[str, int] = {}
+    point_lengths_m = offsets_m[first[1:] - 1]  # 0 for a single point
+    if (shortest := np.flatnonzero(point_lengths_m < _MIN_LENGTH_M)).size:
+        raise UnreadableRoads(f"road {roads[shortest[0]].id!r} has no length: all its points are one place")
+    lengths_m = np.where(lengths_m > 0, lengths_m, point_lengths_m)
+    junction_numbers: dict[str, int] = {}
     ends = [
-        (numbers.setdefault(road.from_junction, len(numbers)), numbers.setdefault(road.to_junction, len(numbers)))
+        (
+            junction_numbers.setdefault(road.from_junction, len(junction_numbers)),
+            junction_numbers.setdefault(road.to_junction, len(junction_numbers)),
+        )
         for road in roads
     ]
     from_junctions, to_junctions = np.array(ends, np.int32).T
-    onward_first, onward, inward_first, inward = _joined(turns, from_junctions, to_junctions)
+    onward_first, onward, inward_first, inward = _adjacency(turns, from_junctions, to_junctions)
     owners = np.repeat(np.arange(len(roads)), np.diff(inward_first))
-    return Network(
+    return RoadNetwork(
         tuple(road.id for road in roads),
         first,
         latitudes,
         longitudes,
-        drawn_m * np.repeat(lengths_m / drawn_lengths_m, np.diff(first)),
+        offsets_m * np.repeat(lengths_m / point_lengths_m, np.diff(first)),
         lengths_m,
         np.array([road.speed_mps for road in roads]),
         np.array([road.lanes for road in roads], np.int32),
@@ -165,7 +168,7 @@ def network_of(roads: Sequence[Road], turns: Iterable[tuple[int, int]]) -> Netwo
         onward,
         inward_first,
         inward,
-        _apart_m(latitudes, longitudes, first[inward + 1] - 1, first[owners]),
+        _distances_m(latitudes, longitudes, first[inward + 1] - 1, first[owners]),
         _shares(latitudes, longitudes, first, owners, inward),
     )
 
@@ -175,14 +178,16 @@ def _check(roads: Sequence[Road], counts: NDArray[np.integer], points: Floats, f
         if count < 2:
             raise UnreadableRoads(f"road {road.id!r} has {count} points, fewer than 2")
         if not 0 < road.speed_mps <= SPEED_MPS_MAX:
-            raise UnreadableRoads(f"road {road.id!r} has a speed limit of {road.speed_mps} m/s, not one up to {SPEED_MPS_MAX:g}")
+            raise UnreadableRoads(
+                f"road {road.id!r} has a speed limit of {road.speed_mps} m/s, not above 0 and up to {SPEED_MPS_MAX:g}"
+            )
         if not 1 <= road.lanes <= LANES_MAX:
             raise UnreadableRoads(f"road {road.id!r} has {road.lanes} lanes, not 1 to {LANES_MAX}")
     wrong = np.flatnonzero(~((np.abs(points[:, 0]) <= 90) & (np.abs(points[:, 1]) <= 180)))
     if wrong.size:
         road = roads[int(np.searchsorted(first, wrong[0], "right")) - 1]
         raise UnreadableRoads(
-            f"road {road.id!r} leaves the Earth at latitude {points[wrong[0], 0]}, longitude {points[wrong[0], 1]}"
+            f"road {road.id!r} has an invalid point: latitude {points[wrong[0], 0]}, longitude {points[wrong[0], 1]}"
         )
 
 
@@ -193,14 +198,14 @@ def _without_repeats(points: Floats, first: Integers) -> tuple[Floats, Integers]
     return points[is_new], np.concatenate(([0], np.cumsum(np.add.reduceat(is_new, first[:-1], dtype=np.int64)))).astype(np.int32)
 
 
-def _drawn_m(latitudes: Floats, longitudes: Floats, first: Integers) -> Floats:
+def _offsets_m(latitudes: Floats, longitudes: Floats, first: Integers) -> Floats:
     """Return the distance of each point from the first of its road, along the points."""
     rows = np.arange(len(latitudes))
-    steps = np.concatenate(([0.0], _apart_m(latitudes, longitudes, rows[:-1], rows[1:])))
+    steps = np.concatenate(([0.0], _distances_m(latitudes, longitudes, rows[:-1], rows[1:])))
     steps[first[:-1]] = 0.0
     total = np.cumsum(steps)
-    drawn: Floats = total - np.repeat(total[first[:-1]], np.diff(first))
-    return drawn
+    offsets: Floats = total - np.repeat(total[first[:-1]], np.diff(first))
+    return offsets
 
 
 def _shares(latitudes: Floats, longitudes: Floats, first: Integers, owners: NDArray[np.intp], inward: Integers) -> Floats:
@@ -208,28 +213,28 @@ def _shares(latitudes: Floats, longitudes: Floats, first: Integers, owners: NDAr
     at_start = _bearings_deg(latitudes, longitudes, first[:-1])
     at_end = _bearings_deg(latitudes, longitudes, first[1:] - 2)
     turns_deg = np.abs((at_start[owners] - at_end[inward] + 180.0) % 360.0 - 180.0)
-    weights = np.where(turns_deg <= STRAIGHT_DEG_MAX, STRAIGHT, 1.0)
+    weights = np.where(turns_deg <= STRAIGHT_DEG_MAX, STRAIGHT_WEIGHT, 1.0)
     shares: Floats = weights / np.bincount(inward, weights, len(first) - 1)[inward]
     return shares
 
 
 def _bearings_deg(latitudes: Floats, longitudes: Floats, rows: Integers) -> Floats:
     """Return the bearing from each of these points to the next."""
-    over = (longitudes[rows + 1] - longitudes[rows] + 180.0) % 360.0 - 180.0
-    bearings: Floats = np.degrees(np.arctan2(over * np.cos(np.radians(latitudes[rows])), latitudes[rows + 1] - latitudes[rows]))
+    east = (longitudes[rows + 1] - longitudes[rows] + 180.0) % 360.0 - 180.0
+    bearings: Floats = np.degrees(np.arctan2(east * np.cos(np.radians(latitudes[rows])), latitudes[rows + 1] - latitudes[rows]))
     return bearings
 
 
-def _apart_m(latitudes: Floats, longitudes: Floats, ones: NDArray[np.integer], others: NDArray[np.integer]) -> Floats:
+def _distances_m(latitudes: Floats, longitudes: Floats, ones: NDArray[np.integer], others: NDArray[np.integer]) -> Floats:
     """Return the metres between points, by the haversine formula, which is accurate for near ones."""
-    up, over = np.radians(latitudes), np.radians(longitudes)
-    rise, turn = np.sin((up[others] - up[ones]) / 2), np.sin((over[others] - over[ones]) / 2)
-    half = rise * rise + np.cos(up[ones]) * np.cos(up[others]) * turn * turn
-    apart: Floats = 2 * EARTH_RADIUS_M * np.arcsin(np.sqrt(np.minimum(1.0, half)))
-    return apart
+    north, east = np.radians(latitudes), np.radians(longitudes)
+    half_north, half_east = np.sin((north[others] - north[ones]) / 2), np.sin((east[others] - east[ones]) / 2)
+    haversine = half_north * half_north + np.cos(north[ones]) * np.cos(north[others]) * half_east * half_east
+    distances_m: Floats = 2 * EARTH_RADIUS_M * np.arcsin(np.sqrt(np.minimum(1.0, haversine)))
+    return distances_m
 
 
-def _joined(
+def _adjacency(
     turns: Iterable[tuple[int, int]], from_junctions: Integers, to_junctions: Integers
 ) -> tuple[Integers, Integers, Integers, Integers]:
     """Return successor and predecessor lists by road, without U-turns where there is another way."""
@@ -239,10 +244,10 @@ def _joined(
     is_back = (from_junctions[start] == to_junctions[end]) & (to_junctions[start] == from_junctions[end])
     has_others = np.bincount(start[~is_back], minlength=count) > 0
     pairs = pairs[~is_back | ~has_others[start]]
-    return (*_lists(pairs[:, 0], pairs[:, 1], count), *_lists(pairs[:, 1], pairs[:, 0], count))
+    return (*_csr(pairs[:, 0], pairs[:, 1], count), *_csr(pairs[:, 1], pairs[:, 0], count))
 
 
-def _lists(owners: NDArray[np.int64], members: NDArray[np.int64], count: int) -> tuple[Integers, Integers]:
+def _csr(owners: NDArray[np.int64], members: NDArray[np.int64], count: int) -> tuple[Integers, Integers]:
     order = np.lexsort((members, owners))
     first = np.concatenate(([0], np.cumsum(np.bincount(owners, minlength=count))))
     return first.astype(np.int32), members[order].astype(np.int32)

@@ -2,7 +2,7 @@
 
 Rules:
 - ways are split at nodes that they share with others; a two-way street becomes two roads, the second with a minus in its name;
-- where no speed or number of lanes is tagged, the default of the kind of road applies (`_KINDS`);
+- where no speed or number of lanes is tagged, the default of the kind of road applies (`_ROAD_KINDS`);
 - turn restrictions via a node are applied; those via a way, by time of day or for other vehicles only are ignored;
 - every fault of the file is an `UnreadableRoads`.
 """
@@ -14,7 +14,7 @@ from typing import IO, Final, NamedTuple
 
 import osmium
 
-from milepost.roads.network import LANES_MAX, Network, Road, UnreadableRoads, network_of
+from milepost.roads.network import LANES_MAX, Road, RoadNetwork, UnreadableRoads, build_network
 
 BYTES_MAX: Final = 2_000_000_000
 _KMH: Final = 1 / 3.6
@@ -22,13 +22,13 @@ _MPH: Final = 0.44704
 _SLOWEST_MPS: Final = 1.0
 _FASTEST_MPS: Final = 90.0
 
-_KINDS: Final[Mapping[str, tuple[float, int]]] = {
+_ROAD_KINDS: Final[Mapping[str, tuple[float, int]]] = {
     "motorway": (120, 2), "motorway_link": (60, 1), "trunk": (100, 2), "trunk_link": (60, 1), "primary": (60, 1),
     "primary_link": (50, 1), "secondary": (50, 1), "secondary_link": (50, 1), "tertiary": (50, 1), "tertiary_link": (40, 1),
     "unclassified": (50, 1), "residential": (30, 1), "living_street": (10, 1), "service": (20, 1),
 }  # fmt: skip
 """Default speed limit in km/h, and lanes per direction."""
-_SPEED_WORDS: Final[Mapping[str, float]] = {
+_NAMED_SPEEDS: Final[Mapping[str, float]] = {
     "none": 130,
     "walk": 7,
     "urban": 50,
@@ -45,7 +45,7 @@ class _Way(NamedTuple):
     tags: Mapping[str, str]
 
 
-class _Ban(NamedTuple):
+class _TurnRestriction(NamedTuple):
     """Turn restriction from one way into another via a node: forbidden, or (`is_only`) the only one allowed."""
 
     start: int
@@ -63,19 +63,19 @@ class _Piece(NamedTuple):
     last: int
 
 
-def read_osm(file: IO[bytes]) -> Network:
+def read_osm(file: IO[bytes]) -> RoadNetwork:
     """Return the network of an open file."""
     data = file.read(BYTES_MAX + 1)
     if len(data) > BYTES_MAX:
         raise UnreadableRoads(f"the extract has more than {BYTES_MAX:,} bytes: cut out the region you need (osmium extract)")
     try:
-        ways, bans = _ways_and_bans(data)
+        ways, restrictions = _ways_and_restrictions(data)
         places = _places_of(data, {node for way in ways for node in way.nodes})
     except (RuntimeError, ValueError) as fault:
-        raise UnreadableRoads(f"this is no OpenStreetMap extract: {fault}") from None
+        raise UnreadableRoads(f"this is not an OpenStreetMap extract: {fault}") from None
     junctions = _junctions(ways)
     pieces = [piece for way in ways for piece in _pieces(way, junctions, places)]
-    return network_of([piece.road for piece in pieces], _turns(pieces, bans))
+    return build_network([piece.road for piece in pieces], _turns(pieces, restrictions))
 
 
 def _objects(data: bytes, kinds: osmium.osm.osm_entity_bits) -> Iterator[object]:
@@ -92,28 +92,28 @@ def _format(data: bytes) -> str:
     return f"osm{packed}"
 
 
-def _ways_and_bans(data: bytes) -> tuple[list[_Way], list[_Ban]]:
+def _ways_and_restrictions(data: bytes) -> tuple[list[_Way], list[_TurnRestriction]]:
     """Return the ways open to cars, and the turn restrictions."""
-    ways, bans = list[_Way](), list[_Ban]()
+    ways, restrictions = list[_Way](), list[_TurnRestriction]()
     for one in _objects(data, osmium.osm.WAY | osmium.osm.RELATION):
         if isinstance(one, osmium.osm.Way):
             tags = dict(one.tags)
             nodes = tuple(node.ref for node in one.nodes)
             if _is_for_cars(tags) and len(nodes) > 1:
                 ways.append(_Way(one.id, nodes, tags))
-        elif isinstance(one, osmium.osm.Relation) and (ban := _maybe_ban(one)) is not None:
-            bans.append(ban)
-    return ways, bans
+        elif isinstance(one, osmium.osm.Relation) and (restriction := _maybe_restriction(one)) is not None:
+            restrictions.append(restriction)
+    return ways, restrictions
 
 
 def _is_for_cars(tags: Mapping[str, str]) -> bool:
-    if tags.get("highway") not in _KINDS or tags.get("area") == "yes":
+    if tags.get("highway") not in _ROAD_KINDS or tags.get("area") == "yes":
         return False
     access = next((tags[name] for name in ("motorcar", "motor_vehicle", "vehicle", "access") if name in tags), "yes")
     return access not in _FORBIDDEN
 
 
-def _maybe_ban(relation: osmium.osm.Relation) -> _Ban | None:
+def _maybe_restriction(relation: osmium.osm.Relation) -> _TurnRestriction | None:
     tags = dict(relation.tags)
     kind = tags.get("restriction", "")
     if tags.get("type") != "restriction" or "motorcar" in tags.get("except", "") or not kind.startswith(("no_", "only_")):
@@ -121,13 +121,13 @@ def _maybe_ban(relation: osmium.osm.Relation) -> _Ban | None:
     members = {member.role: member for member in relation.members}
     if set(members) != {"from", "via", "to"} or members["via"].type != "n":
         return None
-    return _Ban(members["from"].ref, members["via"].ref, members["to"].ref, kind.startswith("only_"))
+    return _TurnRestriction(members["from"].ref, members["via"].ref, members["to"].ref, kind.startswith("only_"))
 
 
-def _places_of(data: bytes, wanted: set[int]) -> dict[int, tuple[float, float]]:
+def _places_of(data: bytes, node_ids: set[int]) -> dict[int, tuple[float, float]]:
     places = {}
     for one in _objects(data, osmium.osm.NODE):
-        if isinstance(one, osmium.osm.Node) and one.id in wanted and one.location.valid():
+        if isinstance(one, osmium.osm.Node) and one.id in node_ids and one.location.valid():
             places[one.id] = one.location.lat, one.location.lon
     return places
 
@@ -173,34 +173,36 @@ def _directions(tags: Mapping[str, str]) -> tuple[bool, bool]:
 def _speed_mps(tags: Mapping[str, str], side: str) -> float:
     text = tags.get(f"maxspeed:{side}", tags.get("maxspeed", "")).strip().lower()
     number, _, unit = text.partition(" ")
-    speed_mps = _KINDS[tags["highway"]][0] * _KMH
+    speed_mps = _ROAD_KINDS[tags["highway"]][0] * _KMH
     if number.isdigit():
         speed_mps = int(number) * (_MPH if unit == "mph" else _KMH)
-    elif (word := text.rpartition(":")[2]) in _SPEED_WORDS:
-        speed_mps = _SPEED_WORDS[word] * _KMH
+    elif (name := text.rpartition(":")[2]) in _NAMED_SPEEDS:
+        speed_mps = _NAMED_SPEEDS[name] * _KMH
     return min(max(speed_mps, _SLOWEST_MPS), _FASTEST_MPS)
 
 
 def _lanes(tags: Mapping[str, str], side: str, *, is_both: bool) -> int:
-    own, all_of_them = tags.get(f"lanes:{side}", ""), tags.get("lanes", "")
-    lanes = _KINDS[tags["highway"]][1]
+    own, total = tags.get(f"lanes:{side}", ""), tags.get("lanes", "")
+    lanes = _ROAD_KINDS[tags["highway"]][1]
     if own.isdigit():
         lanes = int(own)
-    elif all_of_them.isdigit():
-        lanes = int(all_of_them) // 2 if is_both else int(all_of_them)
+    elif total.isdigit():
+        lanes = int(total) // 2 if is_both else int(total)
     return min(max(lanes, 1), LANES_MAX)
 
 
-def _turns(pieces: list[_Piece], bans: list[_Ban]) -> Iterator[tuple[int, int]]:
+def _turns(pieces: list[_Piece], restrictions: list[_TurnRestriction]) -> Iterator[tuple[int, int]]:
     """Yield the allowed turns from each road into the roads that begin at its end."""
     beginning: dict[int, list[int]] = {}
     for number, piece in enumerate(pieces):
         beginning.setdefault(piece.first, []).append(number)
-    forbidden = {(ban.start, ban.over, ban.end) for ban in bans if not ban.is_only}
+    forbidden = {
+        (restriction.start, restriction.over, restriction.end) for restriction in restrictions if not restriction.is_only
+    }
     only: dict[tuple[int, int], set[int]] = {}
-    for ban in bans:
-        if ban.is_only:
-            only.setdefault((ban.start, ban.over), set()).add(ban.end)
+    for restriction in restrictions:
+        if restriction.is_only:
+            only.setdefault((restriction.start, restriction.over), set()).add(restriction.end)
     for number, piece in enumerate(pieces):
         allowed = only.get((piece.way, piece.last))
         for other in beginning.get(piece.last, ()):

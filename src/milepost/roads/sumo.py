@@ -17,16 +17,16 @@ from pyproj import Proj
 from pyproj.exceptions import ProjError
 
 from milepost.model.places import EARTH_RADIUS_M, Place
-from milepost.roads.network import LANES_MAX, Floats, Network, Road, UnreadableRoads, network_of
+from milepost.roads.network import LANES_MAX, Floats, Road, RoadNetwork, UnreadableRoads, build_network
 
 _GZIP: Final = b"\x1f\x8b"
 _CARS: Final = "passenger"
 _NO_PROJECTION: Final = ("", "!", "-")
 
 
-def read_sumo(file: IO[bytes], *, origin: Place | None = None) -> Network:
+def read_sumo(file: IO[bytes], *, origin: Place | None = None) -> RoadNetwork:
     """Return the network of an open file; `origin` is the place of its 0,0, required if the file has no projection."""
-    reader = _Reader()
+    reader = _SumoReader()
     try:
         for element in _elements(file):
             reader.take(element)
@@ -34,12 +34,12 @@ def read_sumo(file: IO[bytes], *, origin: Place | None = None) -> Network:
     except UnreadableRoads:
         raise
     except ParseError as fault:
-        raise UnreadableRoads(f"this is no XML that SUMO wrote: {fault}") from None
+        raise UnreadableRoads(f"this is not an XML file of SUMO: {fault}") from None
     except (EOFError, gzip.BadGzipFile, zlib.error) as fault:
-        raise UnreadableRoads(f"the file cannot be unpacked: {fault}; fetch it again") from None
+        raise UnreadableRoads(f"the file cannot be decompressed: {fault}; download it again") from None
     except (KeyError, ValueError) as fault:
         raise UnreadableRoads(
-            f"an edge, a connection or the location cannot be read: {fault}; write the net with netconvert again"
+            f"an edge, a connection or the location cannot be read: {fault}; regenerate the network with netconvert"
         ) from None
 
 
@@ -54,7 +54,7 @@ def _elements(file: IO[bytes]) -> Iterator[Element]:
         if root is None:
             root = element
             if root.tag != "net":
-                raise UnreadableRoads(f"the file holds a {root.tag!r}, not a 'net': give the .net.xml of a SUMO scenario")
+                raise UnreadableRoads(f"the root element is {root.tag!r}, not 'net': give the .net.xml of a SUMO scenario")
         elif event == "end" and depth == 1:
             yield element
             root.clear()
@@ -70,7 +70,7 @@ class _Edge(NamedTuple):
     end: str
 
 
-class _Reader:
+class _SumoReader:
     """Collector of the file's edges, connections and location."""
 
     def __init__(self) -> None:
@@ -101,10 +101,10 @@ class _Reader:
         start, end = element.attrib["from"], element.attrib["to"]
         self._edges.append(_Edge(name, points, speed_mps, min(len(lanes), LANES_MAX), length_m, start, end))
 
-    def network(self, origin: Place | None) -> Network:
+    def network(self, origin: Place | None) -> RoadNetwork:
         """Return the network of the collected elements."""
         if not self._edges:
-            raise UnreadableRoads("no edge of the file is for cars")
+            raise UnreadableRoads("no edge of the file is open to cars")
         points = self._degrees(np.concatenate([edge.points for edge in self._edges]), origin)
         ends = np.cumsum([len(edge.points) for edge in self._edges]).tolist()
         roads = [
@@ -115,14 +115,14 @@ class _Reader:
         turns = (
             (number[one], number[other]) for one, other, lane in self._turns if lane in lanes.get(one, ()) and other in number
         )
-        return network_of(roads, turns)
+        return build_network(roads, turns)
 
     def _degrees(self, metres: Floats, origin: Place | None) -> list[tuple[float, float]]:
         x, y = metres.T
         projection = self._location.get("projParameter", "")
         if projection in _NO_PROJECTION:
             if origin is None:
-                raise UnreadableRoads("the file does not say where on Earth it is: say the place of its 0,0 (origin)")
+                raise UnreadableRoads("the file has no projection: give the place of its 0,0 as origin")
             latitudes = origin.latitude + np.degrees(y / EARTH_RADIUS_M)
             longitudes = origin.longitude + np.degrees(x / EARTH_RADIUS_M) / np.cos(np.radians(origin.latitude))
         else:
@@ -130,7 +130,7 @@ class _Reader:
             try:
                 longitudes, latitudes = Proj(projection)(x - over, y - up, inverse=True)
             except ProjError as fault:
-                raise UnreadableRoads(f"the projection {projection[:100]!r} is not known: {fault}") from None
+                raise UnreadableRoads(f"the projection {projection[:100]!r} is unknown: {fault}") from None
         return list(zip(latitudes.tolist(), longitudes.tolist(), strict=True))
 
 

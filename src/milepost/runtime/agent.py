@@ -21,16 +21,16 @@ from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from milepost.broker.broker import Broker
 from milepost.broker.federation_port import FederationPort
-from milepost.broker.limits import Limits
-from milepost.broker.presence import Ground
+from milepost.broker.limits import BrokerLimits
+from milepost.broker.presence import PlausibilityRules
 from milepost.broker.publication import TO_CONTENT, Publication
-from milepost.client import ClientFault, Edge, Inbox
-from milepost.client.events import State
-from milepost.client.values import Received
+from milepost.client import Client, ClientFault, Inbox
+from milepost.client.events import ClientState
+from milepost.client.values import ReceivedMessage
 from milepost.config.addresses import host_and_port
 from milepost.config.errors import StartFault, cannot_listen
-from milepost.listeners.acceptor import Listener, MqttAcceptor, listen_at
-from milepost.listeners.event_loop import ChangeWriter, EventLoop, TickLoop
+from milepost.listeners.acceptor import MqttAcceptor, TcpAcceptor, listen_at
+from milepost.listeners.event_loop import ChangeWriter, EventLoop, TickCommitter
 from milepost.listeners.mqtt.context import MqttContext, MqttSettings
 from milepost.listeners.mqtt.listener import MqttListener
 from milepost.model.addresses import ToContent, ToEveryone
@@ -41,7 +41,7 @@ from milepost.model.queries import OnTopic, Query
 from milepost.model.reasons import Malformed, Reason, Refused
 from milepost.model.reports import Report
 from milepost.model.time_windows import TimeWindow
-from milepost.runtime.logs import Log
+from milepost.runtime.logs import StructuredLog
 from milepost.storage import MemoryStorage
 from milepost.vetting import ReportLimits
 from milepost.wire.mqtt import parse_forwarded
@@ -50,7 +50,7 @@ from milepost.wire.user_properties import ordinary_properties
 # The uplink: one client of an edge, beside the event loop of the agent, on behalf of all local programs.
 #
 #     main thread (event loop)                   uplink thread (asyncio)
-#     take, take_report, want     ──────▶        publish, report, subscribe at the edge
+#     forward, forward_report, want ────▶        publish, report, subscribe at the edge
 #     arrive, tell                ◀──────        messages from the edge, and its connection state
 #
 # Invariants: the threads exchange data only by `call_soon` on either side; messages that wait for the edge are limited.
@@ -63,7 +63,7 @@ WAITING_MAX: Final = 1_000
 STOP_S: Final = 2.0
 
 
-class Asking(NamedTuple):
+class ProgramSubscription(NamedTuple):
     """A subscription of a local program, as the edge needs it."""
 
     query: Query
@@ -78,28 +78,30 @@ CallSoon = Callable[[Callable[[Instant], None]], None]
 class Uplink(FederationPort):
     """The client of the edge, its thread, and the work handed to it."""
 
-    def __init__(self, edge: Edge, call_soon: CallSoon, arrive: Callable[[Received, Instant], None], log: Log) -> None:
+    def __init__(
+        self, edge: Client, call_soon: CallSoon, arrive: Callable[[ReceivedMessage, Instant], None], log: StructuredLog
+    ) -> None:
         self._edge = edge
         self._call_soon = call_soon
         self._arrive = arrive
         self._log = log
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="uplink", daemon=True)
-        self._over = asyncio.Event()
-        self._met = asyncio.Event()
+        self._stopping = asyncio.Event()
+        self._has_connected = asyncio.Event()
         """Set after the first connection: from then on the client itself queues messages while the edge is away."""
-        self._asked: dict[Asking, AsyncExitStack] = {}
+        self._subscribed: dict[ProgramSubscription, AsyncExitStack] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._wanted: frozenset[Asking] = frozenset()
-        self._is_asking = False
+        self._required: frozenset[ProgramSubscription] = frozenset()
+        self._is_synchronizing = False
         self._waiting = 0
         self.name = edge.name
         """The name of this vehicle at the edge."""
-        self.is_there = False
+        self.is_connected = False
         """Whether the edge is connected."""
         self.fault: ClientFault | None = None
         """Why the uplink ended, unless it was stopped."""
-        self.stop_all: Callable[[], None] = _nothing
+        self.stop_all: Callable[[], None] = _do_nothing
         """Called in the main thread when the uplink has ended."""
 
     def start(self) -> None:
@@ -108,19 +110,19 @@ class Uplink(FederationPort):
 
     def stop(self) -> None:
         """Disconnect from the edge."""
-        self._loop.call_soon_threadsafe(self._over.set)
+        self._loop.call_soon_threadsafe(self._stopping.set)
         self._thread.join(STOP_S)
 
     # From the main thread
 
-    def is_wanted(self, topic: str) -> bool:
+    def has_interest(self, topic: str) -> bool:
         """Return whether the edge receives a topic: all but the local ones, which start with `$`."""
         return not topic.startswith("$")
 
-    def take(self, publication: Publication, now: Instant) -> Refused | None:
+    def forward(self, publication: Publication, now: Instant) -> Refused | None:
         """Send a message of a local program to the edge; refuse it while `WAITING_MAX` messages wait."""
         del now
-        if not self.is_wanted(publication.topic):
+        if not self.has_interest(publication.topic):
             return None
         if self._waiting >= WAITING_MAX:
             return Refused(Reason.QUEUE_FULL, f"{self._waiting} messages wait for the edge")
@@ -128,13 +130,13 @@ class Uplink(FederationPort):
         self._loop.call_soon_threadsafe(self._begin, self._publish(publication))
         return None
 
-    def take_report(self, report: Report) -> None:
+    def forward_report(self, report: Report) -> None:
         """Send a position report to the edge."""
         self._loop.call_soon_threadsafe(self._begin, self._report(report))
 
-    def want(self, wanted: frozenset[Asking]) -> None:
+    def set_subscriptions(self, required: frozenset[ProgramSubscription]) -> None:
         """Make the subscriptions at the edge equal to those of the local programs."""
-        self._loop.call_soon_threadsafe(self._want, wanted)
+        self._loop.call_soon_threadsafe(self._require, required)
 
     def _answered(self, now: Instant) -> None:
         del now
@@ -153,32 +155,32 @@ class Uplink(FederationPort):
             self._call_soon(lambda _: self.stop_all())
 
     async def _serve(self) -> None:
-        following, over = asyncio.ensure_future(self._follow()), asyncio.ensure_future(self._over.wait())
+        state_task, stopping = asyncio.ensure_future(self._follow()), asyncio.ensure_future(self._stopping.wait())
         try:
-            opening = await _unless(over, self._edge.open())
+            opening = await _unless(stopping, self._edge.open())
             if opening is not None:
                 opening.result()
-                self._met.set()
+                self._has_connected.set()
                 async with self._edge.messages() as messages:
-                    await self._pass_on(messages, over)
+                    await self._pass_on(messages, stopping)
         finally:
-            for task in (following, over, *self._tasks):
+            for task in (state_task, stopping, *self._tasks):
                 task.cancel()
             await self._edge.close()
 
-    async def _pass_on(self, messages: Inbox, over: "asyncio.Future[Literal[True]]") -> None:
-        while (taken := await _unless(over, messages.receive())) is not None:
-            received = taken.result()
+    async def _pass_on(self, messages: Inbox, stopping: "asyncio.Future[Literal[True]]") -> None:
+        while (task := await _unless(stopping, messages.receive())) is not None:
+            received = task.result()
             self._call_soon(lambda now, received=received: self._arrive(received, now))  # type: ignore[misc]
 
     async def _follow(self) -> None:
-        self._tell(self._edge.state, "")
+        self._log_state(self._edge.state, "")
         async for change in self._edge.changes():
-            self._tell(change.state, change.why)
+            self._log_state(change.state, change.reason)
 
-    def _tell(self, state: State, why: str) -> None:
-        self.is_there = state is State.CONNECTED
-        self._log.info("edge", state=state.value, why=why or None)
+    def _log_state(self, state: ClientState, why: str) -> None:
+        self.is_connected = state is ClientState.CONNECTED
+        self._log.info("edge", state=state.value, reason=why or None)
 
     def _begin(self, work: Coroutine[None, None, None]) -> None:
         task = self._loop.create_task(work)
@@ -187,7 +189,7 @@ class Uplink(FederationPort):
 
     async def _publish(self, publication: Publication) -> None:
         try:
-            await self._met.wait()
+            await self._has_connected.wait()
             await self._edge.publish(
                 publication.topic,
                 publication.body,
@@ -201,13 +203,13 @@ class Uplink(FederationPort):
                 properties=_properties_of(publication),
             )
         except (ClientFault, Malformed) as fault:
-            self._log.seldom("message not taken by the edge", topic=publication.topic, reason=str(fault))
+            self._log.info_limited("message refused by the edge", topic=publication.topic, reason=str(fault))
         finally:
             self._call_soon(self._answered)
 
     async def _report(self, report: Report) -> None:
         place = report.place
-        if not self._met.is_set():  # dropped: a newer report follows
+        if not self._has_connected.is_set():  # dropped: a newer report follows
             return
         with suppress(ClientFault):
             await self._edge.report(
@@ -218,26 +220,26 @@ class Uplink(FederationPort):
                 seen_at=report.seen_at,
             )
 
-    def _want(self, wanted: frozenset[Asking]) -> None:
-        self._wanted = wanted
-        if not self._is_asking:
-            self._is_asking = True
-            self._begin(self._ask())
+    def _require(self, required: frozenset[ProgramSubscription]) -> None:
+        self._required = required
+        if not self._is_synchronizing:
+            self._is_synchronizing = True
+            self._begin(self._synchronize())
 
-    async def _ask(self) -> None:
-        """Subscribe and unsubscribe until the edge has the wanted subscriptions, which may change meanwhile."""
+    async def _synchronize(self) -> None:
+        """Subscribe and unsubscribe until the edge has the required subscriptions, which may change meanwhile."""
         try:
-            await self._met.wait()
-            while self._wanted != self._asked.keys():
-                for asking in [one for one in self._asked if one not in self._wanted]:
-                    await self._asked.pop(asking).aclose()
-                for asking in [one for one in self._wanted if one not in self._asked]:
-                    self._asked[asking] = await self._subscribed(asking)
+            await self._has_connected.wait()
+            while self._required != self._subscribed.keys():
+                for subscription in [one for one in self._subscribed if one not in self._required]:
+                    await self._subscribed.pop(subscription).aclose()
+                for subscription in [one for one in self._required if one not in self._subscribed]:
+                    self._subscribed[subscription] = await self._subscribe(subscription)
         finally:
-            self._is_asking = False
+            self._is_synchronizing = False
 
-    async def _subscribed(self, asking: Asking) -> AsyncExitStack:
-        query, area, time_window, qos = asking
+    async def _subscribe(self, subscription: ProgramSubscription) -> AsyncExitStack:
+        query, area, time_window, qos = subscription
         topic_filter = query.filter if isinstance(query, OnTopic) else "#"
         formula = None if isinstance(query, OnTopic) else query
         stack = AsyncExitStack()
@@ -246,9 +248,9 @@ class Uplink(FederationPort):
                 self._edge.subscribe(topic_filter, query=formula, area=area, time_window=time_window, qos=qos)
             )
         except (ClientFault, Malformed) as fault:
-            self._log.seldom("subscription not granted by the edge", reason=str(fault))
+            self._log.info_limited("subscription refused by the edge", reason=str(fault))
             return stack
-        task = self._loop.create_task(_drained(inbox))
+        task = self._loop.create_task(_drain(inbox))
         stack.callback(task.cancel)
         return stack
 
@@ -258,10 +260,12 @@ def _properties_of(publication: Publication) -> list[tuple[str, str]]:
     return list(ordinary_properties(parse_forwarded(publication.extras).user)) if publication.extras else []
 
 
-async def _unless(over: "asyncio.Future[Literal[True]]", work: Coroutine[None, None, Result]) -> "asyncio.Task[Result] | None":
-    """Return the finished task; cancel it and return None if *over* comes first."""
+async def _unless(
+    stopping: "asyncio.Future[Literal[True]]", work: Coroutine[None, None, Result]
+) -> "asyncio.Task[Result] | None":
+    """Return the finished task; cancel it and return None if *stopping* comes first."""
     task = asyncio.ensure_future(work)
-    both: list[asyncio.Future[Any]] = [task, over]
+    both: list[asyncio.Future[Any]] = [task, stopping]
     await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
     if task.done():
         return task
@@ -270,85 +274,87 @@ async def _unless(over: "asyncio.Future[Literal[True]]", work: Coroutine[None, N
     return None
 
 
-async def _drained(inbox: Inbox) -> None:
+async def _drain(inbox: Inbox) -> None:
     """Empty an inbox so that it does not fill: messages are read from the inbox of all messages."""
     with suppress(ClientFault):
         async for _ in inbox:
             pass
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     """Do nothing."""
 
 
 TICK_S: Final = 0.1
-GOODBYE_S: Final = 2.0
-PROGRAMS: Final = Limits(sessions_max=1_024, subscriptions_max=16_384, reports_per_s=100, reports_burst=200)
+SHUTDOWN_S: Final = 2.0
+PROGRAMS: Final = BrokerLimits(sessions_max=1_024, subscriptions_max=16_384, reports_per_s=100, reports_burst=200)
 
-_ANYWHERE: Final = Ground(believed=ReportLimits(move_mps_max=0.0, heading_off_deg_max=0.0))
+_ANYWHERE: Final = PlausibilityRules(report_limits=ReportLimits(move_mps_max=0.0, heading_error_deg_max=0.0))
 """No limits on reports: the plausibility checks are those of the edge."""
 
 
 class AgentService:
     """The local listener and the uplink, joined."""
 
-    def __init__(self, edge: Edge, address: str, log: Log) -> None:
+    def __init__(self, edge: Client, address: str, log: StructuredLog) -> None:
         self._log = log
-        self._turns = EventLoop()
+        self._event_loop = EventLoop()
         self._broker = Broker(PROGRAMS, EndpointId(edge.name))
         self._broker.configure(_ANYWHERE, ())
-        self._door = MqttListener(MqttContext(self._broker, MqttSettings(), log))
-        self._settling = TickLoop(self._broker, ChangeWriter(self._broker, MemoryStorage(), log), self._door)
-        self._uplink = Uplink(edge, self._turns.call_soon, self._arrive, log)
-        self._uplink.stop_all = self._turns.stop
+        self._mqtt = MqttListener(MqttContext(self._broker, MqttSettings(), log))
+        self._committer = TickCommitter(self._broker, ChangeWriter(self._broker, MemoryStorage(), log), self._mqtt)
+        self._uplink = Uplink(edge, self._event_loop.call_soon, self._arrive, log)
+        self._uplink.stop_all = self._event_loop.stop
         self._broker.join_federation(self._uplink)
-        self._epoch = -1
+        self._route_epoch = -1
         self._stops_at: float | None = None
         host, port = host_and_port(address)
         try:
-            self._listener = Listener(self._turns, listen_at(host, port), MqttAcceptor(self._turns, self._door).take)
+            self._listener = TcpAcceptor(
+                self._event_loop, listen_at(host, port), MqttAcceptor(self._event_loop, self._mqtt).accept
+            )
         except OSError as error:
             raise cannot_listen(address, error) from None
 
     def run(self) -> int:
         """Serve until a signal; return the exit status."""
-        turns = self._turns
-        turns.settle_with(self._settling.settle)
-        turns.every(TICK_S, self._tick)
+        event_loop = self._event_loop
+        event_loop.at_end_of_tick(self._committer.commit)
+        event_loop.call_every(TICK_S, self._tick)
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: turns.call_soon(self._begin_stop))
+            signal.signal(number, lambda *_: event_loop.call_soon(self._begin_stop))
         self._uplink.start()
         self._log.info("agent ready", vehicle=self._uplink.name, mqtt=self._listener.address)
-        turns.run()
+        event_loop.run()
         self._uplink.stop()
-        turns.close()
+        event_loop.close()
         if self._uplink.fault is not None:
-            raise StartFault(f"the edge is lost: {self._uplink.fault}")
+            raise StartFault(f"the connection to the edge failed: {self._uplink.fault}")
         self._log.info("agent stopped")
         return 0
 
     def _tick(self, now: Instant) -> None:
-        self._settling.tick(now)
-        self._log.tell_suppressed()
-        if self._epoch != self._broker.route_epoch:
-            self._epoch = self._broker.route_epoch
-            self._uplink.want(self._asked())
-        if self._stops_at is not None and (not self._door.links or monotonic() > self._stops_at):
-            self._turns.stop()
+        self._committer.on_timer(now)
+        self._log.log_suppressed()
+        if self._route_epoch != self._broker.route_epoch:
+            self._route_epoch = self._broker.route_epoch
+            self._uplink.set_subscriptions(self._program_subscriptions())
+        if self._stops_at is not None and (not self._mqtt.connections or monotonic() > self._stops_at):
+            self._event_loop.stop()
 
-    def _asked(self) -> frozenset[Asking]:
+    def _program_subscriptions(self) -> frozenset[ProgramSubscription]:
         """Return the subscriptions of local programs, without duplicates and `$` topics."""
-        found: set[Asking] = set()
+        found: set[ProgramSubscription] = set()
         for one in self._broker.subscriptions():
             if not (isinstance(one.query, OnTopic) and one.query.filter.startswith("$")):
-                found.add(Asking(one.query, one.area, one.time_window, one.qos))
+                found.add(ProgramSubscription(one.query, one.area, one.time_window, one.qos))
         return frozenset(found)
 
-    def _arrive(self, received: Received, now: Instant) -> None:
+    def _arrive(self, received: ReceivedMessage, now: Instant) -> None:
         """Deliver a message from the edge to local programs."""
         if received.source == self._uplink.name:
             return
-        is_asked = isinstance(received.address, ToContent)
+        is_subscribed = isinstance(received.address, ToContent)
         publication = Publication(
             received.topic,
             received.body,
@@ -360,14 +366,14 @@ class AgentService:
             extras=None,
             tags=received.tags,
             place=received.place,
-            address=TO_CONTENT if is_asked else ToEveryone(),
+            address=TO_CONTENT if is_subscribed else ToEveryone(),
             fields=dict(received.properties),
         )
         self._broker.accept(publication, None, now)
 
     def _begin_stop(self, now: Instant) -> None:
         if self._stops_at is None:
-            self._stops_at = monotonic() + GOODBYE_S
+            self._stops_at = monotonic() + SHUTDOWN_S
             self._listener.close()
-            self._door.shut()
-            self._settling.settle(now)
+            self._mqtt.shut_down()
+            self._committer.commit(now)

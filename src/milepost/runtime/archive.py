@@ -13,6 +13,7 @@ from milepost.model.areas import Area
 from milepost.model.instants import BEGINNING, FOREVER, Instant
 from milepost.model.reasons import Malformed
 from milepost.model.time_windows import TimeWindow
+from milepost.runtime.services.jars import find_java
 from milepost.wire.area_text import area_from_text
 from milepost.wire.times import instant_from_text
 
@@ -26,7 +27,7 @@ def archive_in(typed: argparse.Namespace) -> Path:
     """Return the archive folder of --archive."""
     folder: Path = typed.archive
     if not folder.is_dir():
-        raise UsageFault(f"{folder} is no folder: --archive names one that the pipeline `archive` has written")
+        raise UsageFault(f"--archive: {folder} is not a folder: give the one that the pipeline `archive` writes")
     return folder
 
 
@@ -35,7 +36,7 @@ def time_window_in(typed: argparse.Namespace) -> TimeWindow:
     start = BEGINNING if typed.start is None else instant_in("--from", typed.start)
     end = FOREVER if typed.end is None else Instant(instant_in("--to", typed.end) - 1)
     if end < start:
-        raise UsageFault("--to is not after --from")
+        raise UsageFault("--to is not after --from: exchange them, or leave one out")
     return TimeWindow(start, end)
 
 
@@ -56,15 +57,16 @@ def area_in(text: str) -> Area:
 
 
 @contextmanager
-def spark(name: str) -> "Iterator[SparkSession]":
+def spark_session(name: str) -> "Iterator[SparkSession]":
     """Open a local Spark session for the duration of a command."""
     try:
         from milepost.pipelines.session import SparkDoesNotStart, open_session  # noqa: PLC0415  # starts Java
     except ImportError:
         raise missing_extra("this command", "spark") from None
+    find_java()
     with TemporaryDirectory(prefix="milepost-") as folder:
         try:
-            session = open_session(name, master=_TASKS, words=Path(folder) / "spark.log")
+            session = open_session(name, master=_TASKS, log_file=Path(folder) / "spark.log")
         except SparkDoesNotStart as fault:
             raise StartFault(str(fault)) from None
         try:

@@ -22,7 +22,15 @@ from typing import Final
 from milepost.config.errors import UsageFault, cannot_read
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.reasons import Malformed
-from milepost.runtime.trust_files import KeyFile, Kind, read_authority, read_authority_key, read_revoked, replace_file, write_new
+from milepost.runtime.trust_files import (
+    KeyFile,
+    TrustFileType,
+    read_authority,
+    read_authority_key,
+    read_revoked,
+    replace_file,
+    write_new,
+)
 from milepost.trust.certificates import SERIAL_MAX, Certificate, Revocations, issue, read_certificate, revoke
 from milepost.trust.noise import public_of
 from milepost.trust.signing import signing_public_of
@@ -45,14 +53,14 @@ def make_authority(folder: Path, now: Instant) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageFault(f"{folder} cannot be made: {error.strerror}; choose another folder") from None
-    there = [name for name in (AUTHORITY_KEY, AUTHORITY, REVOKED, ISSUED) if (folder / name).exists()]
-    if there:
-        raise UsageFault(f"{folder} has {there[0]} already: nothing was changed; choose another folder")
+        raise UsageFault(f"{folder} cannot be created: {error.strerror}; choose another folder") from None
+    existing = [name for name in (AUTHORITY_KEY, AUTHORITY, REVOKED, ISSUED) if (folder / name).exists()]
+    if existing:
+        raise UsageFault(f"{folder} has {existing[0]} already: nothing was changed; choose another folder")
     key = secrets.token_bytes(KEY_BYTES)
-    write_new(folder / AUTHORITY_KEY, Kind.AUTHORITY_KEY, key)
-    write_new(folder / AUTHORITY, Kind.AUTHORITY, signing_public_of(key))
-    write_new(folder / REVOKED, Kind.REVOKED, revoke(key, None, (), now).data)
+    write_new(folder / AUTHORITY_KEY, TrustFileType.AUTHORITY_KEY, key)
+    write_new(folder / AUTHORITY, TrustFileType.AUTHORITY, signing_public_of(key))
+    write_new(folder / REVOKED, TrustFileType.REVOKED, revoke(key, None, (), now).data)
     (folder / ISSUED).touch(0o644)
 
 
@@ -82,25 +90,25 @@ def issue_in(folder: Path, name: str, keys: KeyFile, *, role: str, days: int, no
             signing_key=keys.signing,
         )
     except Malformed as fault:
-        raise UsageFault(f"no certificate for {name!r}: {fault.detail}; correct it") from None
-    with _alone(folder):
-        _note(folder / ISSUED, certificate)
+        raise UsageFault(f"no certificate was issued for {name!r}: {fault.detail}; correct it") from None
+    with _locked(folder):
+        _register(folder / ISSUED, certificate)
     return certificate
 
 
-def revoke_in(folder: Path, wanted: Sequence[str], now: Instant) -> list[int]:
+def revoke_in(folder: Path, targets: Sequence[str], now: Instant) -> list[int]:
     """Revoke all certificates of each name, or the one of a serial number; return the newly revoked serial numbers."""
-    with _alone(folder):
+    with _locked(folder):
         authority_key = read_authority_key(folder / AUTHORITY_KEY)
-        former = revoked_in(folder)
-        serials = _serials(folder, wanted)
-        new = sorted(serials - former.serials)
+        previous = revoked_in(folder)
+        serials = _serials(folder, targets)
+        new = sorted(serials - previous.serials)
         if new:
             try:
-                following = revoke(authority_key, former, new, now)
+                updated = revoke(authority_key, previous, new, now)
             except Malformed as fault:
-                raise UsageFault(f"nothing was revoked: {fault.detail}; make a new authority") from None
-            replace_file(folder / REVOKED, Kind.REVOKED, following.data)
+                raise UsageFault(f"nothing was revoked: {fault.detail}; create a new certificate authority") from None
+            replace_file(folder / REVOKED, TrustFileType.REVOKED, updated.data)
     return new
 
 
@@ -115,7 +123,7 @@ def issued_in(folder: Path) -> Iterator[Certificate]:
     try:
         with path.open("rb") as lines:
             for number, line in enumerate(lines, start=1):
-                yield _noted(path, number, line)
+                yield _registered(path, number, line)
     except OSError as error:
         raise cannot_read(path, error) from None
 
@@ -125,13 +133,13 @@ def serial_text(serial: int) -> str:
     return f"{serial:016x}"
 
 
-def _serials(folder: Path, wanted: Sequence[str]) -> frozenset[int]:
+def _serials(folder: Path, targets: Sequence[str]) -> frozenset[int]:
     """Resolve names and serial numbers to serial numbers; a text that is both is a name."""
     by_name: dict[str, set[int]] = {}
     for certificate in issued_in(folder):
         by_name.setdefault(certificate.id, set()).add(certificate.serial)
     found: set[int] = set()
-    for text in wanted:
+    for text in targets:
         serial = _maybe_serial(text)
         if text in by_name:
             found |= by_name[text]
@@ -151,7 +159,7 @@ def _maybe_serial(text: str) -> int | None:
         return None
 
 
-def _note(path: Path, certificate: Certificate) -> None:
+def _register(path: Path, certificate: Certificate) -> None:
     """Append a line to the register; only its field `certificate` is read back, the others are for people and tools."""
     line = {
         "id": certificate.id,
@@ -170,15 +178,15 @@ def _note(path: Path, certificate: Certificate) -> None:
         raise UsageFault(f"{path} cannot be written: {error.strerror}; nothing was issued") from None
 
 
-def _noted(path: Path, number: int, line: bytes) -> Certificate:
+def _registered(path: Path, number: int, line: bytes) -> Certificate:
     try:
         return read_certificate(b64decode(json.loads(line)["certificate"], validate=True))
     except (ValueError, TypeError, KeyError):  # Malformed is a ValueError too
-        raise UsageFault(f"{path}, line {number} cannot be read: correct it from a copy, or take the line out") from None
+        raise UsageFault(f"{path}, line {number} cannot be decoded: restore it from a backup, or remove the line") from None
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
+def _locked(folder: Path) -> Iterator[None]:
     """Lock the folder against changes by other processes."""
     try:
         file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

@@ -21,13 +21,13 @@ from milepost.dashboard.server import TICK_S, MapServer, Setup
 from milepost.eventlog.log import Entry, Log, LogLost
 from milepost.model.instants import Instant
 from milepost.model.pipeline_records import PIPELINES
-from milepost.runtime.logs import Log as Told
+from milepost.runtime.logs import StructuredLog
 from milepost.runtime.pipeline_status import OLD_S, STATUS_FILE
 from milepost.runtime.site_logs import request_messages
-from milepost.runtime.site_view import opened
-from milepost.runtime.terminal import say
+from milepost.runtime.site_view import open_site_logs
+from milepost.runtime.terminal import print_line
 
-FIGURES_S: Final = 1.0
+STATUS_S: Final = 1.0
 STATUS_BYTES_MAX: Final = 1_000_000
 ROADS_BYTES_MAX: Final = 256_000_000
 _SHOWN: Final = ("state", "mode", "rows_per_s", "took_s", "lag", "fault")
@@ -35,7 +35,7 @@ _SHOWN: Final = ("state", "mode", "rows_per_s", "took_s", "lag", "fault")
 
 def run(settings: Settings) -> int:
     """Serve the map until a signal; return the exit status."""
-    with opened(settings) as logs:
+    with open_site_logs(settings) as logs:
         asyncio.run(Dashboard(settings, logs).run())
     return 0
 
@@ -49,13 +49,13 @@ class Dashboard:
 
     async def run(self) -> None:
         """Serve until a signal."""
-        ours = self.settings.dashboard
-        told = Told(self.settings.log.level, self.settings.log.line_format)
-        scene = Scene(self.settings.incidents.kinds, vehicles_max=ours.vehicles_max)
-        host, port = host_and_port(ours.address)
-        token = ours.token or secrets.token_urlsafe(16)
-        setup = Setup(tuple(self.logs), self.settings.incidents.kinds, ours.past_minutes, self._roads())
-        server = MapServer(scene, Guard(hosts_of(host, port, ours.hosts), token), setup, self._append)
+        own = self.settings.dashboard
+        logger = StructuredLog(self.settings.log.level, self.settings.log.line_format)
+        scene = Scene(self.settings.incidents.kinds, vehicles_max=own.vehicles_max)
+        host, port = host_and_port(own.address)
+        token = own.token or secrets.token_urlsafe(16)
+        setup = Setup(tuple(self.logs), self.settings.incidents.kinds, own.history_minutes, self._roads())
+        server = MapServer(scene, Guard(hosts_of(host, port, own.hosts), token), setup, self._append)
         if not server.pages.is_built:
             raise StartFault(NOT_BUILT)
         for site, log in self.logs.items():
@@ -63,30 +63,30 @@ class Dashboard:
         try:
             listening = await server.listen(host, port)
         except OSError as error:
-            raise cannot_listen(ours.address, error) from None
-        feed = Feed(scene, self.logs, lambda lost: _tell_lost(told, lost))
+            raise cannot_listen(own.address, error) from None
+        feed = Feed(scene, self.logs, lambda lost: _log_lost(logger, lost))
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
         bound_host, bound_port = listening.sockets[0].getsockname()[:2]
-        say(f"the map: http://{_in_url(bound_host)}:{bound_port}/")
-        say(f"the token, asked for when something is published: {token if not ours.token else 'as the file has it'}")
-        told.info("dashboard ready", sites=" ".join(self.logs), address=f"{bound_host}:{bound_port}")
+        print_line(f"the map: http://{_in_url(bound_host)}:{bound_port}/")
+        print_line(f"the token, required to publish: {token if not own.token else 'the one in the settings'}")
+        logger.info("dashboard ready", sites=" ".join(self.logs), address=f"{bound_host}:{bound_port}")
         try:
             await self._tick_until(stop, server, scene)
         finally:
             await feed.close()
             listening.close()
             await listening.wait_closed()
-            told.info("dashboard stopped")
+            logger.info("dashboard stopped")
 
     async def _tick_until(self, stop: asyncio.Event, server: MapServer, scene: Scene) -> None:
         loop = asyncio.get_running_loop()
-        due, figures_due = loop.time(), 0.0
+        due, status_due = loop.time(), 0.0
         while not stop.is_set():
-            if loop.time() >= figures_due:
-                scene.take_figures(await asyncio.to_thread(figures_in, self.settings.pipelines.folder))
-                figures_due = loop.time() + FIGURES_S
+            if loop.time() >= status_due:
+                scene.set_pipeline_metrics(await asyncio.to_thread(pipeline_status_in, self.settings.pipelines.folder))
+                status_due = loop.time() + STATUS_S
             server.tick(Instant(time_ns()))
             due = max(due + TICK_S, loop.time())
             try:
@@ -100,7 +100,7 @@ class Dashboard:
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
 
-        def settle(fault: Exception | None) -> None:
+        def finish(fault: Exception | None) -> None:
             if done.cancelled():
                 return
             if fault is None:
@@ -108,10 +108,10 @@ class Dashboard:
             else:
                 done.set_exception(fault)
 
-        def tell(fault: Exception | None) -> None:
-            loop.call_soon_threadsafe(settle, fault)
+        def confirm(fault: Exception | None) -> None:
+            loop.call_soon_threadsafe(finish, fault)
 
-        self.logs[site].append(entries, tell)
+        self.logs[site].append(entries, confirm)
         await done
 
     def _roads(self) -> bytes | None:
@@ -120,15 +120,15 @@ class Dashboard:
             return None
         try:
             if Path(name).stat().st_size > ROADS_BYTES_MAX:
-                raise StartFault(f"{name} is larger than {ROADS_BYTES_MAX:,} bytes")
+                raise StartFault(f"[dashboard] roads: {name} is larger than {ROADS_BYTES_MAX:,} bytes")
             roads = Path(name).read_bytes()
         except OSError as error:
             raise cannot_read(name, error) from None
         try:
             if json.loads(roads)["type"] != "FeatureCollection":
-                raise StartFault(f"{name} is no FeatureCollection of GeoJSON")
+                raise StartFault(f"[dashboard] roads: {name} is not a GeoJSON FeatureCollection")
         except (ValueError, KeyError, TypeError):
-            raise StartFault(f"{name} is no GeoJSON") from None
+            raise StartFault(f"[dashboard] roads: {name} is not GeoJSON") from None
         return roads
 
 
@@ -139,15 +139,15 @@ def hosts_of(host: str, port: int, more: Sequence[str]) -> frozenset[str]:
     return frozenset(found | {f"{name.lower()}:{port}" for name in more} | (names if port == 80 else set()))
 
 
-def figures_in(folder: str) -> dict[str, dict[str, Any]]:
+def pipeline_status_in(folder: str) -> dict[str, dict[str, Any]]:
     """Return the last status of each pipeline query, state "away" if it is too old; empty without a status file."""
     path = Path(folder) / STATUS_FILE
     try:
         if path.stat().st_size > STATUS_BYTES_MAX:
             return {}
-        told = json.loads(path.read_bytes())
-        is_old = (time_ns() - told["at_ns"]) / 1e9 > OLD_S
-        rows = {one["name"]: {name: one[name] for name in _SHOWN} for one in told["queries"]}
+        logger = json.loads(path.read_bytes())
+        is_old = (time_ns() - logger["at_ns"]) / 1e9 > OLD_S
+        rows = {one["name"]: {name: one[name] for name in _SHOWN} for one in logger["queries"]}
     except (OSError, ValueError, KeyError, TypeError):
         return {}
     return {name: row | {"state": "away"} for name, row in rows.items()} if is_old else rows
@@ -160,5 +160,5 @@ def _in_url(host: str) -> str:
         return host
 
 
-def _tell_lost(told: Told, lost: LogLost) -> None:
-    told.warning("records of the log are lost", reason=str(lost))
+def _log_lost(logger: StructuredLog, lost: LogLost) -> None:
+    logger.warning("records lost", reason=str(lost))

@@ -13,17 +13,16 @@ from pathlib import Path
 from time import monotonic, time_ns
 from typing import TYPE_CHECKING, Final
 
-from milepost.broker.admission import Rules
+from milepost.broker.admission import AdmissionRules
 from milepost.broker.broker import Broker
 from milepost.broker.effects import Storage, StorageUnavailable
-from milepost.broker.presence import Ground
+from milepost.broker.presence import PlausibilityRules
 from milepost.broker.restore import restore
 from milepost.config.addresses import host_and_port
-from milepost.config.errors import StartFault, UsageFault, cannot_keep, cannot_listen, cannot_read
-from milepost.config.settings import Listener as ListenerSettings
-from milepost.config.settings import Settings
-from milepost.listeners.acceptor import Listener, MqttAcceptor, Take, listen_at
-from milepost.listeners.event_loop import ChangeWriter, EventLoop, TickLoop
+from milepost.config.errors import StartFault, UsageFault, cannot_listen, cannot_read, cannot_store
+from milepost.config.settings import ListenerSettings, Settings
+from milepost.listeners.acceptor import MqttAcceptor, OnAccept, TcpAcceptor, listen_at
+from milepost.listeners.event_loop import ChangeWriter, EventLoop, TickCommitter
 from milepost.listeners.mqtt.context import MqttContext, MqttSettings
 from milepost.listeners.mqtt.listener import MqttListener
 from milepost.model.endpoints import endpoint_id
@@ -31,32 +30,32 @@ from milepost.model.instants import Instant
 from milepost.model.messages import BODY_BYTES_MAX
 from milepost.model.reasons import Malformed
 from milepost.runtime.edge_metrics import EdgeMetrics
-from milepost.runtime.files import Changed
-from milepost.runtime.logs import Log
+from milepost.runtime.files import FileWatch
+from milepost.runtime.logs import StructuredLog
 from milepost.runtime.membership import Membership
 from milepost.runtime.monitoring import Monitoring
-from milepost.runtime.password_check import Admission, read_users
+from milepost.runtime.password_check import PasswordChecker, read_users
 from milepost.runtime.streams import Wrapper, read_contexts
 from milepost.storage import open_storage
 from milepost.vetting import MessageLimits
-from milepost.vetting.access import Access
-from milepost.vetting.payloads import Payloads
+from milepost.vetting.access import AccessList
+from milepost.vetting.payloads import PayloadChecks
 from milepost.vetting.reputation import Reputations
 
 if TYPE_CHECKING:
     from milepost.runtime.udp import UdpService
 
 
-# Admission rules: access, payloads and priorities, from the settings.
+# PasswordChecker rules: access, payloads and priorities, from the settings.
 
 
-def read_rules(settings: Settings) -> Rules:
+def read_rules(settings: Settings) -> AdmissionRules:
     """Return the rules of the settings, with the schema files they name."""
     schemas = {one.schema: _content(one.schema) for one in settings.rules.payload if one.schema}
     try:
-        return Rules(
-            Access(settings.access.rules),
-            Payloads([one.rule for one in settings.rules.payload], schemas),
+        return AdmissionRules(
+            AccessList(settings.access.rules),
+            PayloadChecks([one.rule for one in settings.rules.payload], schemas),
             tuple((one.topic, one.priority) for one in settings.rules.priority),
             needs_password=bool(settings.access.users),
             kinds=settings.incidents.kinds,
@@ -78,23 +77,23 @@ def _content(path: str) -> bytes:
 class ReputationFile:
     """Keeps the reputations of the broker equal to a file."""
 
-    def __init__(self, path: str, broker: Broker, log: Log) -> None:
+    def __init__(self, path: str, broker: Broker, log: StructuredLog) -> None:
         self._path = path
         self._broker = broker
         self._log = log
-        self._changed = Changed(path)
+        self._changed = FileWatch(path)
 
-    def look(self) -> None:
+    def reload(self) -> None:
         """Read the file if it has changed; one that cannot be read is logged and changes nothing."""
         if not self._changed.has_changed():
             return
         try:
             reputations = read_reputations(self._path)
         except UsageFault as fault:
-            self._log.warning("reputations not read", reason=str(fault))
+            self._log.warning("reputation file not loaded", reason=str(fault))
             return
-        self._broker.believe(reputations)
-        self._log.info("reputations read", endpoints=len(reputations))
+        self._broker.use_reputations(reputations)
+        self._log.info("reputation file loaded", endpoints=len(reputations))
 
 
 def read_reputations(path: str) -> Reputations:
@@ -108,26 +107,29 @@ def read_reputations(path: str) -> Reputations:
 
 
 TICK_S: Final = 0.25
-LOOK_S: Final = 1.0
+FILE_CHECK_S: Final = 1.0
 """Interval of the check for replaced files."""
 
-GOODBYE_S: Final = 2.0
+SHUTDOWN_S: Final = 2.0
 """Time for clients to receive the disconnect when the edge stops."""
+
+ANNOUNCED_S: Final = 5.0
+"""Time for the log of the site to confirm the announcement of this edge; without it the edge serves its clients as well."""
 
 _COLLECT_AFTER: Final = 200_000
 """Threshold of the garbage collector: each tick creates and drops thousands of objects, hardly any of them in cycles."""
 
 
-def run(settings: Settings, reread: Callable[[], Settings] | None = None) -> int:
-    """Serve until a signal; return the exit status. *reread* returns the current settings for a reload (SIGHUP)."""
-    log = Log(settings.log.level, settings.log.line_format)
+def run(settings: Settings, read_again: Callable[[], Settings] | None = None) -> int:
+    """Serve until a signal; return the exit status. *read_again* returns the current settings for a reload (SIGHUP)."""
+    log = StructuredLog(settings.log.level, settings.log.line_format)
     _allow_many_files()
     try:
         storage = open_storage(Path(settings.edge.data), settings.storage.durability)
     except StorageUnavailable as fault:
-        raise cannot_keep(settings.edge.data, str(fault)) from None
+        raise cannot_store(settings.edge.data, str(fault)) from None
     try:
-        EdgeService(settings, storage, log, reread or (lambda: settings)).run()
+        EdgeService(settings, storage, log, read_again or (lambda: settings)).run()
     finally:
         storage.close()
     return 0
@@ -136,96 +138,108 @@ def run(settings: Settings, reread: Callable[[], Settings] | None = None) -> int
 class EdgeService:
     """The parts of an edge, joined."""
 
-    def __init__(self, settings: Settings, storage: Storage, log: Log, reread: Callable[[], Settings]) -> None:
+    def __init__(self, settings: Settings, storage: Storage, log: StructuredLog, read_again: Callable[[], Settings]) -> None:
         self._settings = settings
         self._log = log
-        self._reread = reread
-        self._turns = EventLoop()
-        self.broker = Broker(settings.limits.edge, endpoint_id(settings.edge.name))
-        self._use_ground(settings)
-        self._site = Membership(settings, self.broker, self._turns, log) if settings.site.log.name else None
+        self._read_again = read_again
+        self._event_loop = EventLoop()
+        self.broker = Broker(settings.limits.broker, endpoint_id(settings.edge.name))
+        self._apply_plausibility(settings)
+        self._site = Membership(settings, self.broker, self._event_loop, log, self._log_ready) if settings.site.log.name else None
         try:
-            kept, now = storage.load(), Instant(time_ns())
+            stored, now = storage.load(), Instant(time_ns())
         except StorageUnavailable as fault:
-            raise cannot_keep(settings.edge.data, str(fault)) from None
+            raise cannot_store(settings.edge.data, str(fault)) from None
         if self._site is None:
-            restore(self.broker, kept, now)
+            restore(self.broker, stored, now)
         else:
-            self._site.restore(kept, now)
+            self._site.restore(stored, now)
         self._reputations = ReputationFile(settings.vetting.reputation, self.broker, log)
-        self.broker.use(read_rules(settings))
-        context = MqttContext(self.broker, _door_settings(settings), log)
-        self._admission = Admission(self._turns, context)
-        self._admission.use(read_users(settings))
-        self.door = MqttListener(context, self._admission.begin)
-        self._settling = TickLoop(self.broker, ChangeWriter(self.broker, storage, log), self.door)
+        self.broker.use_rules(read_rules(settings))
+        context = MqttContext(self.broker, _mqtt_settings(settings), log)
+        self._password_checker = PasswordChecker(self._event_loop, context)
+        self._password_checker.use(read_users(settings))
+        self.mqtt = MqttListener(context, self._password_checker.begin)
+        self._committer = TickCommitter(self.broker, ChangeWriter(self.broker, storage, log), self.mqtt)
         self._udp = self._open_udp() if settings.udp.address else None
         self._monitoring = Monitoring()
-        self._metrics = EdgeMetrics(settings.edge.name, lambda: self._monitoring.up_s, self.door, self._udp, self._site)
+        self._metrics = EdgeMetrics(settings.edge.name, lambda: self._monitoring.up_s, self.mqtt, self._udp, self._site)
         self._monitoring.add_metrics(self._metrics.families)
-        self._monitoring.add_check("storage", lambda: self.broker.trouble)
+        self._monitoring.add_check("storage", lambda: self.broker.storage_error)
         self._wrappers = [Wrapper(one, settings.mqtt.packet_bytes_max) for one in settings.mqtt.listen]
-        self._listeners: list[Listener] = []
+        self._listeners: list[TcpAcceptor] = []
+        self._addresses: dict[str, str | None] = {}
+        """Addresses of the listeners, for the log."""
+        self._ready_by: float | None = None
+        """Time at which the edge is logged as ready without a confirmation of the site's log; None: it is logged."""
         self._stops_at: float | None = None
 
-    def _use_ground(self, settings: Settings) -> None:
+    def _apply_plausibility(self, settings: Settings) -> None:
         """Apply the coverage, the plausibility limits and the alert rules of the settings."""
-        believed = settings.vetting.reports
-        said = MessageLimits(BODY_BYTES_MAX, believed.clock_ahead_s_max, believed.move_mps_max)
-        self.broker.configure(Ground(settings.edge.area, believed, said), settings.rules.alert)
+        report_limits = settings.vetting.reports
+        message_limits = MessageLimits(BODY_BYTES_MAX, report_limits.clock_ahead_s_max, report_limits.move_mps_max)
+        self.broker.configure(PlausibilityRules(settings.edge.area, report_limits, message_limits), settings.rules.alert)
 
     def _open_udp(self) -> "UdpService":
         from milepost.runtime.udp import UdpService  # noqa: PLC0415  # loads OpenSSL and protobuf, which MQTT does not need
 
-        udp = UdpService(self._settings, self.broker, self._turns, self._log)
-        self._settling.join(udp.door)
+        udp = UdpService(self._settings, self.broker, self._event_loop, self._log)
+        self._committer.add_listener(udp.listener)
         return udp
 
     def run(self) -> None:
         """Listen, and run the event loop until a signal."""
-        turns, settings = self._turns, self._settings
-        entrance = MqttAcceptor(turns, self.door)
-        mqtt = [self._listen(one.address, partial(entrance.take, wrap=wrapper.wrap)) for one, wrapper in self._mqtt_listeners()]
-        http = self._monitoring.listen(turns, settings.http.address)
-        turns.settle_with(self._settling.settle)
+        event_loop, settings = self._event_loop, self._settings
+        acceptor = MqttAcceptor(event_loop, self.mqtt)
+        mqtt = [self._listen(one.address, partial(acceptor.accept, wrap=wrapper.wrap)) for one, wrapper in self._mqtt_listeners()]
+        http = self._monitoring.listen(event_loop, settings.http.address)
+        event_loop.at_end_of_tick(self._committer.commit)
         if self._site is not None:
             self._site.start()
-        turns.every(TICK_S, self._tick)
-        self._reputations.look()
-        turns.every(LOOK_S, lambda _: self._reputations.look())
+        event_loop.call_every(TICK_S, self._tick)
+        self._reputations.reload()
+        event_loop.call_every(FILE_CHECK_S, lambda _: self._reputations.reload())
         if settings.sys.interval_s:
-            self._metrics.publish(Instant(time_ns()))
-            turns.every(settings.sys.interval_s, self._metrics.publish)
+            self._metrics.publish_system_topics(Instant(time_ns()))
+            event_loop.call_every(settings.sys.interval_s, self._metrics.publish_system_topics)
         self._watch_signals()
-        _collect_seldom()
-        self._log.info(
-            "edge ready",
-            name=settings.edge.name,
-            mqtt=" ".join(mqtt),
-            udp=self._udp.entrance.address if self._udp else None,
-            http=http,
-            durability=settings.storage.durability.value,
-            site=settings.site.log.name or None,
-            sessions=self.broker.statistics().sessions,
-        )
-        turns.run()
+        _tune_garbage_collection()
+        self._addresses = {"mqtt": " ".join(mqtt), "udp": self._udp.socket.address if self._udp else None, "http": http}
+        self._ready_by = monotonic() + ANNOUNCED_S
+        if self._site is None:
+            self._log_ready()
+        event_loop.run()
         if self._udp is not None:
             self._udp.close()
         if self._site is not None:
             self._site.close()
         self._monitoring.close()
-        turns.close()
-        self._admission.close()
+        event_loop.close()
+        self._password_checker.close()
         self._log.info("edge stopped", sessions=self.broker.statistics().sessions)
+
+    def _log_ready(self) -> None:
+        """StructuredLog that the edge is ready; an edge of a site is once the log has its announcement, so that tools find it."""
+        if self._ready_by is None:
+            return
+        self._ready_by = None
+        self._log.info(
+            "edge ready",
+            name=self._settings.edge.name,
+            **self._addresses,
+            durability=self._settings.storage.durability.value,
+            site=self._settings.site.log.name or None,
+            sessions=self.broker.statistics().sessions,
+        )
 
     def _mqtt_listeners(self) -> Iterator[tuple[ListenerSettings, Wrapper]]:
         return zip(self._settings.mqtt.listen, self._wrappers, strict=True)
 
-    def _listen(self, address: str, take: Take) -> str:
+    def _listen(self, address: str, on_accept: OnAccept) -> str:
         """Accept connections at an address; return it with the port that was bound."""
         host, port = host_and_port(address)
         try:
-            listener = Listener(self._turns, listen_at(host, port), take)
+            listener = TcpAcceptor(self._event_loop, listen_at(host, port), on_accept)
         except OSError as error:
             raise cannot_listen(address, error) from None
         self._listeners.append(listener)
@@ -233,36 +247,39 @@ class EdgeService:
 
     def _watch_signals(self) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: self._turns.call_soon(self._begin_stop))
-        signal.signal(signal.SIGHUP, lambda *_: self._turns.call_soon(self._reload))
+            signal.signal(number, lambda *_: self._event_loop.call_soon(self._begin_stop))
+        signal.signal(signal.SIGHUP, lambda *_: self._event_loop.call_soon(self._reload))
 
     def _tick(self, now: Instant) -> None:
-        self._settling.tick(now)
+        self._committer.on_timer(now)
         if self._site is not None:
             self._site.tick(now)
-        self._log.tell_suppressed()
-        if self._stops_at is not None and (not self.door.links or monotonic() > self._stops_at):
-            self._turns.stop()
+        self._log.log_suppressed()
+        if self._ready_by is not None and monotonic() > self._ready_by:
+            self._log.warning("the site's log has not confirmed the announcement of this edge", after_s=ANNOUNCED_S)
+            self._log_ready()
+        if self._stops_at is not None and (not self.mqtt.connections or monotonic() > self._stops_at):
+            self._event_loop.stop()
 
     def _begin_stop(self, now: Instant) -> None:
         """Accept no new connections, and disconnect all clients."""
         if self._stops_at is not None:
             return
-        self._log.info("edge stops", connections=len(self.door.links))
-        self._stops_at = monotonic() + GOODBYE_S
+        self._log.info("edge stops", connections=len(self.mqtt.connections))
+        self._stops_at = monotonic() + SHUTDOWN_S
         self._monitoring.is_stopping = True
         for listener in self._listeners:
             listener.close()
-        self.door.shut()
+        self.mqtt.shut_down()
         if self._udp is not None:
-            self._udp.door.shut(now)
-        self._settling.settle(now)
+            self._udp.listener.shut_down(now)
+        self._committer.commit(now)
 
     def _reload(self, now: Instant) -> None:
         """Read certificates, users and rules again; if one of them is invalid, nothing changes."""
         del now
         try:
-            settings = self._reread()
+            settings = self._read_again()
             rules, users = read_rules(settings), read_users(settings)
             contexts = read_contexts(settings.mqtt.listen)
         except StartFault as fault:
@@ -270,13 +287,13 @@ class EdgeService:
             return
         for wrapper in self._wrappers:
             wrapper.reload(contexts)
-        self._admission.use(users)
-        self.broker.use(rules)
-        self._use_ground(settings)
+        self._password_checker.use(users)
+        self.broker.use_rules(rules)
+        self._apply_plausibility(settings)
         self._log.info("reloaded certificates, users and rules")
 
 
-def _door_settings(settings: Settings) -> MqttSettings:
+def _mqtt_settings(settings: Settings) -> MqttSettings:
     mqtt = settings.mqtt
     return MqttSettings(
         mqtt.topic_alias_max,
@@ -284,7 +301,7 @@ def _door_settings(settings: Settings) -> MqttSettings:
         mqtt.receive_max,
         mqtt.keep_alive_s_max,
         mqtt.handshake_s_max,
-        settings.limits.door,
+        settings.limits.mqtt,
     )
 
 
@@ -295,7 +312,7 @@ def _allow_many_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-def _collect_seldom() -> None:
+def _tune_garbage_collection() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(_COLLECT_AFTER, 20, 100)

@@ -10,7 +10,7 @@ from milepost.config.errors import UsageFault, cannot_read
 # Files that are replaced from outside while the service runs.
 
 
-class Changed:
+class FileWatch:
     """Detects whether a file has changed since the last call; an existing file counts as changed the first time."""
 
     def __init__(self, path: str) -> None:
@@ -33,12 +33,12 @@ class Changed:
 FILE_BYTES_MAX: Final = 64_000_000
 
 
-class Rewritten:
+class FileRewrite:
     """The lines of a file as a list to change; replaces the file atomically, unless the block fails, under a lock."""
 
-    def __init__(self, path: Path, *, is_made: bool) -> None:
+    def __init__(self, path: Path, *, may_create: bool) -> None:
         self._path = path.resolve()  # a symbolic link stays one
-        self._is_made = is_made
+        self._may_create = may_create
         self._folder = -1
         self._lines: list[str] = []
 
@@ -49,7 +49,7 @@ class Rewritten:
             raise cannot_read(self._path.parent, error) from None
         try:
             fcntl.flock(self._folder, fcntl.LOCK_EX)
-            is_new = self._is_made and not self._path.exists()
+            is_new = self._may_create and not self._path.exists()
             self._lines = [] if is_new else text_of(self._path).removesuffix("\n").split("\n")
         except BaseException:
             os.close(self._folder)
@@ -66,17 +66,17 @@ class Rewritten:
             os.close(self._folder)
 
     def _write(self, content: bytes) -> None:
-        beside = self._path.with_name(f".{self._path.name}.{os.getpid()}")
-        file = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        new_file = self._path.with_name(f".{self._path.name}.{os.getpid()}")
+        file = os.open(new_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
             with os.fdopen(file, "wb") as stream:
                 _keep_owner(stream.fileno(), self._path)
                 stream.write(content)
                 stream.flush()
                 os.fsync(stream.fileno())
-            beside.replace(self._path)
+            new_file.replace(self._path)
         except BaseException:
-            beside.unlink(missing_ok=True)
+            new_file.unlink(missing_ok=True)
             raise
         os.fsync(self._folder)
 
@@ -92,9 +92,9 @@ def text_of(path: Path) -> str:
     """Return the text of a small file; raise a `UsageFault` with the reason if it cannot be read."""
     try:
         if path.stat().st_size > FILE_BYTES_MAX:
-            raise UsageFault(f"{path} has more than {FILE_BYTES_MAX} bytes: it cannot be the right file; correct the name")
+            raise UsageFault(f"{path} has more than {FILE_BYTES_MAX} bytes, too many for such a file: correct the path")
         return path.read_bytes().decode()  # keeps line ends
     except OSError as error:
         raise cannot_read(path, error) from None
     except UnicodeDecodeError:
-        raise UsageFault(f"{path} is not UTF-8 text: it cannot be the right file; correct the name") from None
+        raise UsageFault(f"{path} is not UTF-8 text: correct the path") from None

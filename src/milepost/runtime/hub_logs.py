@@ -22,7 +22,6 @@ from typing import Final, NamedTuple, Protocol
 
 from milepost.eventlog.log import (
     BATCH_RECORDS_MAX,
-    Edge,
     Entry,
     Following,
     Log,
@@ -32,6 +31,7 @@ from milepost.eventlog.log import (
     Member,
     Record,
     Since,
+    TopicEnd,
     TopicSettings,
 )
 from milepost.federation.central_hub import HEARTBEAT_KEY, CentralHub
@@ -47,39 +47,39 @@ BATCH_RECORDS: Final = 2_000
 BATCH_BYTES: Final = 4_000_000
 
 CallSoon = Callable[[Callable[[Instant], None]], None]
-Tell = Callable[[str, str, str], None]
+OnEvent = Callable[[str, str, str], None]
 """Called with an event, the site and the reason, for the log lines of the process."""
 
 
 @dataclass(slots=True)
-class _Lane:
+class _LogQueue:
     """Records that wait for one log."""
 
     log: Log
     waiting: deque[HubAppend] = field(default_factory=deque)
-    taken: int = 0
+    queued: int = 0
     """Number of records ever put here."""
     done: int = 0
     """Number of them that the log has confirmed."""
-    with_log: int = 0
-    rests: bool = False
+    in_flight: int = 0
+    is_paused: bool = False
     """Whether the last append failed: the next tick tries again."""
-    has_beat: bool = False
+    has_heartbeat: bool = False
     """Whether a heartbeat waits: one is enough."""
     one_by_one: int = 0
     """Number of next records to append one by one, because the log refuses one of them."""
 
 
-class Outgoing:
+class AppendQueues:
     """Appends to all logs, in order for each, one batch at a time; an unavailable log delays no other one."""
 
-    def __init__(self, logs: Mapping[str, Log], call_soon: CallSoon, tell: Tell) -> None:
-        self._lanes = {site: _Lane(log) for site, log in logs.items()}
+    def __init__(self, logs: Mapping[str, Log], call_soon: CallSoon, on_event: OnEvent) -> None:
+        self._queues = {site: _LogQueue(log) for site, log in logs.items()}
         self._call_soon = call_soon
-        self._tell = tell
+        self._on_event = on_event
         self._last: dict[str, dict[str, int]] = {site: {} for site in logs}
-        self._marks: dict[str, deque[tuple[int, dict[str, int]]]] = {site: deque() for site in logs}
-        self._marked: dict[str, int] = {}
+        self._pending_commits: dict[str, deque[tuple[int, dict[str, int]]]] = {site: deque() for site in logs}
+        self._noted: dict[str, int] = {}
         self.handed_over = 0
         """Number of batches handed to logs."""
         self.refused = 0
@@ -93,115 +93,115 @@ class Outgoing:
     @property
     def waiting(self) -> int:
         """Number of records that are not appended yet."""
-        return sum(len(lane.waiting) for lane in self._lanes.values())
+        return sum(len(queue.waiting) for queue in self._queues.values())
 
     def put(self, appends: Iterable[HubAppend]) -> None:
         """Queue records."""
         for append in appends:
-            lane = self._lanes[append.site]
+            queue = self._queues[append.site]
             if append.key == HEARTBEAT_KEY:
-                if lane.has_beat:
+                if queue.has_heartbeat:
                     continue
-                lane.has_beat = True
-            lane.waiting.append(append)
-            lane.taken += 1
+                queue.has_heartbeat = True
+            queue.waiting.append(append)
+            queue.queued += 1
             if append.stream:
-                self._last[append.stream][append.site] = lane.taken
+                self._last[append.stream][append.site] = queue.queued
 
     def push(self) -> None:
         """Hand each idle log its next batch."""
-        for site, lane in self._lanes.items():
-            if lane.waiting and not lane.with_log and not lane.rests:
-                self._hand_over(site, lane)
+        for site, queue in self._queues.items():
+            if queue.waiting and not queue.in_flight and not queue.is_paused:
+                self._hand_over(site, queue)
 
     def try_again(self) -> None:
         """Retry the logs whose last append failed."""
-        for lane in self._lanes.values():
-            lane.rests = False
+        for queue in self._queues.values():
+            queue.is_paused = False
         self.push()
 
-    def mark(self, stream: str, position: int) -> None:
+    def note_position(self, stream: str, position: int) -> None:
         """Note that a stream is handled up to a position once all its appends until now are confirmed."""
-        if self._marked.get(stream) != position:
-            self._marked[stream] = position
-            self._marks[stream].append((position, dict(self._last[stream])))
+        if self._noted.get(stream) != position:
+            self._noted[stream] = position
+            self._pending_commits[stream].append((position, dict(self._last[stream])))
 
-    def settled(self, stream: str) -> int | None:
+    def take_committable(self, stream: str) -> int | None:
         """Return the position up to which a stream is handled, if it has changed."""
-        marks, found = self._marks[stream], None
-        while marks and all(self._lanes[site].done >= number for site, number in marks[0][1].items()):
-            found = marks.popleft()[0]
+        pending, found = self._pending_commits[stream], None
+        while pending and all(self._queues[site].done >= number for site, number in pending[0][1].items()):
+            found = pending.popleft()[0]
         return found
 
     def forget(self, stream: str) -> None:
         """Forget a stream that another process owns from now on."""
-        self._marks[stream].clear()
+        self._pending_commits[stream].clear()
         self._last[stream].clear()
-        self._marked.pop(stream, None)
+        self._noted.pop(stream, None)
 
-    def _hand_over(self, site: str, lane: _Lane) -> None:
+    def _hand_over(self, site: str, queue: _LogQueue) -> None:
         batch: list[Entry] = []
         size = 0
-        for append in lane.waiting:
+        for append in queue.waiting:
             size += len(append.value or b"")
-            if batch and (lane.one_by_one or len(batch) >= BATCH_RECORDS or size > BATCH_BYTES):
+            if batch and (queue.one_by_one or len(batch) >= BATCH_RECORDS or size > BATCH_BYTES):
                 break
             batch.append(Entry(append.topic, append.key, append.value))
-        lane.with_log = len(batch)
+        queue.in_flight = len(batch)
         self.handed_over += 1
         try:
-            lane.log.append(batch, partial(self._answered, site))
+            queue.log.append(batch, partial(self._on_confirmed, site))
         except LogUnavailable as fault:
-            lane.with_log, lane.rests = 0, True
-            self._tell("log takes nothing", site, str(fault))
+            queue.in_flight, queue.is_paused = 0, True
+            self._on_event("log unavailable", site, str(fault))
         except LogRefused as fault:
-            self._refused(site, lane, fault)
+            self._refused(site, queue, fault)
 
-    def _answered(self, site: str, fault: Exception | None) -> None:
+    def _on_confirmed(self, site: str, fault: Exception | None) -> None:
         self._call_soon(lambda _: self._done(site, fault))
 
     def _done(self, site: str, fault: Exception | None) -> None:
-        lane = self._lanes[site]
+        queue = self._queues[site]
         if isinstance(fault, LogRefused):
-            self._refused(site, lane, fault)
+            self._refused(site, queue, fault)
         elif fault is not None:
-            lane.with_log, lane.rests = 0, True
-            self._tell("log takes nothing", site, str(fault))
+            queue.in_flight, queue.is_paused = 0, True
+            self._on_event("log unavailable", site, str(fault))
         else:
-            self._drop(lane, lane.with_log)
+            self._drop(queue, queue.in_flight)
         self.push()
 
-    def _refused(self, site: str, lane: _Lane, fault: Exception) -> None:
+    def _refused(self, site: str, queue: _LogQueue, fault: Exception) -> None:
         """Find the record that the log refuses by appending the batch one by one, and leave that record out."""
-        count, lane.with_log = lane.with_log, 0
+        count, queue.in_flight = queue.in_flight, 0
         if count > 1:
-            lane.one_by_one = count
+            queue.one_by_one = count
             return
         self.refused += 1
-        self._tell("record refused by the log", site, str(fault))
-        lane.with_log = count
-        self._drop(lane, count)
+        self._on_event("record refused by the log", site, str(fault))
+        queue.in_flight = count
+        self._drop(queue, count)
 
-    def _drop(self, lane: _Lane, count: int) -> None:
+    def _drop(self, queue: _LogQueue, count: int) -> None:
         for _ in range(count):
-            lane.has_beat &= lane.waiting.popleft().key != HEARTBEAT_KEY
-        lane.done += count
-        lane.with_log = 0
-        lane.one_by_one = max(0, lane.one_by_one - count)
+            queue.has_heartbeat &= queue.waiting.popleft().key != HEARTBEAT_KEY
+        queue.done += count
+        queue.in_flight = 0
+        queue.one_by_one = max(0, queue.one_by_one - count)
 
 
-GROUP: Final = "centre"
+GROUP: Final = "hub"
 STATE: Final = (SUBSCRIPTION_INFO, VEHICLE_INFO)
 LOOK_BACK_NS: Final = 10 * SECOND_NS
 """How far before the last heartbeat cross-hub is read again: longer than the append of a record takes."""
-PATIENCE_NS: Final = 5 * SECOND_NS
+TAKEOVER_TIMEOUT_NS: Final = 5 * SECOND_NS
 READ_BACK_MAX: Final = 50_000
 """Maximum records read again for one move."""
 
 _COMPACTED: Final = TopicSettings(is_compacted=True)
 
 
-class Pace(Protocol):
+class Backpressure(Protocol):
     """Backpressure: blocks readers while their batches are not handled."""
 
     def enter(self, name: str) -> None:
@@ -211,7 +211,7 @@ class Pace(Protocol):
         """Note that a batch is handled."""
 
 
-class NoPace:
+class NoBackpressure:
     """No backpressure: for simulators, which have one thread."""
 
     def enter(self, name: str) -> None:
@@ -221,14 +221,14 @@ class NoPace:
         """Do nothing."""
 
 
-class _Turn(NamedTuple):
+class _Assignment(NamedTuple):
     """One assignment of a site to this process."""
 
     first: int | None
     """The first offset of its cross-hub to handle; None: that of the first record received."""
     ends: dict[tuple[str, str], int]
     """The ends of all followed topics when it was assigned."""
-    patient_until: Instant = Instant(0)
+    warn_after: Instant = Instant(0)
     """After this time a site that is not owned yet is logged, with the reason."""
 
 
@@ -241,22 +241,22 @@ class HubLink:
         logs: Mapping[str, Log],
         call_soon: CallSoon,
         *,
-        pace: Pace | None = None,
-        tell: Tell | None = None,
+        backpressure: Backpressure | None = None,
+        on_event: OnEvent | None = None,
     ) -> None:
         assert set(hub.sites) == set(logs)
         self.hub = hub
         self._logs = logs
         self._call_soon = call_soon
-        self._pace = pace or NoPace()
-        self._tell = tell or _say_nothing
-        self.outgoing = Outgoing(logs, call_soon, self._tell)
+        self._backpressure = backpressure or NoBackpressure()
+        self._on_event = on_event or _ignore_event
+        self.outgoing = AppendQueues(logs, call_soon, self._on_event)
         self._positions: dict[tuple[str, str], int] = {}
-        self._goals: dict[tuple[str, str], int] = {}
+        self._start_ends: dict[tuple[str, str], int] = {}
         self._since = Instant(0)
         self._followings: list[Following] = []
         self._members: dict[str, Member] = {}
-        self._turns: dict[str, _Turn] = {}
+        self._assignments: dict[str, _Assignment] = {}
         """Assignments by site: owned, or about to be."""
         self._assigned: set[str] = set()
         """The assignment of the groups; used in the threads of members only, each for its site."""
@@ -277,16 +277,16 @@ class HubLink:
             log.make(CROSS_HUB)
         for site, log in self._logs.items():
             for topic in STATE:
-                self._positions[site, topic], self._goals[site, topic] = log.ends(topic)
-            self._follow(site, dict.fromkeys(STATE, Edge.BEGINNING))
+                self._positions[site, topic], self._start_ends[site, topic] = log.ends(topic)
+            self._follow(site, dict.fromkeys(STATE, TopicEnd.BEGINNING))
 
     def tick(self, now: Instant) -> None:
         """Continue waiting work; call it several times a second."""
-        if not self._members and self._maybe_unread(self._goals, looks=True) is None:
+        if not self._members and self._find_unread(self._start_ends, asks_log=True) is None:
             self._join(now)
         self.hub.tick(now)
         self.outgoing.try_again()
-        self._go_on(now, looks=True)
+        self._advance(now, asks_log=True)
         self._commit()
 
     def close(self) -> None:
@@ -298,13 +298,13 @@ class HubLink:
 
     # From the logs' threads
 
-    def _follow(self, site: str, starts: Mapping[str, Edge | Since]) -> None:
+    def _follow(self, site: str, starts: Mapping[str, TopicEnd | Since]) -> None:
         name = f"{site} {' '.join(starts)}"
         take = partial(self._hand_over, name, partial(self._followed, site))
         self._followings.append(self._logs[site].follow(starts, take, partial(self._lost, site)))
 
     def _hand_over(self, name: str, take: Callable[[str, Sequence[Record], Instant], None], records: Sequence[Record]) -> None:
-        self._pace.enter(name)
+        self._backpressure.enter(name)
         self._call_soon(lambda now: take(name, records, now))
 
     def _changed(self, site: str, topics: frozenset[str]) -> None:
@@ -325,24 +325,24 @@ class HubLink:
             log = self._logs[site]
             first = log.committed(GROUP).get(CROSS_HUB)
             first = log.ends(CROSS_HUB)[0] if first is None else first
-        self._call_soon(lambda now: self._take_up(site, _Turn(first, ends), now))
+        self._call_soon(lambda now: self._on_assigned(site, _Assignment(first, ends), now))
 
     def _owned(self, site: str, records: Sequence[Record]) -> None:
-        self._hand_over(f"{site} own", partial(self._take_own, site), records)
+        self._hand_over(f"{site} own", partial(self._on_assigned_records, site), records)
 
     def _lost(self, site: str, fault: LogLost) -> None:
-        self._call_soon(lambda _: self._tell("records lost", site, str(fault)))
+        self._call_soon(lambda _: self._on_event("records lost", site, str(fault)))
 
     # In the main thread
 
     def _followed(self, site: str, name: str, records: Sequence[Record], now: Instant) -> None:
         topic = records[0].topic
-        self.hub.on_records(site, topic, [_incoming(record) for record in records], now)
+        self.hub.on_records(site, topic, [_logged(record) for record in records], now)
         self._positions[site, topic] = records[-1].offset + 1
-        self._pace.leave(name)
-        if not self._members and self._maybe_unread(self._goals) is None:
+        self._backpressure.leave(name)
+        if not self._members and self._find_unread(self._start_ends) is None:
             self._join(now)
-        self._go_on(now)
+        self._advance(now)
 
     def _join(self, now: Instant) -> None:
         """Watch cross-hub and join the group, after the state of all sites was read."""
@@ -362,89 +362,89 @@ class HubLink:
                 found += [record.appended_at for record in (log.read(CROSS_HUB, first, 1) if first is not None else ())]
         return Instant(max(0, min(found, default=now) - LOOK_BACK_NS))
 
-    def _take_up(self, site: str, turn: _Turn, now: Instant) -> None:
+    def _on_assigned(self, site: str, assignment: _Assignment, now: Instant) -> None:
         self._drop(site, now)
-        self._turns[site] = turn._replace(patient_until=Instant(now + PATIENCE_NS))
-        self._go_on(now)
+        self._assignments[site] = assignment._replace(warn_after=Instant(now + TAKEOVER_TIMEOUT_NS))
+        self._advance(now)
 
     def _drop(self, site: str, now: Instant) -> None:
-        self._turns.pop(site, None)
+        self._assignments.pop(site, None)
         self.outgoing.forget(site)
         if site in self.hub.owned:
             self.hub.own(site, False, now)
         for _ in range(len(self._inbox[site])):
-            self._pace.leave(f"{site} own")
+            self._backpressure.leave(f"{site} own")
         self._inbox[site].clear()
 
-    def _take_own(self, site: str, name: str, records: Sequence[Record], now: Instant) -> None:
-        assert site in self._turns, f"{name}: a log hands over what was not given"
+    def _on_assigned_records(self, site: str, name: str, records: Sequence[Record], now: Instant) -> None:
+        assert site in self._assignments, f"{name}: the log delivered records of an unassigned site"
         self._inbox[site].append(records)
-        self._go_on(now)
+        self._advance(now)
 
-    def _own(self, site: str, turn: _Turn, now: Instant) -> None:
+    def _own(self, site: str, assignment: _Assignment, now: Instant) -> None:
         inbox = self._inbox[site]
-        first = turn.first if turn.first is not None or not inbox else inbox[0][0].offset
+        first = assignment.first if assignment.first is not None or not inbox else inbox[0][0].offset
         if first is not None:
-            self._tell("acts for a site", site, f"its cross-hub comes from {first} on")
+            self._on_event("serving site", site, f"cross-hub from offset {first}")
             self.hub.own(site, True, now, first=first)
 
-    def _go_on(self, now: Instant, *, looks: bool = False) -> None:
+    def _advance(self, now: Instant, *, asks_log: bool = False) -> None:
         """Own the sites that are read up to their ends, route their records, and hand the appends to the logs."""
         hub = self.hub
-        for site, turn in self._turns.items():
+        for site, assignment in self._assignments.items():
             if site in hub.owned:
                 continue
-            unread = self._maybe_unread(turn.ends, looks=looks)
+            unread = self._find_unread(assignment.ends, asks_log=asks_log)
             if unread is None:
-                self._own(site, turn, now)
-            elif now > turn.patient_until:
-                position, end = self._positions.get(unread), turn.ends[unread]
-                self._tell("does not act for a site yet", site, f"{unread[1]} of {unread[0]} is read up to {position} of {end}")
+                self._own(site, assignment, now)
+            elif now > assignment.warn_after:
+                position, end = self._positions.get(unread), assignment.ends[unread]
+                self._on_event("not serving site yet", site, f"{unread[1]} of {unread[0]} is read up to {position} of {end}")
         self.outgoing.put(hub.take_appends())
         for site in hub.owned:
             inbox = self._inbox[site]
             while inbox and not (self.is_stopping or self.outgoing.is_full or hub.is_waiting(site)):
-                hub.route(site, [_incoming(record) for record in inbox.popleft()], now)
-                self._pace.leave(f"{site} own")
+                hub.route(site, [_logged(record) for record in inbox.popleft()], now)
+                self._backpressure.leave(f"{site} own")
                 self.outgoing.put(hub.take_appends())
-        for wish in hub.take_reads():
-            self._read_back(wish, now)
+        for request in hub.take_reads():
+            self._read_back(request, now)
         self.outgoing.put(hub.take_appends())
         self.outgoing.push()
         for site, topic, offset, why, detail in hub.take_faults():
-            self._tell(f"record {why.value}", site, f"{topic} {offset}: {detail}")
+            self._on_event(f"record {why.value}", site, f"{topic} {offset}: {detail}")
 
-    def _read_back(self, wish: HubReadBack, now: Instant) -> None:
+    def _read_back(self, request: HubReadBack, now: Instant) -> None:
         """Read a range of a log again, from its end towards its beginning, as far as is needed."""
-        log, pages, is_whole = self._logs[wish.site], deque[list[Record]](), True
-        before = wish.before
-        while before > wish.first:
-            first = max(wish.first, before - BATCH_RECORDS_MAX)
+        log, pages, is_complete = self._logs[request.site], deque[list[Record]](), True
+        before = request.before
+        while before > request.first:
+            first = max(request.first, before - BATCH_RECORDS_MAX)
             try:
                 page = [record for record in log.read(CROSS_HUB, first, before - first) if record.offset < before]
             except (LogLost, LogUnavailable):
-                is_whole = False
+                is_complete = False
                 break
             pages.appendleft(page)
             before = first
-            if page and page[0].appended_at < wish.since:
+            if page and page[0].appended_at < request.since:
                 break
             if sum(map(len, pages)) > READ_BACK_MAX:
-                is_whole = False
+                is_complete = False
                 break
-        self.hub.on_read(wish.site, [_incoming(record) for page in pages for record in page], now, is_whole=is_whole)
+        self.hub.on_read(request.site, [_logged(record) for page in pages for record in page], now, is_complete=is_complete)
 
     def _commit(self) -> None:
         for site in self.hub.owned:
-            self.outgoing.mark(site, self.hub.position(site))
-            position = self.outgoing.settled(site)
+            self.outgoing.note_position(site, self.hub.position(site))
+            position = self.outgoing.take_committable(site)
             if position is not None:
                 self._members[site].commit(CROSS_HUB, position)
 
-    def _maybe_unread(self, ends: Mapping[tuple[str, str], int], *, looks: bool = False) -> tuple[str, str] | None:
-        """Return a followed topic that is not read up to its end; *looks*: ask the log where records were removed."""
+    def _find_unread(self, ends: Mapping[tuple[str, str], int], *, asks_log: bool = False) -> tuple[str, str] | None:
+        """Return a followed topic that is not read up to its end; *asks_log*: ask the log where records were removed."""
         unread = (one for one, end in ends.items() if self._positions.get(one, -1) < end)
-        return next((one for one in unread if not (looks and self._is_read(*one, ends[one]))), None)
+        return next((one for one in unread if not (asks_log and self._is_read(*one, ends[one]))), None)
 
     def _is_read(self, site: str, topic: str, end: int) -> bool:
         """Return whether no further record before *end* can arrive: the last ones were removed, or are older than needed."""
@@ -460,9 +460,9 @@ class HubLink:
         return (site, topic) not in self._positions and record.appended_at < self._since
 
 
-def _incoming(record: Record) -> LoggedRecord:
+def _logged(record: Record) -> LoggedRecord:
     return LoggedRecord(record.offset, record.key, record.value, record.appended_at)
 
 
-def _say_nothing(event: str, site: str, reason: str) -> None:
+def _ignore_event(event: str, site: str, reason: str) -> None:
     """Ignore an event."""

@@ -15,7 +15,6 @@ from typing import Final
 from milepost.config.errors import UsageFault
 from milepost.config.settings import Settings
 from milepost.eventlog.log import (
-    Edge,
     Entry,
     Following,
     Log,
@@ -25,34 +24,35 @@ from milepost.eventlog.log import (
     Record,
     Since,
     Start,
+    TopicEnd,
     TopicSettings,
     read_to_end,
 )
-from milepost.incidents.engine import CELLS, ENGINE, QUESTION, STATE, Approach, IncidentEngine
+from milepost.incidents.engine import CELLS, ENGINE, QUESTION_TOPIC, STATE, Approach, IncidentEngine
 from milepost.listeners.event_loop import EventLoop
 from milepost.model.instants import Instant
 from milepost.model.pipeline_records import REPUTATION
 from milepost.model.sites import publish_to
-from milepost.runtime.logs import Log as Told
-from milepost.runtime.road_files import maybe_approach
+from milepost.runtime.logs import StructuredLog
+from milepost.runtime.road_files import find_approach
 from milepost.runtime.site_logs import open_log, request_messages
 
 TICK_S: Final = 0.25
 CELLS_S: Final = 86_400
 GROUP: Final = "incidents"
-ASKS: Final = publish_to(ENGINE)
+QUESTIONS: Final = publish_to(ENGINE)
 
 
 def run(settings: Settings) -> int:
     """Run the incident engine of a site until a signal; return the exit status."""
     site = settings.site.log
     if not site.name:
-        raise UsageFault("[site] has no name: incidents are those of a site; see milepost.example.toml")
-    told = Told(settings.log.level, settings.log.line_format)
-    approach = maybe_approach(settings.incidents)
+        raise UsageFault("[site] has no name: the incident engine needs the log of a site; see milepost.example.toml")
+    logger = StructuredLog(settings.log.level, settings.log.line_format)
+    approach = find_approach(settings.incidents)
     log = open_log(site, settings.storage.durability, "incidents")
     try:
-        IncidentService(settings, log, told, approach).run()
+        IncidentService(settings, log, logger, approach).run()
     finally:
         log.close()
     return 0
@@ -61,14 +61,14 @@ def run(settings: Settings) -> int:
 class IncidentService:
     """The incident engine, while this process is assigned the cells of the site."""
 
-    def __init__(self, settings: Settings, log: Log, told: Told, approach: Approach | None = None) -> None:
+    def __init__(self, settings: Settings, log: Log, logger: StructuredLog, approach: Approach | None = None) -> None:
         self._settings = settings
         self._site = settings.site.log.name
         self._log = log
-        self._told = told
+        self._logger = logger
         self._approach = approach
-        self._turns = EventLoop()
-        self._context: IncidentEngine | None = None
+        self._event_loop = EventLoop()
+        self._engine: IncidentEngine | None = None
         self._following: Following | None = None
         self._member: Member | None = None
         self._cells_end = 0
@@ -76,61 +76,63 @@ class IncidentService:
 
     def run(self) -> None:
         """Run the event loop until a signal."""
-        log, turns = self._log, self._turns
+        log, event_loop = self._log, self._event_loop
         log.make(CELLS, TopicSettings(retention_s=CELLS_S))
         log.make(STATE, TopicSettings(is_compacted=True))
         log.make(REPUTATION, TopicSettings(is_compacted=True))
-        log.make(ASKS)
-        request_messages(log, self._site, ENGINE, [QUESTION])
-        self._member = log.join(GROUP, [CELLS], self._note, self._lost, changed=self._changed)
-        turns.every(TICK_S, self._tick)
+        log.make(QUESTIONS)
+        request_messages(log, self._site, ENGINE, [QUESTION_TOPIC])
+        self._member = log.join(GROUP, [CELLS], self._commit, self._lost, changed=self._changed)
+        event_loop.call_every(TICK_S, self._tick)
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: turns.call_soon(lambda _: turns.stop()))
-        self._told.info("incidents ready", site=self._site, kinds=" ".join(kind.name for kind in self._settings.incidents.kinds))
-        turns.run()
+            signal.signal(number, lambda *_: event_loop.call_soon(lambda _: event_loop.stop()))
+        self._logger.info(
+            "incidents ready", site=self._site, kinds=" ".join(kind.name for kind in self._settings.incidents.kinds)
+        )
+        event_loop.run()
         self._member.close()
-        self._rest()
-        turns.close()
-        self._told.info("incidents stopped", site=self._site)
+        self._deactivate()
+        event_loop.close()
+        self._logger.info("incidents stopped", site=self._site)
 
     # In the log's threads
 
-    def _note(self, records: Sequence[Record]) -> None:
+    def _commit(self, records: Sequence[Record]) -> None:
         """Commit only: the group selects the active process, which follows cells separately, from where the state needs them."""
         if self._member is not None:
             self._member.commit(CELLS, records[-1].offset + 1)
 
     def _changed(self, topics: frozenset[str]) -> None:
-        self._turns.call_soon(lambda now: self._begin(now) if CELLS in topics else self._rest())
+        self._event_loop.call_soon(lambda now: self._activate(now) if CELLS in topics else self._deactivate())
 
     def _lost(self, lost: LogLost) -> None:
-        self._turns.call_soon(lambda _: self._told.warning("records of the log are lost", reason=str(lost)))
+        self._event_loop.call_soon(lambda _: self._logger.warning("records lost", reason=str(lost)))
 
     def _take(self, records: Sequence[Record]) -> None:
-        self._turns.call_soon(partial(self._on_records, records))
+        self._event_loop.call_soon(partial(self._on_records, records))
 
     # In the event loop
 
-    def _begin(self, now: Instant) -> None:
+    def _activate(self, now: Instant) -> None:
         """Become active: continue from the last state."""
-        self._rest()
+        self._deactivate()
         incidents = self._settings.incidents
-        context = self._context = IncidentEngine(
+        engine = self._engine = IncidentEngine(
             self._site,
             incidents.kinds,
-            late_s=incidents.late_s,
+            allowed_lateness_s=incidents.allowed_lateness_s,
             since=now,
             state=self._last_state(),
             approach=self._approach,
         )
-        since = context.incidents.cells_since
-        starts: dict[str, Start] = {CELLS: Edge.BEGINNING if since is None else Since(since)}
-        first, end = self._log.ends(ASKS)
-        starts[ASKS] = min(max(context.questions_from, first), end)
-        starts[REPUTATION] = self._read_scores(context)
+        since = engine.incidents.cells_since
+        starts: dict[str, Start] = {CELLS: TopicEnd.BEGINNING if since is None else Since(since)}
+        first, end = self._log.ends(QUESTIONS)
+        starts[QUESTIONS] = min(max(engine.questions_from, first), end)
+        starts[REPUTATION] = self._read_scores(engine)
         self._cells_end = self._end_since(since)
         self._following = self._log.follow(starts, self._take, self._lost)
-        self._told.info("acts for the site", site=self._site, living=len(context.incidents.living), cells_since=since)
+        self._logger.info("incidents active", site=self._site, active=len(engine.incidents.active), cells_since=since)
 
     def _end_since(self, since: Instant | None) -> int:
         """Return the end offset of cells if any of them will be read, else 0."""
@@ -144,52 +146,52 @@ class IncidentService:
             value = records[-1].value
         return value
 
-    def _read_scores(self, context: IncidentEngine) -> int:
+    def _read_scores(self, engine: IncidentEngine) -> int:
         """Load the reputation of witnesses into the engine; return the offset from which to follow the topic."""
         position = self._log.ends(REPUTATION)[1]
         for records in read_to_end(self._log, REPUTATION):
-            context.take_scores((record.key, record.value) for record in records)
+            engine.add_scores((record.key, record.value) for record in records)
             position = max(position, records[-1].offset + 1)
         return position
 
-    def _rest(self) -> None:
+    def _deactivate(self) -> None:
         """Become passive: the site is assigned to another process, or to none."""
         if self._following is not None:
             self._following.close()
-        self._following = self._context = None
+        self._following = self._engine = None
 
     def _on_records(self, records: Sequence[Record], now: Instant) -> None:
-        context = self._context
-        if context is None:
+        engine = self._engine
+        if engine is None:
             return
         if records[0].topic == CELLS:
-            context.take_cells([record.value for record in records], now)
+            engine.add_cells([record.value for record in records], now)
             self._cells_end = 0 if records[-1].offset + 1 >= self._cells_end else self._cells_end
         elif records[0].topic == REPUTATION:
-            context.take_scores((record.key, record.value) for record in records)
+            engine.add_scores((record.key, record.value) for record in records)
         else:
             for record in records:
-                context.take_questions(record.offset, record.value, now)
-        self._flush(context)
-        context.keep(now)
-        self._flush(context)
+                engine.answer_question(record.offset, record.value, now)
+        self._flush(engine)
+        engine.save_if_due(now)
+        self._flush(engine)
 
     def _tick(self, now: Instant) -> None:
-        self._told.tell_suppressed()
-        if self._context is not None and not self._cells_end:
-            self._context.tick(now)
-            self._flush(self._context)
+        self._logger.log_suppressed()
+        if self._engine is not None and not self._cells_end:
+            self._engine.tick(now)
+            self._flush(self._engine)
 
-    def _flush(self, context: IncidentEngine) -> None:
-        appends = context.take_appends()
+    def _flush(self, engine: IncidentEngine) -> None:
+        appends = engine.take_appends()
         if not appends:
             return
         try:
             self._log.append([Entry(*one) for one in appends], self._done)
         except LogUnavailable as fault:
-            self._told.warning("the log takes nothing: beginning again from the last state", reason=str(fault))
-            self._turns.call_soon(self._begin)
+            self._logger.warning("log unavailable: restarting from the last state", reason=str(fault))
+            self._event_loop.call_soon(self._activate)
 
     def _done(self, fault: Exception | None) -> None:
         if fault is not None:
-            self._turns.call_soon(lambda _: self._told.warning("the log did not take alerts", reason=str(fault)))
+            self._event_loop.call_soon(lambda _: self._logger.warning("alerts not appended to the log", reason=str(fault)))

@@ -3,7 +3,7 @@
 Invariants:
 - the text of an event is fixed in the code; input from peers goes into fields, quoted, and cannot forge a line;
 - a log that cannot be written (full disk, closed pipe) never stops the service: lost lines are counted;
-- `seldom` is for events that a peer can cause at will: it limits the lines a second for each event, and counts the rest.
+- `info_limited` is for events that a peer can cause at will: it limits the lines a second for each event, and counts the rest.
 """
 
 import json
@@ -16,12 +16,12 @@ from typing import Final
 from milepost.config.log_settings import Format, Level
 
 SECOND_NS: Final = 1_000_000_000
-SELDOM_PER_S: Final = 5
+LIMITED_PER_S: Final = 5
 _EVENTS_MAX: Final = 256
 """Maximum rate-limited events; events are fixed in the code, so more is a bug, and further ones share one limit."""
 _VALUE_CHARACTERS_MAX: Final = 512
 
-Fact = str | int | float | bool | None
+FieldValue = str | int | float | bool | None
 Write = Callable[[str], object]
 Clock = Callable[[], int]
 
@@ -29,7 +29,7 @@ Clock = Callable[[], int]
 _RANK: Final = {level: rank for rank, level in enumerate(Level)}
 
 
-class Log:
+class StructuredLog:
     """Writes the lines of a level and above; *now* returns nanoseconds UTC."""
 
     def __init__(
@@ -39,13 +39,13 @@ class Log:
         *,
         write: Write | None = None,
         now: Clock = time.time_ns,
-        seldom_per_s: int = SELDOM_PER_S,
+        limited_per_s: int = LIMITED_PER_S,
     ) -> None:
         self._rank = _RANK[level]
         self._line = _json_line if line_format is Format.JSON else _text_line
         self._write = write or _to_standard_error
         self._now = now
-        self._seldom_per_s = seldom_per_s
+        self._limited_per_s = limited_per_s
         self._windows: dict[str, _Window] = {}
         self.lost = 0
         """Number of lines that could not be written."""
@@ -54,44 +54,44 @@ class Log:
         """Return whether lines of this level are written: check it before computing expensive fields."""
         return _RANK[level] >= self._rank
 
-    def debug(self, event: str, **facts: Fact) -> None:
+    def debug(self, event: str, **fields: FieldValue) -> None:
         """Log details for debugging."""
-        self._put(Level.DEBUG, event, facts)
+        self._put(Level.DEBUG, event, fields)
 
-    def info(self, event: str, **facts: Fact) -> None:
+    def info(self, event: str, **fields: FieldValue) -> None:
         """Log an event of normal operation."""
-        self._put(Level.INFO, event, facts)
+        self._put(Level.INFO, event, fields)
 
-    def warning(self, event: str, **facts: Fact) -> None:
+    def warning(self, event: str, **fields: FieldValue) -> None:
         """Log an event that an operator should look at."""
-        self._put(Level.WARNING, event, facts)
+        self._put(Level.WARNING, event, fields)
 
-    def error(self, event: str, **facts: Fact) -> None:
+    def error(self, event: str, **fields: FieldValue) -> None:
         """Log an event that an operator must look at."""
-        self._put(Level.ERROR, event, facts)
+        self._put(Level.ERROR, event, fields)
 
-    def seldom(self, event: str, **facts: Fact) -> None:
+    def info_limited(self, event: str, **fields: FieldValue) -> None:
         """Log an event that peers can cause at will: a few lines a second; the next line has the number of suppressed ones."""
         if not self.is_shown(Level.INFO):
             return
         name = event if event in self._windows or len(self._windows) < _EVENTS_MAX else "other"
         window = self._windows.setdefault(name, _Window())
-        suppressed = window.maybe_suppressed(self._now(), self._seldom_per_s)
+        suppressed = window.maybe_suppressed(self._now(), self._limited_per_s)
         if suppressed is not None:
-            self._put(Level.INFO, event, facts | {"suppressed": suppressed} if suppressed else facts)
+            self._put(Level.INFO, event, fields | {"suppressed": suppressed} if suppressed else fields)
 
-    def tell_suppressed(self) -> None:
+    def log_suppressed(self) -> None:
         """Log the number of suppressed lines of events that have stopped since; call it about once a second."""
         now = self._now()
         for event, window in self._windows.items():
             if window.suppressed and window.is_over(now):
                 self._put(Level.INFO, event, {"suppressed": window.take()})
 
-    def _put(self, level: Level, event: str, facts: dict[str, Fact]) -> None:
+    def _put(self, level: Level, event: str, fields: dict[str, FieldValue]) -> None:
         if _RANK[level] < self._rank:
             return
         try:
-            self._write(self._line(_spelled(self._now()), level.value, event, facts))
+            self._write(self._line(_utc_text(self._now()), level.value, event, fields))
         except (OSError, ValueError):  # ValueError: the stream was closed
             self.lost += 1
 
@@ -129,22 +129,22 @@ def _to_standard_error(line: str) -> None:
     sys.stderr.flush()
 
 
-def _spelled(now: int) -> str:
+def _utc_text(now: int) -> str:
     """Format a time in UTC, with milliseconds."""
     seconds, rest = divmod(now, SECOND_NS)
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest // 1_000_000:03d}Z"
 
 
-def _text_line(at: str, level: str, event: str, facts: dict[str, Fact]) -> str:
-    return " ".join([at, f"{level:<7}", event, *(f"{key}={_quoted(value)}" for key, value in facts.items())]) + "\n"
+def _text_line(at: str, level: str, event: str, fields: dict[str, FieldValue]) -> str:
+    return " ".join([at, f"{level:<7}", event, *(f"{key}={_quoted(value)}" for key, value in fields.items())]) + "\n"
 
 
-def _json_line(at: str, level: str, event: str, facts: dict[str, Fact]) -> str:
-    shown = {key: _cut(value) if isinstance(value, str) else value for key, value in facts.items()}
+def _json_line(at: str, level: str, event: str, fields: dict[str, FieldValue]) -> str:
+    shown = {key: _cut(value) if isinstance(value, str) else value for key, value in fields.items()}
     return json.dumps({"time": at, "level": level, "event": event, **shown}, separators=(",", ":")) + "\n"
 
 
-def _quoted(value: Fact) -> str:
+def _quoted(value: FieldValue) -> str:
     """Return a plain word as it is, any other text in quotes with escapes."""
     if not isinstance(value, str):
         return json.dumps(value)

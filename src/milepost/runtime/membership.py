@@ -17,20 +17,31 @@ from threading import Semaphore
 from typing import Final
 
 from milepost.broker.broker import Broker
-from milepost.broker.effects import Kept
+from milepost.broker.effects import StoredState
 from milepost.config.errors import StartFault
 from milepost.config.settings import Settings
-from milepost.eventlog.log import Edge, Entry, Following, Log, LogLost, LogRefused, LogUnavailable, Record, Start, TopicSettings
+from milepost.eventlog.log import (
+    Entry,
+    Following,
+    Log,
+    LogLost,
+    LogRefused,
+    LogUnavailable,
+    Record,
+    Start,
+    TopicEnd,
+    TopicSettings,
+)
 from milepost.federation.handover import ReadBack
 from milepost.federation.member import SiteMember
-from milepost.federation.outbox import ROUND_MAX, Append
+from milepost.federation.outbox import BATCH_MAX, Append
 from milepost.federation.residency import Move
+from milepost.listeners.diagnostic_log import DiagnosticLog
 from milepost.listeners.event_loop import EventLoop
-from milepost.listeners.log import Log as Told
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.pipeline_records import DELIVERIES, REPORTS, REPUTATION
 from milepost.model.sites import CROSS_HUB, SUBSCRIPTION_INFO, VEHICLE_INFO, EdgeRef, LoggedRecord
-from milepost.runtime.metrics import Family, Kind, counter, gauge, labelled
+from milepost.runtime.metrics import Family, MetricType, counter, gauge, labelled
 from milepost.runtime.site_logs import open_log
 
 BATCHES_MAX: Final = 8
@@ -39,25 +50,25 @@ READ_BACK_MAX: Final = 100_000
 """Maximum records read again for one endpoint."""
 CROSS_HUB_S: Final = 7 * 86_400
 """Retention of cross-hub: an edge may be down for as long and miss nothing."""
-TELLING: Final = TopicSettings(retention_s=86_400, retention_bytes=10_000_000_000)
+FEED_SETTINGS: Final = TopicSettings(retention_s=86_400, retention_bytes=10_000_000_000)
 """Retention of the pipeline feeds: a day and a limit in bytes, whether or not a pipeline reads them."""
 
-ROUND_NS: Final = 3_000_000
+APPEND_INTERVAL_NS: Final = 3_000_000
 """Minimum time between batches of appends: records that arrive meanwhile go in one batch, at less cost."""
 
-LOOK_NS: Final = SECOND_NS // 4
+END_CHECK_NS: Final = SECOND_NS // 4
 """Interval of the check whether a topic is read up to its end."""
 
 CallSoon = Callable[[Callable[[Instant], None]], None]
-BeBack = Callable[[float], None]
+TickWithin = Callable[[float], None]
 """Asks for the next tick within some seconds."""
 
 TOPICS: Final[dict[str, TopicSettings]] = {
     CROSS_HUB: TopicSettings(retention_s=CROSS_HUB_S),
     SUBSCRIPTION_INFO: TopicSettings(is_compacted=True),
     VEHICLE_INFO: TopicSettings(is_compacted=True),
-    REPORTS: TELLING,
-    DELIVERIES: TELLING,
+    REPORTS: FEED_SETTINGS,
+    DELIVERIES: FEED_SETTINGS,
     REPUTATION: TopicSettings(is_compacted=True),
 }
 
@@ -70,28 +81,31 @@ class SiteLink:
         member: SiteMember,
         log: Log,
         call_soon: CallSoon,
-        told: Told,
+        logger: DiagnosticLog,
         neighbours: Mapping[str, Log] | None = None,
         *,
-        be_back: BeBack | None = None,
+        tick_within: TickWithin | None = None,
+        on_announced: Callable[[], None] | None = None,
     ) -> None:
         self._member = member
         self._log = log
         self._call_soon = call_soon
-        self._told = told
+        self._logger = logger
         self._neighbours = neighbours or {}
-        self._room = Semaphore(BATCHES_MAX)
+        self._slots = Semaphore(BATCHES_MAX)
         self._unread: dict[str, int] = {}
         self._read_up_to: dict[str, int] = {}
-        self._held: list[tuple[str, Sequence[Record]]] = []
+        self._batches: list[tuple[str, Sequence[Record]]] = []
         self._following: Following | None = None
         self._one_by_one = 0
         """Number of next records to append one by one, because the log refuses one of them."""
-        self._be_back = be_back
+        self._tick_within = tick_within
         """None: every tick may append."""
-        self._round_at = Instant(0)
-        self._look_at = Instant(0)
-        self._is_over = False
+        self._on_announced = on_announced
+        """Called once, when the log has confirmed the announcement of this edge."""
+        self._next_append_at = Instant(0)
+        self._end_check_at = Instant(0)
+        self._is_closed = False
         member.state.neighbours = frozenset(self._neighbours)
 
     def start(self) -> None:
@@ -102,8 +116,8 @@ class SiteLink:
         log.make(member.inbox, TopicSettings(retention_s=CROSS_HUB_S))
         starts: dict[str, Start] = {}
         for topic, offset in member.starts().items():
-            starts[topic] = Edge.BEGINNING if offset is None else offset
-        if starts[CROSS_HUB] is Edge.BEGINNING:
+            starts[topic] = TopicEnd.BEGINNING if offset is None else offset
+        if starts[CROSS_HUB] is TopicEnd.BEGINNING:
             starts[CROSS_HUB] = log.ends(CROSS_HUB)[1]
         first = starts[CROSS_HUB]
         assert isinstance(first, int), "cross-hub is read from an offset"
@@ -113,10 +127,10 @@ class SiteLink:
 
     def close(self) -> None:
         """Stop reading; appends that are with the log are finished."""
-        self._is_over = True
+        self._is_closed = True
         if self._following is not None:
             for _ in range(BATCHES_MAX):
-                self._room.release()
+                self._slots.release()
             self._following.close()
         self._log.close()
         for log in self._neighbours.values():
@@ -125,33 +139,33 @@ class SiteLink:
     # In the log's threads
 
     def _take(self, records: Sequence[Record]) -> None:
-        self._room.acquire()
-        if not self._is_over:
+        self._slots.acquire()
+        if not self._is_closed:
             self._call_soon(partial(self._on_batch, records[0].topic, records))
 
     def _lost(self, lost: LogLost) -> None:
-        self._call_soon(lambda _: self._told.warning("records of the log are lost", reason=str(lost)))
+        self._call_soon(lambda _: self._logger.warning("records lost", reason=str(lost)))
 
     # In the event loop of the edge
 
     def _on_batch(self, topic: str, records: Sequence[Record], now: Instant) -> None:
-        self._held.append((topic, records))
-        self._read_on(now)
+        self._batches.append((topic, records))
+        self._process_batches(now)
 
-    def _read_on(self, now: Instant) -> None:
-        while self._held and self._member.state.broker.trouble is None:
-            topic, records = self._held.pop(0)
-            heard = [LoggedRecord(one.offset, one.key, one.value, one.appended_at) for one in records]
-            self._member.on_records(topic, heard, now)
-            self._room.release()
+    def _process_batches(self, now: Instant) -> None:
+        while self._batches and self._member.state.broker.storage_error is None:
+            topic, records = self._batches.pop(0)
+            batch = [LoggedRecord(one.offset, one.key, one.value, one.appended_at) for one in records]
+            self._member.on_records(topic, batch, now)
+            self._slots.release()
             self._read_up_to[topic] = records[-1].offset + 1
             if topic in self._unread and records[-1].offset + 1 >= self._unread[topic]:
                 del self._unread[topic]
                 self._member.caught_up(topic, now)
 
-    def _look(self, now: Instant) -> None:
+    def _check_ends(self, now: Instant) -> None:
         """Note topics that are read up to their end although their last records were removed."""
-        self._look_at = Instant(now + LOOK_NS)
+        self._end_check_at = Instant(now + END_CHECK_NS)
         for topic, at in list(self._unread.items()):
             with suppress(LogUnavailable, LogLost):
                 if self._log.ends(topic)[0] >= at or not self._log.read(topic, self._read_up_to.get(topic, 0), 1):
@@ -159,24 +173,24 @@ class SiteLink:
                     self._member.caught_up(topic, now)
 
     def flush(self, now: Instant) -> bool:
-        """Append the records of a stored tick, and handle the next batches; return whether another tick is wanted."""
-        self._member.delivered.settle(now)
-        if self._member.state.broker.trouble is not None or self._is_over:
+        """Append the records of a stored tick, and handle the next batches; return whether another tick is needed."""
+        self._member.delivery_feed.end_tick(now)
+        if self._member.state.broker.storage_error is not None or self._is_closed:
             return False
         for move in self._member.take_moves():
             self._log_move(move)
         self._append_next(now)
-        wants_another = bool(self._held)
-        self._read_on(now)
-        for asked in self._member.take_read_backs():
-            wants_another = self._read_back(asked, now) or wants_another
-        if self._unread and now >= self._look_at:
-            self._look(now)
-            wants_another = True
-        return wants_another
+        needs_tick = bool(self._batches)
+        self._process_batches(now)
+        for request in self._member.take_read_backs():
+            needs_tick = self._read_back(request, now) or needs_tick
+        if self._unread and now >= self._end_check_at:
+            self._check_ends(now)
+            needs_tick = True
+        return needs_tick
 
     def _log_move(self, move: Move) -> None:
-        self._told.info(
+        self._logger.info(
             "session moved",
             endpoint=move.endpoint,
             from_edge=move.from_edge or None,
@@ -188,14 +202,16 @@ class SiteLink:
         )
 
     def _append_next(self, now: Instant) -> None:
-        outbox, early_ns = self._member.state.outbox, self._round_at - now
-        if self._be_back is not None and 0 < early_ns <= ROUND_NS:  # a longer wait means that the clock was set back
+        outbox, early_ns = self._member.state.outbox, self._next_append_at - now
+        if (
+            self._tick_within is not None and 0 < early_ns <= APPEND_INTERVAL_NS
+        ):  # a longer wait means that the clock was set back
             if outbox.is_ready:
-                self._be_back(early_ns / SECOND_NS)
+                self._tick_within(early_ns / SECOND_NS)
             return
-        appends = outbox.take(1 if self._one_by_one else ROUND_MAX)
+        appends = outbox.take_batch(1 if self._one_by_one else BATCH_MAX)
         if appends:
-            self._round_at = Instant(now + ROUND_NS)
+            self._next_append_at = Instant(now + APPEND_INTERVAL_NS)
             self._append(appends)
 
     def _append(self, appends: list[Append]) -> None:
@@ -214,16 +230,19 @@ class SiteLink:
         try:
             self._neighbours[site].append([Entry(topic, append.key, append.value)])
         except (LogUnavailable, LogRefused) as fault:
-            self._told.seldom("a neighbour's log takes nothing", site=site, reason=str(fault))
+            self._logger.info_limited("log of a neighbouring site unavailable", site=site, reason=str(fault))
 
     def _done(self, appends: list[Append], fault: Exception | None) -> None:
-        if not self._is_over:
+        if not self._is_closed:
             self._call_soon(partial(self._on_done, appends, fault))
 
     def _on_done(self, appends: list[Append], fault: Exception | None, now: Instant) -> None:
         if fault is None:
             self._one_by_one = max(0, self._one_by_one - len(appends))
             self._member.appended(appends, now)
+            if self._on_announced is not None and self._member.is_announced:
+                self._on_announced()
+                self._on_announced = None
         else:
             self._fail(appends, fault)
 
@@ -231,27 +250,29 @@ class SiteLink:
         """Queue a failed batch again; leave out a record that the log refuses for good."""
         outbox = self._member.state.outbox
         if not isinstance(fault, LogRefused):
-            self._told.seldom("the log takes nothing", reason=str(fault))
+            self._logger.info_limited("log unavailable", reason=str(fault))
             outbox.put_back(appends)
         elif len(appends) > 1:
             self._one_by_one = len(appends)
             outbox.put_back(appends)
         else:
-            self._told.warning("the log refuses a record", topic=appends[0].topic, reason=str(fault))
+            self._logger.warning("record refused by the log", topic=appends[0].topic, reason=str(fault))
             self._one_by_one = max(0, self._one_by_one - 1)
-            outbox.taken(appends)
+            outbox.confirm(appends)
 
-    def _read_back(self, asked: ReadBack, now: Instant) -> bool:
+    def _read_back(self, request: ReadBack, now: Instant) -> bool:
         first, end = self._log.ends(CROSS_HUB)
         try:
-            at = end if asked.offset is None else asked.offset
-            at = at if asked.since is None else min(at, self._offset_at(asked.since, first, end))
+            at = end if request.offset is None else request.offset
+            at = at if request.since is None else min(at, self._offset_at(request.since, first, end))
             records = self._read_from(max(at, first), self._member.state.next_offset)
         except (LogUnavailable, LogLost) as fault:
-            self._told.warning("cannot read the log again", endpoint=asked.endpoint, reason=str(fault))
-            self._member.roaming.handovers.read_backs.setdefault(asked.endpoint, asked)
+            self._logger.warning("log cannot be read again", endpoint=request.endpoint, reason=str(fault))
+            self._member.roaming.handovers.read_backs.setdefault(request.endpoint, request)
             return False
-        self._member.on_read_back(asked, [LoggedRecord(one.offset, one.key, one.value, one.appended_at) for one in records], now)
+        self._member.on_read_back(
+            request, [LoggedRecord(one.offset, one.key, one.value, one.appended_at) for one in records], now
+        )
         return True
 
     def _read_from(self, first: int, end: int) -> list[Record]:
@@ -279,17 +300,27 @@ class SiteLink:
 class Membership:
     """An edge's membership in its site, from its settings to its end."""
 
-    def __init__(self, settings: Settings, broker: Broker, turns: EventLoop, told: Told) -> None:
+    def __init__(
+        self, settings: Settings, broker: Broker, event_loop: EventLoop, logger: DiagnosticLog, on_announced: Callable[[], None]
+    ) -> None:
         site, durability, name = settings.site, settings.storage.durability, settings.edge.name
-        self._turns = turns
+        self._event_loop = event_loop
         self._member = SiteMember(broker, EdgeRef(site.log.name, name), site.limits, address=site.advertise)
         self._log = open_log(site.log, durability, name)
         neighbours = {one.log.name: open_log(one.log, durability, name) for one in site.neighbours}
-        self._link = SiteLink(self._member, self._log, turns.call_soon, told, neighbours, be_back=turns.be_back_within)
+        self._link = SiteLink(
+            self._member,
+            self._log,
+            event_loop.call_soon,
+            logger,
+            neighbours,
+            tick_within=event_loop.wake_within,
+            on_announced=on_announced,
+        )
 
-    def restore(self, kept: Kept, now: Instant) -> None:
+    def restore(self, stored: StoredState, now: Instant) -> None:
         """Restore the stored state of the edge."""
-        self._member.restore(kept, now)
+        self._member.restore(stored, now)
 
     def start(self) -> None:
         """Start to read the log, and to append after each tick; call it after storage is set up."""
@@ -297,7 +328,8 @@ class Membership:
             self._link.start()
         except LogUnavailable as fault:
             raise StartFault(f"the log of the site cannot be read: {fault}") from None
-        self._turns.settle_with(self._link.flush)
+        self._event_loop.at_end_of_tick(self._link.flush)
+        self._event_loop.wake_within(0.0)
 
     def tick(self, now: Instant) -> None:
         """Run the periodic work of the member."""
@@ -310,20 +342,26 @@ class Membership:
     def families(self) -> Iterator[Family]:
         """Return the metrics of the site."""
         state, roaming = self._member.state, self._member.roaming
-        yield gauge("milepost_site_lag_records", "Records of cross-hub that are there and not read; -1: not known.", self._lag())
-        yield gauge("milepost_site_spool_messages", "Records that wait for the log.", state.outbox.waiting)
-        yield gauge("milepost_site_spool_bytes", "Bytes of records that wait for the log.", state.outbox.waiting_bytes)
-        yield counter("milepost_site_appended_total", "Records that the log has taken.", state.outbox.appended)
-        yield gauge("milepost_site_edges", "Other edges that are known, of all sites.", len(state.edges))
-        yield gauge("milepost_site_register", "Endpoints of the site whose edge is known.", len(state.registry))
+        yield gauge("milepost_site_lag_records", "Records of cross-hub that are not read yet; -1: unknown.", self._lag())
+        yield gauge("milepost_site_spool_messages", "Records spooled for the log.", state.outbox.waiting)
+        yield gauge("milepost_site_spool_bytes", "Bytes of records spooled for the log.", state.outbox.waiting_bytes)
+        yield counter("milepost_site_appended_total", "Records appended to the log.", state.outbox.appended)
+        yield gauge("milepost_site_edges", "Other known edges, of all sites.", len(state.edges))
+        yield gauge("milepost_site_registry_endpoints", "Endpoints in the registry of the site.", len(state.registry))
         known = len(self._member.scores.known)
-        yield gauge("milepost_site_reputations", "Endpoints that are believed less than others.", known)
-        yield gauge("milepost_site_interest", "Subscriptions elsewhere that are known.", len(state.interest))
-        yield gauge("milepost_site_catching_up", "Endpoints that have come and are served from the log.", len(roaming.catch_up))
-        yield gauge("milepost_site_leaving", "Endpoints that left and are not taken yet.", len(roaming.outgoing.leaving))
+        yield gauge("milepost_site_reputations", "Endpoints with a reputation below 1.", known)
+        yield gauge("milepost_site_remote_subscriptions", "Known subscriptions at other edges.", len(state.interest))
+        yield gauge(
+            "milepost_site_catching_up", "Endpoints that have arrived and are still served from the log.", len(roaming.catch_up)
+        )
+        yield gauge(
+            "milepost_site_outgoing_handovers",
+            "Endpoints that have left and whose handover is not confirmed.",
+            len(roaming.outgoing.leaving),
+        )
         events = sorted(state.counts.items())
-        what = "What happened between this edge and its site, by kind."
-        yield labelled("milepost_site_events_total", Kind.COUNTER, what, "event", events)
+        what = "Events between this edge and its site, by type."
+        yield labelled("milepost_site_events_total", MetricType.COUNTER, what, "event", events)
 
     def _lag(self) -> int:
         try:

@@ -20,7 +20,7 @@ _HELP_ESCAPES: Final = str.maketrans({"\\": r"\\", "\n": r"\n"})
 Labels = tuple[tuple[str, str], ...]
 
 
-class Kind(Enum):
+class MetricType(Enum):
     """Metric types of Prometheus."""
 
     COUNTER = "counter"
@@ -45,29 +45,29 @@ class Family:
     """Samples of one name, distinguished by their labels."""
 
     name: str
-    kind: Kind
+    kind: MetricType
     what: str
     """The help text: what is counted or measured, and in which unit."""
     samples: Sequence[Sample]
 
     def __post_init__(self) -> None:
         assert _NAME.fullmatch(self.name), self.name
-        assert self.kind is not Kind.COUNTER or self.name.endswith("_total"), self.name
+        assert self.kind is not MetricType.COUNTER or self.name.endswith("_total"), self.name
         for sample in self.samples:
             assert all(_LABEL.fullmatch(name) for name, _ in sample.labels), sample.labels
 
 
 def counter(name: str, what: str, value: float) -> Family:
     """Return a counter without labels."""
-    return Family(name, Kind.COUNTER, what, [Sample(value)])
+    return Family(name, MetricType.COUNTER, what, [Sample(value)])
 
 
 def gauge(name: str, what: str, value: float) -> Family:
     """Return a gauge without labels."""
-    return Family(name, Kind.GAUGE, what, [Sample(value)])
+    return Family(name, MetricType.GAUGE, what, [Sample(value)])
 
 
-def labelled(name: str, kind: Kind, what: str, label: str, values: Iterable[tuple[str, float]]) -> Family:
+def labelled(name: str, kind: MetricType, what: str, label: str, values: Iterable[tuple[str, float]]) -> Family:
     """Return a family whose samples differ in one label."""
     return Family(name, kind, what, [Sample(value, ((label, which),)) for which, value in values])
 
@@ -79,7 +79,7 @@ def histogram(name: str, what: str, bounds: Sequence[float], counts: Sequence[in
     for bound, count in zip((*bounds, math.inf), counts, strict=True):
         so_far += count
         samples.append(Sample(so_far, (("le", _number(bound)),), "_bucket"))
-    return Family(name, Kind.HISTOGRAM, what, [*samples, Sample(total, (), "_sum"), Sample(so_far, (), "_count")])
+    return Family(name, MetricType.HISTOGRAM, what, [*samples, Sample(total, (), "_sum"), Sample(so_far, (), "_count")])
 
 
 def exposition(families: Iterable[Family]) -> bytes:

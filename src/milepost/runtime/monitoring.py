@@ -14,9 +14,9 @@ from typing import Final
 
 from milepost.config.addresses import host_and_port
 from milepost.config.errors import cannot_listen
-from milepost.listeners.acceptor import Listener, listen_at
+from milepost.listeners.acceptor import TcpAcceptor, listen_at
 from milepost.listeners.event_loop import EventLoop
-from milepost.listeners.http_server import HttpEntrance
+from milepost.listeners.http_server import HttpServer
 from milepost.runtime.metrics import CONTENT_TYPE, Family, exposition, gauge
 
 Check = Callable[[], str | None]
@@ -55,13 +55,13 @@ class Monitoring:
         """Serve at an address; return it with the bound port, None if it is empty. Raise a `StartFault` if it cannot be bound."""
         if not address:
             return None
-        entrance = HttpEntrance(loop, self.answer)
+        server = HttpServer(loop, self.answer)
         try:
-            listener = Listener(loop, listen_at(*host_and_port(address)), entrance.take)
+            listener = TcpAcceptor(loop, listen_at(*host_and_port(address)), server.accept)
         except OSError as error:
             raise cannot_listen(address, error) from None
-        loop.every(_TICK_S, entrance.tick)
-        self._closing.callback(entrance.close)
+        loop.call_every(_TICK_S, server.on_timer)
+        self._closing.callback(server.close)
         self._closing.callback(listener.close)
         return listener.address
 
@@ -94,6 +94,6 @@ class Monitoring:
                 yield f"{name}: {problem}"
 
     def _families(self) -> Iterator[Family]:
-        yield gauge("milepost_up_seconds", "Seconds since the start.", self.up_s)
+        yield gauge("milepost_uptime_seconds", "Seconds since the start.", self.up_s)
         for metrics in self._metrics:
             yield from metrics()

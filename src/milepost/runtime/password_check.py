@@ -34,50 +34,50 @@ def read_users(settings: Settings) -> "Users | None":
     return Users.load(Path(settings.access.users))
 
 
-class Admission:
+class PasswordChecker:
     """Checks passwords against the users file."""
 
-    def __init__(self, turns: EventLoop, context: MqttContext) -> None:
-        self._turns = turns
+    def __init__(self, event_loop: EventLoop, context: MqttContext) -> None:
+        self._event_loop = event_loop
         self._context = context
         self._users: Users | None = None
         self._pool: ThreadPoolExecutor | None = None
-        self._open = 0
+        self._pending = 0
 
     def use(self, users: "Users | None") -> None:
         """Check against these users from now on."""
         self._users = users
 
-    def begin(self, door: MqttListener, link: MqttConnection, packet: Connect, user: str, password: bytes) -> None:
+    def begin(self, listener: MqttListener, connection: MqttConnection, packet: Connect, user: str, password: bytes) -> None:
         """Start the check of a password; the listener gets the result in a later tick."""
-        if self._open >= CHECKS_WAITING_MAX:
-            deny(self._context, link, Refused(Reason.HANDSHAKES_FULL, f"{self._open} passwords are being checked"))
+        if self._pending >= CHECKS_WAITING_MAX:
+            deny(self._context, connection, Refused(Reason.HANDSHAKES_FULL, f"{self._pending} passwords are being checked"))
             return
         if self._pool is None:
             from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415  # heavy, and most edges have no users
 
             self._pool = ThreadPoolExecutor(CHECKS_AT_A_TIME, "passwords")
-        self._open += 1
+        self._pending += 1
         users = self._users
 
         def check() -> None:
             is_right = users is not None and users.check(user, password)
-            self._turns.call_soon(lambda now: self._finish(door, link, packet, now, user=user, is_right=is_right))
+            self._event_loop.call_soon(lambda now: self._finish(listener, connection, packet, now, user=user, is_right=is_right))
 
         self._pool.submit(check)
 
     def _finish(
-        self, door: MqttListener, link: MqttConnection, packet: Connect, now: Instant, *, user: str, is_right: bool
+        self, listener: MqttListener, connection: MqttConnection, packet: Connect, now: Instant, *, user: str, is_right: bool
     ) -> None:
-        self._open -= 1
+        self._pending -= 1
 
         def decide() -> None:
             if is_right:
-                admit(self._context, link, packet, user, now)
+                admit(self._context, connection, packet, user, now)
             else:
-                deny(self._context, link, Refused(Reason.BAD_CREDENTIALS))
+                deny(self._context, connection, Refused(Reason.BAD_CREDENTIALS))
 
-        door.decide(link, decide, now)
+        listener.decide(connection, decide, now)
 
     def close(self) -> None:
         """Stop the thread pool; waiting checks are cancelled."""

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Final, Self
 
 from milepost.config.errors import UsageFault
-from milepost.runtime.files import Rewritten, text_of
+from milepost.runtime.files import FileRewrite, text_of
 
-REMEMBERED_MAX: Final = 65_536
+CACHED_MAX: Final = 65_536
 NAME_BYTES_MAX: Final = 1_024
 
 SALT_BYTES: Final = 16
@@ -55,26 +55,26 @@ class Pbkdf2:
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class PasswordHash:
     """A hashed password of the file."""
 
-    way: Scrypt | Pbkdf2
+    algorithm: Scrypt | Pbkdf2
     salt: bytes
     hash: bytes
 
     def is_password(self, password: bytes) -> bool:
         """Return whether this is the password; takes the time of one hash."""
-        return hmac.compare_digest(self.way.hash(password, self.salt, len(self.hash)), self.hash)
+        return hmac.compare_digest(self.algorithm.hash(password, self.salt, len(self.hash)), self.hash)
 
 
 class Users:
     """The users of one file, with a cache of correct passwords."""
 
-    def __init__(self, stored: dict[str, Stored], *, remembered_max: int = REMEMBERED_MAX) -> None:
-        self._stored = stored
-        self._nobody = _nobody(stored)
-        self._remembered: dict[bytes, None] = {}
-        self._remembered_max = remembered_max
+    def __init__(self, hashes: dict[str, PasswordHash], *, cached_max: int = CACHED_MAX) -> None:
+        self._hashes = hashes
+        self._decoy = _decoy(hashes)
+        self._correct: dict[bytes, None] = {}
+        self._cached_max = cached_max
         self._key = os.urandom(32)
 
     @classmethod
@@ -84,41 +84,43 @@ class Users:
 
     def reload(self, path: Path) -> None:
         """Read the file again; if it cannot be read, raise a `UsageFault` with the reason and change nothing."""
-        self._stored = users_from(text_of(path), source=str(path))
-        self._nobody = _nobody(self._stored)
-        self._remembered.clear()
+        self._hashes = users_from(text_of(path), source=str(path))
+        self._decoy = _decoy(self._hashes)
+        self._correct.clear()
 
     def __len__(self) -> int:
-        return len(self._stored)
+        return len(self._hashes)
 
     def check(self, name: str, password: bytes) -> bool:
         """Return whether the user exists and this is the password."""
-        mark = self._mark(name, password)
-        if mark in self._remembered:
+        digest = self._digest(name, password)
+        if digest in self._correct:
             return True
-        stored = self._stored.get(name)
-        is_right = (stored or self._nobody).is_password(password) and stored is not None
+        found = self._hashes.get(name)
+        is_right = (found or self._decoy).is_password(password) and found is not None
         if is_right:
-            if len(self._remembered) >= self._remembered_max:
-                del self._remembered[next(iter(self._remembered))]
-            self._remembered[mark] = None
+            if len(self._correct) >= self._cached_max:
+                del self._correct[next(iter(self._correct))]
+            self._correct[digest] = None
         return is_right
 
-    def _mark(self, name: str, password: bytes) -> bytes:
-        said = name.encode(errors="surrogatepass")
-        return hmac.digest(self._key, len(said).to_bytes(4) + said + password, "sha256")
+    def _digest(self, name: str, password: bytes) -> bytes:
+        encoded = name.encode(errors="surrogatepass")
+        return hmac.digest(self._key, len(encoded).to_bytes(4) + encoded + password, "sha256")
 
 
-def users_from(text: str, *, source: str) -> dict[str, Stored]:
+def users_from(text: str, *, source: str) -> dict[str, PasswordHash]:
     """Parse the text of a users file."""
-    found: dict[str, Stored] = {}
+    found: dict[str, PasswordHash] = {}
     for number, name, hashed in _entries(text):
         if not name or name in found:
-            raise UsageFault(f"{source}, line {number}: {f'a second line for {name!r}' if name else 'no user name'}; remove it")
+            raise UsageFault(
+                f"{source}, line {number}: {f'a second line for {name!r}' if name else 'no user name'}; remove the line"
+            )
         try:
-            found[name] = _stored_from(hashed)
+            found[name] = _hash_from(hashed)
         except ValueError as fault:
-            advice = f"remove it, then run: milepost passwd {source} {name}"
+            advice = f"remove the line, then run: milepost passwd {source} {name}"
             raise UsageFault(f"{source}, line {number}: the password of {name!r} {fault}; {advice}") from None
     return found
 
@@ -126,15 +128,17 @@ def users_from(text: str, *, source: str) -> dict[str, Stored]:
 def check_name(name: str) -> None:
     """Refuse a name that cannot be written to the file."""
     if not name or not name.isprintable() or ":" in name or name.startswith("#") or name != name.strip():
-        raise UsageFault(f"{name!r} is no user name: use at least one character, no : nor controls, no # or space first")
+        raise UsageFault(
+            f"{name!r} is not a valid user name: use at least one character, no colon or control character, no # or space first"
+        )
     if len(name.encode()) > NAME_BYTES_MAX:
         raise UsageFault(f"the user name has more than {NAME_BYTES_MAX} bytes: shorten it")
 
 
 def set_password(path: Path, name: str, password: bytes) -> bool:
     """Add a user to the file, or change the password; return whether the user is new."""
-    with Rewritten(path, is_made=True) as lines:
-        line = f"{name}:{_spelled(password)}"
+    with FileRewrite(path, may_create=True) as lines:
+        line = f"{name}:{_hashed(password)}"
         at = _maybe_line(lines, name)
         if at is None:
             lines.append(line)
@@ -145,7 +149,7 @@ def set_password(path: Path, name: str, password: bytes) -> bool:
 
 def remove_user(path: Path, name: str) -> None:
     """Remove a user from the file."""
-    with Rewritten(path, is_made=False) as lines:
+    with FileRewrite(path, may_create=False) as lines:
         at = _maybe_line(lines, name)
         if at is None:
             raise UsageFault(f"there is no user {name!r} in {path}: nothing was changed")
@@ -165,28 +169,28 @@ def _maybe_line(lines: list[str], name: str) -> int | None:
     return next((at for at, line in enumerate(lines) if line.startswith(f"{name}:")), None)
 
 
-def _nobody(stored: dict[str, Stored]) -> Stored:
+def _decoy(hashes: dict[str, PasswordHash]) -> PasswordHash:
     """Return a random password hash, for unknown users, that costs as much to check as most in the file."""
-    ways = Counter((one.way, len(one.salt), len(one.hash)) for one in stored.values())
-    way, salt_bytes, hash_bytes = ways.most_common(1)[0][0] if ways else (Scrypt(), SALT_BYTES, _SCRYPT_BYTES)
-    return Stored(way, os.urandom(salt_bytes), os.urandom(hash_bytes))
+    common = Counter((one.algorithm, len(one.salt), len(one.hash)) for one in hashes.values())
+    algorithm, salt_bytes, hash_bytes = common.most_common(1)[0][0] if common else (Scrypt(), SALT_BYTES, _SCRYPT_BYTES)
+    return PasswordHash(algorithm, os.urandom(salt_bytes), os.urandom(hash_bytes))
 
 
-def _spelled(password: bytes) -> str:
-    way, salt = Scrypt(), os.urandom(SALT_BYTES)
-    hashed = way.hash(password, salt, _SCRYPT_BYTES)
-    return f"$scrypt$n={way.n},r={way.r},p={way.p}${b64encode(salt).decode()}${b64encode(hashed).decode()}"
+def _hashed(password: bytes) -> str:
+    algorithm, salt = Scrypt(), os.urandom(SALT_BYTES)
+    hashed = algorithm.hash(password, salt, _SCRYPT_BYTES)
+    return f"$scrypt$n={algorithm.n},r={algorithm.r},p={algorithm.p}${b64encode(salt).decode()}${b64encode(hashed).decode()}"
 
 
-def _stored_from(text: str) -> Stored:
+def _hash_from(text: str) -> PasswordHash:
     """Parse a hash; raise a ValueError with the reason if it cannot be used."""
     match text.split("$"):
         case ["", "scrypt", numbers, salt, hashed]:
-            return Stored(_scrypt_from(numbers), _octets(salt), _octets(hashed))
+            return PasswordHash(_scrypt_from(numbers), _octets(salt), _octets(hashed))
         case ["", "7", rounds, salt, hashed]:
-            return Stored(Pbkdf2(_number(rounds, _PBKDF2_ROUNDS_MAX)), _octets(salt), _octets(hashed))
+            return PasswordHash(Pbkdf2(_number(rounds, _PBKDF2_ROUNDS_MAX)), _octets(salt), _octets(hashed))
         case ["", kind, *_] if kind:
-            raise ValueError(f"is hashed in a way that is not known here (${kind[:16]}$)")
+            raise ValueError(f"has an unknown hash type (${kind[:16]}$)")
         case _:
             raise ValueError("is not hashed")
 
@@ -194,10 +198,10 @@ def _stored_from(text: str) -> Stored:
 def _scrypt_from(numbers: str) -> Scrypt:
     given = dict(part.partition("=")[::2] for part in numbers.split(","))
     if sorted(given) != ["n", "p", "r"]:
-        raise ValueError("has not the parameters n, r and p")
+        raise ValueError("lacks one of the parameters n, r and p")
     n, r, p = (_number(given[name], _SCRYPT_MEMORY_MAX) for name in "nrp")
     if n & (n - 1) or n < 2 or 128 * n * r > _SCRYPT_MEMORY_MAX or r * p > 1_024:
-        raise ValueError("has parameters that are no power of two or would take too much memory")
+        raise ValueError("has an n that is not a power of two, or parameters that need too much memory")
     return Scrypt(n, r, p)
 
 
@@ -213,5 +217,5 @@ def _octets(text: str) -> bytes:
     except ValueError:
         found = b""
     if not 1 <= len(found) <= 128:
-        raise ValueError("is cut off or spoilt")
+        raise ValueError("is truncated or damaged")
     return found

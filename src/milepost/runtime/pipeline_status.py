@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 from milepost.config.errors import StartFault
 from milepost.config.settings import Settings
-from milepost.runtime.metrics import Family, Kind, labelled
-from milepost.runtime.terminal import say
+from milepost.runtime.metrics import Family, MetricType, labelled
+from milepost.runtime.terminal import print_line
 
 if TYPE_CHECKING:
-    from milepost.pipelines.runner import Running
+    from milepost.pipelines.runner import RunningQuery
 
 STATUS_FILE: Final = "status.json"
 OLD_S: Final = 15.0
 """Age of a status file above which its process counts as not running."""
 
-_HEADS: Final = ("query", "state", "mode", "batch", "rows/s", "lag", "remembered", "late", "restarts")
+_HEADS: Final = ("query", "state", "mode", "batch", "rows/s", "lag", "state rows", "late", "restarts")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class QueryStatus:
     fault: str
 
 
-def status_of(running: "Running", ends: Mapping[str, int]) -> QueryStatus:
+def status_of(running: "RunningQuery", ends: Mapping[str, int]) -> QueryStatus:
     """Return the status of a query, given the end offsets of its topics."""
     progress, restarts = running.progress, running.restarts
     known = None if progress is None else [ends[topic] - at for topic, at in progress.positions.items() if topic in ends]
@@ -97,9 +97,9 @@ def show_status(settings: Settings) -> int:
         raise StartFault(f"{path} cannot be read: {fault}") from None
     age_s = (time_ns() - found["at_ns"]) / 1e9
     is_old = age_s > OLD_S
-    say(f"pipelines of site {found['site']}, " + (f"not running: last status {age_s:,.0f} s ago" if is_old else "running"))
+    print_line(f"pipelines of site {found['site']}, " + (f"not running: last status {age_s:,.0f} s ago" if is_old else "running"))
     for line in _table(found["queries"]):
-        say(line)
+        print_line(line)
     return 1 if is_old or any(one["state"] != "running" for one in found["queries"]) else 0
 
 
@@ -136,16 +136,18 @@ class PipelineMetrics:
 
     def families(self) -> Iterator[Family]:
         """Return the metrics of every query."""
-        yield self._by_query("up", "1 for queries that run.", [float(one.state == "running") for one in self.latest])
-        yield self._by_query("rows_per_second", "Records a second, in the last batch.", [one.rows_per_s for one in self.latest])
-        yield self._by_query("batch_seconds", "How long the last batch took.", [one.took_s for one in self.latest])
+        yield self._by_query("up", "1 for queries that are running.", [float(one.state == "running") for one in self.latest])
+        yield self._by_query("rows_per_second", "Records per second in the last batch.", [one.rows_per_s for one in self.latest])
+        yield self._by_query("batch_seconds", "Duration of the last batch.", [one.took_s for one in self.latest])
         lags = [float("nan") if one.lag is None else float(one.lag) for one in self.latest]
-        yield self._by_query("lag_records", "Records not read when the last batch was done.", lags)
+        yield self._by_query("lag_records", "Records not read at the end of the last batch.", lags)
         yield self._by_query("state_rows", "Rows of state between batches.", [float(one.state_rows) for one in self.latest])
-        yield self._by_query("late_rows", "Rows too late for the last batch.", [float(one.late_rows) for one in self.latest])
+        yield self._by_query(
+            "late_rows", "Rows dropped as too late in the last batch.", [float(one.late_rows) for one in self.latest]
+        )
         restarts = [(one.name, float(one.restarts)) for one in self.latest]
-        yield labelled("milepost_pipeline_restarts_total", Kind.COUNTER, "Starts after a failure.", "query", restarts)
+        yield labelled("milepost_pipeline_restarts_total", MetricType.COUNTER, "Restarts after a failure.", "query", restarts)
 
     def _by_query(self, name: str, what: str, values: Sequence[float]) -> Family:
         named = [(one.name, value) for one, value in zip(self.latest, values, strict=True)]
-        return labelled(f"milepost_pipeline_{name}", Kind.GAUGE, what, "query", named)
+        return labelled(f"milepost_pipeline_{name}", MetricType.GAUGE, what, "query", named)

@@ -24,11 +24,11 @@ from pyspark.sql import SparkSession
 import milepost
 from milepost.config.errors import STATUS_FAILED, StartFault, UsageFault
 from milepost.config.settings import Settings
-from milepost.config.site_settings import Backbone
+from milepost.config.site_settings import LogType
 from milepost.eventlog.log import Log, LogUnavailable
 from milepost.listeners.event_loop import EventLoop
 from milepost.model.pipeline_records import PIPELINES
-from milepost.pipelines.catalogue import JOBS, TOPICS, plans_of
+from milepost.pipelines.catalogue import PIPELINE_PLANS, TOPICS, plans_of
 from milepost.pipelines.plan import Plan
 from milepost.pipelines.runner import Runner, cores_needed
 from milepost.pipelines.session import SETTINGS, SPARK_ENDED, SparkDoesNotStart, open_session
@@ -36,18 +36,18 @@ from milepost.pipelines.settings import Mode, PipelineSettings
 from milepost.pipelines.sources import Source
 from milepost.pipelines.sources.embedded import EmbeddedSource
 from milepost.pipelines.sources.kafka import KafkaSource
-from milepost.runtime.logs import Log as Told
+from milepost.runtime.logs import StructuredLog
 from milepost.runtime.monitoring import Monitoring
 from milepost.runtime.pipeline_status import PipelineMetrics, progress_line, status_of, write_status
-from milepost.runtime.services.jars import kafka_jars
+from milepost.runtime.services.jars import find_java, kafka_jars
 from milepost.runtime.site_logs import open_log, request_messages
-from milepost.runtime.terminal import complain, say
+from milepost.runtime.terminal import print_error, print_line
 
 TICK_S: Final = 1.0
-TELL_S: Final = 60.0
+PROGRESS_S: Final = 60.0
 """Interval of the progress line if standard error is not a terminal."""
 EVERYTHING: Final = "all"
-WORDS: Final = "spark.log"
+SPARK_LOG: Final = "spark.log"
 """The file in the folder of pipelines with the output of Spark itself since its last start."""
 
 
@@ -56,34 +56,35 @@ def run(settings: Settings, names: Sequence[str], *, is_submitted: bool) -> int:
     plans = plans_of(checked_names(names), pipeline_settings(settings))
     source = source_of(settings)
     if settings.pipelines.pace.mode is Mode.REAL_TIME and not source.is_real_time:
-        raise UsageFault('[pipelines] mode is "real-time", which needs Kafka; take "auto"')
-    told = Told(settings.log.level, settings.log.line_format)
+        raise UsageFault('[pipelines] mode = "real-time" needs [site] log = "kafka"; or set mode = "auto"')
+    logger = StructuredLog(settings.log.level, settings.log.line_format)
     log = open_log(settings.site.log, settings.storage.durability, PIPELINES)
     try:
-        return PipelineService(settings, plans, source, log, told).run(is_submitted=is_submitted)
+        return PipelineService(settings, plans, source, log, logger).run(is_submitted=is_submitted)
     finally:
         log.close()
 
 
 def checked_names(names: Sequence[str]) -> list[str]:
     """Return the named pipelines without duplicates."""
-    if unknown := next((name for name in names if name not in (*JOBS, EVERYTHING)), None):
-        raise UsageFault(f"there is no pipeline {unknown}; there are {', '.join(JOBS)}, and {EVERYTHING}")
-    return [name for name in JOBS if name in names or EVERYTHING in names]
+    if unknown := next((name for name in names if name not in (*PIPELINE_PLANS, EVERYTHING)), None):
+        raise UsageFault(f"there is no pipeline {unknown}; choose from {', '.join(PIPELINE_PLANS)}, or {EVERYTHING}")
+    return [name for name in PIPELINE_PLANS if name in names or EVERYTHING in names]
 
 
 def pipeline_settings(settings: Settings) -> PipelineSettings:
     """Return the settings for the jobs."""
-    ours = settings.pipelines
-    return PipelineSettings(folder=ours.folder, topics=ours.topics, late_s=ours.late_s, kinds=settings.incidents.kinds)
+    own = settings.pipelines
+    kinds = settings.incidents.kinds
+    return PipelineSettings(folder=own.folder, topics=own.topics, allowed_lateness_s=own.allowed_lateness_s, kinds=kinds)
 
 
 def source_of(settings: Settings) -> Source:
     """Return the log of the site as Spark reads and writes it."""
     site = settings.site.log
     if not site.name:
-        raise UsageFault("[site] has no name: pipelines are those of a site; see milepost.example.toml")
-    if site.backbone is Backbone.EMBEDDED:
+        raise UsageFault("[site] has no name: pipelines need the log of a site; see milepost.example.toml")
+    if site.log_type is LogType.EMBEDDED:
         return EmbeddedSource(Path(site.folder), settings.storage.durability)
     return KafkaSource(site.address, site.prefix, dict(one.split("=", 1) for one in site.options))
 
@@ -91,86 +92,87 @@ def source_of(settings: Settings) -> Source:
 class PipelineService:
     """The queries of a process and their status."""
 
-    def __init__(self, settings: Settings, plans: Sequence[Plan], source: Source, log: Log, told: Told) -> None:
+    def __init__(self, settings: Settings, plans: Sequence[Plan], source: Source, log: Log, logger: StructuredLog) -> None:
         self._settings = settings
         self._plans = plans
         self._source = source
         self._log = log
-        self._told = told
-        self._turns = EventLoop()
+        self._logger = logger
+        self._event_loop = EventLoop()
         self._metrics = PipelineMetrics()
         self._monitoring = Monitoring()
         self._monitoring.add_check("queries", self._metrics.check)
         self._monitoring.add_metrics(self._metrics.families)
-        self._told_at = 0.0
-        self._is_told_to_stop = False
+        self._logged_at = 0.0
+        self._is_stopping = False
 
     def run(self, *, is_submitted: bool) -> int:
         """Run until a signal, or until no query is left; return the exit status."""
-        ours = self._settings.pipelines
-        Path(ours.folder).mkdir(parents=True, exist_ok=True)
-        http = self._monitoring.listen(self._turns, ours.http)
+        own = self._settings.pipelines
+        Path(own.folder).mkdir(parents=True, exist_ok=True)
+        http = self._monitoring.listen(self._event_loop, own.http)
         try:
-            for topic, kept in TOPICS.items():
-                self._log.make(topic, kept)
-            request_messages(self._log, self._settings.site.log.name, PIPELINES, ours.topics)
+            for topic, topic_settings in TOPICS.items():
+                self._log.make(topic, topic_settings)
+            request_messages(self._log, self._settings.site.log.name, PIPELINES, own.topics)
         except LogUnavailable as fault:
             raise StartFault(f"the log of the site cannot be written: {fault}") from None
         session = self._open_session(is_submitted=is_submitted)
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: self._turns.call_soon(lambda _: self._begin_stop()))
-        runner = Runner(session, self._source, self._plans, ours.pace, folder=ours.folder, tell=self._tell_of_query)
+            signal.signal(number, lambda *_: self._event_loop.call_soon(lambda _: self._begin_stop()))
+        runner = Runner(session, self._source, self._plans, own.pace, folder=own.folder, on_event=self._log_query)
         try:
             runner.start(monotonic())
-            self._note(runner)  # so that the status is there when "pipelines ready" is logged
-            self._turns.every(TICK_S, lambda _: self._tick(runner))
+            self._write_status(runner)  # so that the status is there when "pipelines ready" is logged
+            self._event_loop.call_every(TICK_S, lambda _: self._tick(runner))
             queries = " ".join(plan.name for plan in self._plans)
-            self._told.info("pipelines ready", site=self._settings.site.log.name, queries=queries, http=http)
-            self._turns.run()
+            self._logger.info("pipelines ready", site=self._settings.site.log.name, queries=queries, http=http)
+            self._event_loop.run()
             self._stop(runner, session)
         except SPARK_ENDED:
-            if not self._is_told_to_stop:  # a signal to the whole process group ends Spark, too
-                raise StartFault(f"Spark has ended, see {Path(ours.folder) / WORDS}; pipelines go on where they were") from None
+            if not self._is_stopping:  # a signal to the whole process group ends Spark, too
+                raise StartFault(f"Spark has exited, see {Path(own.folder) / SPARK_LOG}; start again to resume") from None
         self._monitoring.close()
-        self._turns.close()
-        self._told.info("pipelines stopped", site=self._settings.site.log.name)
-        return STATUS_FAILED if runner.is_over else 0
+        self._event_loop.close()
+        self._logger.info("pipelines stopped", site=self._settings.site.log.name)
+        return STATUS_FAILED if runner.is_given_up else 0
 
     def _begin_stop(self) -> None:
-        self._is_told_to_stop = True
-        self._turns.stop()
+        self._is_stopping = True
+        self._event_loop.stop()
 
     def _stop(self, runner: Runner, session: SparkSession) -> None:
         self._monitoring.is_stopping = True
         runner.stop()
-        self._note(runner)
+        self._write_status(runner)
         session.stop()
 
     def _open_session(self, *, is_submitted: bool) -> SparkSession:
-        ours = self._settings.pipelines
+        own = self._settings.pipelines
         name = f"milepost-{self._settings.site.log.name}"
         if is_submitted:
             return open_session(name)
+        find_java()
         jars: list[Path] = []
         if self._source.is_real_time:
-            jars = kafka_jars(version=ours.connector, told=lambda line: self._told.info("connector", said=line))
-        cores = max(os.cpu_count() or 1, cores_needed(self._plans, self._source, ours.pace, partitions=ours.partitions))
-        settings = {"spark.driver.memory": ours.memory, "spark.sql.shuffle.partitions": str(ours.partitions)}
-        words = Path(ours.folder) / WORDS
+            jars = kafka_jars(version=own.connector, progress=lambda line: self._logger.info("connector", progress=line))
+        cores = max(os.cpu_count() or 1, cores_needed(self._plans, self._source, own.pace, partitions=own.partitions))
+        settings = {"spark.driver.memory": own.memory, "spark.sql.shuffle.partitions": str(own.partitions)}
+        words = Path(own.folder) / SPARK_LOG
         try:
-            return open_session(name, master=f"local[{cores}]", jars=jars, settings=settings, words=words)
+            return open_session(name, master=f"local[{cores}]", jars=jars, settings=settings, log_file=words)
         except SparkDoesNotStart as fault:
             raise StartFault(str(fault)) from None
 
     def _tick(self, runner: Runner) -> None:
         runner.tick(monotonic())
-        self._note(runner)
-        self._tell_progress(progress_line(self._metrics.latest))
-        if runner.is_over:
-            self._told.error("no query is left")
-            self._turns.stop()
+        self._write_status(runner)
+        self._show_progress(progress_line(self._metrics.latest))
+        if runner.is_given_up:
+            self._logger.error("all queries have failed")
+            self._event_loop.stop()
 
-    def _note(self, runner: Runner) -> None:
+    def _write_status(self, runner: Runner) -> None:
         """Write the status of all queries."""
         ends = self._ends()
         latest = self._metrics.latest = [status_of(one, ends) for one in runner.queries]
@@ -184,17 +186,17 @@ class PipelineService:
         except LogUnavailable:
             return {}
 
-    def _tell_progress(self, line: str) -> None:
+    def _show_progress(self, line: str) -> None:
         if sys.stderr.isatty():
             sys.stderr.write(f"\r\x1b[K{line}")
             sys.stderr.flush()
-        elif monotonic() >= self._told_at + TELL_S:
-            self._told_at = monotonic()
-            self._told.info("progress", queries=line)
+        elif monotonic() >= self._logged_at + PROGRESS_S:
+            self._logged_at = monotonic()
+            self._logger.info("progress", queries=line)
 
-    def _tell_of_query(self, event: str, plan: Plan, why: str) -> None:
-        tell = self._told.info if event == "query runs" else self._told.warning
-        tell(event, query=plan.name, reason=why)
+    def _log_query(self, event: str, plan: Plan, why: str) -> None:
+        log = self._logger.info if event == "query runs" else self._logger.warning
+        log(event, query=plan.name, reason=why)
 
 
 def submit(
@@ -202,9 +204,9 @@ def submit(
 ) -> int:
     """Print the spark-submit command and run it; return the exit status."""
     if not source_of(settings).is_real_time:
-        raise UsageFault('[site] backbone is "embedded": a cluster cannot reach a log in a folder of this machine; take Kafka')
+        raise UsageFault('[site] log = "embedded": a cluster cannot read a log in a folder of this machine; use log = "kafka"')
     line = submit_line(settings, config, checked_names(names), master=master, more=more)
-    say(shlex.join(line))
+    print_line(shlex.join(line))
     if is_shown_only:
         return 0
     sys.stdout.flush()
@@ -217,22 +219,22 @@ def submit(
 
 def submit_line(settings: Settings, config: Path, names: Sequence[str], *, master: str, more: Sequence[str]) -> list[str]:
     """Return the spark-submit command for pipelines."""
-    ours = settings.pipelines
-    jars = kafka_jars(version=ours.connector, told=complain)
-    told = {
+    own = settings.pipelines
+    jars = kafka_jars(version=own.connector, progress=print_error)
+    logger = {
         **SETTINGS,
-        "spark.sql.shuffle.partitions": str(ours.partitions),
+        "spark.sql.shuffle.partitions": str(own.partitions),
         "spark.pyspark.driver.python": sys.executable,
         "spark.pyspark.python": sys.executable,
     }
-    conf = [part for name, value in told.items() for part in ("--conf", f"{name}={value}")]
+    conf = [part for name, value in logger.items() for part in ("--conf", f"{name}={value}")]
     return [
         str(_spark_submit()),
         *("--master", master),
         *("--deploy-mode", "client"),
-        *("--driver-memory", ours.memory),
+        *("--driver-memory", own.memory),
         *("--jars", ",".join(map(str, jars))),
-        *("--py-files", str(_packed(Path(ours.folder)))),
+        *("--py-files", str(_packed(Path(own.folder)))),
         *conf,
         *more,
         str(Path(milepost.__file__).parent / "__main__.py"),

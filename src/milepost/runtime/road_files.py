@@ -8,13 +8,13 @@ from milepost.config.settings import IncidentSettings
 
 if TYPE_CHECKING:
     from milepost.incidents.engine import Approach
-    from milepost.roads import Network
+    from milepost.roads import RoadNetwork
 
 SUMO: Final = (".net.xml", ".net.xml.gz")
 OSM: Final = (".osm", ".osm.gz", ".osm.bz2", ".osm.pbf")
 
 
-def maybe_approach(settings: IncidentSettings) -> "Approach | None":
+def find_approach(settings: IncidentSettings) -> "Approach | None":
     """Return the road-based audience of alerts, or None if no road file is set."""
     if not settings.roads:
         return None
@@ -24,10 +24,10 @@ def maybe_approach(settings: IncidentSettings) -> "Approach | None":
     return Approach(network, upstream_s=settings.upstream_s)
 
 
-def read_roads(name: str) -> "Network":
+def read_roads(name: str) -> "RoadNetwork":
     """Read a SUMO network or an OpenStreetMap extract; raise a `StartFault` that says what to do."""
     if not name.endswith((*SUMO, *OSM)):
-        raise UsageFault(f"{name} is no road network by its name: give one that ends in {', '.join((*SUMO, *OSM))}")
+        raise UsageFault(f"{name} is not a road network by its name: give a file that ends in {', '.join((*SUMO, *OSM))}")
     try:
         from milepost.roads.network import UnreadableRoads  # noqa: PLC0415
         from milepost.roads.osm import read_osm  # noqa: PLC0415  # an optional dependency

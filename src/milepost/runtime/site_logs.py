@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from milepost.config.errors import StartFault, missing_extra
-from milepost.config.site_settings import Backbone, SiteLog
+from milepost.config.site_settings import LogType, SiteLog
 from milepost.eventlog.log import Entry, LogRefused, LogUnavailable
 from milepost.model.durability import Durability
 from milepost.model.endpoints import EndpointId
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 def open_log(site: SiteLog, durability: Durability, client_id: str) -> "Log":
     """Open the log of a site; raise a `StartFault` that says what to do."""
     try:
-        if site.backbone is Backbone.EMBEDDED:
-            from milepost.eventlog.embedded import EmbeddedLog  # noqa: PLC0415  # loads only the backbone in use
+        if site.log_type is LogType.EMBEDDED:
+            from milepost.eventlog.embedded import EmbeddedLog  # noqa: PLC0415  # loads only the log in use
 
             return EmbeddedLog(Path(site.folder), durability)
         from milepost.eventlog.kafka import KafkaLog  # noqa: PLC0415  # an optional dependency
@@ -32,7 +32,7 @@ def open_log(site: SiteLog, durability: Durability, client_id: str) -> "Log":
     except (LogUnavailable, LogRefused) as fault:
         raise StartFault(f"the log of site {site.name} cannot be opened: {fault}") from None
     except ModuleNotFoundError:
-        raise missing_extra(f'backbone = "kafka" of site {site.name}', "kafka") from None
+        raise missing_extra(f'log = "kafka" of site {site.name}', "kafka") from None
 
 
 def request_messages(log: "Log", site: str, process: str, filters: Iterable[str]) -> None:
@@ -41,5 +41,7 @@ def request_messages(log: "Log", site: str, process: str, filters: Iterable[str]
     The records depend on the name only, so that several processes of one name subscribe once.
     """
     me, owner = EdgeRef(site, f"@{process}"), EndpointId(f"@{process}")
-    wanted = {one: Interest(me, Subscription(owner, OnTopic(one))) for one in filters}
-    log.append([Entry(SUBSCRIPTION_INFO, interest_key(me, owner, one), to_record(what)) for one, what in wanted.items()])
+    interests = {one: Interest(me, Subscription(owner, OnTopic(one))) for one in filters}
+    log.append(
+        [Entry(SUBSCRIPTION_INFO, interest_key(me, owner, one), to_record(interest)) for one, interest in interests.items()]
+    )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from milepost.config.errors import StartFault, UsageFault
 from milepost.config.settings import Settings
-from milepost.config.site_settings import Backbone, SiteLog
+from milepost.config.site_settings import LogType, SiteLog
 from milepost.eventlog.log import Log, LogUnavailable, read_to_end
 from milepost.federation.central_hub import CentralHub
 from milepost.model.instants import Instant
@@ -18,7 +18,7 @@ from milepost.runtime.site_logs import open_log
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class SitesView:
     """The logs of sites, and their state as a process of the central hub reads it."""
 
     logs: Mapping[str, Log]
@@ -36,25 +36,25 @@ class View:
 
 
 @contextmanager
-def viewed(settings: Settings, now: Instant) -> Iterator[View]:
+def view_sites(settings: Settings, now: Instant) -> Iterator[SitesView]:
     """Read the logs of the sites that the settings name."""
-    with opened(settings) as logs:
+    with open_site_logs(settings) as logs:
         hub = CentralHub("viewer", logs)
         for site, log in logs.items():
             for topic in STATE:
                 for records in read_to_end(log, topic):
                     hub.on_records(site, topic, [LoggedRecord(*record[1:]) for record in records], now)
-        yield View(logs, hub)
+        yield SitesView(logs, hub)
 
 
 @contextmanager
-def opened(settings: Settings) -> Iterator[dict[str, Log]]:
+def open_site_logs(settings: Settings) -> Iterator[dict[str, Log]]:
     """Open the logs of the sites that the settings name: those of the central hub, or the one of an edge."""
-    sites = [site.log for site in settings.centre.sites]
+    sites = [site.log for site in settings.hub.sites]
     if settings.site.log.name and settings.site.log.name not in [site.name for site in sites]:
         sites.append(settings.site.log)
     if not sites:
-        raise UsageFault("the file names no site: it needs [[centre.sites]], or [site] with a name")
+        raise UsageFault("the settings name no site: add [[hub.sites]], or a name to [site]")
     logs: dict[str, Log] = {}
     try:
         for site in sites:
@@ -70,5 +70,5 @@ def opened(settings: Settings) -> Iterator[dict[str, Log]]:
 
 def _check_there(site: SiteLog) -> None:
     """Refuse a folder that does not exist: a view creates nothing."""
-    if site.backbone is Backbone.EMBEDDED and not Path(site.folder).is_dir():
-        raise StartFault(f"{site.folder} is not there: no process of site {site.name} has run with it; correct `folder`")
+    if site.log_type is LogType.EMBEDDED and not Path(site.folder).is_dir():
+        raise StartFault(f"{site.folder} does not exist: no process of site {site.name} has created it; correct `folder`")

@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from milepost.config.errors import UsageFault
-from milepost.config.settings import Listener, Transport
-from milepost.listeners.streams import PlainStream, Stream, WebSocketStream
+from milepost.config.settings import ListenerSettings, Transport
+from milepost.listeners.streams import PlainStream, ServerStream, WebSocketServerStream
 
 if TYPE_CHECKING:
     import ssl
 
 
-def read_certificates(listener: Listener) -> "ssl.SSLContext | None":
+def read_certificates(listener: ListenerSettings) -> "ssl.SSLContext | None":
     """Return the TLS context of a listener, or None if it is not encrypted."""
     if not listener.transport.is_encrypted:
         return None
@@ -24,26 +24,26 @@ def read_certificates(listener: Listener) -> "ssl.SSLContext | None":
         return context_of(Path(listener.certificate), Path(listener.key), client_ca)
     except OSError as error:  # ssl.SSLError is one
         files = " and ".join(name for name in (listener.certificate, listener.key, listener.client_ca) if name)
-        raise UsageFault(f"{files} will not do for {listener.address}: {error.strerror or error}") from None
+        raise UsageFault(f"{files} cannot be used for the listener at {listener.address}: {error.strerror or error}") from None
 
 
 Contexts: TypeAlias = "dict[tuple[str, Transport], ssl.SSLContext | None]"
-"""What listeners need for TLS, by address and transport."""
+"""TLS contexts of the listeners, by address and transport."""
 
 
-def read_contexts(listeners: Iterable[Listener]) -> Contexts:
+def read_contexts(listeners: Iterable[ListenerSettings]) -> Contexts:
     """Read the certificates of all listeners."""
     return {_key_of(listener): read_certificates(listener) for listener in listeners}
 
 
-def _key_of(listener: Listener) -> tuple[str, Transport]:
+def _key_of(listener: ListenerSettings) -> tuple[str, Transport]:
     return listener.address, listener.transport
 
 
 class Wrapper:
     """Creates the streams of one listener."""
 
-    def __init__(self, listener: Listener, packet_bytes_max: int) -> None:
+    def __init__(self, listener: ListenerSettings, packet_bytes_max: int) -> None:
         self._listener = listener
         self._packet_bytes_max = packet_bytes_max
         self._context = read_certificates(listener)
@@ -57,16 +57,16 @@ class Wrapper:
         if context is not None and self._context is not None:
             self._context = context
 
-    def wrap(self, connection: socket.socket) -> Stream:
+    def wrap(self, connection: socket.socket) -> ServerStream:
         """Return the stream of a new connection."""
-        stream: Stream = PlainStream(connection)
+        stream: ServerStream = PlainStream(connection)
         if self._context is not None:
             from milepost.listeners.tls import TlsStream  # noqa: PLC0415
 
             wrapped = self._context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
             stream = TlsStream(wrapped, is_named=self._listener.certificate_is_user)
         if self._listener.transport.is_websocket:
-            from milepost.listeners.websocket import WebSocketEnd  # noqa: PLC0415
+            from milepost.listeners.websocket import WebSocketProtocol  # noqa: PLC0415
 
-            stream = WebSocketStream(stream, WebSocketEnd(message_bytes_max=self._packet_bytes_max))
+            stream = WebSocketServerStream(stream, WebSocketProtocol(message_bytes_max=self._packet_bytes_max))
         return stream

@@ -3,12 +3,12 @@
 import sys
 
 
-def say(text: str) -> None:
+def print_line(text: str) -> None:
     """Print a line of the result."""
     sys.stdout.write(text + "\n")
 
 
-def complain(text: str) -> None:
+def print_error(text: str) -> None:
     """Print a line to standard error."""
     sys.stdout.flush()
     sys.stderr.write(text + "\n")

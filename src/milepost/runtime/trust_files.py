@@ -19,24 +19,24 @@ from milepost.trust.pem import AUTHORITY, CERTIFICATE, PRIVATE_KEY, bytes_from_t
 from milepost.wire.sealed import KEY_BYTES
 
 
-class Kind(Enum):
+class TrustFileType(Enum):
     """Type of a file: its title line, and its name in messages."""
 
-    AUTHORITY_KEY = "AUTHORITY PRIVATE KEY", "the private key of an authority"
-    AUTHORITY = AUTHORITY, "the public key of an authority"
+    AUTHORITY_KEY = "AUTHORITY PRIVATE KEY", "the private key of a certificate authority"
+    AUTHORITY = AUTHORITY, "the public key of a certificate authority"
     KEY = PRIVATE_KEY, "a private key"
     PUBLIC_KEY = "PUBLIC KEY", "a public key"
     CERTIFICATE = CERTIFICATE, "a certificate"
-    REVOKED = "REVOCATIONS", "a list of revocations"
+    REVOKED = "REVOCATIONS", "a revocation list"
 
-    def __init__(self, title: str, spoken: str) -> None:
+    def __init__(self, title: str, label: str) -> None:
         self.title = title
-        self.spoken = spoken
+        self.label = label
 
     @property
     def is_secret(self) -> bool:
         """Whether only the owner may read it."""
-        return self in (Kind.AUTHORITY_KEY, Kind.KEY)
+        return self in (TrustFileType.AUTHORITY_KEY, TrustFileType.KEY)
 
 
 class KeyFile(NamedTuple):
@@ -49,53 +49,55 @@ class KeyFile(NamedTuple):
 
 def read_key(path: Path) -> KeyFile:
     """Read the private keys of a file."""
-    return _keys(path, Kind.KEY)
+    return _keys(path, TrustFileType.KEY)
 
 
 def read_public_key(path: Path) -> KeyFile:
     """Read the public keys of a file."""
-    return _keys(path, Kind.PUBLIC_KEY)
+    return _keys(path, TrustFileType.PUBLIC_KEY)
 
 
 def read_certificate_file(path: Path) -> Certificate:
     """Read the certificate of a file; its signature is not checked."""
-    data = _read(path, Kind.CERTIFICATE)
+    data = _read(path, TrustFileType.CERTIFICATE)
     try:
         return read_certificate(data)
     except Malformed as fault:
-        raise UsageFault(f"{path} holds no certificate ({fault.detail}): get it again from whoever issued it") from None
+        raise UsageFault(
+            f"{path} has no valid certificate ({fault.detail}): get it again from its certificate authority"
+        ) from None
 
 
 def read_authority(path: Path) -> bytes:
     """Read the public key of the certificate authority."""
-    return _sized(path, _read(path, Kind.AUTHORITY))
+    return _sized(path, _read(path, TrustFileType.AUTHORITY))
 
 
 def read_authority_key(path: Path) -> bytes:
     """Read the private key of the certificate authority."""
-    return _sized(path, _read(path, Kind.AUTHORITY_KEY))
+    return _sized(path, _read(path, TrustFileType.AUTHORITY_KEY))
 
 
 def read_revoked(path: Path, authority_public: bytes) -> Revocations:
     """Read the revocation list; refuse one that is not signed by this authority."""
-    data = _read(path, Kind.REVOKED)
+    data = _read(path, TrustFileType.REVOKED)
     try:
         return read_revocations(data, authority_public)
     except Malformed as fault:
-        raise UsageFault(f"{path} cannot be used ({fault.detail}): copy revoked.list from the authority's folder again") from None
+        raise UsageFault(f"{path} is not valid ({fault.detail}): copy revoked.list from the folder of the CA again") from None
 
 
-def kind_of(path: Path) -> Kind:
+def kind_of(path: Path) -> TrustFileType:
     """Return the type of a file, by its title."""
     return _parted(path)[0]
 
 
-def write_new(path: Path, kind: Kind, data: bytes) -> None:
+def write_new(path: Path, kind: TrustFileType, data: bytes) -> None:
     """Create a file; refuse one that exists."""
     try:
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
-        raise UsageFault(f"{path} is there already: move it away, or write elsewhere (--out)") from None
+        raise UsageFault(f"{path} exists already: move it away, or write to another folder (--out)") from None
     except OSError as error:
         raise _cannot_write(path, error) from None
     try:
@@ -105,18 +107,18 @@ def write_new(path: Path, kind: Kind, data: bytes) -> None:
         raise _cannot_write(path, error) from None
 
 
-def replace_file(path: Path, kind: Kind, data: bytes) -> None:
+def replace_file(path: Path, kind: TrustFileType, data: bytes) -> None:
     """Replace a file that other processes may be reading."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    new_file = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        _fill(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), kind, data)
-        beside.replace(path)
+        _fill(os.open(new_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), kind, data)
+        new_file.replace(path)
     except OSError as error:
-        beside.unlink(missing_ok=True)
+        new_file.unlink(missing_ok=True)
         raise _cannot_write(path, error) from None
 
 
-def _fill(file: int, kind: Kind, data: bytes) -> None:
+def _fill(file: int, kind: TrustFileType, data: bytes) -> None:
     with os.fdopen(file, "w") as stream:
         if not kind.is_secret:
             os.fchmod(file, 0o644)
@@ -125,41 +127,41 @@ def _fill(file: int, kind: Kind, data: bytes) -> None:
         os.fsync(file)
 
 
-def _keys(path: Path, kind: Kind) -> KeyFile:
+def _keys(path: Path, kind: TrustFileType) -> KeyFile:
     data = _read(path, kind)
     if len(data) not in (KEY_BYTES, 2 * KEY_BYTES):
-        raise _spoilt(path)
+        raise _damaged(path)
     return KeyFile(data[:KEY_BYTES], data[KEY_BYTES:])
 
 
 def _sized(path: Path, key: bytes) -> bytes:
     if len(key) != KEY_BYTES:
-        raise _spoilt(path)
+        raise _damaged(path)
     return key
 
 
-def _read(path: Path, kind: Kind) -> bytes:
+def _read(path: Path, kind: TrustFileType) -> bytes:
     found, data = _parted(path)
     if found is not kind:
-        raise UsageFault(f"{path} holds {found.spoken}, not {kind.spoken}: correct the name")
+        raise UsageFault(f"{path} has {found.label}, not {kind.label}: correct the path")
     return data
 
 
-def _parted(path: Path) -> tuple[Kind, bytes]:
+def _parted(path: Path) -> tuple[TrustFileType, bytes]:
     """Return the type of a file, by its title, and its decoded content."""
     text = text_of(path)
-    kind = next((kind for kind in Kind if kind.title == title_of(text)), None)
+    kind = next((kind for kind in TrustFileType if kind.title == title_of(text)), None)
     if kind is None:
-        raise UsageFault(f"{path} holds no key, certificate or list of milepost trust: correct the name")
+        raise UsageFault(f"{path} is not a file of `milepost trust` (key, certificate or revocation list): correct the path")
     try:
         return kind, bytes_from_text(text, kind.title)
     except Malformed:
-        raise _spoilt(path) from None
+        raise _damaged(path) from None
 
 
-def _spoilt(path: Path) -> UsageFault:
-    return UsageFault(f"{path} is cut off or spoilt: copy it again from where it was made")
+def _damaged(path: Path) -> UsageFault:
+    return UsageFault(f"{path} is truncated or damaged: copy it again from the original")
 
 
 def _cannot_write(path: Path, error: OSError) -> UsageFault:
-    return UsageFault(f"{path} cannot be written: {error.strerror}; write elsewhere, or make room and rights for it")
+    return UsageFault(f"{path} cannot be written: {error.strerror}; free space or change permissions, or write to another folder")

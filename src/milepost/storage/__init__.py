@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from milepost.broker.effects import Changes, Kept, Storage
+from milepost.broker.effects import StateChanges, Storage, StoredState
 from milepost.model.durability import Durability
 from milepost.storage.errors import StorageDamaged, StorageInUse, StorageTooNew
 from milepost.storage.sqlite import SqliteStorage
@@ -13,11 +13,11 @@ __all__ = ["Durability", "MemoryStorage", "SqliteStorage", "StorageDamaged", "St
 class MemoryStorage:
     """Storage that stores nothing, for an edge whose sessions need not survive it."""
 
-    def load(self) -> Kept:
+    def load(self) -> StoredState:
         """Return an empty state."""
-        return Kept()
+        return StoredState()
 
-    def write(self, changes: Changes) -> None:
+    def write(self, changes: StateChanges) -> None:
         """Discard the changes."""
 
     def close(self) -> None:
@@ -25,5 +25,5 @@ class MemoryStorage:
 
 
 def open_storage(path: Path, durability: Durability) -> Storage:
-    """Open the storage in the directory *path*, created if need be; with `Durability.NOTHING` the directory is not touched."""
-    return MemoryStorage() if durability is Durability.NOTHING else SqliteStorage(path, durability)
+    """Open the storage in the directory *path*, created if need be; with `Durability.NONE` the directory is not touched."""
+    return MemoryStorage() if durability is Durability.NONE else SqliteStorage(path, durability)

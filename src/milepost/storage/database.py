@@ -51,8 +51,8 @@ class Lock:
             self._descriptor = None
 
 
-NAME = "kept.db"
-UNFINISHED = "kept.db.new"
+DATABASE_NAME = "state.db"
+UNFINISHED_NAME = "state.db.new"
 APPLICATION = 0x4D696C65  # "Mile"
 FORMAT = 4
 """Version of the file, raised with every change of a table or of the bytes in it; older and newer files are refused."""
@@ -63,23 +63,23 @@ BUSY_S = 1.0
 STATEMENTS_MAX = 64
 
 # A row of more than a twentieth of a page is better off in a table with a rowid (https://sqlite.org/withoutrowid.html).
-# `place` orders deliveries as they were queued; see `rows.Places`. There are no foreign keys: rows may be written in any order,
-# and a session that ends is removed from each table explicitly.
+# `sequence` orders deliveries as they were queued; see `rows.DeliverySequence`. There are no foreign keys: rows may be written in
+# any order, and a session that ends is removed from each table explicitly.
 SCHEMA = (
     "CREATE TABLE sessions (number INTEGER PRIMARY KEY, details BLOB NOT NULL)",
     """CREATE TABLE subscriptions (session INTEGER NOT NULL, name TEXT NOT NULL, details BLOB NOT NULL,
        PRIMARY KEY (session, name)) WITHOUT ROWID""",
     "CREATE TABLE retained (topic TEXT PRIMARY KEY NOT NULL, body BLOB NOT NULL)",
     "CREATE TABLE messages (number INTEGER PRIMARY KEY, body BLOB NOT NULL)",
-    """CREATE TABLE queued (place INTEGER PRIMARY KEY, session INTEGER NOT NULL, delivery INTEGER NOT NULL,
+    """CREATE TABLE queued (sequence INTEGER PRIMARY KEY, session INTEGER NOT NULL, delivery INTEGER NOT NULL,
        message INTEGER NOT NULL, qos INTEGER NOT NULL, is_released INTEGER NOT NULL, details BLOB NOT NULL)""",
     """CREATE TABLE received (session INTEGER NOT NULL, number INTEGER NOT NULL,
        PRIMARY KEY (session, number)) WITHOUT ROWID""",
     "CREATE TABLE outbox (number INTEGER PRIMARY KEY, body BLOB NOT NULL)",
     "CREATE TABLE cursors (name TEXT PRIMARY KEY NOT NULL, number INTEGER NOT NULL) WITHOUT ROWID",
     "CREATE TABLE residencies (endpoint TEXT PRIMARY KEY NOT NULL, details BLOB NOT NULL)",
-    "CREATE TABLE standing (incident TEXT PRIMARY KEY NOT NULL, body BLOB NOT NULL)",
-    """CREATE TABLE told (session INTEGER NOT NULL, incident TEXT NOT NULL, details BLOB NOT NULL,
+    "CREATE TABLE active_alerts (incident TEXT PRIMARY KEY NOT NULL, body BLOB NOT NULL)",
+    """CREATE TABLE notified (session INTEGER NOT NULL, incident TEXT NOT NULL, details BLOB NOT NULL,
        PRIMARY KEY (session, incident)) WITHOUT ROWID""",
     f"PRAGMA application_id = {APPLICATION}",
     f"PRAGMA user_version = {FORMAT}",
@@ -103,27 +103,27 @@ SETTINGS = (
 
 def make_database(folder: Path) -> None:
     """Create the directory and the database in it, unless they exist."""
-    file = folder / NAME
+    file = folder / DATABASE_NAME
     if file.exists():
         return
-    if (folder / f"{NAME}-wal").exists():
-        raise StorageDamaged(file, f"it is missing, and {NAME}-wal is there")
+    if (folder / f"{DATABASE_NAME}-wal").exists():
+        raise StorageDamaged(file, f"it is missing, although {DATABASE_NAME}-wal exists")
     try:
-        for leftover in folder.glob(f"{UNFINISHED}*"):
+        for leftover in folder.glob(f"{UNFINISHED_NAME}*"):
             leftover.unlink()
-        _make(folder / UNFINISHED)
-        (folder / UNFINISHED).rename(file)
+        _make(folder / UNFINISHED_NAME)
+        (folder / UNFINISHED_NAME).rename(file)
         for changed in (folder, folder.parent):
             _sync(changed)
     except sqlite3.Error as error:
         raise unavailable(error, file) from error
     except OSError as error:
-        raise StorageUnavailable(f"cannot make {file}: {error.strerror}") from error
+        raise StorageUnavailable(f"cannot create {file}: {error.strerror}") from error
 
 
 def connect(folder: Path, durability: Durability) -> sqlite3.Connection:
     """Return the open database, checked to be ours and configured."""
-    file = folder / NAME
+    file = folder / DATABASE_NAME
     where = f"{file.absolute().as_uri()}?mode=rw"  # never creates a file
     try:
         # Used by one thread at a time, but not always the same one: the writer may wait for the disk in another thread.
@@ -133,11 +133,11 @@ def connect(folder: Path, durability: Durability) -> sqlite3.Connection:
     except sqlite3.Error as error:
         raise unreadable(error, file) from error
     try:
-        _check_marks(connection, file)
+        _check_format(connection, file)
         for setting in (*SETTINGS, f"synchronous = {SYNCHRONOUS[durability]}"):
             connection.execute(f"PRAGMA {setting}").fetchall()
         if connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
-            raise StorageUnavailable(f"{file}: its file system does not let SQLite write ahead; give another directory")
+            raise StorageUnavailable(f"{file}: its file system does not support SQLite's write-ahead log; use another directory")
     except BaseException as error:
         connection.close()
         if isinstance(error, sqlite3.Error):
@@ -163,12 +163,12 @@ def _sync(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _check_marks(connection: sqlite3.Connection, file: Path) -> None:
+def _check_format(connection: sqlite3.Connection, file: Path) -> None:
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if application != APPLICATION or version < 1:
-        raise StorageDamaged(file, "it is not what Milepost wrote")
+        raise StorageDamaged(file, "it is not a database of Milepost")
     if version > FORMAT:
         raise StorageTooNew(file, version, FORMAT)
     if version < FORMAT:
-        raise StorageDamaged(file, f"it has format {version} of an early release, and this one reads {FORMAT}")
+        raise StorageDamaged(file, f"it has format {version} of an earlier release; this release reads format {FORMAT}")

@@ -8,15 +8,15 @@ from pathlib import Path
 
 from milepost.broker.effects import StorageUnavailable
 
-_WHAT = {
-    sqlite3.SQLITE_BUSY: "another program has it open",
+_CAUSES = {
+    sqlite3.SQLITE_BUSY: "another program has opened it",
     sqlite3.SQLITE_CANTOPEN: "it cannot be opened",
     sqlite3.SQLITE_CORRUPT: "it is damaged",
     sqlite3.SQLITE_FULL: "the disk is full",
     sqlite3.SQLITE_IOERR: "the disk failed to read or write",
     sqlite3.SQLITE_NOTADB: "it is not a database",
     sqlite3.SQLITE_PERM: "access is not permitted",
-    sqlite3.SQLITE_READONLY: "it can only be read",
+    sqlite3.SQLITE_READONLY: "it is read-only",
 }
 _DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 _PRIMARY_CODE = 0xFF  # the low byte of an extended error code
@@ -26,8 +26,8 @@ class StorageInUse(StorageUnavailable):
     """Another process has locked the directory."""
 
     def __init__(self, folder: Path, process: str) -> None:
-        who = f"process {process}" if process else "another process"
-        super().__init__(f"{folder} is in use by {who}: stop it, or give each edge a directory of its own")
+        holder = f"process {process}" if process else "another process"
+        super().__init__(f"{folder} is in use by {holder}: stop that process, or give each edge its own directory")
 
 
 class StorageTooNew(StorageUnavailable):
@@ -36,7 +36,7 @@ class StorageTooNew(StorageUnavailable):
     def __init__(self, file: Path, found: int, known: int) -> None:
         super().__init__(
             f"{file} has format {found}, and this release reads formats up to {known}: "
-            "start the newer release that wrote it, or give this one another directory"
+            "start the newer release that wrote it, or use another directory"
         )
 
 
@@ -44,19 +44,19 @@ class StorageDamaged(StorageUnavailable):
     """The stored state cannot be read, and starting without it would lose it for good."""
 
     def __init__(self, file: Path, what: str) -> None:
-        away = f"{file.parent}.damaged"
-        super().__init__(f"{file}: {what}. Move the directory away (mv {file.parent} {away}) to start with nothing kept")
+        aside = f"{file.parent}.damaged"
+        super().__init__(f"{file}: {what}. To start with an empty state, move the directory away: mv {file.parent} {aside}")
 
 
 def unavailable(error: sqlite3.Error, file: Path) -> StorageUnavailable:
     """Return the exception for an error of SQLite that may pass, such as a full disk."""
-    return StorageUnavailable(f"{_told(error)}: {file}")
+    return StorageUnavailable(f"{_describe(error)}: {file}")
 
 
 def unreadable(error: sqlite3.Error, file: Path) -> StorageUnavailable:
     """Return the exception for an error while reading; one without a code means that Python could not decode SQLite's result."""
     code = code_of(error)
-    return StorageDamaged(file, _told(error)) if code is None or code in _DAMAGE else unavailable(error, file)
+    return StorageDamaged(file, _describe(error)) if code is None or code in _DAMAGE else unavailable(error, file)
 
 
 def code_of(error: sqlite3.Error) -> int | None:
@@ -70,8 +70,8 @@ def is_sync_fault(error: sqlite3.Error) -> bool:
     return getattr(error, "sqlite_errorcode", None) in (sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_DIR_FSYNC)
 
 
-def _told(error: sqlite3.Error) -> str:
+def _describe(error: sqlite3.Error) -> str:
     code = code_of(error)
     if code is None:
         return str(error)
-    return f"{_WHAT.get(code, str(error))} ({error.sqlite_errorname})"
+    return f"{_CAUSES.get(code, str(error))} ({error.sqlite_errorname})"

@@ -3,7 +3,7 @@
 Invariants:
 - `write` stores all of a tick or nothing: after any failure before COMMIT has returned, the changes are rolled back, here and on
   disk;
-- the state of this object (`Places`) equals that of the file: it is updated only after COMMIT;
+- the state of this object (`DeliverySequence`) equals that of the file: it is updated only after COMMIT;
 - a passing fault is over with the next write that works; no restart is needed. After a fault:
 
 | connection | the next write works | the disk is full | it fails otherwise |
@@ -25,15 +25,15 @@ from math import inf
 from pathlib import Path
 from time import monotonic
 
-from milepost.broker.effects import Changes, Kept, StorageUnavailable
+from milepost.broker.effects import StateChanges, StorageUnavailable, StoredState
 from milepost.model.durability import Durability
-from milepost.storage.database import NAME, Lock, connect, make_database
+from milepost.storage.database import DATABASE_NAME, Lock, connect, make_database
 from milepost.storage.errors import StorageDamaged, code_of, is_sync_fault, unavailable, unreadable
-from milepost.storage.rows import Places, read_kept, read_places, write_rows
+from milepost.storage.rows import DeliverySequence, read_sequence, read_state, write_rows
 
 REOPEN_S = 1.0
 """A file that failed twice is opened again at most this often."""
-OUR_FAULTS = (sqlite3.InterfaceError, sqlite3.ProgrammingError)
+PROGRAMMING_ERRORS = (sqlite3.InterfaceError, sqlite3.ProgrammingError)
 """A value without an SQLite type, or a closed connection: a programming error, not a fault of the disk."""
 
 
@@ -42,40 +42,40 @@ class SqliteStorage:
 
     def __init__(self, folder: Path, durability: Durability, *, clock_s: Callable[[], float] = monotonic) -> None:
         self._folder = folder
-        self._file = folder / NAME
+        self._file = folder / DATABASE_NAME
         self._durability = durability
         self._clock_s = clock_s
         self._connection: sqlite3.Connection | None = None
         self._is_doubted = False
         self._is_undecided = False
-        self._closed_why = ""
+        self._closed_reason = ""
         self._reopen_at_s = 0.0
-        self._lock = Lock(_made(folder))
+        self._lock = Lock(_create(folder))
         try:
             make_database(folder)
             self._connection = connect(folder, durability)
-            self._places = self._read_places(self._connection)
+            self._sequence = self._read_sequence(self._connection)
             self._inode = self._file.stat().st_ino
         except BaseException:
             self.close()
             raise
 
-    def load(self) -> Kept:
+    def load(self) -> StoredState:
         """Check the whole file and return the stored state; raise `StorageDamaged` if it is damaged."""
         connection = self._connected()
         try:
             faults = connection.execute("PRAGMA quick_check(1)").fetchall()
             if faults != [("ok",)]:
                 raise StorageDamaged(self._file, f"it is damaged ({faults[0][0].splitlines()[-1]})")
-            return read_kept(connection)
+            return read_state(connection)
         except sqlite3.Error as error:
             raise unreadable(error, self._file) from error
 
-    def write(self, changes: Changes) -> None:
+    def write(self, changes: StateChanges) -> None:
         """Store the changes of one tick; raise `StorageUnavailable` and store none of them if that is not possible."""
         connection = self._connected()
         dropped = {session for session, details in changes.sessions.items() if details is None} if changes.sessions else set()
-        plan = self._places.planned(changes, dropped)
+        plan = self._sequence.plan(changes, dropped)
         cursor = connection.cursor()
         try:
             cursor.execute("BEGIN IMMEDIATE")
@@ -83,11 +83,11 @@ class SqliteStorage:
             cursor.execute("COMMIT")
         except BaseException as error:
             _roll_back(connection)
-            if isinstance(error, sqlite3.Error) and not isinstance(error, OUR_FAULTS):
+            if isinstance(error, sqlite3.Error) and not isinstance(error, PROGRAMMING_ERRORS):
                 self._note(error, connection)
                 raise unavailable(error, self._file) from error
             raise
-        self._places.settle(changes, dropped, plan)
+        self._sequence.commit(changes, dropped, plan)
         self._is_doubted = self._is_undecided = False
 
     def close(self) -> None:
@@ -95,7 +95,7 @@ class SqliteStorage:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
-        self._closed_why = "it was closed"
+        self._closed_reason = "the storage was closed"
         self._reopen_at_s = inf
         self._lock.release()
 
@@ -106,18 +106,20 @@ class SqliteStorage:
         except OSError:
             is_there = False
         if not is_there:
-            raise StorageUnavailable(f"{self._file} was removed or replaced: put it back, or restart to go on without it")
+            raise StorageUnavailable(f"{self._file} was removed or replaced: restore it, or restart to continue without it")
         return self._connection or self._reopened()
 
     def _reopened(self) -> sqlite3.Connection:
         now_s = self._clock_s()
         if now_s < self._reopen_at_s:
-            raise StorageUnavailable(self._closed_why)
+            raise StorageUnavailable(self._closed_reason)
         self._reopen_at_s = now_s + REOPEN_S
         connection = connect(self._folder, self._durability)
         try:
-            if not self._read_places(connection).is_same_as(self._places):
-                raise StorageUnavailable(f"{self._file} has not what was last written to it: restart to go on with what it has")
+            if not self._read_sequence(connection).is_same_as(self._sequence):
+                raise StorageUnavailable(
+                    f"{self._file} lacks the last changes that were written to it: restart to continue with its content"
+                )
         except BaseException:
             connection.close()
             raise
@@ -125,9 +127,9 @@ class SqliteStorage:
         self._is_doubted = True
         return connection
 
-    def _read_places(self, connection: sqlite3.Connection) -> Places:
+    def _read_sequence(self, connection: sqlite3.Connection) -> DeliverySequence:
         try:
-            return read_places(connection)
+            return read_sequence(connection)
         except sqlite3.Error as error:
             raise unreadable(error, self._file) from error
 
@@ -141,17 +143,17 @@ class SqliteStorage:
             with suppress(sqlite3.Error):
                 connection.close()
             self._connection = None
-            self._closed_why = str(unavailable(error, self._file))
+            self._closed_reason = str(unavailable(error, self._file))
             self._reopen_at_s = self._clock_s() + REOPEN_S
         else:
             self._is_doubted = True
 
 
-def _made(folder: Path) -> Path:
+def _create(folder: Path) -> Path:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise StorageUnavailable(f"cannot make {folder}: {error.strerror}") from error
+        raise StorageUnavailable(f"cannot create {folder}: {error.strerror}") from error
     return folder
 
 

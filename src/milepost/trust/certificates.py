@@ -6,7 +6,7 @@
 
 Invariants:
 - the fields of a `Certificate` are those of its `data`: only `issue` and `read_certificate` create one. Reading does not imply
-  trust: `Authority.check` decides on that;
+  trust: `CertificateAuthority.check` decides on that;
 - a certificate has one canonical encoding: equivalent bytes in another one are refused, so that one cannot become many;
 - a certificate passes if the authority signed it, its time has begun and is not over, and it is not revoked, in this order. Only
   a valid signature is cached; validity and revocation are checked each time;
@@ -48,33 +48,33 @@ class Revocations:
     data: bytes
 
 
-def revoke(authority_key: bytes, former: Revocations | None, serials: Iterable[int], now: Instant) -> Revocations:
-    """Return the list that follows *former*: all its serial numbers, and these."""
-    issued_at, everything = now, frozenset(serials)
-    if former is not None:
-        issued_at = Instant(max(now, former.issued_at + 1))  # also if the authority's clock was set back
-        everything |= former.serials
-    _check_count(len(everything))
-    body = pb.RevocationsBody(issued_at=issued_at, serials=sorted(everything)).SerializeToString(deterministic=True)
-    signature = Ed25519PrivateKey.from_private_bytes(authority_key).sign(REVOCATIONS_PURPOSE + body)
+def revoke(ca_key: bytes, previous: Revocations | None, serials: Iterable[int], now: Instant) -> Revocations:
+    """Return the list that follows *previous*: all its serial numbers, and these."""
+    issued_at, all_serials = now, frozenset(serials)
+    if previous is not None:
+        issued_at = Instant(max(now, previous.issued_at + 1))  # also if the authority's clock was set back
+        all_serials |= previous.serials
+    _check_count(len(all_serials))
+    body = pb.RevocationsBody(issued_at=issued_at, serials=sorted(all_serials)).SerializeToString(deterministic=True)
+    signature = Ed25519PrivateKey.from_private_bytes(ca_key).sign(REVOCATIONS_PURPOSE + body)
     data = pb.Revocations(body=body, signature=signature).SerializeToString(deterministic=True)
-    return Revocations(issued_at, everything, data)
+    return Revocations(issued_at, all_serials, data)
 
 
-def read_revocations(data: bytes, authority_public: bytes) -> Revocations:
+def read_revocations(data: bytes, ca_public_key: bytes) -> Revocations:
     """Decode a list signed by this authority; raise `Malformed` if the bytes are none."""
     try:
-        whole = pb.Revocations.FromString(data)
-        Ed25519PublicKey.from_public_bytes(authority_public).verify(whole.signature, REVOCATIONS_PURPOSE + whole.body)
-        part = pb.RevocationsBody.FromString(whole.body)
+        message = pb.Revocations.FromString(data)
+        Ed25519PublicKey.from_public_bytes(ca_public_key).verify(message.signature, REVOCATIONS_PURPOSE + message.body)
+        fields = pb.RevocationsBody.FromString(message.body)
     except DecodeError:
-        raise Malformed(Reason.MALFORMED, f"{len(data)} bytes that are no list of revocations") from None
+        raise Malformed(Reason.MALFORMED, f"{len(data)} bytes that are not a revocation list") from None
     except InvalidSignature:
-        raise Malformed(Reason.SIGNATURE_INVALID, "the list of revocations is not signed by this authority") from None
-    require(part, "issued_at")
-    check_instant("issued_at", part.issued_at)
-    _check_count(len(part.serials))
-    return Revocations(Instant(part.issued_at), frozenset(part.serials), data)
+        raise Malformed(Reason.SIGNATURE_INVALID, "the revocation list is not signed by this certificate authority") from None
+    require(fields, "issued_at")
+    check_instant("issued_at", fields.issued_at)
+    _check_count(len(fields.serials))
+    return Revocations(Instant(fields.issued_at), frozenset(fields.serials), data)
 
 
 def _check_count(count: int) -> None:
@@ -110,7 +110,7 @@ class Certificate:
 
 
 def issue(
-    authority_key: bytes,
+    ca_key: bytes,
     *,
     id: str,  # noqa: A002  # named like the field
     role: str,
@@ -129,89 +129,91 @@ def issue(
     body = pb.CertificateBody(
         id=id, role=role, key=key, not_before=not_before, not_after=not_after, serial=serial, signing_key=signing_key
     ).SerializeToString(deterministic=True)
-    signature = Ed25519PrivateKey.from_private_bytes(authority_key).sign(CERTIFICATE_PURPOSE + body)
-    return read_certificate(_written(body, signature))
+    signature = Ed25519PrivateKey.from_private_bytes(ca_key).sign(CERTIFICATE_PURPOSE + body)
+    return read_certificate(_encode(body, signature))
 
 
 def read_certificate(data: bytes) -> Certificate:
     """Decode a certificate without checking its signature; raise `Malformed` if the bytes are none."""
     body, signature = body_and_signature(data)
     if len(signature) != SIGNATURE_BYTES:
-        raise _invalid(f"the signature has {len(signature)} bytes, not {SIGNATURE_BYTES}")
-    if data != _written(body, signature):
-        raise _invalid("it is not in its one form")
+        raise _invalid_certificate(f"the signature has {len(signature)} bytes, not {SIGNATURE_BYTES}")
+    if data != _encode(body, signature):
+        raise _invalid_certificate("its encoding is not the canonical one")
     try:
         return _read_body(pb.CertificateBody.FromString(body), data)
     except DecodeError:
-        raise _invalid(f"its body is {len(body)} bytes that are no protobuf message CertificateBody") from None
+        raise _invalid_certificate(f"its body is {len(body)} bytes that are not a protobuf message CertificateBody") from None
     except Malformed as fault:
-        raise _invalid(fault.detail) from None
+        raise _invalid_certificate(fault.detail) from None
 
 
 def body_and_signature(data: bytes) -> tuple[bytes, bytes]:
     """Return the signed bytes and the signature."""
     if len(data) > CERTIFICATE_BYTES_MAX:
-        raise _invalid(f"it has {len(data)} bytes, {CERTIFICATE_BYTES_MAX} are allowed")
+        raise _invalid_certificate(f"it has {len(data)} bytes, {CERTIFICATE_BYTES_MAX} are allowed")
     try:
-        whole = pb.Certificate.FromString(data)
+        message = pb.Certificate.FromString(data)
     except DecodeError:
-        raise _invalid(f"{len(data)} bytes that are no protobuf message Certificate") from None
-    return whole.body, whole.signature
+        raise _invalid_certificate(f"{len(data)} bytes that are not a protobuf message Certificate") from None
+    return message.body, message.signature
 
 
-def _written(body: bytes, signature: bytes) -> bytes:
+def _encode(body: bytes, signature: bytes) -> bytes:
     data: bytes = pb.Certificate(body=body, signature=signature).SerializeToString(deterministic=True)
     return data
 
 
-def _read_body(part: pb.CertificateBody, data: bytes) -> Certificate:
-    require(part, "id", "role", "key", "not_before", "not_after", "serial")
-    _check_role(part.role)
-    if len(part.key) != KEY_BYTES or len(part.signing_key) not in (0, KEY_BYTES):
-        raise _invalid(f"its keys have {len(part.key)} and {len(part.signing_key)} bytes: {KEY_BYTES}, and {KEY_BYTES} or none")
-    check_instant("not_before", part.not_before)
-    check_instant("not_after", part.not_after)
-    if part.not_after < part.not_before:
-        raise _invalid("it ends before it begins")
-    _check_serial(part.serial)
+def _read_body(fields: pb.CertificateBody, data: bytes) -> Certificate:
+    require(fields, "id", "role", "key", "not_before", "not_after", "serial")
+    _check_role(fields.role)
+    if len(fields.key) != KEY_BYTES or len(fields.signing_key) not in (0, KEY_BYTES):
+        raise _invalid_certificate(
+            f"its keys have {len(fields.key)} and {len(fields.signing_key)} bytes, not {KEY_BYTES}, and {KEY_BYTES} or 0"
+        )
+    check_instant("not_before", fields.not_before)
+    check_instant("not_after", fields.not_after)
+    if fields.not_after < fields.not_before:
+        raise _invalid_certificate("not_after is before not_before")
+    _check_serial(fields.serial)
     return Certificate(
-        id=endpoint_id(part.id),
-        role=part.role,
-        key=part.key,
-        not_before=Instant(part.not_before),
-        not_after=Instant(part.not_after),
-        serial=part.serial,
-        signing_key=part.signing_key,
+        id=endpoint_id(fields.id),
+        role=fields.role,
+        key=fields.key,
+        not_before=Instant(fields.not_before),
+        not_after=Instant(fields.not_after),
+        serial=fields.serial,
+        signing_key=fields.signing_key,
         data=data,
     )
 
 
 def _check_role(role: str) -> None:
     if _ROLE.fullmatch(role) is None:
-        raise _invalid(f"the role is {shown(role)}: 1 to 32 of a-z, 0-9 and -")
+        raise _invalid_certificate(f"the role is {shown(role)}, not 1 to 32 characters of a-z, 0-9 and -")
 
 
 def _check_serial(serial: int) -> None:
     if not 0 < serial <= SERIAL_MAX:
-        raise _invalid(f"the serial number is {shown(serial)}: from 1 up to {SERIAL_MAX}")
+        raise _invalid_certificate(f"the serial number is {shown(serial)}, not in 1..{SERIAL_MAX}")
 
 
-def _invalid(detail: str) -> Malformed:
+def _invalid_certificate(detail: str) -> Malformed:
     return Malformed(Reason.CERTIFICATE_INVALID, detail)
 
 
-REMEMBERED_MAX: Final = 100_000
+CACHED_MAX: Final = 100_000
 """Maximum certificates whose signature is cached; the oldest is evicted first."""
 
 
-class Authority:
+class CertificateAuthority:
     """Checks certificates against one authority's public key and its latest revocation list."""
 
-    __slots__ = ("_issued_at", "_public", "_remembered", "revoked")
+    __slots__ = ("_cached", "_issued_at", "_public", "revoked")
 
     def __init__(self, public_key: bytes) -> None:
         self._public = Ed25519PublicKey.from_public_bytes(public_key)
-        self._remembered: OrderedDict[bytes, None] = OrderedDict()
+        self._cached: OrderedDict[bytes, None] = OrderedDict()
         self._issued_at = BEGINNING
         self.revoked: frozenset[int] = frozenset()
         """The serial numbers of the list in use."""
@@ -219,19 +221,23 @@ class Authority:
     def check(self, certificate: Certificate, now: Instant) -> Refused | None:
         """Return why a certificate is refused, or `None`."""
         if not self._is_signed(certificate.data):
-            return Refused(Reason.CERTIFICATE_INVALID, f"this authority did not sign the certificate of {certificate.id!r}")
+            return Refused(
+                Reason.CERTIFICATE_INVALID, f"the certificate of {certificate.id!r} is not signed by this certificate authority"
+            )
         if now < certificate.not_before:
             return Refused(Reason.CERTIFICATE_EXPIRED, f"the certificate of {certificate.id!r} is not valid yet")
         if now > certificate.not_after:
             return Refused(Reason.CERTIFICATE_EXPIRED, f"the certificate of {certificate.id!r} is no longer valid")
         if self.is_revoked(certificate.serial):
-            return Refused(Reason.CERTIFICATE_REVOKED, f"the certificate {certificate.serial:016x} of {certificate.id!r}")
+            return Refused(
+                Reason.CERTIFICATE_REVOKED, f"the certificate {certificate.serial:016x} of {certificate.id!r} is revoked"
+            )
         return None
 
     def use(self, revocations: Revocations) -> None:
         """Use this list from now on; raise `Malformed` if it is older than the one in use, which then stays."""
         if revocations.issued_at < self._issued_at:
-            raise Malformed(Reason.TIME_RANGE, "the list of revocations is older than the one in use")
+            raise Malformed(Reason.TIME_RANGE, "the revocation list is older than the one in use")
         self._issued_at = revocations.issued_at
         self.revoked = revocations.serials
 
@@ -241,14 +247,14 @@ class Authority:
 
     def _is_signed(self, data: bytes) -> bool:
         digest = sha256(data).digest()
-        if digest in self._remembered:
+        if digest in self._cached:
             return True
         body, signature = body_and_signature(data)
         try:
             self._public.verify(signature, CERTIFICATE_PURPOSE + body)
         except InvalidSignature:
             return False
-        if len(self._remembered) >= REMEMBERED_MAX:
-            self._remembered.popitem(last=False)
-        self._remembered[digest] = None
+        if len(self._cached) >= CACHED_MAX:
+            self._cached.popitem(last=False)
+        self._cached[digest] = None
         return True

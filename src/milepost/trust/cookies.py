@@ -35,14 +35,14 @@ class Macs:
 
     def stamp(self, data: bytes, cookie: bytes = b"") -> bytes:
         """Return the 32 bytes to append to an INIT: mac1, and mac2 if there is a cookie."""
-        first = _mac(self._key, data)
-        return first + (_mac(cookie, data + first) if cookie else NO_MAC)
+        mac1 = _mac(self._key, data)
+        return mac1 + (_mac(cookie, data + mac1) if cookie else NO_MAC)
 
-    def is_first_right(self, init: bytes) -> bool:
+    def is_mac1_valid(self, init: bytes) -> bool:
         """Return whether the sender knows the responder's public key (mac1)."""
         return hmac.compare_digest(_mac(self._key, init[:-MACS_BYTES]), init[-MACS_BYTES:-MAC_BYTES])
 
-    def is_second_right(self, init: bytes, cookie: bytes) -> bool:
+    def is_mac2_valid(self, init: bytes, cookie: bytes) -> bool:
         """Return whether the sender has this cookie (mac2)."""
         return hmac.compare_digest(_mac(cookie, init[:-MAC_BYTES]), init[-MAC_BYTES:])
 
@@ -62,12 +62,12 @@ def open_cookie(responder_key: bytes, salt: bytes, sealed: bytes, mac1: bytes) -
     try:
         return AESGCM(_cookie_key(responder_key, salt)).decrypt(_NONCE, sealed, mac1)
     except InvalidTag:
-        raise Malformed(Reason.SEAL_BROKEN, "the cookie answers another INIT, or comes from another edge") from None
+        raise Malformed(Reason.DECRYPTION_FAILED, "the cookie answers another INIT, or comes from another edge") from None
 
 
 def reset_key(static: bytes) -> bytes:
     """Return the key of an edge's resets: the same after every start with the same static key."""
-    return _derived(static, b"", b"milepost reset")
+    return _derive(static, b"", b"milepost reset")
 
 
 def reset_of(reset_key: bytes, token: int) -> bytes:
@@ -80,9 +80,9 @@ def _mac(key: bytes, data: bytes) -> bytes:
 
 
 def _cookie_key(responder_key: bytes, salt: bytes) -> bytes:
-    return _derived(responder_key, salt, b"milepost cookie")
+    return _derive(responder_key, salt, b"milepost cookie")
 
 
-def _derived(secret: bytes, salt: bytes, purpose: bytes) -> bytes:
+def _derive(secret: bytes, salt: bytes, purpose: bytes) -> bytes:
     """Return HKDF-SHA256 (RFC 5869) of 32 bytes, which is one block."""
     return hmac.digest(hmac.digest(salt, secret, "sha256"), purpose + b"\x01", "sha256")

@@ -34,7 +34,7 @@ _NONCE: Final = bytes(12)  # each key of a handshake seals once
 _SEALED_KEY_END: Final = KEY_BYTES + KEY_BYTES + TAG_BYTES
 
 
-class Keys(NamedTuple):
+class SessionKeys(NamedTuple):
     """The keys of a session, one for each direction."""
 
     send: bytes
@@ -42,7 +42,7 @@ class Keys(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class InitiatorMessage:
     """Message 1 as decrypted by the responder: the initiator's key, the payload, and the state that the answer needs."""
 
     key: bytes
@@ -58,7 +58,7 @@ def public_of(private: bytes) -> bytes:
     return X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
 
 
-class Initiator:
+class NoiseInitiator:
     """The initiator's side of one handshake."""
 
     __slots__ = ("_chaining_key", "_ephemeral", "_hash", "_responder", "_responder_key", "_static")
@@ -73,87 +73,91 @@ class Initiator:
 
     def write(self, payload: bytes) -> bytes:
         """Return message 1; to be called once."""
-        assert not self._hash, "an ephemeral key makes one message"
+        assert not self._hash, "an ephemeral key is used for one message"
         ephemeral_key = self._ephemeral.public_key().public_bytes_raw()
-        so_far = _hashed(_hashed(_HASH, self._responder_key), ephemeral_key)
-        chaining_key, key = _mixed(_CHAINING_KEY, _shared(self._ephemeral, self._responder))
-        sealed_key = AESGCM(key).encrypt(_NONCE, self._static.public_key().public_bytes_raw(), so_far)
-        so_far = _hashed(so_far, sealed_key)
-        self._chaining_key, key = _mixed(chaining_key, _shared(self._static, self._responder))
-        sealed = AESGCM(key).encrypt(_NONCE, payload, so_far)
-        self._hash = _hashed(so_far, sealed)
+        transcript = _hash_with(_hash_with(_HASH, self._responder_key), ephemeral_key)
+        chaining_key, key = _mix(_CHAINING_KEY, _diffie_hellman(self._ephemeral, self._responder))
+        sealed_key = AESGCM(key).encrypt(_NONCE, self._static.public_key().public_bytes_raw(), transcript)
+        transcript = _hash_with(transcript, sealed_key)
+        self._chaining_key, key = _mix(chaining_key, _diffie_hellman(self._static, self._responder))
+        sealed = AESGCM(key).encrypt(_NONCE, payload, transcript)
+        self._hash = _hash_with(transcript, sealed)
         return ephemeral_key + sealed_key + sealed
 
-    def read(self, message: bytes) -> tuple[bytes, Keys]:
+    def read(self, message: bytes) -> tuple[bytes, SessionKeys]:
         """Return the payload of message 2, and the keys; a message that cannot be opened is refused, and another may be tried."""
-        assert self._hash, "message 1 comes first"
+        assert self._hash, "`write` is called before `read`"
         if len(message) < SECOND_BYTES_MIN:
-            raise Malformed(Reason.SEAL_BROKEN, f"message 2 has {len(message)} bytes, at least {SECOND_BYTES_MIN} are needed")
+            raise Malformed(
+                Reason.DECRYPTION_FAILED, f"message 2 has {len(message)} bytes, at least {SECOND_BYTES_MIN} are needed"
+            )
         ephemeral_key = message[:KEY_BYTES]
         ephemeral = X25519PublicKey.from_public_bytes(ephemeral_key)
-        chaining_key, _ = _mixed(self._chaining_key, _shared(self._ephemeral, ephemeral))
-        chaining_key, key = _mixed(chaining_key, _shared(self._static, ephemeral))
-        payload = _opened(key, message[KEY_BYTES:], _hashed(self._hash, ephemeral_key))
-        return payload, Keys(*_mixed(chaining_key, b""))
+        chaining_key, _ = _mix(self._chaining_key, _diffie_hellman(self._ephemeral, ephemeral))
+        chaining_key, key = _mix(chaining_key, _diffie_hellman(self._static, ephemeral))
+        payload = _decrypt(key, message[KEY_BYTES:], _hash_with(self._hash, ephemeral_key))
+        return payload, SessionKeys(*_mix(chaining_key, b""))
 
 
-class Responder:
+class NoiseResponder:
     """The responder's side, for a static key; it holds no state of any handshake."""
 
     __slots__ = ("_hash", "_static")
 
     def __init__(self, static: bytes) -> None:
         self._static = X25519PrivateKey.from_private_bytes(static)
-        self._hash = _hashed(_HASH, public_of(static))
+        self._hash = _hash_with(_HASH, public_of(static))
 
-    def read(self, message: bytes) -> Heard:
+    def read(self, message: bytes) -> InitiatorMessage:
         """Return the content of message 1 and the initiator's key; whether that key is trusted is decided by its certificate."""
         if len(message) < FIRST_BYTES_MIN:
-            raise Malformed(Reason.SEAL_BROKEN, f"message 1 has {len(message)} bytes, at least {FIRST_BYTES_MIN} are needed")
+            raise Malformed(
+                Reason.DECRYPTION_FAILED, f"message 1 has {len(message)} bytes, at least {FIRST_BYTES_MIN} are needed"
+            )
         ephemeral_key, sealed_key, sealed = message[:KEY_BYTES], message[KEY_BYTES:_SEALED_KEY_END], message[_SEALED_KEY_END:]
         ephemeral = X25519PublicKey.from_public_bytes(ephemeral_key)
-        so_far = _hashed(self._hash, ephemeral_key)
-        chaining_key, key = _mixed(_CHAINING_KEY, _shared(self._static, ephemeral))
-        static_key = _opened(key, sealed_key, so_far)
+        transcript = _hash_with(self._hash, ephemeral_key)
+        chaining_key, key = _mix(_CHAINING_KEY, _diffie_hellman(self._static, ephemeral))
+        static_key = _decrypt(key, sealed_key, transcript)
         static = X25519PublicKey.from_public_bytes(static_key)
-        so_far = _hashed(so_far, sealed_key)
-        chaining_key, key = _mixed(chaining_key, _shared(self._static, static))
-        payload = _opened(key, sealed, so_far)
-        return Heard(static_key, payload, chaining_key, _hashed(so_far, sealed), ephemeral, static)
+        transcript = _hash_with(transcript, sealed_key)
+        chaining_key, key = _mix(chaining_key, _diffie_hellman(self._static, static))
+        payload = _decrypt(key, sealed, transcript)
+        return InitiatorMessage(static_key, payload, chaining_key, _hash_with(transcript, sealed), ephemeral, static)
 
-    def answer(self, heard: Heard, ephemeral: bytes, payload: bytes) -> tuple[bytes, Keys]:
+    def answer(self, request: InitiatorMessage, ephemeral: bytes, payload: bytes) -> tuple[bytes, SessionKeys]:
         """Return message 2 and the keys; `ephemeral` must be random and used for this answer only."""
         private = X25519PrivateKey.from_private_bytes(ephemeral)
         ephemeral_key = private.public_key().public_bytes_raw()
-        chaining_key, _ = _mixed(heard.chaining_key, _shared(private, heard.ephemeral))
-        chaining_key, key = _mixed(chaining_key, _shared(private, heard.static))
-        sealed = AESGCM(key).encrypt(_NONCE, payload, _hashed(heard.hash, ephemeral_key))
-        receive, send = _mixed(chaining_key, b"")
-        return ephemeral_key + sealed, Keys(send, receive)
+        chaining_key, _ = _mix(request.chaining_key, _diffie_hellman(private, request.ephemeral))
+        chaining_key, key = _mix(chaining_key, _diffie_hellman(private, request.static))
+        sealed = AESGCM(key).encrypt(_NONCE, payload, _hash_with(request.hash, ephemeral_key))
+        receive, send = _mix(chaining_key, b"")
+        return ephemeral_key + sealed, SessionKeys(send, receive)
 
 
-def _shared(private: X25519PrivateKey, public: X25519PublicKey) -> bytes:
+def _diffie_hellman(private: X25519PrivateKey, public: X25519PublicKey) -> bytes:
     """Return the Diffie-Hellman secret."""
     try:
         return private.exchange(public)
     except ValueError:  # raised by the library for an all-zero result
-        raise Malformed(Reason.SEAL_BROKEN, "a public key is a point of low order") from None
+        raise Malformed(Reason.DECRYPTION_FAILED, "a public key is a point of low order") from None
 
 
-def _mixed(chaining_key: bytes, secret: bytes) -> tuple[bytes, bytes]:
+def _mix(chaining_key: bytes, secret: bytes) -> tuple[bytes, bytes]:
     """Return Noise's HKDF with two outputs (4.3): the next chaining key and a key; at the end, the keys of both directions."""
     extracted = hmac.digest(chaining_key, secret, "sha256")
     first = hmac.digest(extracted, b"\x01", "sha256")
     return first, hmac.digest(extracted, first + b"\x02", "sha256")
 
 
-def _hashed(so_far: bytes, data: bytes) -> bytes:
+def _hash_with(transcript: bytes, data: bytes) -> bytes:
     """Return the hash over the whole transcript."""
-    return sha256(so_far + data).digest()
+    return sha256(transcript + data).digest()
 
 
-def _opened(key: bytes, sealed: bytes, so_far: bytes) -> bytes:
+def _decrypt(key: bytes, sealed: bytes, transcript: bytes) -> bytes:
     try:
-        return AESGCM(key).decrypt(_NONCE, sealed, so_far)
+        return AESGCM(key).decrypt(_NONCE, sealed, transcript)
     except InvalidTag:
-        raise Malformed(Reason.SEAL_BROKEN, "the handshake was sealed with another key, or changed on its way") from None
+        raise Malformed(Reason.DECRYPTION_FAILED, "the handshake was encrypted with another key, or altered in transit") from None

@@ -37,12 +37,12 @@ def title_of(text: str) -> str:
 def bytes_from_text(text: str, title: str) -> bytes:
     """Decode a text that must have this title."""
     if title_of(text) != title:
-        raise Malformed(Reason.MALFORMED, f"no {title.lower()} of milepost trust: the first line says what a file holds")
+        raise Malformed(Reason.MALFORMED, f"not a {title.lower()} of milepost trust: the first line names the content of a file")
     lines = [line.strip() for line in text.strip().split("\n")]
-    spoilt = Malformed(Reason.MALFORMED, f"the {title.lower()} is cut off or spoilt: copy it again from where it was made")
+    damaged = Malformed(Reason.MALFORMED, f"the {title.lower()} is truncated or damaged: copy it again from the original")
     if lines[-1] != f"{_END}{title}{_RULE}":
-        raise spoilt
+        raise damaged
     try:
         return b64decode("".join(lines[1:-1]), validate=True)
     except ValueError:
-        raise spoilt from None
+        raise damaged from None

@@ -12,7 +12,7 @@ WIDTH: Final = 256
 _ALL: Final = (1 << WIDTH) - 1
 
 
-class Window:
+class ReplayWindow:
     """The last 256 counters of one direction; those received in order are counted, not marked one by one."""
 
     __slots__ = ("_at", "_seen", "greatest")
@@ -31,7 +31,7 @@ class Window:
 
     def take(self, counter: int) -> None:
         """Mark a counter as received."""
-        assert self.is_new(counter), "asked before the datagram was opened"
+        assert self.is_new(counter), "callers check `is_new` first"
         ahead, seen = counter - self.greatest, self.seen
         if ahead > 0:
             self._seen = (seen << ahead | 1) & _ALL if ahead < WIDTH else 1

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from milepost.model.instants import Instant
 from milepost.model.messages import Message
 from milepost.model.reasons import Malformed, Reason, Refused
-from milepost.trust.certificates import EDGE, Authority, Certificate, read_certificate
+from milepost.trust.certificates import EDGE, Certificate, CertificateAuthority, read_certificate
 from milepost.wire.datagrams import signed_bytes
 
 _MESSAGE_PURPOSE: Final = b"milepost message"
@@ -48,7 +48,7 @@ class Signer:
         """Return signature and certificate alone."""
         return self._private.sign(_MESSAGE_PURPOSE + signed_bytes(message)), self._certificate.data
 
-    def sign_here(self, data: bytes) -> bytes:
+    def sign_discovery_reply(self, data: bytes) -> bytes:
         """Return the signature of a HERE; `data` is all of the datagram before the signature."""
         return self._private.sign(_HERE_PURPOSE + data)
 
@@ -56,10 +56,10 @@ class Signer:
 class Verifier:
     """Verifies signatures of edges under one certificate authority."""
 
-    __slots__ = ("_authority",)
+    __slots__ = ("_ca",)
 
-    def __init__(self, authority: Authority) -> None:
-        self._authority = authority
+    def __init__(self, ca: CertificateAuthority) -> None:
+        self._ca = ca
 
     def check(self, message: Message, now: Instant) -> Refused | None:
         """Check a message that should be signed; None: an edge signed it."""
@@ -70,23 +70,23 @@ class Verifier:
         except Malformed as fault:
             return fault.refused
         if message.source != certificate.id:
-            return Refused(Reason.SIGNATURE_INVALID, f"{certificate.id!r} signed what {message.source!r} is said to have said")
+            return Refused(Reason.SIGNATURE_INVALID, f"the signer {certificate.id!r} is not the source {message.source!r}")
         return self._check(certificate, _MESSAGE_PURPOSE + signed_bytes(message), message.signature, now)
 
-    def check_here(self, data: bytes, certificate: Certificate, signature: bytes, now: Instant) -> Refused | None:
+    def check_discovery_reply(self, data: bytes, certificate: Certificate, signature: bytes, now: Instant) -> Refused | None:
         """Check a HERE that contains this certificate; `data` is all of the datagram before the signature."""
         return self._check(certificate, _HERE_PURPOSE + data, signature, now)
 
     def _check(self, certificate: Certificate, signed: bytes, signature: bytes, now: Instant) -> Refused | None:
-        verdict = self._authority.check(certificate, now)
+        verdict = self._ca.check(certificate, now)
         if verdict is not None:
             return verdict
         if certificate.role != EDGE:
-            return Refused(Reason.CERTIFICATE_ROLE, f"{certificate.id!r} signed as {certificate.role}, not as {EDGE}")
+            return Refused(Reason.CERTIFICATE_ROLE, f"the signer {certificate.id!r} has the role {certificate.role}, not {EDGE}")
         if not certificate.signing_key:
             return Refused(Reason.SIGNATURE_INVALID, f"the certificate of {certificate.id!r} has no signing key")
         try:
             Ed25519PublicKey.from_public_bytes(certificate.signing_key).verify(signature, signed)
         except InvalidSignature:
-            return Refused(Reason.SIGNATURE_INVALID, f"{certificate.id!r} did not sign this")
+            return Refused(Reason.SIGNATURE_INVALID, f"the signature is not one of {certificate.id!r}")
         return None

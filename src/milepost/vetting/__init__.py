@@ -5,32 +5,40 @@ the reason code. The rules are plain dataclasses that the configuration fills; n
 checks for a batch: rates (`Buckets`), then rounds (`in_rounds`), then `vet_reports`.
 """
 
-from milepost.vetting.access import Access, ClientIdentity, Rule, Verbs
-from milepost.vetting.messages import MessageLimits, Stand, vet_message
-from milepost.vetting.payloads import Check, PayloadRule, Payloads
+from milepost.vetting.access import AccessAction, AccessList, AccessRule, ClientIdentity
+from milepost.vetting.messages import MessageLimits, SenderPosition, vet_message
+from milepost.vetting.payloads import PayloadCheck, PayloadChecks, PayloadRule
 from milepost.vetting.rates import Bucket, Buckets, PrefixBuckets
-from milepost.vetting.reports import Batch, Before, Outside, ReportLimits, are_outside, in_rounds, vet_reports
+from milepost.vetting.reports import (
+    OutsidePolicy,
+    PreviousReports,
+    ReportColumns,
+    ReportLimits,
+    are_outside,
+    in_rounds,
+    vet_reports,
+)
 from milepost.vetting.reputation import Reputations, Scores
 
 __all__ = [
-    "Access",
-    "Batch",
-    "Before",
+    "AccessAction",
+    "AccessList",
+    "AccessRule",
     "Bucket",
     "Buckets",
-    "Check",
     "ClientIdentity",
     "MessageLimits",
-    "Outside",
+    "OutsidePolicy",
+    "PayloadCheck",
+    "PayloadChecks",
     "PayloadRule",
-    "Payloads",
     "PrefixBuckets",
+    "PreviousReports",
+    "ReportColumns",
     "ReportLimits",
     "Reputations",
-    "Rule",
     "Scores",
-    "Stand",
-    "Verbs",
+    "SenderPosition",
     "are_outside",
     "in_rounds",
     "vet_message",

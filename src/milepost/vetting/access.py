@@ -1,7 +1,7 @@
 """Access: which clients may publish and subscribe to which topics.
 
 Invariants:
-- the first rule that matches the client, the verb and the topic decides; after the users' rules come the built-in ones, which
+- the first rule that matches the client, the action and the topic decides; after the users' rules come the built-in ones, which
   reserve topics that begin with $ for the system; the default is allow;
 - a subscription is allowed if none of its topics is denied: one that overlaps a denied filter is refused as a whole, and the
   refusal names the rule, rather than served in part without notice;
@@ -34,11 +34,11 @@ from milepost.model.topics import (
 )
 
 RULES_MAX: Final = 10_000
-WITHIN_M_MOST: Final = 20_100_000.0
+WITHIN_M_MAX: Final = 20_100_000.0
 """The greatest distance between places on Earth."""
 
-_BLANK: Final = re.compile("(%[cu])")
-_UNFIT: Final = re.compile("[/+#]")
+_PLACEHOLDER: Final = re.compile("(%[cu])")
+_UNSAFE: Final = re.compile("[/+#]")
 _EVERYTHING: Final = levels_of("#")
 
 
@@ -46,13 +46,13 @@ _EVERYTHING: Final = levels_of("#")
 class ClientIdentity:
     """An authenticated client; without a user name, or with an empty one, it is anonymous."""
 
-    client: str
+    client_id: str
     user: str | None = None
     role: str | None = None
     """The role in its certificate; None or empty: it has no certificate."""
 
 
-class Verbs(Enum):
+class AccessAction(Enum):
     """The operations that a rule applies to."""
 
     PUBLISH = "publish"
@@ -61,11 +61,11 @@ class Verbs(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class AccessRule:
     """One line of the access list: allows or denies the topics of a filter to all clients, or to a user, a client or a role."""
 
     allow: bool
-    verbs: Verbs
+    action: AccessAction
     topics: str
     """A topic filter; %c and %u in it stand for the client's id and user name."""
     user: str | None = None
@@ -79,152 +79,155 @@ class Rule:
     def __post_init__(self) -> None:
         check_filter(self.topics)
         if self.topics.startswith(SHARE_PREFIX):
-            raise Malformed(Reason.FIELD_RANGE, f"{shown(self.topics)}: name the filter inside, shared or not it is the same")
-        if not 0 <= self.within_m <= WITHIN_M_MOST:
-            raise ValueError(f"within_m is {self.within_m}, not in 0..{WITHIN_M_MOST:,.0f}")
-        if self.within_m and not (self.allow and self.verbs is Verbs.PUBLISH):
-            raise ValueError(f"within_m is for rules that allow to publish, not for: {self}")
+            raise Malformed(
+                Reason.FIELD_RANGE,
+                f"{shown(self.topics)}: give the filter without $share/GROUP/; the rule applies to shared subscriptions too",
+            )
+        if not 0 <= self.within_m <= WITHIN_M_MAX:
+            raise ValueError(f"within_m is {self.within_m}, not in 0..{WITHIN_M_MAX:,.0f}")
+        if self.within_m and not (self.allow and self.action is AccessAction.PUBLISH):
+            raise ValueError(f"within_m applies only to rules that allow publishing, not to: {self}")
 
     def __str__(self) -> str:
-        near = f" within {self.within_m:g} m" if self.within_m else ""
-        return f"{'allow' if self.allow else 'deny'} {self.verbs.value} {self.topics}{near}"
+        distance = f" within {self.within_m:g} m" if self.within_m else ""
+        return f"{'allow' if self.allow else 'deny'} {self.action.value} {self.topics}{distance}"
 
 
 BUILT_IN: Final = (
-    Rule(False, Verbs.BOTH, "$reserved/#"),
-    Rule(True, Verbs.SUBSCRIBE, "$milepost/reply"),
-    Rule(False, Verbs.SUBSCRIBE, "$milepost/#"),
-    Rule(True, Verbs.PUBLISH, "$milepost/#"),
+    AccessRule(False, AccessAction.BOTH, "$reserved/#"),
+    AccessRule(True, AccessAction.SUBSCRIBE, "$milepost/reply"),
+    AccessRule(False, AccessAction.SUBSCRIBE, "$milepost/#"),
+    AccessRule(True, AccessAction.PUBLISH, "$milepost/#"),
 )
 """The rules after the users' rules. No other topic that begins with $ may be published to; `$SYS/#` may be read."""
 
 
-class Access:
+class AccessList:
     """The access list."""
 
-    def __init__(self, rules: Sequence[Rule] = ()) -> None:
+    def __init__(self, rules: Sequence[AccessRule] = ()) -> None:
         if len(rules) > RULES_MAX:
-            raise Malformed(Reason.FIELD_RANGE, f"{len(rules)} access rules, {RULES_MAX} are allowed")
-        own = [_Line(rule, f"rule {number}", _reason_of(rule)) for number, rule in enumerate(rules, 1)]
-        lines = [*own, *(_Line(rule, "a built-in rule", Reason.TOPIC_RESERVED) for rule in BUILT_IN)]
-        self._publish = tuple(line for line in lines if line.rule.verbs is not Verbs.SUBSCRIBE)
-        self._subscribe = tuple(line for line in lines if line.rule.verbs is not Verbs.PUBLISH)
-        self._is_personal = any(line.is_personal for line in lines)
+            raise Malformed(Reason.FIELD_RANGE, f"{len(rules)} access rules, at most {RULES_MAX} are allowed")
+        configured = [_CompiledRule(rule, f"rule {number}", _reason_of(rule)) for number, rule in enumerate(rules, 1)]
+        compiled = [*configured, *(_CompiledRule(rule, "a built-in rule", Reason.TOPIC_RESERVED) for rule in BUILT_IN)]
+        self._publish = tuple(rule for rule in compiled if rule.definition.action is not AccessAction.SUBSCRIBE)
+        self._subscribe = tuple(rule for rule in compiled if rule.definition.action is not AccessAction.PUBLISH)
+        self._is_personal = any(rule.is_personal for rule in compiled)
 
     @property
     def is_personal(self) -> bool:
         """Whether verdicts depend on the client; if not, a verdict for one client holds for all."""
         return self._is_personal
 
-    def may_publish(self, who: ClientIdentity, topic: str) -> Refused | None:
+    def may_publish(self, identity: ClientIdentity, topic: str) -> Refused | None:
         """Check a publication to a topic."""
-        line = self._maybe_line(who, topic)
-        if line is None:
+        rule = self._maybe_deciding_rule(identity, topic)
+        if rule is None:
             return Refused(Reason.TOPIC_RESERVED, f"the topic {shown(topic)}") if topic.startswith("$") else None
-        return None if line.rule.allow else Refused(line.reason, f"{line} closes the topic {shown(topic)}")
+        return None if rule.definition.allow else Refused(rule.reason, f"{rule} denies the topic {shown(topic)}")
 
-    def within_m(self, who: ClientIdentity, topic: str) -> float:
+    def within_m(self, identity: ClientIdentity, topic: str) -> float:
         """Return the maximum distance to a place that a message on the topic names; 0: any."""
-        line = self._maybe_line(who, topic)
-        return 0.0 if line is None else line.rule.within_m
+        rule = self._maybe_deciding_rule(identity, topic)
+        return 0.0 if rule is None else rule.definition.within_m
 
-    def _maybe_line(self, who: ClientIdentity, topic: str) -> "_Line | None":
+    def _maybe_deciding_rule(self, identity: ClientIdentity, topic: str) -> "_CompiledRule | None":
         """Return the rule that decides on a publication, if one matches."""
-        wanted = levels_of(topic)
-        for line in self._publish:
-            levels = line.maybe_levels(who, wanted)
-            if levels is not None and covers(levels, wanted):
-                return line
+        requested = levels_of(topic)
+        for rule in self._publish:
+            levels = rule.maybe_levels(identity, requested)
+            if levels is not None and covers(levels, requested):
+                return rule
         return None
 
-    def may_subscribe(self, who: ClientIdentity, topic_filter: str) -> Refused | None:
+    def may_subscribe(self, identity: ClientIdentity, topic_filter: str) -> Refused | None:
         """Check an MQTT subscription; a shared one is checked by its filter."""
         try:
             shared = maybe_shared(topic_filter)
         except Malformed as fault:
             return fault.refused
-        return self._may_receive(who, levels_of(shared.filter if shared else topic_filter), [])
+        return self._may_receive(identity, levels_of(shared.filter if shared else topic_filter), [])
 
-    def may_ask(self, who: ClientIdentity, query: Query) -> Refused | None:
+    def may_query(self, identity: ClientIdentity, query: Query) -> Refused | None:
         """Check a query: the topics of each of its alternatives, less those it excludes itself.
 
-        An alternative without a topic asks for all topics that do not begin with $.
+        An alternative without a topic requests all topics that do not begin with $.
         """
         try:
             clauses = normal_form(query)
         except Malformed as fault:
             return fault.refused
         for clause in clauses:
-            wanted = _maybe_common(atom.filter for atom in clause.wanted if isinstance(atom, OnTopic))
-            excluded = [levels_of(atom.filter) for atom in clause.unwanted if isinstance(atom, OnTopic)]
-            verdict = None if wanted is None else self._may_receive(who, wanted, excluded)
+            requested = _maybe_common(atom.filter for atom in clause.required if isinstance(atom, OnTopic))
+            excluded = [levels_of(atom.filter) for atom in clause.excluded if isinstance(atom, OnTopic)]
+            verdict = None if requested is None else self._may_receive(identity, requested, excluded)
             if verdict is not None:
                 return verdict
         return None
 
-    def _may_receive(self, who: ClientIdentity, wanted: Levels, settled: list[Levels]) -> Refused | None:
-        """Check a filter; `settled` are topics that need no further check: excluded, or allowed by an earlier rule."""
-        for line in self._subscribe:
-            levels = line.maybe_levels(who, wanted)
+    def _may_receive(self, identity: ClientIdentity, requested: Levels, cleared: list[Levels]) -> Refused | None:
+        """Check a filter; `cleared` are topics that need no further check: excluded, or allowed by an earlier rule."""
+        for rule in self._subscribe:
+            levels = rule.maybe_levels(identity, requested)
             if levels is None:
                 continue
-            if line.rule.allow:
-                if covers(levels, wanted):
+            if rule.definition.allow:
+                if covers(levels, requested):
                     return None
-                settled.append(levels)
+                cleared.append(levels)
                 continue
-            closed = maybe_overlap(levels, wanted)
-            if closed is not None and not are_covering(settled, closed):
-                return Refused(line.reason, f"{line} closes {shown(text_of(closed))} of the filter {shown(text_of(wanted))}")
+            denied = maybe_overlap(levels, requested)
+            if denied is not None and not are_covering(cleared, denied):
+                return Refused(rule.reason, f"{rule} denies {shown(text_of(denied))} of the filter {shown(text_of(requested))}")
         return None
 
 
-class _Line:
+class _CompiledRule:
     """A rule prepared for matching."""
 
-    __slots__ = ("_first", "_levels", "_parts", "name", "reason", "rule")
+    __slots__ = ("_first", "_levels", "_parts", "definition", "name", "reason")
 
-    def __init__(self, rule: Rule, name: str, reason: Reason) -> None:
-        self.rule = rule
+    def __init__(self, rule: AccessRule, name: str, reason: Reason) -> None:
+        self.definition = rule
         self.name = name
         self.reason = reason
         self._levels = levels_of(rule.topics)
-        self._parts = _BLANK.split(rule.topics)  # every second one is a placeholder
-        self._first = "+" if _BLANK.search(self._levels[0]) else self._levels[0]
+        self._parts = _PLACEHOLDER.split(rule.topics)  # every second one is a placeholder
+        self._first = "+" if _PLACEHOLDER.search(self._levels[0]) else self._levels[0]
 
     def __str__(self) -> str:
-        return f"{self.name} ({self.rule})"
+        return f"{self.name} ({self.definition})"
 
     @property
     def is_personal(self) -> bool:
         """Whether it depends on the client."""
-        rule = self.rule
+        rule = self.definition
         return len(self._parts) > 1 or not (rule.user is None and rule.client is None and rule.role is None)
 
-    def maybe_levels(self, who: ClientIdentity, wanted: Levels) -> Levels | None:
-        """Return the rule's filter for this client; None if the rule does not apply to it, or cannot overlap *wanted*."""
-        if self._first != wanted[0] and self._first != "+" and wanted[0] != "+":
+    def maybe_levels(self, identity: ClientIdentity, requested: Levels) -> Levels | None:
+        """Return the rule's filter for this client; None if the rule does not apply to it, or cannot overlap *requested*."""
+        if self._first != requested[0] and self._first != "+" and requested[0] != "+":
             return None
-        rule = self.rule
-        if rule.user is not None and rule.user != (who.user or ""):
+        rule = self.definition
+        if rule.user is not None and rule.user != (identity.user or ""):
             return None
-        if rule.client is not None and rule.client != who.client:
+        if rule.client is not None and rule.client != identity.client_id:
             return None
-        if rule.role is not None and rule.role != (who.role or ""):
+        if rule.role is not None and rule.role != (identity.role or ""):
             return None
-        return self._levels if len(self._parts) == 1 else self._maybe_filled(who)
+        return self._levels if len(self._parts) == 1 else self._maybe_filled(identity)
 
-    def _maybe_filled(self, who: ClientIdentity) -> Levels | None:
-        filled = self._parts.copy()  # all in one pass, so that a client named %u gains nothing by it
-        for at in range(1, len(filled), 2):
-            name = who.client if filled[at] == "%c" else who.user
-            if not name or _UNFIT.search(name) or (name[0] == "$" and at == 1 and not filled[0]):
+    def _maybe_filled(self, identity: ClientIdentity) -> Levels | None:
+        levels = self._parts.copy()  # all in one pass, so that a client named %u gains nothing by it
+        for at in range(1, len(levels), 2):
+            name = identity.client_id if levels[at] == "%c" else identity.user
+            if not name or _UNSAFE.search(name) or (name[0] == "$" and at == 1 and not levels[0]):
                 return None
-            filled[at] = name
-        return levels_of("".join(filled))
+            levels[at] = name
+        return levels_of("".join(levels))
 
 
-def _reason_of(rule: Rule) -> Reason:
+def _reason_of(rule: AccessRule) -> Reason:
     return Reason.NOT_ALLOWED if rule.role is None else Reason.CERTIFICATE_ROLE
 
 

@@ -15,7 +15,7 @@ from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.messages import MESSAGE_BYTES_MAX, Message
 from milepost.model.places import Place, distance_m
 from milepost.model.reasons import Reason, Refused, shown
-from milepost.vetting.reports import LIMIT_MOST
+from milepost.vetting.reports import LIMIT_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +31,13 @@ class MessageLimits:
 
     def __post_init__(self) -> None:
         if self.bytes_max < 1:
-            raise ValueError(f"bytes_max is {self.bytes_max}, which would let nothing through; at least 1")
+            raise ValueError(f"bytes_max is {self.bytes_max}, which would refuse every message; give at least 1")
         for name in ("clock_ahead_s_max", "move_mps_max"):
-            if not 0 <= getattr(self, name) <= LIMIT_MOST:
-                raise ValueError(f"{name} is {getattr(self, name)}, not in 0..{LIMIT_MOST:.0f}")
+            if not 0 <= getattr(self, name) <= LIMIT_MAX:
+                raise ValueError(f"{name} is {getattr(self, name)}, not in 0..{LIMIT_MAX:.0f}")
 
 
-class Stand(NamedTuple):
+class SenderPosition(NamedTuple):
     """The last reported position of a sender, if any, and the maximum distance to a place that it names."""
 
     within_m: float
@@ -46,7 +46,7 @@ class Stand(NamedTuple):
     """Time of the position; long ago if only the position was restored."""
 
 
-class Case(NamedTuple):
+class MessageCase(NamedTuple):
     """The input of a check."""
 
     message: Message
@@ -55,15 +55,15 @@ class Case(NamedTuple):
     limits: MessageLimits
     now: Instant
     coverage: Area | None
-    stand: Stand | None
+    position: SenderPosition | None
 
 
-class Check(NamedTuple):
+class MessageCheck(NamedTuple):
     """One check of the chain: its name, its reason code, and a function that describes the fault, if there is one."""
 
     name: str
     reason: Reason
-    maybe_fault: Callable[[Case], str | None]
+    maybe_fault: Callable[[MessageCase], str | None]
 
 
 def vet_message(
@@ -74,10 +74,10 @@ def vet_message(
     *,
     size: int,
     coverage: Area | None = None,
-    stand: Stand | None = None,
+    position: SenderPosition | None = None,
 ) -> Refused | None:
-    """Check a message of `size` bytes from `sender`; with `stand`, places it names must be near the sender."""
-    case = Case(message, sender, size, limits, now, coverage, stand)
+    """Check a message of `size` bytes from `sender`; with `position`, places it names must be near the sender."""
+    case = MessageCase(message, sender, size, limits, now, coverage, position)
     for check in CHAIN:
         fault = check.maybe_fault(case)
         if fault is not None:
@@ -85,56 +85,56 @@ def vet_message(
     return None
 
 
-def maybe_too_large(case: Case) -> str | None:
+def maybe_too_large(case: MessageCase) -> str | None:
     """Describe a message that is too large."""
     if case.size <= case.limits.bytes_max:
         return None
-    return f"the message has {case.size} bytes, {case.limits.bytes_max} are allowed"
+    return f"the message has {case.size} bytes, at most {case.limits.bytes_max} are allowed"
 
 
-def maybe_forged(case: Case) -> str | None:
+def maybe_forged(case: MessageCase) -> str | None:
     """Describe a source that is not the sender."""
     if case.message.source == case.sender:
         return None
-    return f"{shown(case.sender)} sent it as {shown(case.message.source)}"
+    return f"the source is {shown(case.message.source)}, but the sender is {shown(case.sender)}"
 
 
-def maybe_ahead(case: Case) -> str | None:
+def maybe_in_future(case: MessageCase) -> str | None:
     """Describe a message seen too far in the future."""
-    ahead_ns, limit_s = case.message.seen_at - case.now, case.limits.clock_ahead_s_max
-    if not limit_s or ahead_ns <= round(limit_s * SECOND_NS):
+    lead_ns, limit_s = case.message.seen_at - case.now, case.limits.clock_ahead_s_max
+    if not limit_s or lead_ns <= round(limit_s * SECOND_NS):
         return None
-    return f"it was seen {ahead_ns / SECOND_NS:.1f} s from now, {limit_s:g} s are allowed"
+    return f"seen_at is {lead_ns / SECOND_NS:.1f} s in the future, at most {limit_s:g} s are allowed"
 
 
-def maybe_not_covered(case: Case) -> str | None:
+def maybe_not_covered(case: MessageCase) -> str | None:
     """Describe an area of which nothing is covered."""
     area = _maybe_area(case.message.address)
     if area is None or case.coverage is None or touches(area, case.coverage):
         return None
-    return "nothing of the area is covered"
+    return "the area and the coverage of this edge do not overlap"
 
 
-def maybe_not_there(case: Case) -> str | None:
+def maybe_too_far_away(case: MessageCase) -> str | None:
     """Describe a place that the sender cannot have been near; the distance it may have moved since its last report is allowed."""
-    stand, place = case.stand, case.message.place
-    if stand is None or place is None:
+    position, place = case.position, case.message.place
+    if position is None or place is None:
         return None
-    if stand.place is None:
-        return f"it names a place, and nothing is known of where {shown(case.sender)} is: let it report first"
-    gap_s, speed = abs(case.message.seen_at - stand.seen_at) / SECOND_NS, case.limits.move_mps_max
-    apart_m = distance_m(place, stand.place)
-    if not speed or apart_m <= stand.within_m + speed * gap_s:
+    if position.place is None:
+        return f"the position of {shown(case.sender)} is unknown: report it before publishing a message with a place"
+    gap_s, speed = abs(case.message.seen_at - position.seen_at) / SECOND_NS, case.limits.move_mps_max
+    apart_m = distance_m(place, position.place)
+    if not speed or apart_m <= position.within_m + speed * gap_s:
         return None
-    return f"it is of a place {apart_m:.0f} m from where {shown(case.sender)} is, {stand.within_m:g} m are allowed"
+    return f"the place is {apart_m:.0f} m from the position of {shown(case.sender)}, at most {position.within_m:g} m are allowed"
 
 
 CHAIN: Final = (
-    Check("not too large", Reason.MESSAGE_TOO_LARGE, maybe_too_large),
-    Check("in the sender's name", Reason.SOURCE_FORGED, maybe_forged),
-    Check("not from the future", Reason.CLOCK_AHEAD, maybe_ahead),
-    Check("to an area within reach", Reason.AREA_NOT_COVERED, maybe_not_covered),
-    Check("of a place the sender sees", Reason.PLACE_NOT_SEEN, maybe_not_there),
+    MessageCheck("not too large", Reason.MESSAGE_TOO_LARGE, maybe_too_large),
+    MessageCheck("source is the sender", Reason.SOURCE_FORGED, maybe_forged),
+    MessageCheck("not in the future", Reason.CLOCK_AHEAD, maybe_in_future),
+    MessageCheck("area overlaps the coverage", Reason.AREA_NOT_COVERED, maybe_not_covered),
+    MessageCheck("place near the sender", Reason.PLACE_NOT_SEEN, maybe_too_far_away),
 )
 
 

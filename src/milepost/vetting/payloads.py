@@ -16,7 +16,7 @@ from milepost.model.topics import check_filter, covers, levels_of
 if TYPE_CHECKING:
     from jsonschema_rs import Validator
 
-Check = Callable[[bytes], Refused | None]
+PayloadCheck = Callable[[bytes], Refused | None]
 """Checks one payload."""
 
 _DETAIL_CHARACTERS_MAX: Final = 200
@@ -35,24 +35,24 @@ class PayloadRule:
         check_filter(self.topics)
 
 
-class Payloads:
+class PayloadChecks:
     """The compiled rules; `schemas` holds the content of every schema file that they name."""
 
     def __init__(self, rules: Sequence[PayloadRule] = (), schemas: Mapping[str, bytes] | None = None) -> None:
         checks = {name: _schema_check(name, content) for name, content in (schemas or {}).items()}
         self._rules = tuple((levels_of(rule.topics), _check_of(rule, checks)) for rule in rules)
 
-    def check_for(self, topic: str) -> Check | None:
+    def check_for(self, topic: str) -> PayloadCheck | None:
         """Return the check for payloads on a topic; None if all are allowed."""
         levels = levels_of(topic)
         return next((check for outer, check in self._rules if covers(outer, levels)), None)
 
 
-def _check_of(rule: PayloadRule, checks: Mapping[str, Check]) -> Check | None:
+def _check_of(rule: PayloadRule, checks: Mapping[str, PayloadCheck]) -> PayloadCheck | None:
     if rule.schema is None:
         return _check_json if rule.json else None
     if rule.schema not in checks:
-        raise Malformed(Reason.FIELD_MISSING, f"the schema {rule.schema} of the rule for {rule.topics} was not given")
+        raise Malformed(Reason.FIELD_MISSING, f"the schema {rule.schema} of the rule for {rule.topics} is missing")
     return checks[rule.schema]
 
 
@@ -64,14 +64,14 @@ def _check_json(payload: bytes) -> Refused | None:
     return None
 
 
-def _schema_check(name: str, content: bytes) -> Check:
+def _schema_check(name: str, content: bytes) -> PayloadCheck:
     # Imported here: it takes 7 MB of memory, which edges without schemas save.
     from jsonschema_rs import validator_for  # noqa: PLC0415
 
     try:
         validator = validator_for(orjson.loads(content), offline=True)  # remote $refs are not fetched
     except ValueError as fault:
-        raise Malformed(Reason.FIELD_RANGE, f"the schema {name}: {_short(str(fault))}") from None
+        raise Malformed(Reason.FIELD_RANGE, f"the schema {name}: {_shortened(str(fault))}") from None
     is_valid, loads = validator.is_valid, orjson.loads
 
     def check(payload: bytes) -> Refused | None:
@@ -81,22 +81,22 @@ def _schema_check(name: str, content: bytes) -> Check:
         except orjson.JSONDecodeError as fault:
             return _not_json(fault)
         except ValueError as fault:  # nested too deep for the validator
-            return Refused(Reason.PAYLOAD_SCHEMA, _short(str(fault)))
+            return Refused(Reason.PAYLOAD_SCHEMA, _shortened(str(fault)))
 
     return check
 
 
 def _first_fault(validator: "Validator", document: object) -> str:
     fault = next(validator.iter_errors(document))
-    where = "/".join(map(str, fault.instance_path))
-    return f"{_short(where) or 'the document'}: {_short(fault.message)}"
+    path = "/".join(map(str, fault.instance_path))
+    return f"{_shortened(path) or 'the document'}: {_shortened(fault.message)}"
 
 
 def _not_json(fault: orjson.JSONDecodeError) -> Refused:
     return Refused(Reason.PAYLOAD_NOT_JSON, f"{fault.msg} at {fault.pos}")
 
 
-def _short(text: str) -> str:
+def _shortened(text: str) -> str:
     """Return the first line, shortened."""
     first = text.partition("\n")[0]
     return first if len(first) <= _DETAIL_CHARACTERS_MAX else first[: _DETAIL_CHARACTERS_MAX - 3] + "..."

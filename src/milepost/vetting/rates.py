@@ -73,15 +73,15 @@ UNLIMITED: Final = RateLimits(0.0, 0.0)
 class RateMeter:
     """The token buckets of one session, each made when it is first used: most sessions only subscribe, once."""
 
-    __slots__ = ("_bytes", "_limits", "_messages", "_owed_bytes", "_owed_messages", "_subscribes")
+    __slots__ = ("_byte_debt", "_bytes", "_limits", "_message_debt", "_messages", "_subscribes")
 
     def __init__(self, limits: RateLimits) -> None:
         self._limits = limits
         self._messages: Bucket | None = None
         self._bytes: Bucket | None = None
         self._subscribes: Bucket | None = None
-        self._owed_messages = 0.0
-        self._owed_bytes = 0.0
+        self._message_debt = 0.0
+        self._byte_debt = 0.0
 
     def take(self, messages: float, now: Instant) -> bool:
         """Take tokens for messages that are about to be admitted; take none if there are too few."""
@@ -97,17 +97,17 @@ class RateMeter:
             self._subscribes = Bucket(self._limits.subscribes_per_s, self._limits.subscribes_burst)
         return self._subscribes.take(count, now)
 
-    def settle(self, messages: float, octets: float, now: Instant) -> bool:
+    def charge(self, messages: float, octets: float, now: Instant) -> bool:
         """Charge messages that were already admitted; tokens that the buckets lack stay owed. Return whether nothing is owed."""
-        self._owed_messages += messages
-        self._owed_bytes += octets
+        self._message_debt += messages
+        self._byte_debt += octets
         if self._bytes is None:
             self._bytes = Bucket(self._limits.bytes_per_s, self._limits.bytes_burst)
-        if self.take(self._owed_messages, now):
-            self._owed_messages = 0.0
-        if self._bytes.take(self._owed_bytes, now):
-            self._owed_bytes = 0.0
-        return not (self._owed_messages or self._owed_bytes)
+        if self.take(self._message_debt, now):
+            self._message_debt = 0.0
+        if self._bytes.take(self._byte_debt, now):
+            self._byte_debt = 0.0
+        return not (self._message_debt or self._byte_debt)
 
 
 class Buckets:
@@ -140,11 +140,11 @@ class Buckets:
         if ranks is not None:
             after += ranks
             are_full &= ranks == 0
-        are_given: Flags = (after <= burst) | are_full
+        are_granted: Flags = (after <= burst) | are_full
         self._at[numbers] = now
         self._spent[numbers] = spent
-        self._spent[numbers[are_given]] = after[are_given]  # for a repeated number the last value stays
-        return are_given
+        self._spent[numbers[are_granted]] = after[are_granted]  # for a repeated number the last value stays
+        return are_granted
 
 
 class PrefixBuckets:
@@ -160,7 +160,7 @@ class PrefixBuckets:
 
     def __init__(self, rate_per_s: float, burst: float, *, prefixes_max: int) -> None:
         _check_rate(rate_per_s, burst)
-        assert prefixes_max > 0, "a table for nobody"
+        assert prefixes_max > 0, "the table has at least one entry"
         self._rate_per_s = rate_per_s
         self._burst = burst
         self._prefixes_max = prefixes_max
@@ -186,6 +186,6 @@ class PrefixBuckets:
 
 def _check_rate(rate_per_s: float, burst: float) -> None:
     if not (isfinite(rate_per_s) and rate_per_s >= 0):
-        raise Malformed(Reason.FIELD_RANGE, f"the rate is {shown(rate_per_s)} a second: 0 for no limit, or more")
+        raise Malformed(Reason.FIELD_RANGE, f"the rate is {shown(rate_per_s)} per second, not 0 (no limit) or more")
     if rate_per_s and not (isfinite(burst) and burst > 0):
-        raise Malformed(Reason.FIELD_RANGE, f"the burst is {shown(burst)}: more than 0")
+        raise Malformed(Reason.FIELD_RANGE, f"the burst is {shown(burst)}, not above 0")

@@ -13,7 +13,7 @@ SCORES_MAX: Final = 1_000_000
 SCORES_BYTES_MAX: Final = 200_000_000
 """Room for that many of the longest ids."""
 
-_FULLY: Final = 1.0
+_FULL_SCORE: Final = 1.0
 
 SHARE_MIN: Final = 0.01
 """Minimum share: an endpoint that could send nothing could never improve its score."""
@@ -31,18 +31,18 @@ class Scores:
     def take(self, key: str, value: bytes | None) -> EndpointId:
         """Apply a record, or its deletion; return the endpoint, and raise nothing but `Malformed`."""
         if value is None:
-            endpoint, score = endpoint_id(key), _FULLY
+            endpoint, score = endpoint_id(key), _FULL_SCORE
         else:
-            told = reputation_from_record(value)
-            endpoint, score = told.endpoint, told.score
+            record = reputation_from_record(value)
+            endpoint, score = record.endpoint, record.score
         if endpoint != key:
-            raise Malformed(Reason.FIELD_RANGE, f"the score of {shown(endpoint)} stands under {shown(key)}")
-        if score == _FULLY:
+            raise Malformed(Reason.FIELD_RANGE, f"the score of {shown(endpoint)} has the record key {shown(key)}")
+        if score == _FULL_SCORE:
             self.known.pop(endpoint, None)
         elif endpoint in self.known or len(self.known) < SCORES_MAX:
             self.known[endpoint] = score
         else:
-            raise Malformed(Reason.TOO_MANY_FIELDS, f"{SCORES_MAX} scores are known")
+            raise Malformed(Reason.TOO_MANY_FIELDS, f"there are {SCORES_MAX} scores already")
         return endpoint
 
 

@@ -12,17 +12,17 @@ INSTANT_MAX: Final = FOREVER - 1
 """The last instant that can be encoded; `FOREVER` is encoded as an absent field, never as a number."""
 
 
-def sayable(name: str, instant: int) -> Instant:
+def encodable_instant(name: str, instant: int) -> Instant:
     """Return the instant; raises `Malformed` for one that could be mistaken for an open end."""
     if instant > INSTANT_MAX:
         raise Malformed(Reason.TIME_RANGE, f"{name} is {instant} ns, the last instant is {INSTANT_MAX}")
     return Instant(instant)
 
 
-def tags_once(texts: Sequence[str]) -> frozenset[Tag]:
+def unique_tags(texts: Sequence[str]) -> frozenset[Tag]:
     """Return the set of tags; raises `Malformed` for duplicates. The model checks their characters."""
     found = frozenset(map(Tag, texts))
     if len(found) != len(texts):
         twice = Counter(texts).most_common(1)[0][0]
-        raise Malformed(Reason.FIELD_RANGE, f"tag {twice[:64]!r} is there twice")
+        raise Malformed(Reason.FIELD_RANGE, f"tag {twice[:64]!r} occurs twice")
     return found

@@ -36,7 +36,7 @@ from milepost.model.areas import (
     Union,
     Upstream,
 )
-from milepost.model.areas.union import Tally
+from milepost.model.areas.union import ShapeCounter
 from milepost.model.places import Place
 from milepost.model.reasons import Malformed, Reason
 
@@ -56,7 +56,7 @@ def area_from_geojson(value: object) -> Area:
     members = _members(value, "the area")
     kind = members.get("type")
     if not isinstance(kind, str) or kind != "Feature":
-        return _Reader(Tally()).area(members, depth=0)
+        return _GeoJsonReader(ShapeCounter()).area(members, depth=0)
     _check_known(members, _FEATURE_MEMBERS, "the Feature")
     geometry = dict(_members(_member(members, "geometry", "the Feature"), "the geometry"))
     properties = members.get("properties")
@@ -64,7 +64,7 @@ def area_from_geojson(value: object) -> Area:
         if name in geometry:
             raise _unreadable(f"{name} is given twice, in the geometry and in the properties")
         geometry[name] = distance
-    return _Reader(Tally()).area(geometry, depth=0)
+    return _GeoJsonReader(ShapeCounter()).area(geometry, depth=0)
 
 
 def area_to_geojson(area: Area) -> dict[str, object]:
@@ -90,10 +90,10 @@ def area_to_geojson(area: Area) -> dict[str, object]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Reader:
+class _GeoJsonReader:
     """Reader of one area, which counts its shapes and points."""
 
-    tally: Tally
+    tally: ShapeCounter
 
     def area(self, members: Members, depth: int) -> Area:
         """Return the area of a geometry that is inside *depth* collections."""
@@ -197,7 +197,7 @@ def _member(members: Members, name: str, owner: str) -> object:
 def _check_known(members: Members, known: frozenset[str] | set[str], owner: str) -> None:
     for name in members:
         if not isinstance(name, str) or name not in known:
-            raise _unreadable(f"{owner} has a member {_shown(name)} of no known meaning")
+            raise _unreadable(f"{owner} has an unknown member {_shown(name)}")
 
 
 def _distances(properties: Members) -> dict[str, object]:

@@ -9,14 +9,26 @@ from pathlib import Path
 from typing import Any, Final
 
 from milepost.model.areas import Circle
-from milepost.model.incidents import Bin, Cell, Change, Conditions, Extent, Incident, Phase, Square, State, Tally, Warned
+from milepost.model.incidents import (
+    Bin,
+    Cell,
+    Conditions,
+    EarlyWarning,
+    Extent,
+    Incident,
+    IncidentChange,
+    IncidentPhase,
+    Square,
+    Tally,
+    TrackerState,
+)
 from milepost.model.incidents.cells import NO_TALLIES
 from milepost.model.instants import Instant
 from milepost.model.places import Place
 from milepost.wire.geojson import area_to_geojson
 from milepost.wire.json_form import PlaceForm
 from milepost.wire.json_form.codec import Codec, Form, Standalone, Whole, absent, encode_members
-from milepost.wire.json_form.notations import Endpoints, IsoInstant
+from milepost.wire.json_form.notations import EndpointNames, IsoInstant
 from milepost.wire.times import instant_to_text
 
 INCIDENTS_SCHEMA_PATH: Final = Path(__file__).parent / "schema" / "incidents.schema.json"
@@ -42,7 +54,7 @@ def cell_key(cell: Cell) -> str:
     return f"{cell.kind}/{cell.slot}/{cell.square.row}/{cell.square.column}"
 
 
-def change_to_json(change: Change) -> bytes:
+def change_to_json(change: IncidentChange) -> bytes:
     """Return the JSON text of a change of an incident."""
     return encode_members(ChangeForm.write(change))
 
@@ -54,22 +66,22 @@ def conditions_to_json(found: tuple[Conditions, ...], at: Instant) -> bytes:
     )
 
 
-def state_to_json(state: State) -> bytes:
+def state_to_json(state: TrackerState) -> bytes:
     """Return the JSON text of the state to resume from after a restart."""
     return encode_members(StateForm.write(state))
 
 
-def state_from_json(data: bytes) -> State:
+def state_from_json(data: bytes) -> TrackerState:
     """Return the state of a JSON text; raises only `Malformed`."""
     return _STATES.decode(data)
 
 
-def warned_to_json(some: Iterable[Warned]) -> bytes:
+def early_warnings_to_json(some: Iterable[EarlyWarning]) -> bytes:
     """Return the JSON text of early warnings, to resume from after a restart."""
-    return encode_members({"type": "early", "warned": [WarnedForm.write(one) for one in some]})
+    return encode_members({"type": "early", "warnings": [EarlyWarningForm.write(one) for one in some]})
 
 
-def warned_from_json(data: bytes) -> tuple[Warned, ...]:
+def early_warnings_from_json(data: bytes) -> tuple[EarlyWarning, ...]:
     """Return the early warnings of a JSON text; raises only `Malformed`."""
     return _EARLY.decode(data)
 
@@ -98,7 +110,7 @@ class CellForm(Standalone, frozen=True, tag="cell"):
     row: Whole
     column: Whole
     reports: Whole
-    witnesses: Endpoints
+    witnesses: EndpointNames
     witness_count: Whole
     north_sum: Whole
     east_sum: Whole
@@ -139,15 +151,15 @@ class IncidentForm(Form, frozen=True, tag_field="type", tag="incident"):
     squares: frozenset[Square]
     raised_at: IsoInstant
     hot_at: IsoInstant
-    told: CircleForm
-    told_at: IsoInstant
+    alert_area: CircleForm
+    alerted_at: IsoInstant
 
 
 class ChangeForm(Standalone, frozen=True, tag="change"):
     """A change of an incident."""
 
-    MODEL = Change
-    phase: Phase
+    MODEL = IncidentChange
+    phase: IncidentPhase
     at: IsoInstant
     incident: IncidentForm
 
@@ -182,27 +194,27 @@ class ConditionsForm(Form, frozen=True, kw_only=True):
 class StateForm(Standalone, frozen=True, tag="incidents"):
     """The active incidents, and the last evaluated slot of each kind."""
 
-    MODEL = State
+    MODEL = TrackerState
     slots: dict[str, Whole]
     incidents: tuple[IncidentForm, ...]
 
 
-class WarnedForm(Form, frozen=True):
+class EarlyWarningForm(Form, frozen=True):
     """An early warning."""
 
-    MODEL = Warned
+    MODEL = EarlyWarning
     slot: Whole
     incident: IncidentForm
     successor: str = absent(None)
 
 
-class EarlyForm(Standalone, frozen=True, tag="early"):
+class EarlyWarningsForm(Standalone, frozen=True, tag="early"):
     """All early warnings."""
 
-    MODEL = staticmethod(lambda warned: warned)
-    warned: tuple[WarnedForm, ...]
+    MODEL = staticmethod(lambda warnings: warnings)
+    warnings: tuple[EarlyWarningForm, ...]
 
 
 _CELLS: Final = Codec[Cell]("cell", CellForm, bytes_max=CELL_BYTES_MAX)
-_STATES: Final = Codec[State]("incidents", StateForm, bytes_max=STATE_BYTES_MAX)
-_EARLY: Final = Codec[tuple[Warned, ...]]("early", EarlyForm, bytes_max=STATE_BYTES_MAX)
+_STATES: Final = Codec[TrackerState]("incidents", StateForm, bytes_max=STATE_BYTES_MAX)
+_EARLY: Final = Codec[tuple[EarlyWarning, ...]]("early", EarlyWarningsForm, bytes_max=STATE_BYTES_MAX)

@@ -21,14 +21,14 @@ from numpy.typing import NDArray
 
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import Instant
-from milepost.model.pipeline_records import MICROSECOND_NS, Reputation, Why
+from milepost.model.pipeline_records import MICROSECOND_NS, Reputation, ScoreReason
 from milepost.model.sites import (
     NEVER,
     NO_EPOCH,
-    Claim,
     ClaimNotice,
     EdgeInfo,
     EdgeRef,
+    EndpointClaim,
     EndpointPosition,
     EndpointPositions,
     ForwardedMessage,
@@ -48,7 +48,7 @@ from milepost.model.sites import (
 )
 from milepost.wire.json_form import MessageForm, PlaceForm, SubscriptionForm
 from milepost.wire.json_form.codec import VERSION, Codec, Form, Notation, Standalone, Whole, absent
-from milepost.wire.json_form.notations import Base64, Digits, Endpoint, GeoArea, text_of
+from milepost.wire.json_form.notations import Base64, Digits, EndpointName, GeoArea, text_of
 
 REPUTATION_BYTES_MAX: Final = 10_000
 
@@ -56,7 +56,7 @@ Numbers = NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Reports:
+class ReportRecord:
     """Position reports that an edge received, as columns; unknown numbers are NaN."""
 
     edge: EdgeRef
@@ -73,7 +73,7 @@ class Reports:
     """As in `Covered`."""
 
 
-def reports_to_record(reports: Reports) -> bytes:
+def reports_to_record(reports: ReportRecord) -> bytes:
     """Return the bytes of a record of reports."""
     return _columns_to_record(
         {
@@ -93,7 +93,7 @@ def reports_to_record(reports: Reports) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Deliveries:
+class DeliveryRecord:
     """The delivery of one area message to some endpoints, as columns."""
 
     edge: EdgeRef
@@ -108,7 +108,7 @@ class Deliveries:
     """0, or the number of the reason for which the message was dropped."""
 
 
-def deliveries_to_record(deliveries: Deliveries) -> bytes:
+def deliveries_to_record(deliveries: DeliveryRecord) -> bytes:
     """Return the bytes of a record of deliveries."""
     return _columns_to_record(
         {
@@ -134,15 +134,15 @@ def _columns_to_record(columns: dict[str, object]) -> bytes:
 # Reputation of endpoints.
 
 
-class WhyForm(Form, frozen=True):
+class ScoreReasonForm(Form, frozen=True):
     """A reason for a score."""
 
-    MODEL = Why
-    what: str
+    MODEL = ScoreReason
+    evidence: str
     count: Whole
 
 
-def _reputation(endpoint: EndpointId, score: float, at_us: int, reasons: tuple[Why, ...]) -> Reputation:
+def _reputation(endpoint: EndpointId, score: float, at_us: int, reasons: tuple[ScoreReason, ...]) -> Reputation:
     return Reputation(endpoint, score, Instant(at_us * MICROSECOND_NS), reasons)
 
 
@@ -150,10 +150,10 @@ class ReputationForm(Standalone, frozen=True, tag="reputation"):
     """The reputation of an endpoint."""
 
     MODEL = _reputation
-    endpoint: Endpoint
+    endpoint: EndpointName
     score: float
     at_us: Whole
-    reasons: tuple[WhyForm, ...] = ()
+    reasons: tuple[ScoreReasonForm, ...] = ()
 
 
 _REPUTATION: Final = Codec[Reputation]("reputation", ReputationForm, bytes_max=REPUTATION_BYTES_MAX)
@@ -185,8 +185,8 @@ def record_prefix(kind: str) -> bytes:
 
 # The head of a message's record, read from its first bytes without parsing the rest: it suffices for most reads of a log.
 #
-#     {"v":1,"type":"said","from":"SITE/EDGE","number":"17" … "topic":"t/a" … }
-#                                 publisher and position      plain messages only
+#     {"v":1,"type":"forwarded","from":"SITE/EDGE","number":"17" … "topic":"t/a" … }
+#                                      publisher and position      plain messages only
 #
 # Only records exactly as written by `to_record` have a head; all others must be parsed. The audience of a plain message
 # depends on its topic alone: it is addressed to matching subscriptions, has no area and no expiry, and is not retained.
@@ -198,12 +198,13 @@ _PLAIN: Final = (
     rb',"message":\{"type":"message","id":"%(digits)s","source":"[ !#-\[\]-~]+"'
     rb',"topic":"([ !$-*,-\[\]-~]+)","seen_at":"[0-9T:.-]+Z"(?:,"reliable":true)?(?:,"body":"%(octets)s")?\}\}\Z'
 ) % {b"octets": _OCTETS, b"digits": _DIGITS}
-_SAID: Final = re.compile(
-    re.escape(record_prefix("said")) + rb',"from":"([A-Za-z0-9_-]+)/([A-Za-z0-9_-]+)","number":"(%b)"(?:%b)?' % (_DIGITS, _PLAIN)
+_FORWARDED: Final = re.compile(
+    re.escape(record_prefix("forwarded"))
+    + rb',"from":"([A-Za-z0-9_-]+)/([A-Za-z0-9_-]+)","number":"(%b)"(?:%b)?' % (_DIGITS, _PLAIN)
 )
 
 
-class Head(NamedTuple):
+class RecordHead(NamedTuple):
     """The origin of a message, and its topic if the audience depends on that alone."""
 
     site: str
@@ -214,17 +215,17 @@ class Head(NamedTuple):
     """The topic of a plain message; None for all others."""
 
 
-def head_of(value: bytes) -> Head | None:
+def head_of(value: bytes) -> RecordHead | None:
     """Return the head of a message's record; None for other records and other spellings."""
-    found = _SAID.match(value)
+    found = _FORWARDED.match(value)
     if found is None:
         return None
     site, edge, number, topic = found.groups()
     name = site.decode()
-    return Head(name, f"{name}/{edge.decode()}", int(number), topic.decode() if topic is not None else None)
+    return RecordHead(name, f"{name}/{edge.decode()}", int(number), topic.decode() if topic is not None else None)
 
 
-class Ref(Notation):
+class EdgeRefText(Notation):
     """An edge, as SITE/EDGE."""
 
     write = staticmethod(str)
@@ -242,11 +243,11 @@ def _no_numbers() -> dict[str, Digits]:
 # Messages, subscriptions, edges and the central hub.
 
 
-class ForwardedMessageForm(Standalone, frozen=True, kw_only=True, tag="said"):
+class ForwardedMessageForm(Standalone, frozen=True, kw_only=True, tag="forwarded"):
     """A message that its edge forwarded."""
 
     MODEL = ForwardedMessage
-    sender: Ref = msgspec.field(name="from")
+    sender: EdgeRefText = msgspec.field(name="from")
     number: Digits
     qos: Whole = 0
     is_retained: bool = msgspec.field(name="retained", default=False)
@@ -255,11 +256,11 @@ class ForwardedMessageForm(Standalone, frozen=True, kw_only=True, tag="said"):
     message: MessageForm
 
 
-class InterestForm(Standalone, frozen=True, tag="wanted"):
+class InterestForm(Standalone, frozen=True, tag="interest"):
     """A subscription at an edge."""
 
     MODEL = Interest
-    edge: Ref
+    edge: EdgeRefText
     subscription: SubscriptionForm
 
 
@@ -267,13 +268,13 @@ class EdgeInfoForm(Standalone, frozen=True, tag="edge"):
     """An edge."""
 
     MODEL = EdgeInfo
-    edge: Ref
+    edge: EdgeRefText
     coverage: GeoArea = absent(None)
-    strays: tuple[tuple[Whole, Whole], ...] = ()
+    outside_squares: tuple[tuple[Whole, Whole], ...] = ()
     address: str = ""
 
 
-class HubInfoForm(Standalone, frozen=True, tag="centre"):
+class HubInfoForm(Standalone, frozen=True, tag="hub"):
     """The central hub."""
 
     MODEL = HubInfo
@@ -288,12 +289,12 @@ class HubInfoForm(Standalone, frozen=True, tag="centre"):
 class ClaimForm(Standalone, frozen=True, tag="claim"):
     """An endpoint is at an edge."""
 
-    MODEL = Claim
-    endpoint: Endpoint
-    edge: Ref
+    MODEL = EndpointClaim
+    endpoint: EndpointName
+    edge: EdgeRefText
     epoch: Digits
-    anew: Digits = absent(NO_EPOCH)
-    asks: bool = False
+    clean_start_epoch: Digits = absent(NO_EPOCH)
+    asks_prior_edge: bool = False
     place: PlaceForm = absent(None)
 
 
@@ -308,9 +309,9 @@ class PriorEdgeForm(Standalone, frozen=True, tag="prior"):
     """The previous edge of an endpoint."""
 
     MODEL = PriorEdge
-    endpoint: Endpoint
+    endpoint: EndpointName
     epoch: Digits
-    edge: Ref = absent(None)
+    edge: EdgeRefText = absent(None)
 
 
 class PlacePair(PlaceForm, frozen=True, array_like=True):
@@ -321,19 +322,19 @@ class EndpointPositionRow(Form, frozen=True, array_like=True):
     """The last position of an endpoint, as an array because there are many."""
 
     MODEL = EndpointPosition
-    endpoint: Endpoint
+    endpoint: EndpointName
     place: PlacePair
     heading_deg: float | None
     speed_mps: float | None
     seen_at: Digits
 
 
-class EndpointPositionsForm(Standalone, frozen=True, tag="places"):
+class EndpointPositionsForm(Standalone, frozen=True, tag="positions"):
     """The last positions of endpoints at an edge."""
 
     MODEL = EndpointPositions
-    edge: Ref
-    places: tuple[EndpointPositionRow, ...]
+    edge: EdgeRefText
+    positions: tuple[EndpointPositionRow, ...]
 
 
 # Handover of a session from one edge to another.
@@ -345,8 +346,8 @@ class HeldSubscriptionForm(Form, frozen=True):
     MODEL = HeldSubscription
     name: str
     subscription: SubscriptionForm
-    is_not_own: bool = msgspec.field(name="not_own", default=False)
-    is_retain_shown: bool = msgspec.field(name="retain_shown", default=False)
+    no_local: bool = False
+    retain_as_published: bool = False
     since: dict[str, Digits] = _no_numbers()
 
 
@@ -354,12 +355,12 @@ class QueuedMessageRow(Form, frozen=True, array_like=True):
     """A message queued for an endpoint."""
 
     MODEL = QueuedMessage
-    number: Whole
+    packet_id: Whole
     qos: Whole
     is_sent: bool
     is_released: bool
-    labels: tuple[Whole, ...]
-    is_from_store: bool
+    subscription_ids: tuple[Whole, ...]
+    has_retain_flag: bool
     forwarded_by: str
     forwarded_number: Digits
     publication: Base64
@@ -369,54 +370,54 @@ class NotifiedIncidentRow(Form, frozen=True, array_like=True):
     """An incident that an endpoint was notified of."""
 
     MODEL = NotifiedIncident
-    source: Endpoint
+    source: EndpointName
     incident: str
     id: Digits
-    is_again: bool
+    had_earlier: bool
     until: Digits
 
 
-class _Letter(Standalone, frozen=True):
+class _HandoverRecord(Standalone, frozen=True):
     """Members that all records of a handover begin with."""
 
-    endpoint: Endpoint
+    endpoint: EndpointName
     epoch: Digits
-    sender: Ref = msgspec.field(name="from")
-    receiver: Ref = msgspec.field(name="to")
+    sender: EdgeRefText = msgspec.field(name="from")
+    receiver: EdgeRefText = msgspec.field(name="to")
     number: Digits
 
 
-class HandoverForm(_Letter, frozen=True, tag="handover"):
+class HandoverForm(_HandoverRecord, frozen=True, tag="handover"):
     """The state of an endpoint's session."""
 
     MODEL = Handover
-    is_whole: bool = msgspec.field(name="whole", default=True)
-    is_held: bool = msgspec.field(name="held", default=True)
+    is_complete: bool = msgspec.field(name="complete", default=True)
+    has_session: bool = True
     expiry_ns: Digits = absent(0)
     place: PlaceForm = absent(None)
     subscriptions: tuple[HeldSubscriptionForm, ...] = ()
-    waiting: tuple[QueuedMessageRow, ...] = ()
+    queued: tuple[QueuedMessageRow, ...] = ()
     received: tuple[Whole, ...] = ()
     cursors: dict[str, Digits] = _no_numbers()
     offset: Digits = absent(0)
     as_of: Digits = absent(NEVER)
     parts: Whole = 0
     began: Digits = absent(NO_EPOCH)
-    anew: Digits = absent(NO_EPOCH)
+    clean_start_epoch: Digits = absent(NO_EPOCH)
     awaits: dict[str, Digits] = _no_numbers()
     offsets: dict[str, Digits] = _no_numbers()
     notified: tuple[NotifiedIncidentRow, ...] = ()
 
 
-class HandoverPartForm(_Letter, frozen=True, tag="rest"):
+class HandoverPartForm(_HandoverRecord, frozen=True, tag="handover_part"):
     """A further part of a handover."""
 
     MODEL = HandoverPart
-    waiting: tuple[QueuedMessageRow, ...] = ()
+    queued: tuple[QueuedMessageRow, ...] = ()
     subscriptions: tuple[HeldSubscriptionForm, ...] = ()
 
 
-class MissedMessagesForm(_Letter, frozen=True, tag="extra"):
+class MissedMessagesForm(_HandoverRecord, frozen=True, tag="missed"):
     """Messages that the central hub found for an endpoint."""
 
     MODEL = MissedMessages
@@ -424,7 +425,7 @@ class MissedMessagesForm(_Letter, frozen=True, tag="extra"):
     is_last: bool = msgspec.field(name="last", default=True)
 
 
-class HandoverTakenForm(_Letter, frozen=True, tag="taken"):
+class HandoverTakenForm(_HandoverRecord, frozen=True, tag="handover_taken"):
     """Acknowledgement of a handover."""
 
     MODEL = HandoverTaken
@@ -435,8 +436,8 @@ class PrepareHandoverForm(Standalone, frozen=True, tag="prepare"):
     """Announcement of an endpoint that moves towards an edge."""
 
     MODEL = PrepareHandover
-    endpoint: Endpoint
-    edge: Ref
+    endpoint: EndpointName
+    edge: EdgeRefText
     epoch: Digits
     subscriptions: tuple[HeldSubscriptionForm, ...] = ()
 

@@ -23,11 +23,11 @@ from milepost.wire.json_form.codec import Decoder, check_size, decode_any, encod
 from milepost.wire.times import instant_to_text
 from milepost.wire.user_properties import check_sender, without_system_topics
 
-SERVICE_PREFIX: Final = "$milepost/"
-REPLY_TOPIC: Final = SERVICE_PREFIX + "reply"
+REQUEST_PREFIX: Final = "$milepost/"
+REPLY_TOPIC: Final = REQUEST_PREFIX + "reply"
 
 
-class Service(Enum):
+class RequestKind(Enum):
     """Kinds of requests; the value is the last level of the topic."""
 
     REPORT = "report"
@@ -36,16 +36,16 @@ class Service(Enum):
     PUBLISH = "publish"
 
 
-_SERVICES: Final = {SERVICE_PREFIX + service.value: service for service in Service}
+_KINDS_BY_TOPIC: Final = {REQUEST_PREFIX + kind.value: kind for kind in RequestKind}
 
 
-def service_at(topic: str) -> Service:
-    """Return the service of a topic below `$milepost/`; raises `Malformed` if there is none."""
-    if topic not in _SERVICES:
-        near = get_close_matches(topic[:64], _SERVICES, 1)
-        hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(_SERVICES)}"
-        raise Malformed(Reason.TOPIC_RESERVED, f"there is no service at {shown(topic)}; {hint}")
-    return _SERVICES[topic]
+def request_kind_at(topic: str) -> RequestKind:
+    """Return the kind of request of a topic below `$milepost/`; raises `Malformed` if there is none."""
+    if topic not in _KINDS_BY_TOPIC:
+        near = get_close_matches(topic[:64], _KINDS_BY_TOPIC, 1)
+        hint = f"did you mean {near[0]}?" if near else f"known request topics: {', '.join(_KINDS_BY_TOPIC)}"
+        raise Malformed(Reason.TOPIC_RESERVED, f"there is no request topic {shown(topic)}; {hint}")
+    return _KINDS_BY_TOPIC[topic]
 
 
 Id = Annotated[int, msgspec.Meta(ge=1, le=SUBSCRIPTION_ID_MAX)]
@@ -77,9 +77,9 @@ def report_from_json(payload: bytes, sender: EndpointId, now: Instant) -> Report
 
 def subscription_from_json(payload: bytes, sender: EndpointId, now: Instant) -> Subscription:
     """Return the subscription on `$milepost/subscribe`, which must have an id. Its time window may be a phrase."""
-    asked: Subscription = _SUBSCRIPTIONS.convert(_completed(payload, {"owner": sender})).at(now).value()
-    _check_name("subscription.owner", asked.owner, sender)
-    return replace(asked, query=without_system_topics(asked.query))
+    subscription: Subscription = _SUBSCRIPTIONS.convert(_completed(payload, {"owner": sender})).at(now).value()
+    _check_name("subscription.owner", subscription.owner, sender)
+    return replace(subscription, query=without_system_topics(subscription.query))
 
 
 def unsubscription_from_json(payload: bytes) -> SubscriptionId:
@@ -95,11 +95,11 @@ def message_from_json(payload: bytes, sender: EndpointId, now: Instant, number: 
     return message
 
 
-def reply_to_json(about: Service, number: int | None = None, refused: Refused | None = None) -> bytes:
-    """Return the answer on `$milepost/reply`: the service, the id and the outcome."""
+def reply_to_json(about: RequestKind, number: int | None = None, refused: Refused | None = None) -> bytes:
+    """Return the answer on `$milepost/reply`: the kind of request, the id and the outcome."""
     found: dict[str, object] = {"about": about.value}
     if number is not None:
-        found["id"] = str(number) if about is Service.PUBLISH else number  # ids of messages may need 64 bits
+        found["id"] = str(number) if about is RequestKind.PUBLISH else number  # ids of messages may need 64 bits
     found["ok"] = refused is None
     if refused is not None:
         found["refused"] = {

@@ -18,7 +18,7 @@ from milepost.model.messages import CERTIFICATE_BYTES_MAX, SIGNATURE_BYTES
 from milepost.model.reasons import Malformed, Reason
 
 
-class Kind(IntEnum):
+class SealedType(IntEnum):
     """The type of a datagram, its first byte."""
 
     INIT = 1
@@ -67,7 +67,7 @@ class Hello(NamedTuple):
     """A plain datagram INIT."""
 
 
-class Ask(NamedTuple):
+class DiscoveryRequest(NamedTuple):
     """Request for an edge that covers a place."""
 
     nonce: bytes
@@ -76,8 +76,8 @@ class Ask(NamedTuple):
     longitude: float
 
 
-class Here(NamedTuple):
-    """An edge's answer to `Ask`; `signature` is over `signed`."""
+class DiscoveryReply(NamedTuple):
+    """An edge's answer to `DiscoveryRequest`; `signature` is over `signed`."""
 
     nonce: bytes
     port: int
@@ -105,7 +105,7 @@ def hello_from_bytes(data: bytes) -> Hello:
 
 def data_head(token: int, counter: int) -> bytes:
     """Return the head of DATA; the sealed datagram follows it."""
-    return _DATA.pack(Kind.DATA, token) + _COUNTER.pack(counter)
+    return _DATA.pack(SealedType.DATA, token) + _COUNTER.pack(counter)
 
 
 def token_of(data: bytes) -> int:
@@ -125,28 +125,28 @@ def nonce_of(counter: int) -> bytes:
 
 def reset_datagram(token: int, reset: bytes) -> bytes:
     """Return the RESET of a session that the edge does not know; *reset* proves that the edge issued the session."""
-    return _DATA.pack(Kind.RESET, token) + reset
+    return _DATA.pack(SealedType.RESET, token) + reset
 
 
-def ask_to_bytes(ask: Ask) -> bytes:
+def discovery_request_to_bytes(ask: DiscoveryRequest) -> bytes:
     """Return the bytes of ASK, as long as any answer to it."""
-    return _ASK.pack(Kind.ASK, ask.nonce, ask.latitude, ask.longitude).ljust(ASK_BYTES, b"\0")
+    return _ASK.pack(SealedType.ASK, ask.nonce, ask.latitude, ask.longitude).ljust(ASK_BYTES, b"\0")
 
 
-def ask_from_bytes(data: bytes) -> Ask:
+def discovery_request_from_bytes(data: bytes) -> DiscoveryRequest:
     """Return the value of ASK; raises `Malformed` if it is shorter than an answer may be."""
     if len(data) < ASK_BYTES:
         raise Malformed(Reason.MALFORMED, f"ASK has {len(data)} bytes, at least {ASK_BYTES} are needed")
     _, nonce, latitude, longitude = _ASK.unpack_from(data)
-    return Ask(nonce, latitude, longitude)
+    return DiscoveryRequest(nonce, latitude, longitude)
 
 
-def here_unsigned(nonce: bytes, port: int, certificate: bytes) -> bytes:
+def unsigned_discovery_reply(nonce: bytes, port: int, certificate: bytes) -> bytes:
     """Return the bytes of HERE without its signature, which is over these bytes."""
-    return _HERE.pack(Kind.HERE, nonce, port, len(certificate)) + certificate
+    return _HERE.pack(SealedType.HERE, nonce, port, len(certificate)) + certificate
 
 
-def here_from_bytes(data: bytes) -> Here:
+def discovery_reply_from_bytes(data: bytes) -> DiscoveryReply:
     """Return the value of HERE."""
     if len(data) < _HERE.size:
         raise Malformed(Reason.MALFORMED, f"HERE has {len(data)} bytes, at least {_HERE.size} are needed")
@@ -154,4 +154,4 @@ def here_from_bytes(data: bytes) -> Here:
     at = _HERE.size + size
     if len(data) != (at + SIGNATURE_BYTES if size else at):
         raise Malformed(Reason.MALFORMED, f"HERE has {len(data)} bytes and a certificate of {size}")
-    return Here(nonce, port, data[_HERE.size : at], data[at:], data[:at])
+    return DiscoveryReply(nonce, port, data[_HERE.size : at], data[at:], data[:at])

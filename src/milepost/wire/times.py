@@ -107,7 +107,7 @@ def time_window_from_text(text: str, now: Instant) -> TimeWindow:
         return _time_window(_start(since[1] or since[2], now), FOREVER)
     if both := _FROM_UNTIL.fullmatch(plain):
         return _time_window(_instant(both[1], now), _instant(both[2], now))
-    raise _unreadable(f"{_shown(plain)} is no time window")
+    raise _unreadable(f"{_shown(plain)} is not a time window")
 
 
 def time_window_to_text(time_window: TimeWindow) -> str:
@@ -137,7 +137,7 @@ def _instant(plain: str, now: Instant) -> Instant:
         return _shifted(now, _duration(plain.removeprefix("in ")))
     found = _INSTANT.fullmatch(plain)
     if found is None:
-        whole_day = " is a whole day: add a time and a zone" if _DATE.fullmatch(plain) else " is no instant"
+        whole_day = " is a whole day: add a time and a zone" if _DATE.fullmatch(plain) else " is not an instant"
         raise _unreadable(_shown(plain) + whole_day)
     offset_ns = _offset_ns(found["zone"], plain)
     day = _day(found) if found["year"] else (now + offset_ns) // _DAY_NS
@@ -159,7 +159,7 @@ def _clock_ns(found: re.Match[str]) -> int:
     if second == 60:
         raise _unreadable("second 60: leap seconds are not counted, write second 59 or the next minute")
     if hour > 23 or minute > 59 or second > 59:
-        raise _unreadable(f"no clock shows {hour:02d}:{minute:02d}:{second:02d}")
+        raise _unreadable(f"{hour:02d}:{minute:02d}:{second:02d} is not a time of day")
     if len(fraction) > _FRACTION_DIGITS:
         raise _unreadable(f"{len(fraction)} digits after the second, {_FRACTION_DIGITS} are allowed")
     return hour * _HOUR_NS + minute * _MINUTE_NS + second * SECOND_NS + int(fraction.ljust(_FRACTION_DIGITS, "0"))
@@ -167,7 +167,7 @@ def _clock_ns(found: re.Match[str]) -> int:
 
 def _offset_ns(zone: str | None, plain: str) -> int:
     if zone is None:
-        raise _unreadable(f"{_shown(plain)} names no zone: add Z or an offset such as +02:00")
+        raise _unreadable(f"{_shown(plain)} has no time zone: add Z or an offset such as +02:00")
     if zone == "z":
         return 0
     hours, minutes = int(zone[1:3]), int(zone[3:].removeprefix(":") or 0)
@@ -186,7 +186,7 @@ def _duration(plain: str) -> int:
 def _iso_duration(plain: str) -> int:
     days, mark, clock = plain[1:].partition("t")
     if not (clock if mark else days):
-        raise _unreadable(f"{_shown(plain)} is no duration")
+        raise _unreadable(f"{_shown(plain)} is not a duration")
     return (_total(days, _ISO_DATE_UNITS) if days else 0) + (_total(clock, _ISO_CLOCK_UNITS) if clock else 0)
 
 
@@ -197,9 +197,9 @@ def _total(plain: str, units: Mapping[str, int]) -> int:
         amount = _AMOUNT.match(plain, at)
         unit_ns = units.get(amount[3]) if amount else None
         if amount is None or unit_ns is None:
-            raise _unreadable(f"{_shown(plain)} is no duration: {_shown(plain[at:])} is not an amount of {_choices(units)}")
+            raise _unreadable(f"{_shown(plain)} is not a duration: {_shown(plain[at:])} is not an amount of {_choices(units)}")
         if unit_ns >= longest_ns:
-            raise _unreadable(f"{_shown(plain)} is no duration: longer units come first, each once")
+            raise _unreadable(f"{_shown(plain)} is not a duration: longer units come first, each once")
         total_ns += _amount_ns(amount, unit_ns)
         at, longest_ns = amount.end(), unit_ns
     return total_ns
@@ -236,7 +236,7 @@ def _interval(plain: str, now: Instant) -> TimeWindow:
     start = BEGINNING if first == OPEN else _instant(first, now)
     if second.startswith("p"):
         if start == BEGINNING:
-            raise _unreadable(f"{_shown(plain)} has an open start, from which nothing can be counted")
+            raise _unreadable(f"{_shown(plain)} has an open start, to which no duration can be added")
         return _time_window(start, _shifted(start, _duration(second)))
     return _time_window(start, FOREVER if second == OPEN else _instant(second, now))
 
@@ -254,7 +254,7 @@ def _shifted(instant: Instant, by_ns: int) -> Instant:
 
 def _in_range(value_ns: int) -> Instant:
     if not 0 <= value_ns <= FOREVER:
-        raise Malformed(Reason.TIME_RANGE, f"it lies {'before 1970' if value_ns < 0 else 'after April 2262'}")
+        raise Malformed(Reason.TIME_RANGE, f"the instant is {'before 1970' if value_ns < 0 else 'after April 2262'}")
     return Instant(value_ns)
 
 

@@ -37,7 +37,7 @@ from milepost.wire.area_text import (
     place_to_text,
     where_from_text,
 )
-from milepost.wire.checks import sayable, tags_once
+from milepost.wire.checks import encodable_instant, unique_tags
 from milepost.wire.json_form.codec import located
 from milepost.wire.json_form.notations import PriorityName
 from milepost.wire.times import instant_from_text, instant_to_text, time_window_from_text
@@ -70,7 +70,7 @@ PROPERTY_BYTES_MAX: Final = 65_535
 _NO_SYSTEM_TOPICS: Final = OnTopic("#")
 _TO_ENDPOINT: Final = "endpoint:"
 _TO_AREA: Final = "area:"
-_TO_TOLD: Final = "told:"
+_TO_NOTIFIED: Final = "notified:"
 _TO_EVERYONE: Final = "everyone"
 _ANYONE: Final[Address] = ToContent()
 
@@ -81,7 +81,7 @@ Read = TypeVar("Read")
 
 
 @dataclass(frozen=True, slots=True)
-class MessageWords:
+class MessageProperties:
     """The parsed properties of a PUBLISH; absent ones have the default of a message."""
 
     tags: frozenset[Tag] = frozenset()
@@ -98,24 +98,24 @@ class MessageWords:
     """None: the edge assigns one."""
 
 
-def words_from_properties(user: UserProperties, *, sender: EndpointId, now: Instant) -> MessageWords | None:
+def parse_message_properties(user: UserProperties, *, sender: EndpointId, now: Instant) -> MessageProperties | None:
     """Return the parsed user properties of a PUBLISH; None if none of them is Milepost's."""
-    if not has_words(user):
+    if not has_milepost_properties(user):
         return None
-    words = _Words(user, MESSAGE_NAMES, repeated=TAG)
-    tags = tags_once(words.all(TAG))
+    properties = _MilepostProperties(user, MESSAGE_NAMES, repeated=TAG)
+    tags = unique_tags(properties.all(TAG))
     check_tags(tags)
-    words.maybe(SOURCE, lambda text: check_sender(text, sender))
-    seen_at = words.maybe(SEEN_AT, lambda text: sayable(SEEN_AT, instant_from_text(text, now)))
-    return MessageWords(
+    properties.find(SOURCE, lambda text: check_sender(text, sender))
+    seen_at = properties.find(SEEN_AT, lambda text: encodable_instant(SEEN_AT, instant_from_text(text, now)))
+    return MessageProperties(
         tags=tags,
-        place=words.maybe(PLACE, place_from_text),
-        priority=words.maybe(PRIORITY, PriorityName.read),
-        address=_address(words),
+        place=properties.find(PLACE, place_from_text),
+        priority=properties.find(PRIORITY, PriorityName.read),
+        address=_address(properties),
         seen_at=seen_at,
-        valid_until=words.maybe(VALID_UNTIL, lambda text: sayable(VALID_UNTIL, instant_from_text(text, now))),
-        report=_report(words, sender=sender, seen_at=now if seen_at is None else seen_at),
-        id=words.maybe(MESSAGE_ID, _message_id_from_text),
+        valid_until=properties.find(VALID_UNTIL, lambda text: encodable_instant(VALID_UNTIL, instant_from_text(text, now))),
+        report=_report(properties, sender=sender, seen_at=now if seen_at is None else seen_at),
+        id=properties.find(MESSAGE_ID, _message_id_from_text),
     )
 
 
@@ -139,7 +139,7 @@ def message_to_properties(message: Message) -> UserProperties:
 def check_sender(name: str, sender: EndpointId) -> None:
     """Raise `Malformed` if a message or report is in the name of another endpoint."""
     if endpoint_id(name) != sender:
-        raise Malformed(Reason.FIELD_RANGE, f"{shown(name)} is not the sender, {shown(sender)}; it may be left out")
+        raise Malformed(Reason.FIELD_RANGE, f"{shown(name)} is not the sender, {shown(sender)}; omit it or use the sender's id")
 
 
 def subscription_from_properties(
@@ -148,15 +148,15 @@ def subscription_from_properties(
     """Return the subscription of a topic filter, shared or not, and its user properties."""
     shared = maybe_shared(topic_filter)
     share, on_topic = (shared.group, OnTopic(shared.filter)) if shared else (None, OnTopic(topic_filter))
-    if not has_words(user):
+    if not has_milepost_properties(user):
         return Subscription(owner, on_topic, id=number, qos=qos, share=share)
-    words = _Words(user, SUBSCRIPTION_NAMES)
-    query = words.maybe(QUERY, lambda text: And((on_topic, parse_query(text))))
-    time_window = words.maybe(TIME_WINDOW, lambda text: time_window_from_text(text, now))
+    properties = _MilepostProperties(user, SUBSCRIPTION_NAMES)
+    query = properties.find(QUERY, lambda text: And((on_topic, parse_query(text))))
+    time_window = properties.find(TIME_WINDOW, lambda text: time_window_from_text(text, now))
     return Subscription(
         owner=owner,
         query=on_topic if query is None else query,
-        area=words.maybe(AREA, where_from_text),
+        area=properties.find(AREA, where_from_text),
         time_window=ALWAYS if time_window is None else time_window,
         id=number,
         qos=qos,
@@ -166,16 +166,16 @@ def subscription_from_properties(
 
 def without_system_topics(query: Query) -> Query:
     """Return the query, restricted to topics that do not begin with $ if an alternative of it names no topic."""
-    names_topic = (any(isinstance(atom, OnTopic) for atom in clause.wanted) for clause in normal_form(query))
+    names_topic = (any(isinstance(atom, OnTopic) for atom in clause.required) for clause in normal_form(query))
     return query if all(names_topic) else And((_NO_SYSTEM_TOPICS, query))
 
 
 def report_from_properties(user: UserProperties, *, sender: EndpointId, now: Instant) -> Report | None:
     """Return the report of a CONNECT; None if there is none."""
-    return _report(_Words(user, (REPORT,)), sender=sender, seen_at=now) if has_words(user) else None
+    return _report(_MilepostProperties(user, (REPORT,)), sender=sender, seen_at=now) if has_milepost_properties(user) else None
 
 
-def has_words(user: UserProperties) -> bool:
+def has_milepost_properties(user: UserProperties) -> bool:
     """Return whether any property is Milepost's."""
     return bool(user) and any(name.startswith(PREFIX) for name, _ in user)
 
@@ -185,7 +185,7 @@ def ordinary_properties(user: UserProperties) -> UserProperties:
     return tuple(pair for pair in user if not pair[0].startswith(PREFIX))
 
 
-class _Words:
+class _MilepostProperties:
     """Milepost's properties of one packet, by name."""
 
     __slots__ = ("_values",)
@@ -199,10 +199,10 @@ class _Words:
                 raise _unknown(name, known)
             values = self._values.setdefault(name, [])
             if values and name != repeated:
-                raise Malformed(Reason.FIELD_RANGE, f"{name} is there twice")
+                raise Malformed(Reason.FIELD_RANGE, f"{name} occurs twice")
             values.append(value)
 
-    def maybe(self, name: str, read: Callable[[str], Read]) -> Read | None:
+    def find(self, name: str, read: Callable[[str], Read]) -> Read | None:
         """Return the value of a property; None if it is absent."""
         if name not in self._values:
             return None
@@ -218,40 +218,41 @@ class _Words:
 
 def _unknown(name: str, known: Iterable[str]) -> Malformed:
     near = get_close_matches(name[:64], known, 1)
-    hint = f"did you mean {near[0]}?" if near else f"known here are {', '.join(sorted(known))}"
-    return Malformed(Reason.FIELD_UNKNOWN, f"a user property {shown(name)}; {hint}")
+    hint = f"did you mean {near[0]}?" if near else f"known in this packet: {', '.join(sorted(known))}"
+    return Malformed(Reason.FIELD_UNKNOWN, f"unknown user property {shown(name)}; {hint}")
 
 
-def _report(words: _Words, *, sender: EndpointId, seen_at: Instant) -> Report | None:
+def _report(properties: _MilepostProperties, *, sender: EndpointId, seen_at: Instant) -> Report | None:
     def read(text: str) -> Report:
         latitude, longitude, *motion = numbers_from_text(text, "LATITUDE,LONGITUDE,HEADING_DEG,SPEED_MPS", 2)
         return Report(sender, Place(latitude, longitude), seen_at, *motion)
 
-    return words.maybe(REPORT, read)
+    return properties.find(REPORT, read)
 
 
 def _message_id_from_text(text: str) -> MessageId:
     if not (text.isascii() and text.isdigit() and len(text) <= ID_DIGITS_MAX):
-        raise Malformed(Reason.FIELD_RANGE, f"{shown(text)} is no message id: 1 to 18446744073709551615")
+        raise Malformed(Reason.FIELD_RANGE, f"{shown(text)} is not a message id, 1 to 18446744073709551615")
     number = MessageId(int(text))
     check_message_id(number)
     return number
 
 
-def _address(words: _Words) -> Address:
+def _address(properties: _MilepostProperties) -> Address:
     to, within, incident = (
-        words.maybe(TO, _address_from_text),
-        words.maybe(WITHIN, area_from_text),
-        words.maybe(INCIDENT, _incident_from_text),
+        properties.find(TO, _address_from_text),
+        properties.find(WITHIN, area_from_text),
+        properties.find(INCIDENT, _incident_from_text),
     )
     if incident is not None:
         if not isinstance(to, ToArea):
-            raise Malformed(
-                Reason.FIELD_RANGE, f"{INCIDENT} names what a message to an area is about: say {TO} {_TO_AREA}AREA too"
-            )
+            raise Malformed(Reason.FIELD_RANGE, f"{INCIDENT} is allowed only on messages to an area: add {TO} {_TO_AREA}AREA")
         to = ToArea(to.area, incident)
     if to is not None and within is not None:
-        raise Malformed(Reason.FIELD_RANGE, f"{WITHIN} chooses among subscribers, {TO} needs none: say one of the two")
+        raise Malformed(
+            Reason.FIELD_RANGE,
+            f"{WITHIN} restricts subscribers, {TO} addresses endpoints without a subscription: use one of the two",
+        )
     return ToContent(within) if to is None else to
 
 
@@ -267,9 +268,9 @@ def _address_from_text(text: str) -> Address:
         return ToEndpoint(EndpointId(text.removeprefix(_TO_ENDPOINT)))
     if text.startswith(_TO_AREA):
         return ToArea(area_from_text(text.removeprefix(_TO_AREA)))
-    if text.startswith(_TO_TOLD):
-        return ToNotified(tuple(text.removeprefix(_TO_TOLD).split()))
-    detail = f"{shown(text)} is not {_TO_EVERYONE}, {_TO_ENDPOINT}NAME, {_TO_AREA}AREA or {_TO_TOLD}INCIDENTS"
+    if text.startswith(_TO_NOTIFIED):
+        return ToNotified(tuple(text.removeprefix(_TO_NOTIFIED).split()))
+    detail = f"{shown(text)} is not {_TO_EVERYONE}, {_TO_ENDPOINT}NAME, {_TO_AREA}AREA or {_TO_NOTIFIED}INCIDENTS"
     raise Malformed(Reason.FIELD_RANGE, detail)
 
 
@@ -283,7 +284,7 @@ def _address_properties(address: Address) -> UserProperties:
             about = ((INCIDENT, address.incident),) if address.incident else ()
             return ((TO, _TO_AREA + area_to_text(address.area)), *about)
         case ToNotified():
-            return ((TO, _TO_TOLD + " ".join(address.incidents)),)
+            return ((TO, _TO_NOTIFIED + " ".join(address.incidents)),)
         case ToEveryone():
             return ((TO, _TO_EVERYONE),)
         case _:

@@ -31,7 +31,7 @@ from milepost.model.areas import (
     Union,
     Upstream,
 )
-from milepost.model.areas.union import Tally
+from milepost.model.areas.union import ShapeCounter
 from milepost.model.places import Place
 from milepost.model.reasons import Malformed, Reason
 
@@ -63,7 +63,7 @@ def area_from_wkt(text: str) -> Area:
     if len(text) > WKT_CHARACTERS_MAX:
         detail = f"the text has {len(text)} characters, more than {WKT_CHARACTERS_MAX}"
         raise Malformed(Reason.AREA_TOO_COMPLEX, detail, at=WKT_CHARACTERS_MAX)
-    parser = _Parser(text)
+    parser = _WktParser(text)
     area = parser.area(depth=0)
     parser.expect_end()
     return area
@@ -111,11 +111,11 @@ def _rings(polygon: Polygon) -> str:
 
 
 @dataclass(slots=True)
-class _Parser:
+class _WktParser:
     """Recursive-descent parser with one token of lookahead."""
 
     text: str
-    tally: Tally = field(default_factory=Tally)
+    tally: ShapeCounter = field(default_factory=ShapeCounter)
     token: _Token = field(init=False)
 
     def __post_init__(self) -> None:
@@ -243,14 +243,16 @@ class _Parser:
         while at < len(self.text):
             found = _TOKEN.match(self.text, at)
             if found is None or found.lastgroup is None:
-                raise Malformed(Reason.AREA_UNREADABLE, f"{self.text[at]!r} begins no word, number or mark", at=at)
+                raise Malformed(
+                    Reason.AREA_UNREADABLE, f"{self.text[at]!r} does not start a keyword, number or punctuation mark", at=at
+                )
             if found.lastgroup != "space":
                 return _Token(found.lastgroup, found.group(), at)
             at = found.end()
         return _Token("end", "", at)
 
-    def _unexpected(self, wanted: str) -> Malformed:
-        return self._wrong(f"here should be {wanted}, not {self.token.shown}")
+    def _unexpected(self, expected: str) -> Malformed:
+        return self._wrong(f"expected {expected}, found {self.token.shown}")
 
     def _wrong(self, detail: str) -> Malformed:
         return Malformed(Reason.AREA_UNREADABLE, f"{detail} (character {self.token.at})", at=self.token.at)

@@ -20,7 +20,7 @@ from typing import Final
 from milepost.config.errors import StartFault
 
 STOP_S_MAX: Final = 15.0
-LOOK_S: Final = 0.05
+POLL_INTERVAL_S: Final = 0.05
 _LINES_SHOWN: Final = 12
 _TAIL_BYTES: Final = 20_000
 _PR_SET_PDEATHSIG: Final = 1
@@ -40,10 +40,10 @@ class Child:
         """Whether the process runs."""
         return self.process.poll() is None
 
-    def has_said(self, words: str) -> bool:
-        """Return whether the log contains *words*."""
+    def has_logged(self, text: str) -> bool:
+        """Return whether the log contains *text*."""
         try:
-            return words.encode() in self.log.read_bytes()
+            return text.encode() in self.log.read_bytes()
         except FileNotFoundError:
             return False
 
@@ -72,11 +72,11 @@ class Children:
         command: Sequence[str],
         *,
         environment: Mapping[str, str] | None = None,
-        is_spoken_to: bool = False,
+        has_pipes: bool = False,
     ) -> Child:
-        """Start a child process; with *is_spoken_to* it has pipes for standard input and output."""
+        """Start a child process; with *has_pipes* it has pipes for standard input and output."""
         log = self.folder / f"{name}.log"
-        pipe = subprocess.PIPE if is_spoken_to else None
+        pipe = subprocess.PIPE if has_pipes else None
         parent = os.getpid()
 
         def die_with_parent() -> None:
@@ -84,12 +84,12 @@ class Children:
             if os.getppid() != parent:
                 os._exit(1)
 
-        with log.open("ab") as said:
+        with log.open("ab") as output:
             process = subprocess.Popen(
                 command,
                 stdin=pipe or subprocess.DEVNULL,
-                stdout=pipe or said,
-                stderr=said,
+                stdout=pipe or output,
+                stderr=output,
                 env=None if environment is None else dict(environment),
                 start_new_session=True,
                 preexec_fn=die_with_parent,  # noqa: PLW1509  # all children start before any thread
@@ -97,14 +97,14 @@ class Children:
         self.all[name] = Child(name, process, log)
         return self.all[name]
 
-    def wait(self, is_so: Callable[[], bool], what: str, within_s: float) -> None:
+    def wait_until(self, condition: Callable[[], bool], fault: str, within_s: float) -> None:
         """Wait for a condition; raise `StartFault` on timeout or if a child ends."""
         until = time.monotonic() + within_s
-        while not is_so():
+        while not condition():
             self.check()
             if time.monotonic() > until:
-                raise StartFault(f"{what}: not after {within_s:g} s; what the processes said is in {self.folder}")
-            time.sleep(LOOK_S)
+                raise StartFault(f"{fault} after {within_s:g} s; see the logs of the processes in {self.folder}")
+            time.sleep(POLL_INTERVAL_S)
 
     def check(self) -> None:
         """Raise if a child has ended or a signal requested the end."""
@@ -113,7 +113,7 @@ class Children:
         for child in self.all.values():
             if not child.is_alive:
                 status = child.process.returncode
-                raise StartFault(f"{child.name} has ended with status {status}. The end of {child.log}:\n{last_words(child.log)}")
+                raise StartFault(f"{child.name} has ended with status {status}. The end of {child.log}:\n{last_lines(child.log)}")
 
     def stop(self) -> None:
         """Stop all children by SIGTERM, then by SIGKILL; none is left on return."""
@@ -133,13 +133,13 @@ class Children:
         self.all.clear()
 
 
-def last_words(log: Path) -> str:
+def last_lines(log: Path) -> str:
     """Return the last lines of a process's log."""
     try:
         text = log.read_bytes()[-_TAIL_BYTES:].decode(errors="replace")
     except FileNotFoundError:
         text = ""
-    return "\n".join(text.splitlines()[-_LINES_SHOWN:]) or "(it said nothing)"
+    return "\n".join(text.splitlines()[-_LINES_SHOWN:]) or "(the log is empty)"
 
 
 def group_cpu_s(group: int) -> float:

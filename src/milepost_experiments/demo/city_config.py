@@ -16,11 +16,11 @@ from typing import Final
 
 import numpy as np
 
-from milepost.config.site_settings import Backbone, SiteLog
+from milepost.config.site_settings import LogType, SiteLog
 from milepost.model.areas import Box
 from milepost.model.instants import Instant
 from milepost.model.places import EARTH_RADIUS_M
-from milepost.roads import Network
+from milepost.roads import RoadNetwork
 from milepost.runtime.certificate_authority import (
     AUTHORITY,
     AUTHORITY_KEY,
@@ -31,7 +31,7 @@ from milepost.runtime.certificate_authority import (
     public_keys_of,
 )
 from milepost.runtime.services.ports import LOOPBACK, free_ports
-from milepost.runtime.trust_files import Kind, write_new
+from milepost.runtime.trust_files import TrustFileType, write_new
 
 SITES: Final = {"north": ("north-west", "north-east"), "south": ("south-west", "south-east")}
 """Sites, each with its edges."""
@@ -41,7 +41,8 @@ BEYOND_M: Final = 100.0
 BORDER_M: Final = 140.0
 """Minimum distance of collisions from the border between sites."""
 EVENT: Final = "Collision"
-REHEARSAL: Final = "Rehearsal"
+PATH_TEST: Final = "PathTest"
+"""Topic of test reports, sent at the start until one has passed through Spark."""
 CONTROL: Final = "city/control"
 UPSTREAM_S: Final = 20.0
 
@@ -49,7 +50,7 @@ _KINDS: Final = f"""
 [incidents]
 roads = "ROADS"
 upstream_s = {UPSTREAM_S}
-late_s = 1.0
+allowed_lateness_s = 1.0
 
 [[incidents.kinds]]
 name = "{EVENT}"
@@ -63,10 +64,10 @@ clear_after_s = 6.0
 valid_s = 120.0
 priority = "emergency"
 """
-_REHEARSAL: Final = f"""
+_PATH_TEST_KIND: Final = f"""
 [[incidents.kinds]]
-name = "{REHEARSAL}"
-topic = "{REHEARSAL}"
+name = "{PATH_TEST}"
+topic = "{PATH_TEST}"
 predicate = "reports >= 1"
 interval_s = 1.0
 slots = 1
@@ -86,13 +87,13 @@ class Tile:
     mqtt: int
     udp: int
 
-    def has(self, latitude: float, longitude: float) -> bool:
+    def covers(self, latitude: float, longitude: float) -> bool:
         """Return whether the edge covers a place."""
         return self.south <= latitude <= self.north and self.west <= longitude <= self.east
 
 
 @dataclass(frozen=True, slots=True)
-class Town:
+class CityConfig:
     """All configuration files, in a folder."""
 
     folder: Path
@@ -109,20 +110,21 @@ class Town:
         return str(self.folder / f"{name}.toml")
 
 
-def tiles_over(network: Network) -> tuple[Tile, ...]:
+def tiles_over(network: RoadNetwork) -> tuple[Tile, ...]:
     """Return four boxes with about equally many roads in each."""
-    up, over = network.latitudes, network.longitudes
+    latitudes, longitudes = network.latitudes, network.longitudes
     edges = [(site, name) for site, names in SITES.items() for name in names]
     ports = free_ports(2 * len(edges))
     metre = float(np.degrees(1 / EARTH_RADIUS_M))
-    wide = metre / float(np.cos(np.radians(np.median(up))))
-    middle_up, middle_over = float(np.median(up)), float(np.median(over))
-    south, north = float(up.min()) - BEYOND_M * metre, float(up.max()) + BEYOND_M * metre
-    west, east = float(over.min()) - BEYOND_M * wide, float(over.max()) + BEYOND_M * wide
+    metre_east = metre / float(np.cos(np.radians(np.median(latitudes))))
+    middle_latitude, middle_longitude = float(np.median(latitudes)), float(np.median(longitudes))
+    south, north = float(latitudes.min()) - BEYOND_M * metre, float(latitudes.max()) + BEYOND_M * metre
+    west, east = float(longitudes.min()) - BEYOND_M * metre_east, float(longitudes.max()) + BEYOND_M * metre_east
     tiles = []
     for at, (site, name) in enumerate(edges):
-        low, high = (middle_up - OVERLAP_M * metre, north) if "north" in name else (south, middle_up + OVERLAP_M * metre)
-        left, right = (west, middle_over + OVERLAP_M * wide) if "west" in name else (middle_over - OVERLAP_M * wide, east)
+        overlap, overlap_east = OVERLAP_M * metre, OVERLAP_M * metre_east
+        low, high = (middle_latitude - overlap, north) if "north" in name else (south, middle_latitude + overlap)
+        left, right = (west, middle_longitude + overlap_east) if "west" in name else (middle_longitude - overlap_east, east)
         tiles.append(Tile(name, site, low, left, high, right, ports[2 * at], ports[2 * at + 1]))
     return tuple(tiles)
 
@@ -132,53 +134,55 @@ def border_of(tiles: Sequence[Tile]) -> Box:
     sites = list(SITES)
     north = [tile for tile in tiles if tile.site == sites[0]]
     south = [tile for tile in tiles if tile.site == sites[1]]
-    wide = float(np.degrees(BORDER_M / EARTH_RADIUS_M))
+    width = float(np.degrees(BORDER_M / EARTH_RADIUS_M))
     west, east = min(tile.west for tile in tiles), max(tile.east for tile in tiles)
-    return Box(min(tile.south for tile in north) - wide, west, max(tile.north for tile in south) + wide, east)
+    return Box(min(tile.south for tile in north) - width, west, max(tile.north for tile in south) + width, east)
 
 
 def write_sites(folder: Path, sites: Sequence[SiteLog], roads: Path) -> None:
     """Write the settings of each site's processes; `roads` is the network file."""
     for log in sites:
         pipelines = (
-            f'[pipelines]\nfolder = "{folder / f"pipelines-{log.name}"}"\ntopics = ["{EVENT}", "{REHEARSAL}"]\nhttp = ""\n'
+            f'[pipelines]\nfolder = "{folder / f"pipelines-{log.name}"}"\ntopics = ["{EVENT}", "{PATH_TEST}"]\nhttp = ""\n'
         )
         for name in ("pipelines", "incidents"):
-            (folder / f"{name}-{log.name}.toml").write_text(f"[site]\n{_log_text(log)}\n{pipelines}{_kinds(roads)}{_REHEARSAL}")
-    (folder / "centre.toml").write_text(f'{_sites_text(sites)}[http]\naddress = ""\n')
+            (folder / f"{name}-{log.name}.toml").write_text(
+                f"[site]\n{_log_text(log)}\n{pipelines}{_incidents_text(roads)}{_PATH_TEST_KIND}"
+            )
+    (folder / "hub.toml").write_text(f'{_sites_text(sites)}[http]\naddress = ""\n')
 
 
-def write_edges(town: Town, *, roads: Path, drawn: Path) -> None:
-    """Write the settings of edges and of the map; `drawn` is the GeoJSON file of roads for the map."""
-    make_authority(town.folder / "ca", Instant(time_ns()))
-    for tile in town.tiles:
-        _write_keys(town, tile)
-        (town.folder / f"{tile.name}.toml").write_text(_edge_text(town, tile))
-    served = f'[dashboard]\naddress = "{LOOPBACK}:{town.map_port}"\nroads = "{drawn}"\n'
-    pipelines = f'[pipelines]\nfolder = "{town.folder / f"pipelines-{town.sites[0].name}"}"\n'
-    (town.folder / "map.toml").write_text(f"{_sites_text(town.sites)}{served}{pipelines}{_kinds(roads)}")
+def write_edges(city: CityConfig, *, roads: Path, road_lines: Path) -> None:
+    """Write the settings of edges and of the map; `road_lines` is the GeoJSON file of roads for the map."""
+    make_authority(city.folder / "ca", Instant(time_ns()))
+    for tile in city.tiles:
+        _write_keys(city, tile)
+        (city.folder / f"{tile.name}.toml").write_text(_edge_text(city, tile))
+    dashboard = f'[dashboard]\naddress = "{LOOPBACK}:{city.map_port}"\nroads = "{road_lines}"\n'
+    pipelines = f'[pipelines]\nfolder = "{city.folder / f"pipelines-{city.sites[0].name}"}"\n'
+    (city.folder / "map.toml").write_text(f"{_sites_text(city.sites)}{dashboard}{pipelines}{_incidents_text(roads)}")
 
 
 def _sites_text(sites: Sequence[SiteLog]) -> str:
-    return '[centre]\nname = "centre"\n' + "".join(f"[[centre.sites]]\n{_log_text(log)}\n" for log in sites)
+    return '[hub]\nname = "hub"\n' + "".join(f"[[hub.sites]]\n{_log_text(log)}\n" for log in sites)
 
 
-def _kinds(roads: Path) -> str:
+def _incidents_text(roads: Path) -> str:
     return _KINDS.replace("ROADS", str(roads))
 
 
-def _edge_text(town: Town, tile: Tile) -> str:
-    ca = town.folder / "ca"
+def _edge_text(city: CityConfig, tile: Tile) -> str:
+    ca = city.folder / "ca"
     return f"""[edge]
 name = "{tile.name}"
-data = "{town.folder / tile.name}"
+data = "{city.folder / tile.name}"
 coverage = "BOX ({tile.west} {tile.south}, {tile.east} {tile.north})"
 
 [site]
-{_log_text(town.log_of(tile))}
+{_log_text(city.log_of(tile))}
 advertise = "mqtt://{LOOPBACK}:{tile.mqtt}"
-places_s = 1.0
-hold_s = 8.0
+position_interval_s = 1.0
+handover_timeout_s = 8.0
 
 [[mqtt.listen]]
 address = "{LOOPBACK}:{tile.mqtt}"
@@ -188,9 +192,9 @@ address = "{LOOPBACK}:{tile.udp}"
 reporting_interval_s = 3.0
 
 [trust]
-authority = "{ca / AUTHORITY}"
-certificate = "{town.folder / tile.name}.cert"
-key = "{town.folder / tile.name}.key"
+ca = "{ca / AUTHORITY}"
+certificate = "{city.folder / tile.name}.cert"
+key = "{city.folder / tile.name}.key"
 revoked = "{ca / REVOKED}"
 
 [http]
@@ -198,16 +202,16 @@ address = ""
 """
 
 
-def _write_keys(town: Town, tile: Tile) -> None:
+def _write_keys(city: CityConfig, tile: Tile) -> None:
     keys = new_keys(signs=True)
-    certificate = issue_in(town.folder / "ca", tile.name, public_keys_of(keys), role="edge", days=1, now=Instant(time_ns()))
-    write_new(town.folder / f"{tile.name}.key", Kind.KEY, b"".join(keys))
-    write_new(town.folder / f"{tile.name}.cert", Kind.CERTIFICATE, certificate.data)
+    certificate = issue_in(city.folder / "ca", tile.name, public_keys_of(keys), role="edge", days=1, now=Instant(time_ns()))
+    write_new(city.folder / f"{tile.name}.key", TrustFileType.KEY, b"".join(keys))
+    write_new(city.folder / f"{tile.name}.cert", TrustFileType.CERTIFICATE, certificate.data)
 
 
 def _log_text(log: SiteLog) -> str:
-    if log.backbone is Backbone.KAFKA:
-        return f'name = "{log.name}"\nbackbone = "kafka"\naddress = "{log.address}"\nprefix = "{log.prefix}"'
+    if log.log_type is LogType.KAFKA:
+        return f'name = "{log.name}"\nlog = "kafka"\naddress = "{log.address}"\nprefix = "{log.prefix}"'
     return f'name = "{log.name}"\nfolder = "{log.folder}"'
 
 

@@ -17,49 +17,55 @@ _FOLDER: Final = "data/demo"
 
 _EPILOG: Final = """\
 examples:
-  milepost demo                                   a city until Ctrl-C; it prints where to look
-  milepost demo --headless                        60 seconds of it, then a table and a report; nobody has to look
-  milepost demo --backbone kafka                  the same on Kafka, with Spark in real-time mode
-  milepost demo --sumo osm.sumocfg                your own SUMO scenario; its net must say where on Earth it is
+  milepost demo                        a city until Ctrl-C; prints the address of the map
+  milepost demo --headless             60 seconds of it, then a table and a report, without a user
+  milepost demo --log kafka            the same on Kafka, with Spark in real-time mode
+  milepost demo --sumo osm.sumocfg     a SUMO scenario of your own; its network must be georeferenced
 
-Two sites with two edges each and a centre, Spark for each site, incidents, the map, SUMO, and vehicles that are clients over UDP
-and MQTT and go from edge to edge. A vehicle stops where it should not, others report it, and who is on the way there is warned.
-The demo keeps books of its own: the exit status is 0 only if all who were inside an alert's area or drove into it were warned,
-nobody else was, and nothing was lost or came twice. It needs Java 17 and the extra `experiments`.
+The demo runs two sites with two edges each, a central hub, Spark and incidents per site, the map, SUMO, and vehicles: clients
+over UDP and MQTT that move from edge to edge. A vehicle stops on the road, others report it, and vehicles on the way there are
+warned. The demo records positions and deliveries itself and verifies them. The exit status is 0 only if all vehicles that were
+inside an alert's area or entered it were warned, no other vehicle was, and no message was lost or duplicated. It needs Java 17
+and the extra `experiments`.
 """
 
 
 def add_to(commands: Commands) -> None:
     """Add `demo`."""
-    demo = commands.add_parser("demo", help="a city that shows all of it", description="A city, on a map.", epilog=_EPILOG)
-    demo.add_argument(
-        "--headless", action="store_true", help=f"end by itself: after {_SECONDS_HEADLESS} s unless --seconds says else"
+    demo = commands.add_parser(
+        "demo",
+        help="run a simulated city with all parts of Milepost",
+        description="A simulated city, on a live map.",
+        epilog=_EPILOG,
     )
-    demo.add_argument("--seconds", metavar="N", type=int, help="end after so many seconds, start not counted")
     demo.add_argument(
-        "--vehicles", metavar="N", type=int, default=_VEHICLES, help=f"how many drive at a time; {_VEHICLES} unless told"
+        "--headless", action="store_true", help=f"end automatically, after {_SECONDS_HEADLESS} s unless --seconds is given"
     )
-    demo.add_argument("--backbone", choices=("embedded", "kafka"), default="embedded", help="what the sites' logs are kept by")
-    demo.add_argument("--sumo", metavar="FILE.sumocfg", type=Path, help="a scenario of your own")
-    demo.add_argument("--seed", metavar="N", type=int, default=_SEED, help="of the traffic; the same gives the same trips")
-    demo.add_argument("--out", metavar="DIR", type=Path, help=f"a new folder for logs and the report; {_FOLDER}/TIME unless told")
-    demo.add_argument("--port", metavar="N", type=int, help="of the map; 8470 unless told, or a free one if that is taken")
+    demo.add_argument("--seconds", metavar="N", type=int, help="duration, without the start")
+    demo.add_argument(
+        "--vehicles", metavar="N", type=int, default=_VEHICLES, help=f"number of vehicles at a time; default {_VEHICLES}"
+    )
+    demo.add_argument("--log", choices=("embedded", "kafka"), default="embedded", help="storage of the sites' logs")
+    demo.add_argument("--sumo", metavar="FILE.sumocfg", type=Path, help="a SUMO scenario of your own")
+    demo.add_argument("--seed", metavar="N", type=int, default=_SEED, help="random seed of the traffic")
+    demo.add_argument("--out", metavar="DIR", type=Path, help=f"a new folder for logs and the report; default {_FOLDER}/TIME")
+    demo.add_argument("--port", metavar="N", type=int, help="port of the map; default 8470, or a free one if that is in use")
     demo.set_defaults(run=_run)
 
 
-def _run(typed: argparse.Namespace) -> int:
-    if not 1 <= typed.vehicles <= _VEHICLES_MAX:
-        raise UsageFault(f"--vehicles {typed.vehicles}: give 1 to {_VEHICLES_MAX}")
-    if typed.seconds is not None and typed.seconds < 1:
-        raise UsageFault(f"--seconds {typed.seconds}: give at least 1")
-    if typed.port is not None and not 0 < typed.port <= _PORT_MAX:
-        raise UsageFault(f"--port {typed.port}: that is no port")
-    seconds = _SECONDS_HEADLESS if typed.headless and typed.seconds is None else typed.seconds
-    out = typed.out or Path(_FOLDER, time.strftime("%Y%m%d-%H%M%S"))
+def _run(arguments: argparse.Namespace) -> int:
+    if not 1 <= arguments.vehicles <= _VEHICLES_MAX:
+        raise UsageFault(f"--vehicles {arguments.vehicles}: expected 1 to {_VEHICLES_MAX}")
+    if arguments.seconds is not None and arguments.seconds < 1:
+        raise UsageFault(f"--seconds {arguments.seconds}: expected at least 1")
+    if arguments.port is not None and not 0 < arguments.port <= _PORT_MAX:
+        raise UsageFault(f"--port {arguments.port}: expected 1 to {_PORT_MAX}")
+    seconds = _SECONDS_HEADLESS if arguments.headless and arguments.seconds is None else arguments.seconds
+    out = arguments.out or Path(_FOLDER, time.strftime("%Y%m%d-%H%M%S"))
     try:
-        from milepost.config.site_settings import Backbone  # noqa: PLC0415
+        from milepost.config.site_settings import LogType  # noqa: PLC0415
         from milepost_experiments.demo.run import run  # noqa: PLC0415
         from milepost_experiments.demo.startup import Options  # noqa: PLC0415  # slow to import, not needed for --help
     except ModuleNotFoundError:
         raise missing_extra("milepost demo", "experiments") from None
-    return run(Options(typed.vehicles, seconds, Backbone(typed.backbone), typed.sumo, typed.seed, out, typed.port))
+    return run(Options(arguments.vehicles, seconds, LogType(arguments.log), arguments.sumo, arguments.seed, out, arguments.port))

@@ -3,33 +3,33 @@
 import sys
 from typing import Final
 
-from milepost.runtime.terminal import say
-from milepost_experiments.demo.main_loop import Drive
-from milepost_experiments.demo.outcome import Outcome, spread
-from milepost_experiments.simulator.evaluation import Judged
+from milepost.runtime.terminal import print_line
+from milepost_experiments.demo.main_loop import MainLoop
+from milepost_experiments.demo.outcome import Outcome, percentiles
+from milepost_experiments.simulator.evaluation import Evaluation
 
-EACH_S: Final = 2
-EACH_S_FILE: Final = 5
+INTERVAL_S: Final = 2
+INTERVAL_S_FILE: Final = 5
 
 
-class Line:
+class ProgressLine:
     """The progress line."""
 
     def __init__(self) -> None:
         self._is_terminal = sys.stdout.isatty()
         self._reports = 0
 
-    def show(self, drive: Drive) -> None:
+    def show(self, loop: MainLoop) -> None:
         """Print the progress every few seconds."""
-        each_s = EACH_S if self._is_terminal else EACH_S_FILE
-        if drive.second % each_s:
+        interval_s = INTERVAL_S if self._is_terminal else INTERVAL_S_FILE
+        if loop.second % interval_s:
             return
-        books, keeper = drive.keeper.books, drive.keeper
-        rate, self._reports = (keeper.reports - self._reports) / each_s, keeper.reports
+        ledger, recorder = loop.recorder.ledger, loop.recorder
+        rate, self._reports = (recorder.reports - self._reports) / interval_s, recorder.reports
         text = (
-            f"{drive.second:4} s  {drive.story.act.value:8}  {drive.client_count} vehicles  {len(books.moves)} moves  "
-            f"{rate:,.0f} reports/s  {drive.living} incidents  {len(books.alerts)} alerts  "
-            f"{sum(map(len, books.heard.values())):,} warnings heard  {len(keeper.faults)} faults"
+            f"{loop.second:4} s  {loop.scenario.state.value:8}  {loop.client_count} vehicles  {len(ledger.moves)} moves  "
+            f"{rate:,.0f} reports/s  {loop.active_incidents} incidents  {len(ledger.alerts)} alerts  "
+            f"{sum(map(len, ledger.receipts.values())):,} warnings received  {len(recorder.faults)} faults"
         )
         sys.stdout.write(f"\r\x1b[K{text}" if self._is_terminal else f"{text}\n")
         sys.stdout.flush()
@@ -37,54 +37,58 @@ class Line:
     def end(self) -> None:
         """End the line."""
         if self._is_terminal:
-            say("")
+            print_line("")
 
 
-def say_outcome(outcome: Outcome) -> None:
+def print_outcome(outcome: Outcome) -> None:
     """Print the table and the verdict."""
-    judged = outcome.judged
-    say("")
-    for line in table(judged):
-        say(line)
-    say("")
-    control = judged.control
-    say(
-        f"control stream: {control.said} numbers to each, {control.due:,} due, {sum(map(len, control.lost.values()))} lost, "
-        f"{sum(map(len, control.doubled.values()))} doubled, {control.again} second copies marked or recognised as such, "
+    evaluation = outcome.evaluation
+    print_line("")
+    for line in table(evaluation):
+        print_line(line)
+    print_line("")
+    control = evaluation.control
+    print_line(
+        f"control stream: {control.published} numbers to each vehicle, {control.expected:,} deliveries expected, "
+        f"{sum(map(len, control.lost.values()))} lost, "
+        f"{sum(map(len, control.duplicated.values()))} duplicated, {control.marked_duplicates} marked or recognised duplicates, "
         f"through {outcome.counts['moves']} moves between edges"
     )
     for name, some in outcome.times_ms.items():
-        say(f"{name}: {spread(some)}")
-    say("processors: " + ", ".join(f"{name} {share:.0%}" for name, share in outcome.cpu_shares.items()))
-    say("")
-    if outcome.held:
-        say("every promise held: all inside and all who drove in were warned, nobody else; nothing was lost or doubled")
+        print_line(f"{name}: {percentiles(some)}")
+    print_line("CPU: " + ", ".join(f"{name} {share:.0%}" for name, share in outcome.cpu_shares.items()))
+    print_line("")
+    if outcome.has_passed:
+        print_line(
+            "every guarantee held: all vehicles inside, and all that drove in, were warned, and no others; "
+            "no message was lost or duplicated"
+        )
     else:
-        say("NOT everything held:")
-        for fault in judged.faults:
-            say(f"  {fault}")
+        print_line("FAILED: some guarantees did not hold:")
+        for fault in evaluation.faults:
+            print_line(f"  {fault}")
 
 
-_HEADS: Final = (
+_HEADINGS: Final = (
     "incident",
     "phase",
     "inside",
     "warned",
     "drove in",
     "warned",
-    "border",
-    "wrong",
+    "on border",
+    "wrongly warned",
     "truly inside",
     "warned",
     "median ms",
 )
 
 
-def table(judged: Judged) -> list[str]:
+def table(evaluation: Evaluation) -> list[str]:
     """Return a line for each alert and each all-clear."""
-    rows: list[tuple[str, ...]] = [_HEADS]
-    for one in judged.alerts:
-        median = spread(1_000 * after for after in one.inside.values() if after is not None).p50
+    rows: list[tuple[str, ...]] = [_HEADINGS]
+    for one in evaluation.alerts:
+        median = percentiles(1_000 * after for after in one.inside.values() if after is not None).p50
         numbers = (
             len(one.inside),
             len(one.inside) - len(one.missed),
@@ -96,12 +100,22 @@ def table(judged: Judged) -> list[str]:
             len(one.truly_inside & one.warned),
         )
         rows.append((one.alert.key.incident, one.alert.key.phase, *map(str, numbers), f"{median:,.0f}"))
-    for recall in judged.recalls:
-        median = spread(1_000 * after for after in recall.told.values() if after is not None).p50
-        told = len(recall.told)
-        cells = (str(told), str(told - len(recall.missed)), "", "", "", str(len(recall.wrong)), "", "", f"{median:,.0f}")
-        rows.append((recall.alert.key.incident, recall.alert.key.phase, *cells))
-    widths = [max(len(row[at]) for row in rows) for at in range(len(_HEADS))]
+    for all_clear in evaluation.all_clears:
+        median = percentiles(1_000 * after for after in all_clear.notified.values() if after is not None).p50
+        notified = len(all_clear.notified)
+        cells = (
+            str(notified),
+            str(notified - len(all_clear.missed)),
+            "",
+            "",
+            "",
+            str(len(all_clear.wrong)),
+            "",
+            "",
+            f"{median:,.0f}",
+        )
+        rows.append((all_clear.alert.key.incident, all_clear.alert.key.phase, *cells))
+    widths = [max(len(row[at]) for row in rows) for at in range(len(_HEADINGS))]
     return [
         "  ".join(
             cell.ljust(width) if at < 2 else cell.rjust(width) for at, (cell, width) in enumerate(zip(row, widths, strict=True))

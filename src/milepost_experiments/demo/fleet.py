@@ -1,6 +1,6 @@
 """The fleet: all vehicles in one process, controlled over standard input; and the control tower.
 
-The tower publishes a number to all vehicles each second, at QoS 1, from one edge: these reveal loss and duplicates.
+The tower publishes a number to all vehicles each second, at QoS 1, from one edge: gaps and repetitions show loss and duplicates.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from time import time_ns
 from typing import Any, Final
 
 from milepost.client import ClientFault, connect
-from milepost.client.udp.trust import Trust
+from milepost.client.udp.credentials import Credentials
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.places import Place
 from milepost.runtime.trust_files import read_authority, read_authority_key
@@ -20,7 +20,7 @@ from milepost.trust.certificates import SERIAL_MAX, issue
 from milepost.trust.noise import public_of
 from milepost.wire.sealed import KEY_BYTES
 from milepost_experiments.demo import fleet_protocol
-from milepost_experiments.demo.city_config import CONTROL, REHEARSAL, Tile
+from milepost_experiments.demo.city_config import CONTROL, PATH_TEST, Tile
 from milepost_experiments.demo.vehicles import Motion, MqttVehicle, UdpVehicle, Vehicle
 
 FLUSH_S: Final = 0.05
@@ -29,7 +29,7 @@ _DAY_NS: Final = 86_400 * SECOND_NS
 
 
 class Fleet:
-    """All vehicles, and their events for the books."""
+    """All vehicles, and their events for the ledger of the demo."""
 
     def __init__(self, setup: dict[str, Any]) -> None:
         self.tiles = [Tile(*row) for row in setup["tiles"]]
@@ -38,11 +38,11 @@ class Fleet:
         self._vehicles: dict[str, tuple[Vehicle, asyncio.Task[None]]] = {}
         self._ending: set[asyncio.Task[None]] = set()
         self._events: list[tuple[Any, ...]] = []
-        self._is_numbering = True
+        self._is_publishing = True
         self.tower = connect(f"mqtt://127.0.0.1:{self.tiles[0].mqtt}", client_id="control-tower")
 
-    def tell(self, *event: Any) -> None:
-        """Queue an event for the books."""
+    def emit(self, *event: Any) -> None:
+        """Queue an event for the ledger."""
         self._events.append(event)
 
     def flush(self) -> None:
@@ -52,7 +52,7 @@ class Fleet:
             sys.stdout.buffer.write(fleet_protocol.line_of(events))
             sys.stdout.buffer.flush()
 
-    def trust_of(self, name: str) -> Trust:
+    def issue_trust(self, name: str) -> Credentials:
         """Return a new certificate for a vehicle, valid for a day."""
         key = secrets.token_bytes(KEY_BYTES)
         now = time_ns() // SECOND_NS * SECOND_NS
@@ -65,45 +65,45 @@ class Fleet:
             not_after=Instant(now + _DAY_NS),
             serial=1 + secrets.randbelow(SERIAL_MAX),
         )
-        return Trust(self._authority, certificate, key)
+        return Credentials(self._authority, certificate, key)
 
-    def drive(self, rows: list[list[Any]], gone: list[str]) -> None:
+    def update(self, rows: list[list[Any]], arrived: list[str]) -> None:
         """Update the positions of all vehicles, and end those that have arrived."""
-        for name, carrier, *motion in rows:
-            known = self._vehicles.get(name)
-            if known is not None:
-                known[0].go(Motion(*motion))
+        for name, protocol, *motion in rows:
+            entry = self._vehicles.get(name)
+            if entry is not None:
+                entry[0].move_to(Motion(*motion))
                 continue
-            kind = UdpVehicle if carrier == "udp" else MqttVehicle
+            kind = UdpVehicle if protocol == "udp" else MqttVehicle
             vehicle = kind(name, self, Motion(*motion))
-            self._vehicles[name] = vehicle, asyncio.create_task(vehicle.live())
-        for name in gone:
-            known = self._vehicles.pop(name, None)
-            if known is not None:
-                known[0].end()
-                self._ending.add(known[1])
-                known[1].add_done_callback(self._ending.discard)
+            self._vehicles[name] = vehicle, asyncio.create_task(vehicle.run())
+        for name in arrived:
+            entry = self._vehicles.pop(name, None)
+            if entry is not None:
+                entry[0].end()
+                self._ending.add(entry[1])
+                entry[1].add_done_callback(self._ending.discard)
 
-    async def number(self) -> None:
-        """Publish numbers until `be_quiet` is called."""
+    async def publish_numbers(self) -> None:
+        """Publish the numbers of the control stream until `stop_numbers` is called."""
         number = 0
-        while self._is_numbering:
+        while self._is_publishing:
             number += 1
             at = time_ns()
             await self.tower.publish(CONTROL, str(number), qos=1)
-            self.tell(fleet_protocol.SAID, number, at)
+            self.emit(fleet_protocol.PUBLISHED, number, at)
             await asyncio.sleep(max(0.0, 1.0 - (time_ns() - at) / 1e9))
 
-    async def rehearse(self, places: list[Place]) -> None:
+    async def send_test_reports(self, places: list[Place]) -> None:
         """Publish an event at each edge, to test the path through the pipelines."""
         for tile, place in zip(self.tiles, places, strict=True):
             with suppress(ClientFault):
                 async with connect(f"mqtt://127.0.0.1:{tile.mqtt}") as edge:
-                    await edge.publish(REHEARSAL, place=place, qos=1)
+                    await edge.publish(PATH_TEST, place=place, qos=1)
 
-    def be_quiet(self) -> None:
+    def stop_numbers(self) -> None:
         """Stop publishing numbers."""
-        self._is_numbering = False
+        self._is_publishing = False
 
     async def end(self) -> None:
         """Disconnect all vehicles."""
@@ -131,21 +131,21 @@ async def main() -> None:
             fleet.flush()
 
     flushing = asyncio.create_task(flush())
-    numbering: asyncio.Task[None] | None = None
+    publishing: asyncio.Task[None] | None = None
     async with fleet.tower:
         while line := await reader.readline():
-            asked = fleet_protocol.value_of(line)
-            if "cars" in asked:
-                fleet.drive(asked["cars"], asked["gone"])
-            elif "rehearse" in asked:
-                await fleet.rehearse([Place(*one) for one in asked["rehearse"]])
-            elif asked.get("numbers"):
-                numbering = asyncio.create_task(fleet.number())
+            request = fleet_protocol.value_of(line)
+            if "cars" in request:
+                fleet.update(request["cars"], request["arrived"])
+            elif "test_reports" in request:
+                await fleet.send_test_reports([Place(*one) for one in request["test_reports"]])
+            elif request.get("numbers"):
+                publishing = asyncio.create_task(fleet.publish_numbers())
             else:
-                fleet.be_quiet()
+                fleet.stop_numbers()
         await fleet.end()
-        if numbering is not None:
-            numbering.cancel()
+        if publishing is not None:
+            publishing.cancel()
     flushing.cancel()
     fleet.flush()
 

@@ -8,12 +8,12 @@ from typing import Any, Final
 
 import orjson
 
-JOINED: Final = "joined"  # vehicle, at, carrier, edge
+JOINED: Final = "joined"  # vehicle, at, protocol, edge
 LEFT: Final = "left"  # vehicle, at
 REPORTED: Final = "reported"  # vehicle, at, latitude, longitude, heading, speed; null if not reported
-ALERTED: Final = "alerted"  # vehicle, at, incident, phase, seen_at, is_again
-NUMBERED: Final = "numbered"  # vehicle, at, number, is_again
-SAID: Final = "said"  # number, at
+ALERTED: Final = "alerted"  # vehicle, at, incident, phase, seen_at, is_duplicate
+NUMBERED: Final = "numbered"  # vehicle, at, number, is_duplicate
+PUBLISHED: Final = "published"  # number, at
 SIGHTED: Final = "sighted"  # vehicle, at
 MOVED: Final = "moved"  # vehicle, at, edge, took_s
 FAULT: Final = "fault"  # vehicle, text

@@ -1,4 +1,4 @@
-"""The demo from its first process to its last: start, drive, judge, report, stop."""
+"""The demo from its first process to its last: start, drive, evaluate, report, stop."""
 
 import signal
 import time
@@ -9,15 +9,15 @@ from time import time_ns
 
 from milepost.config.errors import STATUS_FAILED, StartFault, UsageFault
 from milepost.model.instants import Instant
-from milepost.runtime.terminal import say
-from milepost_experiments.demo.ledger_recorder import Bookkeeper
+from milepost.runtime.terminal import print_line
 from milepost_experiments.demo.child_processes import Children
-from milepost_experiments.demo.console import Line, say_outcome
-from milepost_experiments.demo.main_loop import Drive
-from milepost_experiments.demo.outcome import Outcome, times_of
+from milepost_experiments.demo.console import ProgressLine, print_outcome
+from milepost_experiments.demo.ledger_recorder import LedgerRecorder
+from milepost_experiments.demo.main_loop import MainLoop
+from milepost_experiments.demo.outcome import Outcome, latencies
 from milepost_experiments.demo.report import write_report
-from milepost_experiments.demo.startup import Options, Running, Starter
-from milepost_experiments.simulator.evaluation import judge
+from milepost_experiments.demo.startup import Options, RunningDemo, Starter
+from milepost_experiments.simulator.evaluation import evaluate
 from milepost_experiments.simulator.sumo import SumoFault
 
 
@@ -31,74 +31,74 @@ def run(options: Options) -> int:
             outcome = _outcome(options, folder, children, stack)
     except SumoFault as fault:
         raise StartFault(str(fault)) from None
-    return 0 if outcome.held else STATUS_FAILED
+    return 0 if outcome.has_passed else STATUS_FAILED
 
 
 def _outcome(options: Options, folder: Path, children: Children, stack: ExitStack) -> Outcome:
     began = time.monotonic()
-    say(f"starting the city; all that it makes is in {folder}")
-    running = Starter(options, folder / "town", children, stack).start()
+    print_line(f"starting the city; logs, settings and the report are in {folder}")
+    running = Starter(options, folder / "city", children, stack).start()
     started_s = time.monotonic() - began
-    say(f"all is ready after {started_s:.0f} s")
-    say("")
-    say(f"  look at it: http://127.0.0.1:{running.town.map_port}/")
-    say("")
-    drive = _drive(options, running)
-    outcome = _judged(options, drive, started_s)
-    page = write_report(folder, outcome, running.network, drive.keeper.books)
-    say_outcome(outcome)
-    say(f"the report: {page}")
+    print_line(f"ready after {started_s:.0f} s")
+    print_line("")
+    print_line(f"  map: http://127.0.0.1:{running.city.map_port}/")
+    print_line("")
+    loop = _run_loop(options, running)
+    outcome = _evaluate(options, loop, started_s)
+    page = write_report(folder, outcome, running.network, loop.recorder.ledger)
+    print_outcome(outcome)
+    print_line(f"report: {page}")
     return outcome
 
 
-def _drive(options: Options, running: Running) -> Drive:
-    """Drive for the configured time, or until a signal; a run stopped before its first alert is not judged."""
-    keeper, line = Bookkeeper(), Line()
-    assert running.fleet.process.stdout is not None, "it is spoken to"
-    keeper.listen(running.fleet.process.stdout)
-    drive = Drive(running, keeper, options.vehicles, options.seed, options.seconds, line.show)
+def _run_loop(options: Options, running: RunningDemo) -> MainLoop:
+    """Run for the configured time, or until a signal; a run stopped before its first alert is not evaluated."""
+    recorder, line = LedgerRecorder(), ProgressLine()
+    assert running.fleet.process.stdout is not None, "the fleet has pipes"
+    recorder.listen(running.fleet.process.stdout)
+    loop = MainLoop(running, recorder, options.vehicles, options.seed, options.seconds, line.show)
     try:
-        drive.go()
+        loop.run()
     except KeyboardInterrupt:
-        if options.seconds is not None or not drive.keeper.books.alerts:
+        if options.seconds is not None or not loop.recorder.ledger.alerts:
             raise
         running.children.is_interrupted = False
-        drive.ended_at = Instant(time_ns())
-        drive.catch_up()
+        loop.ended_at = Instant(time_ns())
+        loop.record_pending()
     line.end()
-    return drive
+    return loop
 
 
-def _judged(options: Options, drive: Drive, started_s: float) -> Outcome:
-    books = drive.keeper.books
-    judged = judge(books, drive.ended_at)
-    asked = {
+def _evaluate(options: Options, loop: MainLoop, started_s: float) -> Outcome:
+    ledger = loop.recorder.ledger
+    evaluation = evaluate(ledger, loop.ended_at)
+    used_options = {
         "vehicles": options.vehicles,
-        "seconds": drive.second if options.seconds is None else options.seconds,
-        "backbone": options.backbone.value,
+        "seconds": loop.second if options.seconds is None else options.seconds,
+        "log_type": options.log_type.value,
         "seed": options.seed,
-        "scenario": "the town" if options.sumo is None else options.sumo.name,
+        "scenario": "bundled city" if options.sumo is None else options.sumo.name,
     }
     counts = {
-        "vehicles": len(books.stays),
-        "moves": len(books.moves),
-        "reports": drive.keeper.reports,
-        "sightings": len(books.sightings),
-        "collisions": len(drive.story.past),
-        "client_faults": len(drive.keeper.faults),
+        "vehicles": len(ledger.clients),
+        "moves": len(ledger.moves),
+        "reports": loop.recorder.reports,
+        "sightings": len(ledger.sightings),
+        "collisions": len(loop.scenario.past_collisions),
+        "client_faults": len(loop.recorder.faults),
     }
-    return Outcome(asked, started_s, judged, drive.cpu_shares(), times_of(judged, books), counts)
+    return Outcome(used_options, started_s, evaluation, loop.cpu_shares(), latencies(evaluation, ledger), counts)
 
 
 def _new_folder(folder: Path) -> Path:
     folder = folder.resolve()
     try:
         if folder.exists() and any(folder.iterdir()):
-            raise UsageFault(f"{folder} is not empty: remove it, or take another (--out)")
-        for name in ("logs", "town"):
+            raise UsageFault(f"{folder} is not empty: remove it, or choose another folder (--out)")
+        for name in ("logs", "city"):
             (folder / name).mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageFault(f"{folder} cannot be made: {error.strerror}; take another (--out)") from None
+        raise UsageFault(f"{folder} cannot be created: {error.strerror}; choose another folder (--out)") from None
     return folder
 
 

@@ -8,12 +8,12 @@ from milepost.cli.parsers import Commands
 
 _EPILOG: Final = """\
 examples:
-  milepost paper mercury --quick             Mercury's evaluation in about a minute and a half
-  milepost paper mercury --out mercury       the whole of it; tables, pictures and figures in a folder
-  milepost paper dpsmd --backbone kafka      DPSMD's test, on Kafka
+  milepost paper mercury --quick         Mercury's evaluation in about a minute and a half
+  milepost paper mercury --out mercury   the full evaluation; tables, figures and results in a folder
+  milepost paper dpsmd --log kafka       DPSMD's test, on Kafka
 
-It needs the extra `experiments` and a C compiler with OpenSSL's headers. Everything runs on 127.0.0.1, and nothing of it
-is left running. The exit status is 1 if something was lost, doubled or let through that must not be.
+It needs the extra `experiments` and a C compiler with OpenSSL's headers. Everything runs on 127.0.0.1 and is stopped at the end.
+The exit status is 1 if a message was lost, duplicated or wrongly admitted.
 """
 
 
@@ -22,18 +22,18 @@ def add_to(commands: Commands) -> None:
     paper = commands.add_parser(
         "paper",
         help="run a paper's evaluation",
-        description="Run a paper's evaluation, ours beside theirs.",
+        description="Run a paper's evaluation and compare our results with the paper's.",
         epilog=_EPILOG,
     )
     paper.add_argument("paper", metavar="PAPER", choices=("mercury", "dpsmd"), help="mercury or dpsmd")
     paper.add_argument("--quick", action="store_true", help="smaller sizes and shorter runs")
-    paper.add_argument("--out", metavar="FOLDER", type=Path, help="where page, pictures and figures go; else data/paper/PAPER")
-    paper.add_argument("--backbone", choices=("embedded", "kafka"), default="embedded", help="the log between edges, for dpsmd")
+    paper.add_argument("--out", metavar="FOLDER", type=Path, help="folder for the report; default data/paper/PAPER")
+    paper.add_argument("--log", choices=("embedded", "kafka"), default="embedded", help="storage of the sites' logs, for dpsmd")
     paper.set_defaults(run=_run)
 
 
-def _run(typed: argparse.Namespace) -> int:
+def _run(arguments: argparse.Namespace) -> int:
     from milepost_experiments.papers.run import run_paper  # noqa: PLC0415  # imports numpy and optional dependencies
 
-    folder = typed.out or Path("data", "paper", typed.paper)
-    return run_paper(typed.paper, folder, is_quick=typed.quick, backbone=typed.backbone)
+    folder = arguments.out or Path("data", "paper", arguments.paper)
+    return run_paper(arguments.paper, folder, is_quick=arguments.quick, log_type=arguments.log)

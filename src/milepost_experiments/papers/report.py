@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from milepost import __version__
-from milepost.runtime.terminal import say
+from milepost.runtime.terminal import print_line
 
 
 class Progress:
@@ -29,9 +29,9 @@ class Progress:
         """Seconds since the start."""
         return time.monotonic() - self._began
 
-    def __call__(self, words: str) -> None:
+    def __call__(self, text: str) -> None:
         """Print the current step."""
-        line = f"[{self.took_s:4.0f} s] {words}"
+        line = f"[{self.took_s:4.0f} s] {text}"
         if self._is_terminal:
             sys.stderr.write("\r" + line.ljust(self._width))
             self._width = len(line)
@@ -48,7 +48,7 @@ class Progress:
 
 
 PAGE: Final = "report.html"
-FIGURES: Final = "report.json"
+RESULTS: Final = "report.json"
 
 _STYLE: Final = """
 :root { --paper: #fcfcfa; --ink: #23262b; --line: #dddcd6; --plain: #77736a; color-scheme: light dark; }
@@ -58,7 +58,7 @@ body { background: var(--paper); color: var(--ink); font: 15px/1.5 system-ui, sa
 table { border-collapse: collapse; margin: 1rem 0; display: block; overflow-x: auto; }
 caption { text-align: left; font-weight: 600; padding: .3rem 0; }
 td, th { border-bottom: 1px solid var(--line); padding: .25rem .7rem; text-align: right; }
-td:first-child, th:first-child, table.words td { text-align: left; }
+td:first-child, th:first-child, table.text td { text-align: left; }
 p.note { color: var(--plain); } img { width: 100%; background: #fff; border: 1px solid var(--line); border-radius: 4px; }
 """
 
@@ -71,7 +71,7 @@ class Table:
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     notes: tuple[str, ...] = ()
-    is_words: bool = False
+    is_text: bool = False
     """Whether all cells are text, aligned to the left."""
 
 
@@ -82,12 +82,12 @@ class Line:
     label: str
     xs: Sequence[float]
     ys: Sequence[float]
-    has_marks: bool = True
+    has_markers: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """Lines over one pair of axes; `mark` is a labelled horizontal line (`mark_at_x`: vertical)."""
+    """Lines over one pair of axes; `reference_line` is a labelled horizontal line (vertical if `is_reference_vertical`)."""
 
     name: str
     title: str
@@ -96,28 +96,28 @@ class Figure:
     lines: tuple[Line, ...]
     is_log_x: bool = False
     is_log_y: bool = False
-    mark: tuple[float, str] | None = None
-    mark_at_x: bool = False
+    reference_line: tuple[float, str] | None = None
+    is_reference_vertical: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One question of the paper and its results; `on` describes the setup."""
+    """One question of the paper and its results; `setup` describes the processes and the load."""
 
     key: str
     title: str
-    on: str
+    setup: str
     tables: tuple[Table, ...]
     figures: tuple[Figure, ...] = ()
-    found: dict[str, Any] = field(default_factory=dict)
+    results: dict[str, Any] = field(default_factory=dict)
     """The results for the JSON report."""
-    broken: tuple[str, ...] = ()
+    violations: tuple[str, ...] = ()
     """Violated requirements, one line each."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A whole evaluation."""
+    """A complete evaluation."""
 
     paper: str
     title: str
@@ -128,9 +128,9 @@ class Report:
     notes: tuple[str, ...] = ()
 
     @property
-    def broken(self) -> tuple[str, ...]:
+    def violations(self) -> tuple[str, ...]:
         """All violated requirements."""
-        return tuple(f"{section.title}: {line}" for section in self.sections for line in section.broken)
+        return tuple(f"{section.title}: {line}" for section in self.sections for line in section.violations)
 
 
 def as_text(table: Table) -> str:
@@ -140,8 +140,8 @@ def as_text(table: Table) -> str:
 
     def line(row: tuple[str, ...]) -> str:
         cells = [
-            word.ljust(width) if at == 0 or table.is_words else word.rjust(width)
-            for at, (word, width) in enumerate(zip(row, widths, strict=True))
+            cell.ljust(width) if at == 0 or table.is_text else cell.rjust(width)
+            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
         return "  " + "  ".join(cells).rstrip()
 
@@ -150,21 +150,21 @@ def as_text(table: Table) -> str:
     return "\n".join([f"  {table.title}", line(table.head), ruler, *map(line, table.rows), *notes])
 
 
-def tell(section: Section) -> None:
+def print_section(section: Section) -> None:
     """Print a section."""
-    say(f"\n{section.title}\n  on {section.on}")
+    print_line(f"\n{section.title}\n  setup: {section.setup}")
     for table in section.tables:
-        say("\n" + as_text(table))
-    for line in section.broken:
-        say(f"  DOES NOT HOLD: {line}")
+        print_line("\n" + as_text(table))
+    for line in section.violations:
+        print_line(f"  VIOLATED: {line}")
 
 
-def keep(report: Report, folder: Path) -> None:
+def save_report(report: Report, folder: Path) -> None:
     """Write the page, its figures and the JSON report."""
     folder.mkdir(parents=True, exist_ok=True)
-    pictures = {figure.name: _drawn(figure, folder) for section in report.sections for figure in section.figures}
+    pictures = {figure.name: _draw(figure, folder) for section in report.sections for figure in section.figures}
     (folder / PAGE).write_text(_page(report, pictures))
-    (folder / FIGURES).write_text(json.dumps(as_json(report), indent=1) + "\n")
+    (folder / RESULTS).write_text(json.dumps(as_json(report), indent=1) + "\n")
 
 
 def as_json(report: Report) -> dict[str, Any]:
@@ -177,8 +177,8 @@ def as_json(report: Report) -> dict[str, Any]:
         "version": __version__,
         "machine": machine(),
         "notes": list(report.notes),
-        "broken": list(report.broken),
-        "sections": {section.key: {"on": section.on, **section.found} for section in report.sections},
+        "violations": list(report.violations),
+        "sections": {section.key: {"setup": section.setup, **section.results} for section in report.sections},
     }
 
 
@@ -189,10 +189,10 @@ def machine() -> dict[str, Any]:
 
 def as_markdown(report: Report) -> str:
     """Return the tables as Markdown."""
-    made = f"Made by `{report.command}` in {report.took_s:.0f} s on {_machine_words()}."
-    lines = [f"# {report.title}", "", made, *report.notes]
+    origin = f"Produced by `{report.command}` in {report.took_s:.0f} s on {_machine_text()}."
+    lines = [f"# {report.title}", "", origin, *report.notes]
     for section in report.sections:
-        lines += ["", f"## {section.title}", "", f"On {section.on}."]
+        lines += ["", f"## {section.title}", "", f"Setup: {section.setup}."]
         for table in section.tables:
             lines += ["", f"**{table.title}**", "", f"| {' | '.join(table.head)} |", f"|{'---|' * len(table.head)}"]
             lines += [f"| {' | '.join(row)} |" for row in table.rows]
@@ -200,9 +200,9 @@ def as_markdown(report: Report) -> str:
     return "\n".join([*lines, ""])
 
 
-def _machine_words() -> str:
-    found = machine()
-    return f"{found['cores']} cores ({found['processor']}), Python {found['python']}"
+def _machine_text() -> str:
+    results = machine()
+    return f"{results['cores']} cores ({results['processor']}), Python {results['python']}"
 
 
 def _page(report: Report, pictures: dict[str, bytes]) -> str:
@@ -210,12 +210,12 @@ def _page(report: Report, pictures: dict[str, bytes]) -> str:
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(report.title)}</title>',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         f"<style>{_STYLE}</style></head><body><h1>{escape(report.title)}</h1>",
-        f"<p>Made by <code>{escape(report.command)}</code> in {report.took_s:.0f} s on {escape(_machine_words())}.</p>",
+        f"<p>Produced by <code>{escape(report.command)}</code> in {report.took_s:.0f} s on {escape(_machine_text())}.</p>",
     ]
     parts += [f'<p class="note">{escape(note)}</p>' for note in report.notes]
-    parts += [f"<p><strong>Does not hold:</strong> {escape(line)}</p>" for line in report.broken]
+    parts += [f"<p><strong>Violated:</strong> {escape(line)}</p>" for line in report.violations]
     for section in report.sections:
-        parts.append(f"<h2>{escape(section.title)}</h2><p>On {escape(section.on)}.</p>")
+        parts.append(f"<h2>{escape(section.title)}</h2><p>Setup: {escape(section.setup)}.</p>")
         for figure in section.figures:
             data = base64.b64encode(pictures[figure.name]).decode()
             parts.append(f'<p><img alt="{escape(figure.title)}" src="data:image/png;base64,{data}"></p>')
@@ -224,14 +224,14 @@ def _page(report: Report, pictures: dict[str, bytes]) -> str:
 
 
 def _table(table: Table) -> str:
-    head = "".join(f"<th>{escape(word)}</th>" for word in table.head)
-    rows = "".join(f"<tr>{''.join(f'<td>{escape(word)}</td>' for word in row)}</tr>\n" for row in table.rows)
+    head = "".join(f"<th>{escape(cell)}</th>" for cell in table.head)
+    rows = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>\n" for row in table.rows)
     notes = f'<p class="note">{escape(" ".join(table.notes))}</p>' if table.notes else ""
-    kind = ' class="words"' if table.is_words else ""
+    kind = ' class="text"' if table.is_text else ""
     return f"<table{kind}><caption>{escape(table.title)}</caption><tr>{head}</tr>\n{rows}</table>{notes}"
 
 
-def _drawn(figure: Figure, folder: Path) -> bytes:
+def _draw(figure: Figure, folder: Path) -> bytes:
     """Draw a figure into the folder; return its PNG data."""
     import matplotlib as mpl  # noqa: PLC0415  # an optional dependency
 
@@ -240,10 +240,10 @@ def _drawn(figure: Figure, folder: Path) -> bytes:
 
     drawing, axes = plt.subplots(figsize=(9, 4.6), layout="constrained")
     for line in figure.lines:
-        axes.plot(line.xs, line.ys, marker="o" if line.has_marks else None, markersize=4, label=line.label)
-    if figure.mark is not None:
-        across = axes.axvline if figure.mark_at_x else axes.axhline
-        across(figure.mark[0], color="black", linestyle="--", linewidth=0.8, label=figure.mark[1])
+        axes.plot(line.xs, line.ys, marker="o" if line.has_markers else None, markersize=4, label=line.label)
+    if figure.reference_line is not None:
+        draw_line = axes.axvline if figure.is_reference_vertical else axes.axhline
+        draw_line(figure.reference_line[0], color="black", linestyle="--", linewidth=0.8, label=figure.reference_line[1])
     axes.set(title=figure.title, xlabel=figure.x_label, ylabel=figure.y_label)
     if figure.is_log_x:
         axes.set_xscale("log")

@@ -1,1 +1,1 @@
-"""Simulation: the traffic of a town, driven by SUMO, and the observations by which the system's alerts are judged."""
+"""Simulation: the traffic of a city, driven by SUMO, and the observations from which the system's alerts are evaluated."""

@@ -1,4 +1,4 @@
-"""Books: independent records of positions and received messages, by which the system is judged.
+"""The ledger of a run: independent records of positions and received messages, from which the system is evaluated.
 
 Times are by one clock, in nanoseconds. The time of a report is when its vehicle began to send it.
 """
@@ -32,24 +32,24 @@ class AlertKey(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class AlertSaid:
+class PublishedAlert:
     """An alert as published, with the time of its append to the log."""
 
     key: AlertKey
-    said_at: Instant
+    published_at: Instant
     valid_until: Instant
     place: Place
     area: Area | None
-    """The addressed area; `None`: an all-clear, to all endpoints notified of the incidents in `calls_off`."""
-    calls_off: tuple[str, ...] = ()
+    """The addressed area; `None`: an all-clear, to all endpoints notified of the incidents in `cancels`."""
+    cancels: tuple[str, ...] = ()
     """The incidents that are over."""
 
 
-class Heard(NamedTuple):
+class Receipt(NamedTuple):
     """The receipt of a message by a vehicle."""
 
     at: Instant
-    is_again: bool
+    is_duplicate: bool
     """Whether the message was marked as a possible duplicate."""
 
 
@@ -70,55 +70,57 @@ class Move(NamedTuple):
 
 
 @dataclass(slots=True)
-class Stay:
+class ClientPeriod:
     """The time in which a vehicle was a client."""
 
-    carrier: str
+    protocol: str
     joined_at: Instant
     left_at: Instant | None = None
 
 
 @dataclass(slots=True)
-class Books:
+class RunLedger:
     """All records of a run."""
 
-    stays: dict[str, Stay] = field(default_factory=dict)
+    clients: dict[str, ClientPeriod] = field(default_factory=dict)
     reports: defaultdict[str, list[Fix]] = field(default_factory=lambda: defaultdict(list))
-    truths: defaultdict[str, list[Fix]] = field(default_factory=lambda: defaultdict(list))
-    alerts: dict[AlertKey, AlertSaid] = field(default_factory=dict)
-    heard: defaultdict[AlertKey, dict[str, Heard]] = field(default_factory=lambda: defaultdict(dict))
+    true_positions: defaultdict[str, list[Fix]] = field(default_factory=lambda: defaultdict(list))
+    alerts: dict[AlertKey, PublishedAlert] = field(default_factory=dict)
+    receipts: defaultdict[AlertKey, dict[str, Receipt]] = field(default_factory=lambda: defaultdict(dict))
     """The first copy received by each vehicle."""
-    doubles: defaultdict[AlertKey, list[str]] = field(default_factory=lambda: defaultdict(list))
+    duplicates: defaultdict[AlertKey, list[str]] = field(default_factory=lambda: defaultdict(list))
     """Vehicles that received an unmarked duplicate."""
-    said: dict[int, Instant] = field(default_factory=dict)
+    published_numbers: dict[int, Instant] = field(default_factory=dict)
     """Numbers of the control stream, with the time of their publication."""
-    numbers: defaultdict[str, dict[int, list[Heard]]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(list)))
+    received_numbers: defaultdict[str, dict[int, list[Receipt]]] = field(
+        default_factory=lambda: defaultdict(lambda: defaultdict(list))
+    )
     sightings: list[Sighting] = field(default_factory=list)
     moves: list[Move] = field(default_factory=list)
 
-    def hear_alert(self, vehicle: str, key: AlertKey, heard: Heard) -> None:
+    def record_receipt(self, vehicle: str, key: AlertKey, receipt: Receipt) -> None:
         """Record the receipt of an alert."""
-        if vehicle not in self.heard[key]:
-            self.heard[key][vehicle] = heard
-        elif not heard.is_again:
-            self.doubles[key].append(vehicle)
+        if vehicle not in self.receipts[key]:
+            self.receipts[key][vehicle] = receipt
+        elif not receipt.is_duplicate:
+            self.duplicates[key].append(vehicle)
 
-    def forget(self, before: Instant) -> None:
-        """Drop older records, to bound the memory of a long run; reports that later alerts need stay."""
-        gone = {name for name, stay in self.stays.items() if stay.left_at is not None and stay.left_at < before}
-        for name in gone:
-            del self.stays[name]
+    def prune(self, before: Instant) -> None:
+        """Drop older records, to bound the memory of a long run; reports that later alerts need are retained."""
+        departed = {name for name, client in self.clients.items() if client.left_at is not None and client.left_at < before}
+        for name in departed:
+            del self.clients[name]
             self.reports.pop(name, None)
-            self.truths.pop(name, None)
-            self.numbers.pop(name, None)
-        for rows in (*self.reports.values(), *self.truths.values()):
+            self.true_positions.pop(name, None)
+            self.received_numbers.pop(name, None)
+        for rows in (*self.reports.values(), *self.true_positions.values()):
             del rows[: max(0, bisect_right(rows, before, key=lambda one: one.at) - 1)]
-        for key in [key for key, alert in self.alerts.items() if alert.said_at < before]:
+        for key in [key for key, alert in self.alerts.items() if alert.published_at < before]:
             del self.alerts[key]
-            self.heard.pop(key, None)
-            self.doubles.pop(key, None)
-        self.said = {number: at for number, at in self.said.items() if at >= before}
-        for numbers in self.numbers.values():
-            for number in [number for number in numbers if number not in self.said]:
+            self.receipts.pop(key, None)
+            self.duplicates.pop(key, None)
+        self.published_numbers = {number: at for number, at in self.published_numbers.items() if at >= before}
+        for numbers in self.received_numbers.values():
+            for number in [number for number in numbers if number not in self.published_numbers]:
                 del numbers[number]
         self.sightings = [one for one in self.sightings if one.at >= before]

@@ -1,6 +1,6 @@
 """Scenarios: road networks and their traffic demand.
 
-the town      the network in SUMO's wheel, random trips, a configured number of vehicles
+bundled       the network in SUMO's wheel, random trips, a configured number of vehicles
 a .sumocfg    a user's scenario unchanged: its network and its own demand
 """
 
@@ -13,7 +13,7 @@ from xml.etree.ElementTree import Element, ParseError, iterparse, parse
 import numpy as np
 from numpy.typing import NDArray
 
-from milepost_experiments.simulator.sumo import TOWN, SumoFault, home, run_script
+from milepost_experiments.simulator.sumo import CITY_NET, SumoFault, home, run_script
 
 TRIPS: Final = 1_200
 TRIP_M_MIN: Final = 1_000
@@ -30,42 +30,42 @@ class Scenario:
     """A road network and its demand."""
 
     net: Path
-    ground: "Ground"
+    projection: "Projection"
     config: Path | None = None
     """`None`: the only demand is `routes`."""
     routes: tuple[Route, ...] = ()
 
 
-def town(folder: Path, *, seed: int) -> Scenario:
-    """Return the town that comes with SUMO; random trips are written to *folder*."""
-    net = home() / TOWN
+def bundled_scenario(folder: Path, *, seed: int) -> Scenario:
+    """Return the scenario of the city that comes with SUMO; random trips are written to *folder*."""
+    net = home() / CITY_NET
     trips, routes = folder / "trips.xml", folder / "routes.rou.xml"
     when = ("--begin", 0, "--end", TRIPS, "--period", 1, "--seed", seed)
-    who = ("--vehicle-class", "passenger", "--fringe-factor", 3, "--min-distance", TRIP_M_MIN)
-    run_script("randomTrips.py", "-n", net, "-o", trips, "-r", routes, *when, *who, "--validate", folder=folder)
+    vehicles = ("--vehicle-class", "passenger", "--fringe-factor", 3, "--min-distance", TRIP_M_MIN)
+    run_script("randomTrips.py", "-n", net, "-o", trips, "-r", routes, *when, *vehicles, "--validate", folder=folder)
     found = tuple(tuple(one.attrib["edges"].split()) for one in parse(routes).getroot().iter("route"))
     if not found:
         raise SumoFault(f"no trips were found in {net}")
-    return Scenario(net, ground_of(net), routes=found)
+    return Scenario(net, projection_of(net), routes=found)
 
 
-def scenario_of(config: Path) -> Scenario:
+def read_scenario(config: Path) -> Scenario:
     """Return a user's scenario; raise `SumoFault` if it cannot be read or has no geographic projection."""
     try:
         root = parse(config).getroot()
     except OSError as fault:
         raise SumoFault(f"{config} cannot be read: {fault.strerror}") from None
     except ParseError as fault:
-        raise SumoFault(f"{config} is no XML: {fault}; give the .sumocfg of a scenario") from None
-    named = next((one.get("value") for one in root.iter() if one.tag in _NET_OPTIONS and one.get("value")), None)
-    if named is None:
-        raise SumoFault(f"{config} names no net: give a .sumocfg with <net-file value=.../>")
-    net = config.parent / named
-    return Scenario(net, ground_of(net), config=config)
+        raise SumoFault(f"{config} is not XML: {fault}; give the .sumocfg file of a scenario") from None
+    net_name = next((one.get("value") for one in root.iter() if one.tag in _NET_OPTIONS and one.get("value")), None)
+    if net_name is None:
+        raise SumoFault(f"{config} names no road network: give a .sumocfg with <net-file value=.../>")
+    net = config.parent / net_name
+    return Scenario(net, projection_of(net), config=config)
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class Projection:
     """Conversion from the metres of a network to degrees, by the network's projection."""
 
     projection: str
@@ -80,17 +80,17 @@ class Ground:
         return np.asarray(latitudes, np.float64), np.asarray(longitudes, np.float64)
 
 
-def ground_of(net: Path) -> Ground:
+def projection_of(net: Path) -> Projection:
     """Return the projection of a network; raise `SumoFault` if it has none."""
     location = _location(net)
     projection = "" if location is None else location.get("projParameter", "")
     if location is None or projection in _NO_PROJECTION:
         raise SumoFault(
-            f"{net} does not say where on Earth it is: take one made from a map, or write a projection into its <location> "
+            f"{net} is not georeferenced: use a network that was made from a map, or add a projection to its <location> "
             '(projParameter="+proj=tmerc +lat_0=52.4 +lon_0=13.5 +ellps=WGS84")'
         )
     east_m, north_m = (float(part) for part in location.get("netOffset", "0,0").split(","))
-    return Ground(projection, east_m, north_m)
+    return Projection(projection, east_m, north_m)
 
 
 def _location(net: Path) -> Element | None:
@@ -106,5 +106,5 @@ def _location(net: Path) -> Element | None:
     except (OSError, EOFError) as fault:
         raise SumoFault(f"{net} cannot be read: {fault}") from None
     except ParseError as fault:
-        raise SumoFault(f"{net} is no XML that SUMO wrote: {fault}") from None
+        raise SumoFault(f"{net} is not a network of SUMO: {fault}") from None
     return None

@@ -1,4 +1,4 @@
-"""The installed SUMO: its programs, its scripts, and the town that comes with it.
+"""The installed SUMO: its programs, its scripts, and the city that comes with it.
 
 SUMO runs in separate processes: its library and pyarrow's cannot be loaded into one.
 """
@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-TOWN: Final = "tools/game/DRT/osm.net.xml"
+CITY_NET: Final = "tools/game/DRT/osm.net.xml"
 """The streets of Berlin-Adlershof, from OpenStreetMap."""
 TOOL_S_MAX: Final = 120.0
 _LINES_SHOWN: Final = 5
@@ -24,7 +24,7 @@ def home() -> Path:
     """Return the folder of SUMO."""
     spec = find_spec("sumo")
     if spec is None or spec.origin is None:
-        raise SumoFault("SUMO is not installed: it comes with the extra `experiments`")
+        raise SumoFault("SUMO is not installed: install the extra `experiments`")
     return Path(spec.origin).parent
 
 
@@ -46,6 +46,6 @@ def run_script(name: str, *arguments: object, folder: Path) -> None:
             command, cwd=folder, env=environment(), capture_output=True, text=True, timeout=TOOL_S_MAX, check=False
         )
     except subprocess.TimeoutExpired:
-        raise SumoFault(f"{name} has not ended after {TOOL_S_MAX:g} s") from None
+        raise SumoFault(f"{name} timed out after {TOOL_S_MAX:g} s") from None
     if done.returncode:
         raise SumoFault(f"{name} failed:\n" + "\n".join(done.stderr.splitlines()[-_LINES_SHOWN:]))

@@ -71,7 +71,7 @@ def _read(places: Path, origin: Place | None) -> Trace:
     with places.open() as lines:
         rows = [row for row in csv.DictReader(lines, delimiter=";") if row["vehicle_id"]]
     if not rows:
-        raise SumoFault("SUMO drove no cars")
+        raise SumoFault("the simulation has no vehicles")
     east, north, angle, speed, pos = (
         np.array([float(row[f"vehicle_{name}"]) for row in rows]) for name in _ATTRIBUTES if name != "lane"
     )

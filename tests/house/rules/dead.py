@@ -1,4 +1,4 @@
-"""Dead files: every module is imported, every script, benchmark and test part is used by something."""
+"""Dead files: every module is imported, and every script, benchmark and test part is used."""
 
 import ast
 import re
@@ -13,12 +13,12 @@ OUTPUT_FOLDERS = ("bench/results/",)
 
 
 def dead_modules(root: Path) -> list[str]:
-    """Modules of src that nothing in src imports and pyproject.toml does not declare as public or as a command."""
-    wanted = _declared(root)
+    """Return modules of src that no module imports and pyproject.toml does not declare as public or as a command."""
+    used = _declared(root)
     for path in python_files(root, "src"):
-        wanted |= imported_by(parsed(path)) - {module_of(root, path)}
+        used |= imported_by(parsed(path)) - {module_of(root, path)}
     known = {module_of(root, path): path for path in python_files(root, "src")}
-    dead = [path for name, path in known.items() if path.stem not in ENTRY_NAMES and name not in wanted]
+    dead = [path for name, path in known.items() if path.stem not in ENTRY_NAMES and name not in used]
     gone = [name for name in _public(root) if name not in known]
     return [f"{name_of(root, path)} is imported by nothing in src" for path in dead] + [
         f"pyproject.toml declares {name} as public, there is no such module" for name in gone
@@ -26,7 +26,7 @@ def dead_modules(root: Path) -> list[str]:
 
 
 def dead_parts(root: Path) -> list[str]:
-    """Scripts, benchmarks, examples and parts of tests that no other file uses or mentions."""
+    """Return scripts, benchmarks, examples and test parts that no other file uses or mentions."""
     faults = []
     imported = {path: imported_by(parsed(path)) for path in python_files(root, *CODE)}
     for path in files(root):
@@ -50,7 +50,7 @@ def _declared(root: Path) -> set[str]:
 
 
 def imported_by(tree: ast.Module) -> set[str]:
-    """The modules, and names in modules, that a file imports."""
+    """Return the modules, and names in modules, that a file imports."""
     names: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

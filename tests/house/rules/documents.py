@@ -1,8 +1,8 @@
-"""Documents name only what exists: paths, links, make targets, modules, names in the code.
+"""Documents refer only to existing paths, links, make targets, modules and names in the code.
 
 In backticks: a path below a folder of ours, a file name, `make x`, a dotted name of ours, and any word that can only be a name in
-code (CamelCase, snake_case, CONSTANT_CASE). A part in CAPITALS inside a path is a placeholder. What is not built yet is written
-without backticks. In the source only paths and make targets are checked: mypy and the reader see to the rest.
+code (CamelCase, snake_case, CONSTANT_CASE). A part in CAPITALS inside a path is a placeholder. Names of planned code are written
+without backticks. In the source only paths and make targets are checked; mypy checks the rest.
 """
 
 import re
@@ -26,7 +26,7 @@ FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 
 
 def document_faults(root: Path) -> list[str]:
-    """Each thing a document names that is not there."""
+    """Return the names in documents that do not exist."""
     faults = []
     for path in files(root):
         if path.suffix == ".md":
@@ -77,9 +77,9 @@ def _missing_targets(root: Path, line: str) -> Iterator[str]:
     makefile = root / "Makefile"
     if match:
         known = set(re.findall(r"^([a-z][\w-]*):", text_of(makefile), re.MULTILINE)) if makefile.exists() else set()
-        said = re.sub(r'"[^"]*"', "", match.group(1)).split("#")[0]
-        asked = [word for word in said.split() if "=" not in word]
-        yield from (f"make {word}, a target that is not in the Makefile" for word in asked if word not in known)
+        words = re.sub(r'"[^"]*"', "", match.group(1)).split("#")[0]
+        targets = [word for word in words.split() if "=" not in word]
+        yield from (f"make {word}, a target that is not in the Makefile" for word in targets if word not in known)
 
 
 def _missing_path(root: Path, span: str) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Nothing under version control names a machine's own folders or the host of a package registry; the lock file must."""
+"""No file under version control contains a path of one machine or the host of a package registry, except the lock file."""
 
 import re
 from pathlib import Path
@@ -20,7 +20,7 @@ INDEX_OPTION = re.compile(r"(?:extra-)?index-url[ =]|find-links[ =]")
 
 
 def machine_faults(root: Path) -> list[str]:
-    """Lines that would be true on one machine only."""
+    """Return lines that are valid on one machine only."""
     faults = []
     for path in files(root):
         name = name_of(root, path)

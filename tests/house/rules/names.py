@@ -1,4 +1,4 @@
-"""What the source defines, read without importing it: modules, their names, and the members of their classes."""
+"""The definitions of the source, read without importing it: modules, their names, and the members of their classes."""
 
 import ast
 import re
@@ -12,7 +12,7 @@ Members = dict[str, "Members"]
 
 @cache
 def modules(root: Path) -> dict[str, Members]:
-    """Every module of src with the names it defines; packages without `__init__.py` too."""
+    """Return every module of src with the names it defines, packages without `__init__.py` included."""
     found: dict[str, Members] = {}
     for path in [path for path in files(root) if path.suffix == ".py" and root / "src" in path.parents]:
         name = module_of(root, path)
@@ -24,7 +24,7 @@ def modules(root: Path) -> dict[str, Members]:
 
 
 def exists(root: Path, dotted: str) -> bool:
-    """Whether a full dotted name (`milepost.model.areas.Circle.contains`) leads to something."""
+    """Whether a full dotted name (`milepost.model.areas.Circle.contains`) exists."""
     known = modules(root)
     parts = dotted.split(".")
     for end in range(len(parts), 0, -1):
@@ -34,7 +34,7 @@ def exists(root: Path, dotted: str) -> bool:
 
 
 def maybe_exists(root: Path, dotted: str) -> bool | None:
-    """The same for a name that begins in the middle (`areas.Circle`, `Reason.MALFORMED`); nothing if it is not one of ours."""
+    """The same for a name that begins in the middle (`areas.Circle`, `Reason.MALFORMED`); None if it belongs to other code."""
     known = modules(root)
     first, *rest = dotted.split(".")
     owners = [name for name in known if name.rpartition(".")[2] == first]
@@ -46,7 +46,7 @@ def maybe_exists(root: Path, dotted: str) -> bool | None:
 
 @cache
 def words(root: Path) -> frozenset[str]:
-    """Every word in any file that is not a document; bad samples of the house tests do not count."""
+    """Return every word of files other than documents, without the faulty samples of the house tests."""
     house = root / "tests" / "house"
     texts = (text_of(path) for path in files(root) if path.suffix not in (".md", ".lock") and house not in path.parents)
     return frozenset(word for text in texts for word in re.findall(r"\w+", text))
@@ -54,7 +54,7 @@ def words(root: Path) -> frozenset[str]:
 
 @cache
 def definitions(root: Path, top: str) -> frozenset[str]:
-    """Names of the test functions and classes below a folder."""
+    """Return the names of functions and classes below a folder."""
     trees = [parsed(path) for path in python_files(root, top)]
     return frozenset(node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef))
 

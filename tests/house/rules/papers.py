@@ -27,7 +27,7 @@ RESULT = re.compile(r"(bench/results/[\w/.-]+\.md): (.+)")
 
 
 def paper_faults(root: Path) -> list[str]:
-    """Requirements without a row or with two, and rows whose evidence is not there."""
+    """Return requirements without a row or with two, and rows whose evidence is missing."""
     rows = ROW.findall(text_of(root / "docs" / "papers.md"))
     count = Counter(row[0] for row in rows)
     faults = [f"{one} has {count[one]} rows in docs/papers.md" for one in REQUIREMENTS if count[one] != 1]
@@ -58,7 +58,7 @@ def _evidence_faults(root: Path, requirement: str, shown: str) -> Iterator[str]:
 
 
 def _maybe_function_fault(path: Path, name: str, requirement: str) -> str | None:
-    """What is wrong with a test that is said to show a requirement; it must mention the id."""
+    """Return the fault of a test function as evidence: it must exist and mention the id of the requirement."""
     text = text_of(path) if path.is_file() else ""
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name:

@@ -1,6 +1,6 @@
-"""From the roles down nothing asks the clock, draws a random number, opens a socket or knows a server.
+"""From the roles down no code reads the clock, draws a random number, opens a socket or connects to a server.
 
-import-linter checks the same for imports; this also sees imports by name and clocks reached through other modules.
+import-linter checks the same for imports; this rule also finds imports by name and clocks reached through other modules.
 """
 
 import ast
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from house.rules.tree import module_of, name_of, parsed, python_files
 
-PURE_ROOMS = (
+PURE_PACKAGES = (
     "broker", "federation", "incidents", "healing", "history", "mesh",
     "matching", "roads", "trust", "vetting",
     "wire",
@@ -29,28 +29,28 @@ FORBIDDEN_BARE_CALLS = {"__import__", "open", "print", "input"}
 
 
 def purity_faults(root: Path) -> list[str]:
-    """Lines of the inner rooms that reach for the outside world."""
+    """Return lines of pure packages that use the clock, randomness, files or sockets."""
     faults = []
     for path in python_files(root, "src"):
-        if room_of(module_of(root, path)) in PURE_ROOMS:
+        if package_of(module_of(root, path)) in PURE_PACKAGES:
             faults += [f"{name_of(root, path)}:{line} {what}" for line, what in _reaches(parsed(path))]
     return faults
 
 
 def contract_faults(root: Path) -> list[str]:
-    """Inner rooms that exist but are missing from the forbidden contract in pyproject.toml, and modules it forgot."""
+    """Return pure packages, and forbidden modules, that the forbidden contract in pyproject.toml does not name."""
     contracts = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     forbidden = next(
         contract for contract in contracts if contract["type"] == "forbidden" and "milepost.model" in contract["source_modules"]
     )
-    rooms = {room_of(module_of(root, path)) for path in python_files(root, "src")} & set(PURE_ROOMS)
-    missing = sorted(f"milepost.{room}" for room in rooms if f"milepost.{room}" not in forbidden["source_modules"])
+    packages = {package_of(module_of(root, path)) for path in python_files(root, "src")} & set(PURE_PACKAGES)
+    missing = sorted(f"milepost.{package}" for package in packages if f"milepost.{package}" not in forbidden["source_modules"])
     unlisted = sorted(FORBIDDEN_MODULES - set(forbidden["forbidden_modules"]))
     return [f"pyproject.toml: the forbidden contract does not name {name}" for name in [*missing, *unlisted]]
 
 
-def room_of(module: str) -> str:
-    """`model` for milepost.model.areas."""
+def package_of(module: str) -> str:
+    """Return the package below milepost: `model` for milepost.model.areas."""
     return [*module.split("."), ""][1]
 
 
@@ -67,7 +67,7 @@ def _reaches(tree: ast.Module) -> list[tuple[int, str]]:
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in FORBIDDEN_BARE_CALLS:
             found.append((node.lineno, f"calls {node.func.id}"))
         elif isinstance(node, ast.Call) and _is_numpy_clock(node):
-            found.append((node.lineno, "asks datetime64 for the clock"))
+            found.append((node.lineno, "reads the clock with datetime64"))
     return found
 
 

@@ -1,4 +1,4 @@
-"""Files have at most 600 lines, functions at most 60, and a small module more than one reader; generated code is exempt."""
+"""Files have at most 600 lines, functions at most 60, and small modules several importers; generated code is exempt."""
 
 import ast
 from collections import defaultdict
@@ -11,24 +11,24 @@ from house.rules.tree import CODE, GENERATED, files, module_of, name_of, parsed,
 FILE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 60
 SMALL_LINES_MAX = 59
-COMMAND = "a command, in the file of its name"
+COMMAND = "a command, in a file of its name"
 SMALL_BY_DESIGN = {
     "milepost.cli.agent": COMMAND,
     "milepost.cli.stdin_lines": "a thread and a queue, tested without the command that reads lines",
     "milepost.client.udp.subscriptions": "a table that is tested without a session",
-    "milepost.handlers.dead_letters": "its reader is a command, which holds no logic",
-    "milepost.handlers.loading": "its reader is a command, which holds no logic",
+    "milepost.handlers.dead_letters": "its importer is a command, which contains no logic",
+    "milepost.handlers.loading": "its importer is a command, which contains no logic",
     "milepost.listeners.udp.discovery": "the counterpart of milepost.client.udp.discovery, under the same name",
-    "milepost.pipelines.catalogue": "its reader is a process; the list of pipelines belongs to them",
-    "milepost.pipelines.dead_letters": "a pipeline, in the file of its name",
+    "milepost.pipelines.catalogue": "its importer is a process; the list of pipelines belongs to this package",
+    "milepost.pipelines.dead_letters": "a pipeline, in a file of its name",
     "milepost.runtime.services.guard": "a process of its own, started by its name",
     "milepost_experiments.papers.command": COMMAND,
 }
-"""Small modules with a single importer that stay apart, and why."""
+"""Small modules with a single importer that stay separate, with the reason."""
 
 
 def size_faults(root: Path) -> list[str]:
-    """Files and functions that want to be taken apart."""
+    """Return files and functions that are too long."""
     return [*_long_files(root), *_long_functions(root)]
 
 
@@ -56,9 +56,9 @@ def _long_functions(root: Path) -> list[str]:
 
 
 def small_faults(root: Path, by_design: Mapping[str, str]) -> list[str]:
-    """Modules of src under 60 lines that a single module imports: their code belongs there.
+    """Return modules of src under 60 lines with a single importer, into which they should be merged.
 
-    A package's own `__init__` does not count: what it exports has other readers.
+    The `__init__` of the package does not count: other modules import the exported names.
     """
     importers: defaultdict[str, set[str]] = defaultdict(set)
     for path in python_files(root, "src"):
@@ -67,11 +67,11 @@ def small_faults(root: Path, by_design: Mapping[str, str]) -> list[str]:
     faults = []
     for path in python_files(root, "src"):
         module, lines = module_of(root, path), len(text_of(path).splitlines())
-        readers = importers[module] - {module}
+        importing = importers[module] - {module}
         is_small = lines <= SMALL_LINES_MAX and path.stem not in ENTRY_NAMES
-        if is_small and len(readers) == 1 and readers != {module.rpartition(".")[0]}:
+        if is_small and len(importing) == 1 and importing != {module.rpartition(".")[0]}:
             if module not in by_design:
-                faults.append(f"{name_of(root, path)} has {lines} lines and one reader, {min(readers)}: it belongs there")
+                faults.append(f"{name_of(root, path)} has {lines} lines and one importer, {min(importing)}: merge it")
         elif module in by_design:
-            faults.append(f"{module} is no small module with one reader any more: take it off the list")
+            faults.append(f"{module} is not a small module with one importer any more: remove it from the list")
     return faults

@@ -1,4 +1,4 @@
-"""The tree a rule looks at: this repository, or a small bad one that shows the rule can fail."""
+"""The tree that a rule checks: this repository, or a small one that violates the rule."""
 
 import ast
 import subprocess
@@ -11,12 +11,12 @@ CODE = ("src", "tests", "bench", "scripts", "examples")
 GENERATED = "_generated"
 
 Plant = Callable[[dict[str, str]], Path]
-"""The `plant` fixture: makes a small tree from a map of names to texts."""
+"""The `plant` fixture: writes a small tree from a map of names to texts."""
 
 
 @cache
 def files(root: Path) -> tuple[Path, ...]:
-    """Every file that is, or is about to be, under version control; in a tree without git, every file."""
+    """Return every tracked and every new file; in a tree without git, every file."""
     if (root / ".git").exists():
         command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
         listed = subprocess.run(command, cwd=root, capture_output=True, check=True).stdout.decode().split("\0")
@@ -27,7 +27,7 @@ def files(root: Path) -> tuple[Path, ...]:
 
 
 def python_files(root: Path, *tops: str) -> list[Path]:
-    """Python files below the named top folders, generated ones left out."""
+    """Return Python files below the given folders, without generated ones."""
     folders = tuple(f"{top}/" for top in tops)
     ours = [path for path in files(root) if path.suffix == ".py" and name_of(root, path).startswith(folders)]
     return [path for path in ours if GENERATED not in path.parts]
@@ -35,7 +35,7 @@ def python_files(root: Path, *tops: str) -> list[Path]:
 
 @cache
 def text_of(path: Path) -> str:
-    """The file's text; nothing for a picture or another file that is not UTF-8."""
+    """Return the file's text; empty for a picture or another file that is not UTF-8."""
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
@@ -44,17 +44,17 @@ def text_of(path: Path) -> str:
 
 @cache
 def parsed(path: Path) -> ast.Module:
-    """The file's syntax tree."""
+    """Return the file's syntax tree."""
     return ast.parse(text_of(path), filename=str(path))
 
 
 def name_of(root: Path, path: Path) -> str:
-    """The path as people write it: from the root, with slashes."""
+    """Return the path relative to the root, with slashes."""
     return path.relative_to(root).as_posix()
 
 
 def module_of(root: Path, path: Path) -> str:
-    """The name it is imported by: milepost.model.areas for its __init__.py, house.rules.tree for this file."""
+    """Return the name under which it is imported: milepost.model.areas for its __init__.py, house.rules.tree for this file."""
     parts = path.relative_to(root).with_suffix("").parts
     if parts[0] in ("src", "tests"):
         parts = parts[1:]

@@ -1,4 +1,4 @@
-"""House words: names that say nothing are not used, and times have better names than "timestamp"."""
+"""Names without meaning (`utils`, `Manager`) are not used, and times have better names than "timestamp"."""
 
 import ast
 import re
@@ -11,15 +11,15 @@ EMPTY_CLASS_ENDING = re.compile(r"(Manager|Helper|Util|Utils)$")
 
 
 def word_faults(root: Path) -> list[str]:
-    """Modules, classes and variables with a name the house does not use."""
+    """Return modules, classes and variables with such a name."""
     faults = []
     for path in python_files(root, *CODE):
         name = name_of(root, path)
         empty = EMPTY_MODULE_NAMES.intersection(module_of(root, path).split("."))
-        faults += [f"{name}: a module named {part} says nothing" for part in sorted(empty)]
+        faults += [f"{name}: the module name {part} has no meaning" for part in sorted(empty)]
         for node in ast.walk(parsed(path)):
             if isinstance(node, ast.ClassDef) and EMPTY_CLASS_ENDING.search(node.name):
-                faults.append(f"{name}:{node.lineno} a class named {node.name} says nothing")
+                faults.append(f"{name}:{node.lineno} the class name {node.name} has no meaning")
             elif name.startswith("src/") and "timestamp" in _named_here(node).lower():
                 faults.append(f"{name}:{getattr(node, 'lineno', 0)} {_named_here(node)}: say seen_at, received_at or valid_until")
     return faults

@@ -1,4 +1,4 @@
-"""The broker that the client is tried on: ours, and Mosquitto where the test asks for both."""
+"""The broker under the client: a Milepost edge, and Mosquitto where a test requests both."""
 
 from collections.abc import Iterator
 from itertools import count
@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from live.client.running import MakeEdge
+from live.client.deadline import MakeEdge
 from live.mqtt import brokers
 from live.mqtt.brokers import Broker, Setup
 from live.mqtt.certificates import Certificates, make_certificates
@@ -22,8 +22,8 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory, certificates: Certificates) -> Iterator[Broker]:
-    """An edge of ours, over every transport."""
-    more = "[vetting]\nmove_mps_max = 0"  # tests jump from place to place
+    """A Milepost edge, over every transport."""
+    more = "[vetting]\nmove_mps_max = 0"  # tests report positions far apart
     broker = Broker(Setup(tmp_path_factory.mktemp("client-edge"), certificates=certificates, more=more))
     broker.start()
     yield broker
@@ -43,14 +43,14 @@ def mosquitto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 @pytest.fixture(params=["milepost", "mosquitto"])
 def either(request: pytest.FixtureRequest) -> Broker:
-    """A test that has this runs on both."""
+    """Run the test on both brokers."""
     found: Broker = request.getfixturevalue("broker" if request.param == "milepost" else "mosquitto")
     return found
 
 
 @pytest.fixture
 def make_edge(tmp_path: Path) -> Iterator[MakeEdge]:
-    """Starts an edge of the test's own, with more lines for its settings."""
+    """Start an edge for this test, with additional settings."""
     made: list[Broker] = []
 
     def make(*, more: str = "", users: dict[str, str] | None = None, is_reference: bool = False) -> Broker:
@@ -70,5 +70,5 @@ def make_edge(tmp_path: Path) -> Iterator[MakeEdge]:
 
 @pytest.fixture
 def name() -> str:
-    """A word no other test uses: for topics and client identifiers."""
+    """A name unique to this test, for topics and client identifiers."""
     return f"c{next(NUMBERS)}"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from live.client.running import MakeEdge, url_of
+from live.client.deadline import MakeEdge, url_of
 from live.mqtt.brokers import Broker, free_port
 from milepost.model import Message, Place, Priority, tags
 from milepost.wire.json_form import from_json
@@ -35,7 +35,7 @@ def pub(broker: Broker, *typed: str, given: bytes = b"", **environment: str) -> 
 
 @contextmanager
 def sub(broker: Broker, name: str, *typed: str) -> "Iterator[subprocess.Popen[str]]":
-    """A `milepost sub` that is known to listen: it has printed a retained message of the last filter it asked for."""
+    """A running `milepost sub` that has subscribed: it has printed a retained message of its last filter."""
     ready = f"{name}/ready"
     assert pub(broker, "-t", ready, "-m", "ready", "--retain").returncode == 0
     command = [*MILEPOST, "sub", "--url", url_of(broker), *typed, "-t", ready]
@@ -49,7 +49,7 @@ def sub(broker: Broker, name: str, *typed: str) -> "Iterator[subprocess.Popen[st
         process.communicate(timeout=DEADLINE_S)
 
 
-def test_what_pub_says_sub_prints(broker: Broker, name: str) -> None:
+def test_sub_prints_what_pub_publishes(broker: Broker, name: str) -> None:
     with sub(broker, name, "-t", f"{name}/x", "--count", "3") as listening:
         pub(broker, "-t", f"{name}/x", "-m", "lane 2 \x1b[2J", "--tag", "ice", "--tag", "i80", "--place", "40.7608,-111.891")
         pub(broker, "-t", f"{name}/x", "-m", "hurry", "--priority", "emergency", "--qos", "2", "--valid-for", "10m")
@@ -63,7 +63,7 @@ def test_what_pub_says_sub_prints(broker: Broker, name: str) -> None:
     assert second.endswith("hurry")
 
 
-def test_json_is_the_form_of_a_message(broker: Broker, name: str) -> None:
+def test_json_output_is_the_json_form_of_a_message(broker: Broker, name: str) -> None:
     with sub(broker, name, "--json", "--count", "2") as listening:
         pub(broker, "-t", f"{name}/ready", "-m", "x", "--tag", "ice", "--place", "1,2", "--priority", "safety")
         said, _ = listening.communicate(timeout=DEADLINE_S)
@@ -109,7 +109,7 @@ def test_sub_prints_what_is_addressed_to_it(broker: Broker, name: str) -> None:
         assert listening.communicate(timeout=DEADLINE_S)[0] == "to/you hello\nto/all hello\n"
 
 
-def test_an_interrupt_ends_it_without_a_word(broker: Broker, name: str) -> None:
+def test_an_interrupt_ends_sub_without_output(broker: Broker, name: str) -> None:
     with sub(broker, name) as listening:
         listening.send_signal(signal.SIGINT)
         assert listening.communicate(timeout=DEADLINE_S) == ("", "")
@@ -132,26 +132,26 @@ def test_an_interrupt_ends_pub_while_it_waits_for_lines(broker: Broker, name: st
         process.stderr.close()
 
 
-def test_a_lost_connection_is_told_and_comes_back(make_edge: MakeEdge, name: str) -> None:
+def test_a_lost_connection_is_reported_and_restored(make_edge: MakeEdge, name: str) -> None:
     broker = make_edge()
     with sub(broker, name, "--id", name, "--count", "2", "--qos", "0") as listening:  # 1 might show the first one again
         broker.kill()
         assert listening.stderr is not None
         assert listening.stderr.readline().startswith("milepost: the connection is lost")
         broker.start()
-        assert listening.stderr.readline() == "milepost: connected again\n"
+        assert listening.stderr.readline() == "milepost: reconnected\n"
         assert pub(broker, "-t", f"{name}/ready", "-m", "back").returncode == 0
         assert "back" in listening.communicate(timeout=DEADLINE_S)[0]
 
 
-def test_a_timeout_is_a_failure_only_if_more_was_asked_for(broker: Broker, name: str) -> None:
+def test_a_timeout_is_a_failure_only_if_more_messages_were_requested(broker: Broker, name: str) -> None:
     command = [*MILEPOST, "sub", "--url", url_of(broker), "-t", name, "--timeout", "0.2"]
     began = time.monotonic()
     both = (command, [*command, "--count", "1"])
     done = [subprocess.run(one, capture_output=True, text=True, check=False, timeout=DEADLINE_S) for one in both]
     assert time.monotonic() - began > 0.4
     assert [one.returncode for one in done] == [0, 1]
-    assert "fewer than 1 messages came in 0.2 s" in done[1].stderr
+    assert "fewer than 1 messages arrived in 0.2 s" in done[1].stderr
 
 
 @pytest.mark.parametrize(
@@ -159,26 +159,27 @@ def test_a_timeout_is_a_failure_only_if_more_was_asked_for(broker: Broker, name:
     [
         (("-t", "$SYS/x", "-m", "x"), 1, "the edge refused: 221 TOPIC_RESERVED"),
         (("-t", "a/#", "-m", "x"), 2, "122 TOPIC_CHARACTER"),
-        (("-t", "a", "--file", "/no/such/file"), 2, "/no/such/file is not there"),
-        (("-t", "a", "-m", "x", "--ca", "/no/such/file"), 2, "/no/such/file is not there"),
+        (("-t", "a", "--file", "/no/such/file"), 2, "/no/such/file does not exist"),
+        (("-t", "a", "-m", "x", "--ca", "/no/such/file"), 2, "/no/such/file does not exist"),
     ],
 )
-def test_a_refusal_is_one_line_that_says_what_to_do(broker: Broker, typed: tuple[str, ...], status: int, complaint: str) -> None:
+def test_a_refusal_is_one_line_with_advice(broker: Broker, typed: tuple[str, ...], status: int, complaint: str) -> None:
     done = pub(broker, *typed)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (status, "", 1)
     assert complaint in done.stderr
 
 
-def test_an_edge_that_is_not_there_is_one_line_that_says_what_to_do() -> None:
+def test_an_unreachable_edge_is_one_line_with_advice() -> None:
     url = f"mqtt://127.0.0.1:{free_port()}"
     done = subprocess.run([*MILEPOST, "sub", "--url", url], capture_output=True, text=True, check=False, timeout=DEADLINE_S)
     assert done.returncode == 1
     assert done.stderr == (
-        f"milepost: {url}: Connection refused; is an edge running there? `milepost edge run` starts one, --url names another\n"
+        f"milepost: {url}: Connection refused; is an edge running there? Start one with `milepost edge run`, "
+        "or name another with --url\n"
     )
 
 
-def test_a_user_names_itself_and_the_password_is_in_the_environment(make_edge: MakeEdge) -> None:
+def test_the_user_is_an_option_and_the_password_comes_from_the_environment(make_edge: MakeEdge) -> None:
     broker = make_edge(users={"ada": "swordfish"})
     assert pub(broker, "-t", "a", "-m", "x", "--user", "ada", MILEPOST_PASSWORD="swordfish").returncode == 0
     done = pub(broker, "-t", "a", "-m", "x", "--user", "ada", MILEPOST_PASSWORD="wrong")

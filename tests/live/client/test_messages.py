@@ -5,10 +5,10 @@ import ssl
 
 import pytest
 
-from live.client.running import run, url_of
+from live.client.deadline import run, url_of
 from live.mqtt.brokers import Broker
 from live.mqtt.certificates import Certificates
-from milepost.client import Inbox, Publication, RefusedByEdge, connect
+from milepost.client import Inbox, OutgoingMessage, RefusedByEdge, connect
 from milepost.model import SECOND_NS, Around, Circle, EndpointId, Place, Priority, ToArea, ToEndpoint, ToEveryone, tags
 
 HERE = Place(48.1, 11.6)
@@ -16,23 +16,23 @@ NEARBY = Place(48.101, 11.6)
 FAR = Place(40.7, -74.0)
 
 
-@pytest.mark.parametrize("asked", [0, 1, 2])
+@pytest.mark.parametrize("requested_qos", [0, 1, 2])
 @pytest.mark.parametrize("qos", [0, 1, 2])
-def test_what_is_published_is_received(either: Broker, name: str, qos: int, asked: int) -> None:
+def test_what_is_published_is_received(either: Broker, name: str, qos: int, requested_qos: int) -> None:
     async def work() -> None:
-        async with connect(url_of(either)) as edge, edge.subscribe(f"{name}/#", qos=asked) as inbox:
-            await edge.publish(f"{name}/x", b"hello", tags=["ice"], place=HERE, qos=qos, properties=[("k", "v")])
+        async with connect(url_of(either)) as client, client.subscribe(f"{name}/#", qos=requested_qos) as inbox:
+            await client.publish(f"{name}/x", b"hello", tags=["ice"], place=HERE, qos=qos, properties=[("k", "v")])
             got = await inbox.receive()
-        assert (got.topic, got.body, got.qos, got.properties) == (f"{name}/x", b"hello", min(qos, asked), (("k", "v"),))
+        assert (got.topic, got.body, got.qos, got.properties) == (f"{name}/x", b"hello", min(qos, requested_qos), (("k", "v"),))
         assert (got.tags, got.place) == (tags(["ice"]), HERE)
 
     run(work())
 
 
-def test_receivers_are_told_who_said_it_and_when(broker: Broker, name: str) -> None:
+def test_receivers_get_the_source_and_the_time(broker: Broker, name: str) -> None:
     async def work() -> None:
-        async with connect(url_of(broker), client_id=name) as edge, edge.subscribe(name) as inbox:
-            await edge.publish(name, b"x", tags=["ice"], qos=1)
+        async with connect(url_of(broker), client_id=name) as client, client.subscribe(name) as inbox:
+            await client.publish(name, b"x", tags=["ice"], qos=1)
             got = await inbox.receive()
         assert got.source == name
         assert got.seen_at is not None
@@ -42,11 +42,11 @@ def test_receivers_are_told_who_said_it_and_when(broker: Broker, name: str) -> N
     run(work())
 
 
-def test_many_messages_come_in_their_order(either: Broker, name: str) -> None:
+def test_many_messages_arrive_in_order(either: Broker, name: str) -> None:
     async def work() -> None:
         bodies = [b"%d" % number for number in range(500)]
-        async with connect(url_of(either)) as edge, edge.subscribe(name, qos=2) as inbox:
-            sending = [asyncio.create_task(edge.publish(name, body, qos=number % 2 + 1)) for number, body in enumerate(bodies)]
+        async with connect(url_of(either)) as client, client.subscribe(name, qos=2) as inbox:
+            sending = [asyncio.create_task(client.publish(name, body, qos=number % 2 + 1)) for number, body in enumerate(bodies)]
             got = [await inbox.receive() for _ in bodies]
             await asyncio.gather(*sending)
         for qos in (1, 2):
@@ -55,66 +55,66 @@ def test_many_messages_come_in_their_order(either: Broker, name: str) -> None:
     run(work())
 
 
-def test_query_and_area_choose(broker: Broker, name: str) -> None:
+def test_query_and_area_select_messages(broker: Broker, name: str) -> None:
     async def work() -> None:
-        async with connect(url_of(broker)) as edge:
-            await edge.report(latitude=HERE.latitude, longitude=HERE.longitude)
-            async with edge.subscribe(f"{name}/#", query="collision & !cleared", area=Around(2_000)) as inbox:
+        async with connect(url_of(broker)) as client:
+            await client.report(latitude=HERE.latitude, longitude=HERE.longitude)
+            async with client.subscribe(f"{name}/#", query="collision & !cleared", area=Around(2_000)) as inbox:
                 for body, words, place in (
                     (b"cleared", ["collision", "cleared"], HERE),
                     (b"far", ["collision"], FAR),
                     (b"ice", ["ice"], HERE),
                     (b"wanted", ["collision"], NEARBY),
                 ):
-                    await edge.publish(f"{name}/1", body, tags=words, place=place, qos=1)
+                    await client.publish(f"{name}/1", body, tags=words, place=place, qos=1)
                 assert (await inbox.receive()).body == b"wanted"
-                await edge.report(FAR.latitude, FAR.longitude, heading_deg=90, speed_mps=10)
-                await edge.publish(f"{name}/1", b"left behind", tags=["collision"], place=HERE, qos=1)
-                await edge.publish(f"{name}/1", b"moved along", tags=["collision"], place=FAR, qos=1)
+                await client.report(FAR.latitude, FAR.longitude, heading_deg=90, speed_mps=10)
+                await client.publish(f"{name}/1", b"left behind", tags=["collision"], place=HERE, qos=1)
+                await client.publish(f"{name}/1", b"moved along", tags=["collision"], place=FAR, qos=1)
                 assert (await inbox.receive()).body == b"moved along"
 
     run(work())
 
 
-def test_a_time_window_chooses(broker: Broker, name: str) -> None:
+def test_a_time_window_selects_messages(broker: Broker, name: str) -> None:
     async def work() -> None:
-        edge = connect(url_of(broker))
+        client = connect(url_of(broker))
         later, soon = (
-            edge.subscribe(name, time_window="2100-01-01T00:00:00Z/.."),
-            edge.subscribe(name, time_window="next 2 hours"),
+            client.subscribe(name, time_window="2100-01-01T00:00:00Z/.."),
+            client.subscribe(name, time_window="next 2 hours"),
         )
-        async with edge, later, soon:
-            await edge.publish(name, b"now", qos=1)
+        async with client, later, soon:
+            await client.publish(name, b"now", qos=1)
             assert (await soon.receive()).body == b"now"
             assert len(later) == 0
 
     run(work())
 
 
-def test_two_subscriptions_to_one_filter_are_told_apart(broker: Broker, name: str) -> None:
+def test_two_subscriptions_to_one_filter_are_distinguished(broker: Broker, name: str) -> None:
     async def work() -> None:
-        async with connect(url_of(broker)) as edge:
-            async with edge.subscribe(name, query="ice") as ice, edge.subscribe(name, query="fire", qos=2) as fire:
-                await edge.publish(name, b"hot", tags=["fire"], qos=2)
-                await edge.publish(name, b"cold", tags=["ice"], qos=1)
-                await edge.publish(name, b"both", tags=["ice", "fire"], qos=1)
+        async with connect(url_of(broker)) as client:
+            async with client.subscribe(name, query="ice") as ice, client.subscribe(name, query="fire", qos=2) as fire:
+                await client.publish(name, b"hot", tags=["fire"], qos=2)
+                await client.publish(name, b"cold", tags=["ice"], qos=1)
+                await client.publish(name, b"both", tags=["ice", "fire"], qos=1)
                 assert [(await fire.receive()).body for _ in range(2)] == [b"hot", b"both"]
                 assert [(await ice.receive()).body for _ in range(2)] == [b"cold", b"both"]
-            async with edge.subscribe(name) as after:
-                await edge.publish(name, b"once", tags=["ice", "fire"], qos=1)
+            async with client.subscribe(name) as after:
+                await client.publish(name, b"once", tags=["ice", "fire"], qos=1)
                 assert (await after.receive()).body == b"once"
-                assert edge.counts.received == 4  # the one for both came in one packet
+                assert client.counters.received == 4  # the one for both came in one packet
 
     run(work())
 
 
-def test_a_second_subscription_to_a_filter_is_refused_by_a_server_that_cannot(mosquitto: Broker, name: str) -> None:
+def test_a_second_subscription_to_a_filter_is_refused_by_a_server_without_the_service(mosquitto: Broker, name: str) -> None:
     async def work() -> None:
-        async with connect(url_of(mosquitto)) as edge, edge.subscribe(name):
+        async with connect(url_of(mosquitto)) as client, client.subscribe(name):
             with pytest.raises(RefusedByEdge, match="NO_MILEPOST_EDGE"):
-                await edge.subscribe(name, query="ice").__aenter__()
+                await client.subscribe(name, query="ice").__aenter__()
             with pytest.raises(RefusedByEdge, match="NO_MILEPOST_EDGE"):
-                await edge.report(1, 2)
+                await client.report(1, 2)
 
     run(work())
 
@@ -132,7 +132,7 @@ def test_messages_to_an_endpoint_an_area_and_everyone_need_no_subscription(broke
     run(work())
 
 
-def test_within_chooses_among_subscribers(broker: Broker, name: str) -> None:
+def test_within_selects_among_subscribers(broker: Broker, name: str) -> None:
     async def work() -> None:
         async with connect(url_of(broker)) as near, connect(url_of(broker)) as away:
             await near.report(HERE.latitude, HERE.longitude)
@@ -147,20 +147,20 @@ def test_within_chooses_among_subscribers(broker: Broker, name: str) -> None:
     run(work())
 
 
-def test_a_retained_message_is_known_as_such(either: Broker, name: str) -> None:
+def test_a_retained_message_is_marked_as_retained(either: Broker, name: str) -> None:
     async def work() -> None:
-        async with connect(url_of(either)) as edge:
-            await edge.publish(name, b"kept", qos=1, retain=True)
-            async with edge.subscribe(name) as inbox:
-                await edge.publish(name, b"new", qos=1)
+        async with connect(url_of(either)) as client:
+            await client.publish(name, b"kept", qos=1, retain=True)
+            async with client.subscribe(name) as inbox:
+                await client.publish(name, b"new", qos=1)
                 got = [await inbox.receive() for _ in range(2)]
-            await edge.publish(name, b"", qos=1, retain=True)
+            await client.publish(name, b"", qos=1, retain=True)
         assert [(one.body, one.is_retained) for one in got] == [(b"kept", True), (b"new", False)]
 
     run(work())
 
 
-def test_a_shared_subscription_hands_each_message_to_one(either: Broker, name: str) -> None:
+def test_a_shared_subscription_delivers_each_message_to_one_member(either: Broker, name: str) -> None:
     async def work() -> None:
         one, two = connect(url_of(either)), connect(url_of(either))
         got: asyncio.Queue[bytes] = asyncio.Queue()
@@ -180,10 +180,10 @@ def test_a_shared_subscription_hands_each_message_to_one(either: Broker, name: s
     run(work())
 
 
-def test_a_will_is_published_for_a_client_that_is_cut_off_and_not_for_one_that_leaves(either: Broker, name: str) -> None:
+def test_a_will_is_published_after_a_lost_connection_but_not_after_disconnect(either: Broker, name: str) -> None:
     async def work() -> None:
-        will = Publication(name, b"gone", tags(["lost"]), qos=1)
-        async with connect(url_of(either)) as edge, edge.subscribe(name) as inbox:
+        will = OutgoingMessage(name, b"gone", tags(["lost"]), qos=1)
+        async with connect(url_of(either)) as client, client.subscribe(name) as inbox:
             async with connect(url_of(either), client_id=f"{name}-a", will=will):
                 pass
             cut_off = connect(url_of(either), client_id=f"{name}-b", will=will)
@@ -196,20 +196,22 @@ def test_a_will_is_published_for_a_client_that_is_cut_off_and_not_for_one_that_l
 
 
 @pytest.mark.parametrize("scheme", ["mqtt", "mqtts", "ws", "wss"])
-def test_every_transport_carries_large_and_small(broker: Broker, certificates: Certificates, name: str, scheme: str) -> None:
+def test_every_transport_carries_large_and_small_messages(
+    broker: Broker, certificates: Certificates, name: str, scheme: str
+) -> None:
     port = {"mqtt": broker.tcp, "mqtts": broker.tls, "ws": broker.ws, "wss": broker.wss}[scheme]
     tls = ssl.create_default_context(cafile=str(certificates.ca)) if scheme in ("mqtts", "wss") else None
 
     async def work() -> None:
-        async with connect(f"{scheme}://localhost:{port}", tls=tls) as edge, edge.subscribe(name, qos=2) as inbox:
+        async with connect(f"{scheme}://localhost:{port}", tls=tls) as client, client.subscribe(name, qos=2) as inbox:
             for body in (b"", b"x", b"y" * 1_500_000):
-                await edge.publish(name, body, qos=2)
+                await client.publish(name, body, qos=2)
                 assert (await inbox.receive()).body == body
 
     run(work())
 
 
-def test_what_an_unknown_authority_signed_is_not_trusted(broker: Broker) -> None:
+def test_a_certificate_of_an_unknown_authority_is_not_trusted(broker: Broker) -> None:
     async def work() -> None:
         with pytest.raises(Exception, match="certificate"):
             await connect(f"mqtts://localhost:{broker.tls}", connect_within_s=0).open()
@@ -217,12 +219,12 @@ def test_what_an_unknown_authority_signed_is_not_trusted(broker: Broker) -> None
     run(work())
 
 
-def test_messages_come_to_whoever_was_named_by_the_edge(broker: Broker, name: str) -> None:
+def test_a_client_named_by_the_edge_receives_messages(broker: Broker, name: str) -> None:
     async def work() -> None:
-        async with connect(url_of(broker)) as edge, connect(url_of(broker)) as other:
-            assert edge.name != other.name
+        async with connect(url_of(broker)) as client, connect(url_of(broker)) as other:
+            assert client.name != other.name
             async with other.messages() as inbox:
-                await edge.publish(name, to=ToEndpoint(EndpointId(other.name)), qos=1)
+                await client.publish(name, to=ToEndpoint(EndpointId(other.name)), qos=1)
                 assert (await inbox.receive()).topic == name
 
     run(work())

@@ -1,4 +1,4 @@
-"""The page about the client, and its example: what stands there is run."""
+"""The examples of the client's page and the example program, run as they are."""
 
 import subprocess
 import sys
@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from docs.pages import blocks_of
-from live.client.running import url_of
+from live.client.deadline import url_of
 from live.mqtt.brokers import Broker
 from parts import ROOT
 
@@ -30,12 +30,12 @@ def test_the_page_has_examples() -> None:
     assert len(CODES) >= 3
 
 
-def test_the_example_runs_at_an_edge_that_is_there(broker: Broker) -> None:
+def test_the_example_runs_with_a_running_edge(broker: Broker) -> None:
     said = printed(str(EXAMPLE), url_of(broker))
-    assert "truck-7 hears: road/i80 ['collision', 'i80'] lane 2 is blocked" in said
-    assert "truck-7 is warned, without having asked: slow down, emergency" in said
+    assert "truck-7 receives: road/i80 ['collision', 'i80'] lane 2 is blocked" in said
+    assert "truck-7 is warned without a subscription: slow down, emergency" in said
     assert "car-4711 is refused: 221 TOPIC_RESERVED" in said
 
 
-def test_the_example_starts_an_edge_itself() -> None:
+def test_the_example_starts_its_own_edge() -> None:
     assert "truck-7 is warned" in printed(str(EXAMPLE))

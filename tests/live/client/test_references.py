@@ -1,4 +1,4 @@
-"""Servers that name other servers: followed, left when nobody is there, and not followed in circles."""
+"""Redirects: followed, abandoned if the target is unreachable, and not followed in a loop."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -6,17 +6,17 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from live.client.running import run, wait_state
+from live.client.deadline import run, wait_state
 from live.mqtt.brokers import free_port
-from milepost.client import Change, RefusedByEdge, State, connect
+from milepost.client import ClientState, ClientStateChange, RefusedByEdge, connect
 from milepost.wire.mqtt import Code, Connack, Disconnect, Packet, Properties, Version, encode
 
 Answers = Callable[[int], list[Packet]]
-"""What a server says to its clients, the first, the second and so on; a DISCONNECT among it ends the connection."""
+"""The packets for the first client, the second and so on; DISCONNECT ends the connection."""
 
 
 class Scripted:
-    """A server that says what it is told to say, and counts who came."""
+    """A server that sends scripted packets and counts connections."""
 
     def __init__(self, answers: Answers) -> None:
         self.port = 0
@@ -34,9 +34,9 @@ class Scripted:
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.came += 1
         await reader.read(65_536)
-        said = self._answers(self.came)
-        writer.write(b"".join(encode(packet, Version.V5) for packet in said))
-        if said[-1] == Connack(False):
+        packets = self._answers(self.came)
+        writer.write(b"".join(encode(packet, Version.V5) for packet in packets))
+        if packets[-1] == Connack(False):
             while await reader.read(65_536):
                 pass
         writer.close()
@@ -62,7 +62,7 @@ def yes(number: int) -> list[Packet]:
 
 
 @pytest.mark.parametrize("is_first", [True, False], ids=["in CONNACK", "in DISCONNECT"])
-def test_a_client_goes_where_it_is_told_to_and_says_so(is_first: bool) -> None:
+def test_a_client_follows_a_redirect_and_reports_it(is_first: bool) -> None:
     def go(number: int) -> list[Packet]:
         if is_first:
             return [Connack(False, Code.USE_ANOTHER_SERVER, there.reference)]
@@ -73,19 +73,19 @@ def test_a_client_goes_where_it_is_told_to_and_says_so(is_first: bool) -> None:
     async def work() -> None:
         nonlocal there
         async with serving(go, yes) as (home, there):
-            edge = connect(home.url)
-            changes = edge.changes()
-            await edge.open()
-            while (change := await anext(changes)).why != f"at {there.url}":
-                assert change.state in (State.CONNECTING if is_first else State.AWAY, State.CONNECTED)
-                assert change.why == "" or change.why.endswith(f"; going to {there.url}")
-            assert (edge.url, edge.state, home.came, there.came) == (there.url, State.CONNECTED, 1, 1)
-            await edge.close()
+            client = connect(home.url)
+            changes = client.changes()
+            await client.open()
+            while (change := await anext(changes)).reason != f"at {there.url}":
+                assert change.state in (ClientState.CONNECTING if is_first else ClientState.RECONNECTING, ClientState.CONNECTED)
+                assert change.reason == "" or change.reason.endswith(f"; connecting to {there.url} instead")
+            assert (client.url, client.state, home.came, there.came) == (there.url, ClientState.CONNECTED, 1, 1)
+            await client.close()
 
     run(work())
 
 
-def test_a_server_that_is_not_there_is_left_for_the_address_that_was_given() -> None:
+def test_a_client_leaves_an_unreachable_redirect_target_for_its_original_address() -> None:
     nowhere = Properties(server_reference=f"127.0.0.1:{free_port()}")
 
     def go(number: int) -> list[Packet]:
@@ -93,19 +93,22 @@ def test_a_server_that_is_not_there_is_left_for_the_address_that_was_given() -> 
 
     async def work() -> None:
         async with serving(go) as (home,):
-            edge = connect(home.url)
-            changes = edge.changes()
-            await edge.open()
-            await wait_state(changes, State.CONNECTED)
+            client = connect(home.url)
+            changes = client.changes()
+            await client.open()
+            await wait_state(changes, ClientState.CONNECTED)
             found = [await anext(changes) for _ in range(3)]
-            assert found[1:] == [Change(State.AWAY, f"Connection refused; going to {home.url}"), Change(State.CONNECTED)]
-            assert (edge.url, home.came) == (home.url, 2)
-            await edge.close()
+            assert found[1:] == [
+                ClientStateChange(ClientState.RECONNECTING, f"Connection refused; connecting to {home.url} instead"),
+                ClientStateChange(ClientState.CONNECTED),
+            ]
+            assert (client.url, home.came) == (home.url, 2)
+            await client.close()
 
     run(work())
 
 
-def test_a_server_that_refuses_for_good_is_left_at_once() -> None:
+def test_a_redirect_target_that_refuses_permanently_is_left_at_once() -> None:
     def no(number: int) -> list[Packet]:
         return [Connack(False, Code.NOT_AUTHORIZED)]
 
@@ -116,13 +119,13 @@ def test_a_server_that_refuses_for_good_is_left_at_once() -> None:
 
     async def work() -> None:
         nonlocal there
-        async with serving(go, no) as (home, there), connect(home.url) as edge:
-            assert (edge.url, home.came, there.came) == (home.url, 2, 1)
+        async with serving(go, no) as (home, there), connect(home.url) as client:
+            assert (client.url, home.came, there.came) == (home.url, 2, 1)
 
     run(work())
 
 
-def test_who_was_let_in_elsewhere_and_is_told_to_stay_away_does() -> None:
+def test_a_client_refused_permanently_after_a_redirect_stops() -> None:
     def taken_over(number: int) -> list[Packet]:
         return [Connack(False), Disconnect(Code.SESSION_TAKEN_OVER)]
 
@@ -134,17 +137,17 @@ def test_who_was_let_in_elsewhere_and_is_told_to_stay_away_does() -> None:
     async def work() -> None:
         nonlocal there
         async with serving(go, taken_over) as (home, there):
-            edge = connect(home.url)
-            await edge.open()
-            await wait_state(edge.changes(), State.CLOSED)
+            client = connect(home.url)
+            await client.open()
+            await wait_state(client.changes(), ClientState.CLOSED)
             with pytest.raises(RefusedByEdge, match="SESSION_TAKEN_OVER"):
-                await edge.publish("a")
+                await client.publish("a")
             assert (home.came, there.came) == (1, 1)
 
     run(work())
 
 
-def test_servers_that_send_clients_round_in_circles_are_asked_less_and_less_often() -> None:
+def test_servers_in_a_redirect_loop_are_retried_with_back_off() -> None:
     def to_there(number: int) -> list[Packet]:
         return [Connack(False, Code.USE_ANOTHER_SERVER, there.reference)]
 

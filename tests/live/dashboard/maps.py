@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from live.federation.town import Town, table_of, wait_until
+from live.federation.deployment import Deployment, settings_table, wait_until
 from live.mqtt.brokers import STOP_S, free_port
 from parts import ROOT
 
@@ -20,7 +20,7 @@ TOKEN: Final = "a token for tests"
 
 @dataclass
 class MapProcess:
-    """A map that is served."""
+    """A running map server."""
 
     process: "subprocess.Popen[bytes]"
     port: int
@@ -32,13 +32,13 @@ class MapProcess:
 
 
 @contextmanager
-def map_of(town: Town, *, more: str = "", port: int = 0) -> Iterator[MapProcess]:
+def map_of(deployment: Deployment, *, more: str = "", port: int = 0) -> Iterator[MapProcess]:
     """Serve the map of the site "north"; `more` are more lines of the table [dashboard], and more tables."""
     if not PAGE.exists():
         pytest.skip("the page of the map is not built; fix: make page")
     port = port or free_port()
-    path, log = town.folder / f"map-{port}.toml", town.folder / f"map-{port}.log"
-    lines = [f"[site]\n{table_of(town.sites['north'])}", f'[pipelines]\nfolder = "{town.folder / "pipelines"}"']
+    path, log = deployment.folder / f"map-{port}.toml", deployment.folder / f"map-{port}.log"
+    lines = [f"[site]\n{settings_table(deployment.sites['north'])}", f'[pipelines]\nfolder = "{deployment.folder / "pipelines"}"']
     path.write_text("\n".join([*lines, f'[dashboard]\naddress = "127.0.0.1:{port}"\ntoken = "{TOKEN}"', more, ""]))
     with log.open("ab") as out:
         command = [sys.executable, "-m", "milepost", "dashboard", "run", "--config", str(path)]

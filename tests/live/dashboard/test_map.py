@@ -1,4 +1,4 @@
-"""The map in a real browser, of a city of real processes and clients: what goes on there is seen, and can be acted on."""
+"""The map in a real browser, over a city of real processes and clients: it shows their state, and hazards are published on it."""
 
 import re
 import time
@@ -12,13 +12,13 @@ from playwright.sync_api import Browser, Locator, Page, expect
 
 from live.dashboard.conftest import WEST, City, open_map, wait_until
 from live.dashboard.maps import TOKEN, map_of
-from live.federation.town import wait_until as wait
-from milepost.client import Edge
+from live.federation.deployment import wait_until as wait
+from milepost.client import Client
 from milepost.eventlog.log import Entry
 from milepost.incidents.engine import STATE, STATE_KEY
 from milepost.model.addresses import ToArea
 from milepost.model.areas import Circle, Corridor
-from milepost.model.incidents import Incident, IncidentId, State
+from milepost.model.incidents import Incident, IncidentId, TrackerState
 from milepost.model.instants import Instant
 from milepost.model.places import Place, moved
 from milepost.model.priorities import Priority
@@ -28,8 +28,8 @@ from milepost.wire.incidents import state_to_json
 expect.set_options(timeout=30_000)
 
 
-def alert_on(topic: str, area: Circle | Corridor) -> Callable[[Edge], Coroutine[Any, Any, None]]:
-    async def act(edge: Edge) -> None:
+def alert_on(topic: str, area: Circle | Corridor) -> Callable[[Client], Coroutine[Any, Any, None]]:
+    async def act(edge: Client) -> None:
         await edge.publish(topic, b"", to=ToArea(area), place=WEST, priority=Priority.SAFETY, qos=1, valid_for_s=300)
 
     return act
@@ -40,7 +40,7 @@ def alert_row(page: Page, title: str) -> Locator:
 
 
 def point_of(page: Page, place: Place) -> tuple[float, float]:
-    """Where a place is on the screen."""
+    """Return the screen coordinates of a place."""
     found = page.evaluate(f"milepost.city.map.project([{place.longitude}, {place.latitude}])")
     return found["x"], found["y"]
 
@@ -54,38 +54,38 @@ def fill_form(page: Page, *, kind: str, radius_m: int, token: str) -> None:
 
 def test_vehicles_edges_and_roads_are_on_the_map_and_move(city: City, page: Page) -> None:
     wait_until(page, f"milepost.scene().names.size === {len(city.drivers)}")
-    expect(page.locator("#figures")).to_contain_text(re.compile(rf"vehicles\s*{len(city.drivers)}"))
+    expect(page.locator("#metrics")).to_contain_text(re.compile(rf"vehicles\s*{len(city.drivers)}"))
     expect(page.locator(".edge-label").filter(has_text="west")).to_have_text(re.compile(r"west · \d+"))
     wait_until(page, "milepost.city.map.querySourceFeatures('roads').length > 0")
     first = page.evaluate("milepost.scene().vehicleNamed('car-3').latitude")
     wait_until(page, f"milepost.scene().vehicleNamed('car-3').latitude !== {first}")
 
 
-def test_an_alert_turns_those_inside_red_and_its_proof_says_who_got_it(city: City, page: Page) -> None:
+def test_an_alert_turns_vehicles_inside_red_and_its_proof_lists_the_receivers(city: City, page: Page) -> None:
     city.traffic.do(city.west_url, alert_on("Alert/Landslide", Circle(WEST, 2_500)))
     row = alert_row(page, "Landslide")
-    expect(row).to_contain_text(re.compile(r"(\d+) of \1 have it"))
+    expect(row).to_contain_text(re.compile(r"received by (\d+) of \1"))
     expect(page.locator("#news")).to_contain_text("New alert: Landslide")
-    wait_until(page, "(milepost.scene().vehicleNamed('car-3').marks & 1) === 1")
+    wait_until(page, "(milepost.scene().vehicleNamed('car-3').flags & 1) === 1")
     row.click()
     proof = page.locator("#detail tbody tr").filter(has=page.get_by_role("button", name="car-3", exact=True))
     expect(proof).to_contain_text(re.compile(r"acknowledged.*\d+ ms.*west"))
     expect(page.locator("#detail .legend")).to_contain_text("0 dropped")
-    wait(lambda: "Alert/Landslide" in city.drivers[3].heard, "the driver has it, too")
+    wait(lambda: "Alert/Landslide" in city.drivers[3].received, "the driver received it, too")
 
 
-def test_who_is_not_inside_is_not_in_the_proof(city: City, page: Page) -> None:
+def test_vehicles_outside_the_area_are_not_in_the_proof(city: City, page: Page) -> None:
     area = Corridor((moved(WEST, 270, 300), moved(WEST, 90, 300)), 100)
     city.traffic.do(city.west_url, alert_on("Alert/Oil", area))
     alert_row(page, "Oil").click()
     expect(page.locator("#detail h2")).to_have_text("Oil")
     expect(page.locator("#detail .legend")).to_contain_text(re.compile(r"\d+ inside"))
     assert page.locator("#detail tbody").get_by_text("bus-").count() == 0
-    wait_until(page, "milepost.city.map.querySourceFeatures('chosen').length > 0")
+    wait_until(page, "milepost.city.map.querySourceFeatures('selected').length > 0")
 
 
-def test_each_report_of_an_event_is_where_it_was_seen(city: City, page: Page) -> None:
-    async def act(edge: Edge) -> None:
+def test_each_event_report_is_drawn_at_its_place(city: City, page: Page) -> None:
+    async def act(edge: Client) -> None:
         for bearing in (0, 120, 240):
             await edge.publish("Object_Hazard", b"", place=moved(WEST, bearing, 50), qos=1)
 
@@ -93,10 +93,10 @@ def test_each_report_of_an_event_is_where_it_was_seen(city: City, page: Page) ->
     wait_until(page, "[...milepost.scene().hazards.values()].filter((one) => one.kind === 'Obstacle').length === 3")
 
 
-def test_a_vehicle_that_changes_its_edge_is_marked_and_can_be_followed(city: City, page: Page) -> None:
+def test_a_vehicle_that_changes_its_edge_is_flagged_and_can_be_followed(city: City, page: Page) -> None:
     driver = city.drivers[1]
     city.traffic.change_edge(driver)
-    wait_until(page, f"(milepost.scene().vehicleNamed('{driver.name}').marks & 4) === 4")
+    wait_until(page, f"(milepost.scene().vehicleNamed('{driver.name}').flags & 4) === 4")
     page.locator("#tab-vehicles").click()
     page.locator("#lists input").fill(driver.name)
     page.locator("#page-vehicles li button").first.click()
@@ -113,22 +113,22 @@ function near(centre, vehicle) {
 }"""
 
 
-def test_a_hazard_published_by_a_click_reaches_those_around_it(city: City, page: Page) -> None:
+def test_a_hazard_published_by_a_click_reaches_the_vehicles_around_it(city: City, page: Page) -> None:
     page.locator("#publish").click()
-    expect(page.locator("#hint")).to_contain_text("Click where it is")
+    expect(page.locator("#hint")).to_contain_text("Click the place of the hazard")
     page.mouse.click(*point_of(page, WEST))
     fill_form(page, kind="Obstacle", radius_m=2_500, token="not the token at all")
-    expect(page.locator("dialog .fault")).to_contain_text("not the token")
-    assert not any("Alert/Obstacle" in driver.heard for driver in city.drivers)
+    expect(page.locator("dialog .fault")).to_contain_text("wrong token")
+    assert not any("Alert/Obstacle" in driver.received for driver in city.drivers)
     page.locator("#token").fill(TOKEN)
     page.locator("dialog button.main").click()
     expect(page.locator("dialog")).to_be_hidden()
-    wait(lambda: "Alert/Obstacle" in city.drivers[5].heard, "a driver is warned")
-    expect(alert_row(page, "Obstacle")).to_contain_text(re.compile(r"live.*"))
+    wait(lambda: "Alert/Obstacle" in city.drivers[5].received, "a driver is warned")
+    expect(alert_row(page, "Obstacle")).to_contain_text(re.compile(r"active.*"))
     alert_row(page, "Obstacle").click()
     page.locator("#clear").click()  # the token is known by now
     expect(page.locator("#page-alerts button").filter(has_text="All clear: Obstacle").first).to_be_visible()
-    wait(lambda: city.drivers[5].heard.count("Alert/Obstacle") == 2, "and hears that it is over")
+    wait(lambda: city.drivers[5].received.count("Alert/Obstacle") == 2, "the driver receives the all-clear")
 
 
 def test_a_hazard_is_published_with_the_keyboard_alone(city: City, page: Page) -> None:
@@ -143,10 +143,10 @@ def test_a_hazard_is_published_with_the_keyboard_alone(city: City, page: Page) -
     page.keyboard.press("Enter")
     page.keyboard.press("Enter")
     fill_form(page, kind="Blocked", radius_m=20_000, token=TOKEN)
-    wait(lambda: "Alert/Blocked" in city.drivers[7].heard, "a driver is warned")
+    wait(lambda: "Alert/Blocked" in city.drivers[7].received, "a driver is warned")
 
 
-def test_all_that_can_be_done_is_reached_by_the_tab_key(city: City, page: Page) -> None:
+def test_every_control_is_reachable_with_the_tab_key(city: City, page: Page) -> None:
     page.locator(".skip").focus()
     reached = []
     for _ in range(40):
@@ -160,7 +160,7 @@ def test_all_that_can_be_done_is_reached_by_the_tab_key(city: City, page: Page) 
     expect(page.locator("#page-incidents")).to_be_visible()
 
 
-def test_the_slider_looks_back_and_live_comes_back(city: City, page: Page) -> None:
+def test_the_slider_shows_the_past_and_live_returns(city: City, page: Page) -> None:
     page.wait_for_timeout(3_000)
     page.locator("#slider").focus()
     for _ in range(3):
@@ -170,13 +170,13 @@ def test_the_slider_looks_back_and_live_comes_back(city: City, page: Page) -> No
     past = page.evaluate("milepost.scene().at")
     assert page.evaluate("milepost.scene().names.size") > 0
     page.wait_for_timeout(1_000)
-    assert page.evaluate("milepost.scene().at") == past, "the past stands still"
+    assert page.evaluate("milepost.scene().at") == past, "a past scene does not change"
     page.locator("#live").click()
     wait_until(page, f"milepost.scene().at > {past} + 1500")
     expect(page.locator("#live")).to_have_attribute("aria-pressed", "true")
 
 
-def test_on_a_phone_in_the_dark_it_fits_and_is_dark(city: City, browser: Browser) -> None:
+def test_on_a_phone_in_dark_mode_the_page_fits_and_is_dark(city: City, browser: Browser) -> None:
     phone = browser.new_context(viewport={"width": 390, "height": 844}, color_scheme="dark", is_mobile=True, has_touch=True)
     with phone, open_map(phone.new_page(), city.map) as page:
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
@@ -199,9 +199,9 @@ def test_incidents_and_pipelines_are_in_the_lists(city: City, page: Page) -> Non
     circle = Circle(WEST, 150.0)
     now = Instant(time.time_ns())
     incident = Incident(IncidentId("Collision-1-2-3"), "Collision", WEST, 150.0, 7, 4, 3.5, frozenset(), now, now, circle, now)
-    state = orjson.dumps({"last": 1, "incidents": orjson.Fragment(state_to_json(State({}, (incident,))))})
-    city.town.log("north").append([Entry(STATE, STATE_KEY, compress(state))])
-    folder = city.town.folder / "pipelines"
+    state = orjson.dumps({"last": 1, "incidents": orjson.Fragment(state_to_json(TrackerState({}, (incident,))))})
+    city.deployment.log("north").append([Entry(STATE, STATE_KEY, compress(state))])
+    folder = city.deployment.folder / "pipelines"
     folder.mkdir(exist_ok=True)
     status = QueryStatus("hazards", "running", "micro-batch", 5, 1_234.0, 0.2, 17, 0, 0, 0, "")
     write_status(str(folder), site="north", at_ns=now, queries=[status])
@@ -213,14 +213,14 @@ def test_incidents_and_pipelines_are_in_the_lists(city: City, page: Page) -> Non
     expect(page.locator("#page-health")).to_contain_text(re.compile(r"Site north"))
 
 
-def test_the_page_comes_back_by_itself_when_the_map_is_started_again(city: City, browser: Browser) -> None:
+def test_the_page_reconnects_by_itself_when_the_map_is_restarted(city: City, browser: Browser) -> None:
     with browser.new_context() as context, ExitStack() as first:
-        served = first.enter_context(map_of(city.town))
+        served = first.enter_context(map_of(city.deployment))
         page = context.new_page()
         page.goto(served.url)
         expect(page.locator("#link")).to_have_text("live")
         first.close()
         expect(page.locator("#link")).to_have_text("no connection")
-        with map_of(city.town, port=served.port):
+        with map_of(city.deployment, port=served.port):
             expect(page.locator("#link")).to_have_text("live")
             wait_until(page, f"milepost.scene().names.size === {len(city.drivers)}")

@@ -1,4 +1,4 @@
-"""What tests of logs on Kafka share: logs of their own prefix, and records that come at a steady rate."""
+"""Fixtures of the tests of logs on Kafka: logs with their own prefix, and records at a steady rate."""
 
 import threading
 import time
@@ -10,13 +10,13 @@ import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from milepost.eventlog.kafka import KafkaLog
-from milepost.eventlog.log import Edge, Entry, LogLost, Record
+from milepost.eventlog.log import Entry, LogLost, Record, TopicEnd
 from milepost.model.durability import Durability
 from milepost.runtime.services.kafka import Kafka
 
 
 class OpenLogs:
-    """Makes log objects of one prefix, and closes them in the end."""
+    """Opens log objects with one prefix, and closes them in the end."""
 
     def __init__(self) -> None:
         self.prefix = f"{uuid4().hex}."
@@ -39,40 +39,42 @@ def open_log() -> Iterator[OpenLogs]:
     opened.close()
 
 
-class Stream:
-    """Numbers appended at a steady rate by one log object and followed by another, and what became of them."""
+class NumberStream:
+    """Numbers appended at a steady rate by one log object and followed by another, with confirmations and receipts."""
 
     def __init__(self, writing: KafkaLog, reading: KafkaLog, *, rate: int, topic: str = "numbers") -> None:
         self.topic = topic
         self.appended = 0
-        self.told: list[tuple[int, Exception | None]] = []
-        self.came: list[int] = []
-        self.came_at: list[float] = []
-        self.losses: list[LogLost] = []
+        self.confirmations: list[tuple[int, Exception | None]] = []
+        self.received: list[int] = []
+        self.received_at: list[float] = []
+        self.gaps: list[LogLost] = []
         self._writing = writing
         self._rate = rate
         self._is_over = threading.Event()
-        reading.follow({topic: Edge.BEGINNING}, self._take, self.losses.append)
+        reading.follow({topic: TopicEnd.BEGINNING}, self._on_records, self.gaps.append)
         self._thread = threading.Thread(target=self._append)
         self._thread.start()
 
     def end(self) -> None:
-        """Append no more, and wait until all has come back or it is clear that it will not."""
+        """Stop appending, and wait until all records are confirmed and read, or a timeout."""
         self._is_over.set()
         self._thread.join()
-        wait_until(lambda: len(self.told) >= self.appended and len(self.came) >= self.appended, "all came back")
-        time.sleep(0.3)  # what comes twice comes now
+        wait_until(
+            lambda: len(self.confirmations) >= self.appended and len(self.received) >= self.appended, "all records are read"
+        )
+        time.sleep(0.3)  # duplicates would arrive now
 
     def check(self) -> None:
-        """Nothing lost, nothing doubled, all in order, all told once and in order."""
+        """Check that nothing is lost, duplicated or reordered, and each append is confirmed once and in order."""
         numbers = list(range(self.appended))
-        assert self.came == numbers
-        assert self.told == [(number, None) for number in numbers]
-        assert self.losses == []
+        assert self.received == numbers
+        assert self.confirmations == [(number, None) for number in numbers]
+        assert self.gaps == []
 
     @property
     def longest_pause_s(self) -> float:
-        return max(later - earlier for earlier, later in zip(self.came_at, self.came_at[1:], strict=False))
+        return max(later - earlier for earlier, later in zip(self.received_at, self.received_at[1:], strict=False))
 
     def _append(self) -> None:
         began = time.monotonic()
@@ -83,17 +85,17 @@ class Stream:
             time.sleep(max(0.0, began + self.appended / self._rate - time.monotonic()))
 
     def _done(self, number: int, fault: Exception | None) -> None:
-        self.told.append((number, fault))
+        self.confirmations.append((number, fault))
 
-    def _take(self, records: Sequence[Record]) -> None:
-        self.came_at.append(time.monotonic())
-        self.came.extend(int(record.value or b"") for record in records)
+    def _on_records(self, records: Sequence[Record]) -> None:
+        self.received_at.append(time.monotonic())
+        self.received.extend(int(record.value or b"") for record in records)
 
 
-def wait_until(is_so: Callable[[], bool], what: str, *, patience_s: float = 40.0) -> None:
-    until = time.monotonic() + patience_s
-    while not is_so():
-        assert time.monotonic() < until, f"never: {what}"
+def wait_until(condition: Callable[[], bool], what: str, *, timeout_s: float = 40.0) -> None:
+    until = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < until, f"timeout: {what}"
         time.sleep(0.01)
 
 

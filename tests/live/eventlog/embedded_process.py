@@ -1,8 +1,8 @@
 """A process that shares a folder with others: `python -m live.eventlog.embedded_process FOLDER LEVEL append|follow|join NAME`.
 
-append: numbers, under its name, to one topic in lists of changing length, when it is told to go; says `kept N` for each list
-and, if it does it slowly, begins with the next one then.
-follow: says `took N` for each record. join: as a member of a group; says which topics it has, and what it takes and commits.
+append: on a line of input, appends numbers under its name to one topic, in lists of changing length; prints `confirmed N` for
+each list whose last number is N. follow: prints `received N` for each record. join: as a member of a group; prints its topics,
+and `received TOPIC OFFSET` for each record, and commits.
 """
 
 import os
@@ -13,12 +13,12 @@ from pathlib import Path
 from time import sleep
 
 from milepost.eventlog.embedded import EmbeddedLog
-from milepost.eventlog.log import Edge, Entry, LogUnavailable, Member, Record
+from milepost.eventlog.log import Entry, LogUnavailable, Member, Record, TopicEnd
 from milepost.model.durability import Durability
 
 TOPIC = "numbers"
 TOPICS = ("one", "two", "three", "four")
-BODY_BYTES = 1_500  # so that the write-ahead log is taken over now and then
+BODY_BYTES = 1_500  # so that the write-ahead log is checkpointed now and then
 
 
 def body(number: int) -> bytes:
@@ -34,7 +34,7 @@ def number_in(record: Record) -> int:
 def append(log: EmbeddedLog, name: str, most: int, *, one_by_one: bool) -> None:
     last = log.read(TOPIC, max(0, log.ends(TOPIC)[1] - 1), 1)
     number = number_in(last[0]) + 1 if last and last[0].key == name else 0
-    say("ready")
+    write_line("ready")
     sys.stdin.readline()
     while number < most:
         count = 1 + number % 30
@@ -43,12 +43,12 @@ def append(log: EmbeddedLog, name: str, most: int, *, one_by_one: bool) -> None:
         try:
             if one_by_one:
                 wait_until_there(log, number)
-            log.append(entries, lambda fault, end=end: say(f"failed {fault}" if fault else f"kept {end}"))  # type: ignore[misc]
+            log.append(entries, lambda fault, end=end: write_line(f"failed {fault}" if fault else f"confirmed {end}"))  # type: ignore[misc]
             number += count
         except LogUnavailable:
             sleep(0.001)
     log.close()
-    say("done")
+    write_line("done")
 
 
 def wait_until_there(log: EmbeddedLog, end: int) -> None:
@@ -57,28 +57,30 @@ def wait_until_there(log: EmbeddedLog, end: int) -> None:
 
 
 def follow(log: EmbeddedLog) -> None:
-    def take(records: Sequence[Record]) -> None:
+    def on_records(records: Sequence[Record]) -> None:
         for record in records:
-            say(f"took {number_in(record)}")
+            write_line(f"received {number_in(record)}")
 
-    log.follow({TOPIC: Edge.END}, take, print)
-    say("ready")
+    log.follow({TOPIC: TopicEnd.END}, on_records, print)
+    write_line("ready")
     threading.Event().wait()
 
 
 def join(log: EmbeddedLog, group: str) -> None:
     members: list[Member] = []
 
-    def take(records: Sequence[Record]) -> None:
+    def on_records(records: Sequence[Record]) -> None:
         for record in records:
-            say(f"took {record.topic} {record.offset}")
+            write_line(f"received {record.topic} {record.offset}")
         members[0].commit(records[0].topic, records[-1].offset + 1)
 
-    members.append(log.join(group, TOPICS, take, print, changed=lambda topics: say(f"has {' '.join(sorted(topics))}")))
+    members.append(
+        log.join(group, TOPICS, on_records, print, changed=lambda topics: write_line(f"has {' '.join(sorted(topics))}"))
+    )
     threading.Event().wait()
 
 
-def say(text: str) -> None:
+def write_line(text: str) -> None:
     os.write(sys.stdout.fileno(), f"{text}\n".encode())
 
 

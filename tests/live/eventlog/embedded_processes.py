@@ -1,4 +1,4 @@
-"""Starting processes that share a folder, and hearing what they say."""
+"""Processes that share the folder of a log, and their output."""
 
 import subprocess
 import sys
@@ -11,23 +11,23 @@ from time import monotonic, sleep
 from milepost.model.durability import Durability
 from parts import ROOT
 
-PATIENCE_S = 20.0
+TIMEOUT_S = 20.0
 
 
 class Process:
-    """A process at work, and all it has said."""
+    """A running process and its output so far."""
 
     def __init__(self, popen: subprocess.Popen[str]) -> None:
         self.popen = popen
-        self.said: list[str] = []
-        self._thread = threading.Thread(target=self._hear)
+        self.output: list[str] = []
+        self._thread = threading.Thread(target=self._read_output)
         self._thread.start()
 
     def wait_for(self, condition: Callable[[list[str]], bool]) -> None:
-        wait_until(lambda: condition(self.said))
+        wait_until(lambda: condition(self.output))
 
-    def go(self) -> None:
-        self.wait_for(lambda said: said == ["ready"])
+    def resume(self) -> None:
+        self.wait_for(lambda output: output == ["ready"])
         assert self.popen.stdin is not None
         self.popen.stdin.write("\n")
         self.popen.stdin.flush()
@@ -37,18 +37,18 @@ class Process:
         self.popen.wait()
         self._thread.join()
 
-    def _hear(self) -> None:
+    def _read_output(self) -> None:
         assert self.popen.stdout is not None
         for line in self.popen.stdout:
-            self.said.append(line.strip())
+            self.output.append(line.strip())
 
 
 @contextmanager
 def running(
-    folder: Path, *words: str, level: Durability = Durability.PROCESS_CRASH, under: tuple[str, ...] = ()
+    folder: Path, *arguments: str, level: Durability = Durability.PROCESS_CRASH, under: tuple[str, ...] = ()
 ) -> Iterator[Process]:
-    """The process at work; it is killed in the end, if it still is."""
-    command = [*under, sys.executable, "-m", "live.eventlog.embedded_process", str(folder), level.value, *words]
+    """Run a process; it is killed in the end."""
+    command = [*under, sys.executable, "-m", "live.eventlog.embedded_process", str(folder), level.value, *arguments]
     environment = {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT / 'tests'}", "PYTHONDONTWRITEBYTECODE": "1"}
     with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as popen:
         process = Process(popen)
@@ -59,7 +59,7 @@ def running(
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    give_up_at = monotonic() + PATIENCE_S
+    give_up_at = monotonic() + TIMEOUT_S
     while not condition():
-        assert monotonic() < give_up_at, "it never became true"
+        assert monotonic() < give_up_at, "the condition did not become true"
         sleep(0.002)

@@ -1,4 +1,4 @@
-"""Disks that are full or taken away, locks that are held, readers that block: said, borne, and over when they are over."""
+"""Full or removed disks, held locks, blocking readers: reported, tolerated, and recovered from."""
 
 import os
 import signal
@@ -11,19 +11,19 @@ from pathlib import Path
 
 import pytest
 
-from conformance.log_claims import append, bodies, numbered
-from conformance.log_group_claims import Worker
-from conformance.log_keeping_claims import keys, poke
-from conformance.logs import EmbeddedLogs, Heard, Told
+from conformance.log_group_suite import Worker
+from conformance.log_retention_suite import keys, poke
+from conformance.log_suite import append, bodies, numbered
+from conformance.logs import AppendOutcomes, EmbeddedLogs, ReceivedRecords
 from live.eventlog.embedded_processes import running, wait_until
 from live.storage.test_disks import Disk
 from milepost.eventlog.embedded import EmbeddedLog
 from milepost.eventlog.embedded.database import PAGE_BYTES, open_database
-from milepost.eventlog.embedded.group import BEAT_S
+from milepost.eventlog.embedded.group import RENEW_S
 from milepost.eventlog.embedded.retention import EVERY_S
 from milepost.eventlog.embedded.rows import BATCH_BYTES_MAX
-from milepost.eventlog.embedded.writer import PATIENCE_S, WAL_PAGES_MAX
-from milepost.eventlog.log import RECORD_BYTES_MAX, Edge, Entry, LogUnavailable, Record, TopicSettings
+from milepost.eventlog.embedded.writer import WAL_PAGES_MAX, WRITE_TIMEOUT_S
+from milepost.eventlog.log import RECORD_BYTES_MAX, Entry, LogUnavailable, Record, TopicEnd, TopicSettings
 from milepost.model.durability import Durability
 
 
@@ -44,89 +44,89 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
 
 
 def fault_of(log: EmbeddedLog, entries: list[Entry]) -> str:
-    """Append, and wait for the fault it meets."""
-    told = Told()
-    log.append(entries, told.done(""))
-    wait_until(lambda: bool(told.outcomes))
-    fault = told.outcomes[0][1]
+    """Append, and return the fault."""
+    confirmations = AppendOutcomes()
+    log.append(entries, confirmations.done(""))
+    wait_until(lambda: bool(confirmations.outcomes))
+    fault = confirmations.outcomes[0][1]
     assert isinstance(fault, LogUnavailable)
     return str(fault)
 
 
-def test_a_full_disk_is_waited_for_then_told_and_over_when_there_is_space(disk: Disk) -> None:
-    log, told = EmbeddedLog(disk.at / "log", Durability.PROCESS_CRASH), Told()
+def test_a_full_disk_is_retried_then_reported_and_recovered_from(disk: Disk) -> None:
+    log, confirmations = EmbeddedLog(disk.at / "log", Durability.PROCESS_CRASH), AppendOutcomes()
     ballast = disk.at / "ballast"
     with suppress(OSError), ballast.open("wb", buffering=0) as file:
         while file.write(bytes(4096)):
             pass
     began = time.monotonic()
     for number in range(3):
-        log.append([Entry("t", "", bytes(500_000))], told.done(number))
-    wait_until(lambda: len(told.outcomes) == 3)
-    assert time.monotonic() - began > PATIENCE_S
-    assert told.words == [0, 1, 2]
-    assert all("the disk is full: it goes on by itself" in str(fault) for _, fault in told.outcomes)
-    assert "the disk is full" in (log.trouble or "")
-    log.append([Entry("t", "", b"later")], told.done(3))
+        log.append([Entry("t", "", bytes(500_000))], confirmations.done(number))
+    wait_until(lambda: len(confirmations.outcomes) == 3)
+    assert time.monotonic() - began > WRITE_TIMEOUT_S
+    assert confirmations.labels == [0, 1, 2]
+    assert all("the disk is full: writing resumes" in str(fault) for _, fault in confirmations.outcomes)
+    assert "the disk is full" in (log.fault or "")
+    log.append([Entry("t", "", b"later")], confirmations.done(3))
     ballast.unlink()
-    wait_until(lambda: len(told.outcomes) == 4)
-    assert told.outcomes[3] == (3, None)
-    assert log.trouble is None
+    wait_until(lambda: len(confirmations.outcomes) == 4)
+    assert confirmations.outcomes[3] == (3, None)
+    assert log.fault is None
     assert [record.value for record in log.read("t", 0, 10)] == [b"later"]
     log.close()
 
 
-def test_a_disk_that_is_full_for_a_moment_fails_nothing(disk: Disk) -> None:
-    log, told, heard = EmbeddedLog(disk.at / "log", Durability.PROCESS_CRASH), Told(), Heard()
-    log.follow({"t": 0}, heard, heard.lost)
+def test_a_briefly_full_disk_fails_no_append(disk: Disk) -> None:
+    log, confirmations, received = EmbeddedLog(disk.at / "log", Durability.PROCESS_CRASH), AppendOutcomes(), ReceivedRecords()
+    log.follow({"t": 0}, received, received.on_gap)
     ballast = disk.at / "ballast"
     with suppress(OSError), ballast.open("wb", buffering=0) as file:
         while file.write(bytes(4096)):
             pass
     for number in range(20):
-        log.append([Entry("t", "", b"%d" % number + bytes(20_000))], told.done(number))
-    wait_until(lambda: log.trouble is not None)
+        log.append([Entry("t", "", b"%d" % number + bytes(20_000))], confirmations.done(number))
+    wait_until(lambda: log.fault is not None)
     ballast.unlink()
-    wait_until(lambda: len(told.outcomes) == 20)
-    assert told.outcomes == [(number, None) for number in range(20)]
-    wait_until(lambda: len(heard.records) == 20)
-    assert [record.offset for record in heard.records] == list(range(20))
+    wait_until(lambda: len(confirmations.outcomes) == 20)
+    assert confirmations.outcomes == [(number, None) for number in range(20)]
+    wait_until(lambda: len(received.records) == 20)
+    assert [record.offset for record in received.records] == list(range(20))
     log.close()
 
 
-def test_a_lock_that_is_held_for_too_long_is_told_to_all_that_wait_and_later_ones_are_written(logs: EmbeddedLogs) -> None:
-    log, told = logs.open(), Told()
+def test_a_lock_held_too_long_fails_all_waiting_appends_and_later_ones_are_written(logs: EmbeddedLogs) -> None:
+    log, confirmations = logs.open(), AppendOutcomes()
     log.make("t")
-    with logs.stalled():
+    with logs.blocked_writes():
         began = time.monotonic()
         for number in range(20):
-            log.append(numbered("t", number, number + 1), told.done(number))
-            time.sleep(0.01)  # the first is tried alone, the others wait
-        wait_until(lambda: len(told.outcomes) == 20)
-        assert PATIENCE_S < time.monotonic() - began < 1.8 * PATIENCE_S
-    assert told.words == list(range(20))
-    assert all("another process has held it for too long" in str(fault) for _, fault in told.outcomes)
+            log.append(numbered("t", number, number + 1), confirmations.done(number))
+            time.sleep(0.01)  # the first is written alone, the others wait
+        wait_until(lambda: len(confirmations.outcomes) == 20)
+        assert WRITE_TIMEOUT_S < time.monotonic() - began < 1.8 * WRITE_TIMEOUT_S
+    assert confirmations.labels == list(range(20))
+    assert all("another process has locked it for too long" in str(fault) for _, fault in confirmations.outcomes)
     append(logs, log, numbered("t", 20, 21))
     assert [record.value for record in log.read("t", 0, 100)] == bodies(20, 21)
 
 
-def test_a_directory_that_is_taken_away_is_noticed_and_used_again_when_it_is_back(tmp_path: Path) -> None:
-    log, heard = EmbeddedLog(tmp_path / "log", Durability.PROCESS_CRASH), Heard()
-    log.follow({"t": 0}, heard, heard.lost)
+def test_a_removed_directory_is_detected_and_used_again_when_it_is_back(tmp_path: Path) -> None:
+    log, received = EmbeddedLog(tmp_path / "log", Durability.PROCESS_CRASH), ReceivedRecords()
+    log.follow({"t": 0}, received, received.on_gap)
     (tmp_path / "log").rename(tmp_path / "away")
     assert "was removed or replaced: put it back" in fault_of(log, numbered("t", 0, 1))
-    wait_until(lambda: "was removed or replaced" in (log.trouble or ""))
+    wait_until(lambda: "was removed or replaced" in (log.fault or ""))
     (tmp_path / "away").rename(tmp_path / "log")
-    told = Told()
-    log.append(numbered("t", 1, 2), told.done(""))
-    wait_until(lambda: told.outcomes == [("", None)])
-    wait_until(lambda: heard.values("t") == bodies(1, 2))
-    wait_until(lambda: log.trouble is None)
+    confirmations = AppendOutcomes()
+    log.append(numbered("t", 1, 2), confirmations.done(""))
+    wait_until(lambda: confirmations.outcomes == [("", None)])
+    wait_until(lambda: received.values("t") == bodies(1, 2))
+    wait_until(lambda: log.fault is None)
     log.close()
 
 
 def spoil_descriptors(file: Path) -> None:
-    """Make every open descriptor of a file one that cannot be written."""
+    """Make every open descriptor of a file read-only."""
     for entry in Path("/proc/self/fd").iterdir():
         if entry.is_symlink() and entry.readlink() == file:
             readable = os.open(file, os.O_RDONLY)
@@ -134,7 +134,7 @@ def spoil_descriptors(file: Path) -> None:
             os.close(readable)
 
 
-def test_a_connection_that_cannot_write_any_more_is_replaced(logs: EmbeddedLogs, tmp_path: Path) -> None:
+def test_a_broken_connection_is_replaced(logs: EmbeddedLogs, tmp_path: Path) -> None:
     log = logs.open()
     append(logs, log, numbered("t", 0, 1))
     spoil_descriptors(tmp_path / "log" / "log.db-wal")
@@ -142,34 +142,34 @@ def test_a_connection_that_cannot_write_any_more_is_replaced(logs: EmbeddedLogs,
     assert [record.value for record in log.read("t", 0, 10)] == bodies(0, 2)
 
 
-def test_a_take_that_blocks_makes_nobody_else_wait(logs: EmbeddedLogs) -> None:
-    log, heard, go_on = logs.open(), Heard(), threading.Event()
+def test_a_blocking_callback_delays_no_other_reader(logs: EmbeddedLogs) -> None:
+    log, received, go_on = logs.open(), ReceivedRecords(), threading.Event()
     blocked: list[Record] = []
 
     def block(records: Sequence[Record]) -> None:
         go_on.wait()
         blocked.extend(records)
 
-    log.follow({"t": 0}, block, heard.lost)
-    log.follow({"t": 0}, heard, heard.lost)
+    log.follow({"t": 0}, block, received.on_gap)
+    log.follow({"t": 0}, received, received.on_gap)
     for number in range(100):
         append(logs, log, numbered("t", number, number + 1))
-    wait_until(lambda: len(heard.records) == 100)
+    wait_until(lambda: len(received.records) == 100)
     assert blocked == []
     go_on.set()
     wait_until(lambda: len(blocked) == 100)
 
 
-def test_a_batch_of_large_records_is_handed_over_before_it_fills_the_memory(logs: EmbeddedLogs) -> None:
-    log, heard = logs.open(), Heard()
+def test_a_batch_of_large_records_is_limited_in_bytes(logs: EmbeddedLogs) -> None:
+    log, received = logs.open(), ReceivedRecords()
     append(logs, log, [Entry("t", "", bytes(RECORD_BYTES_MAX))] * 20)
-    log.follow({"t": 0}, heard, heard.lost)
-    wait_until(lambda: len(heard.records) == 20)
-    assert max(len(batch) for batch in heard.batches) * RECORD_BYTES_MAX < BATCH_BYTES_MAX + RECORD_BYTES_MAX
+    log.follow({"t": 0}, received, received.on_gap)
+    wait_until(lambda: len(received.records) == 20)
+    assert max(len(batch) for batch in received.batches) * RECORD_BYTES_MAX < BATCH_BYTES_MAX + RECORD_BYTES_MAX
 
 
 def takeover_s(logs: EmbeddedLogs, group: str) -> float:
-    """How long after a member has left another one has its topics."""
+    """Return the seconds until another member has the topics of one that has left."""
     leaving, staying = (Worker(logs.open(), group, ["t", "u"]) for _ in range(2))
     wait_until(lambda: len(leaving.has) == len(staying.has) == 1)
     began = time.monotonic()
@@ -178,19 +178,19 @@ def takeover_s(logs: EmbeddedLogs, group: str) -> float:
     return time.monotonic() - began
 
 
-def test_what_a_member_had_that_leaves_is_taken_up_before_the_next_heartbeat(logs: EmbeddedLogs) -> None:
-    assert min(takeover_s(logs, f"g{number}") for number in range(5)) < BEAT_S / 4
+def test_topics_of_a_leaving_member_are_reassigned_before_the_next_lease_renewal(logs: EmbeddedLogs) -> None:
+    assert min(takeover_s(logs, f"g{number}") for number in range(5)) < RENEW_S / 4
 
 
-def test_closing_waits_for_the_batch_that_is_being_taken(logs: EmbeddedLogs) -> None:
-    log, heard, entered, go_on, left = logs.open(), Heard(), threading.Event(), threading.Event(), threading.Event()
+def test_closing_waits_for_the_running_callback(logs: EmbeddedLogs) -> None:
+    log, received, entered, go_on, left = logs.open(), ReceivedRecords(), threading.Event(), threading.Event(), threading.Event()
 
     def block(records: Sequence[Record]) -> None:
         entered.set()
         go_on.wait()
         left.set()
 
-    following = log.follow({"t": 0}, block, heard.lost)
+    following = log.follow({"t": 0}, block, received.on_gap)
     append(logs, log, numbered("t", 0, 1))
     entered.wait()
     closing_thread = threading.Thread(target=following.close)
@@ -202,24 +202,24 @@ def test_closing_waits_for_the_batch_that_is_being_taken(logs: EmbeddedLogs) -> 
     assert left.is_set()
 
 
-def test_a_callback_that_raises_stops_nobody_else(logs: EmbeddedLogs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_callback_that_raises_does_not_stop_others(logs: EmbeddedLogs, monkeypatch: pytest.MonkeyPatch) -> None:
     raised: list[str] = []
     monkeypatch.setattr(threading, "excepthook", lambda args: raised.append(str(args.exc_value)))
-    log, heard = logs.open(), Heard()
+    log, received = logs.open(), ReceivedRecords()
 
     def fail(what: object) -> None:
         raise RuntimeError("told")
 
-    log.follow({"t": 0}, fail, heard.lost)
-    log.follow({"t": 0}, heard, heard.lost)
+    log.follow({"t": 0}, fail, received.on_gap)
+    log.follow({"t": 0}, received, received.on_gap)
     log.append(numbered("t", 0, 1), fail)
     append(logs, log, numbered("t", 1, 2))
-    wait_until(lambda: len(heard.records) == 2)
+    wait_until(lambda: len(received.records) == 2)
     wait_until(lambda: len(raised) >= 2)
     assert set(raised) == {"told"}
 
 
-def test_a_fault_of_ours_in_the_writer_leaves_nobody_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_in_the_writer_leaves_no_caller_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     raised: list[str] = []
     monkeypatch.setattr(threading, "excepthook", lambda args: raised.append(str(args.exc_value)))
 
@@ -227,24 +227,24 @@ def test_a_fault_of_ours_in_the_writer_leaves_nobody_waiting(tmp_path: Path, mon
         time.sleep(0.1)
         raise RuntimeError("no clock")
 
-    log, told = EmbeddedLog(tmp_path, Durability.PROCESS_CRASH, clock_ns=fail), Told()
+    log, confirmations = EmbeddedLog(tmp_path, Durability.PROCESS_CRASH, clock_ns=fail), AppendOutcomes()
     for number in range(3):
-        log.append(numbered("t", number, number + 1), told.done(number))
+        log.append(numbered("t", number, number + 1), confirmations.done(number))
         time.sleep(0.02)
-    wait_until(lambda: len(told.outcomes) == 3)
-    assert told.words == [0, 1, 2]
-    assert {type(fault) for _, fault in told.outcomes} == {LogUnavailable}
+    wait_until(lambda: len(confirmations.outcomes) == 3)
+    assert confirmations.labels == [0, 1, 2]
+    assert {type(fault) for _, fault in confirmations.outcomes} == {LogUnavailable}
     with pytest.raises(LogUnavailable, match="closed"):
         log.append(numbered("t", 3, 4))
     log.close()
     assert raised == ["no clock"]
 
 
-def test_the_write_ahead_log_does_not_grow_without_end_while_others_read(logs: EmbeddedLogs, tmp_path: Path) -> None:
-    log, readers = logs.open(), [Heard() for _ in range(3)]
+def test_the_write_ahead_log_stays_bounded_while_others_read(logs: EmbeddedLogs, tmp_path: Path) -> None:
+    log, readers = logs.open(), [ReceivedRecords() for _ in range(3)]
     log.make("t", TopicSettings(retention_bytes=20_000_000))
-    for heard in readers:
-        logs.open().follow({"t": 0}, lambda records: time.sleep(0.001), heard.lost)
+    for received in readers:
+        logs.open().follow({"t": 0}, lambda records: time.sleep(0.001), received.on_gap)
     largest = 0
     for _ in range(100):
         append(logs, log, [Entry("t", "k", bytes(1_000))] * 1_000 * 2)
@@ -255,7 +255,7 @@ def test_the_write_ahead_log_does_not_grow_without_end_while_others_read(logs: E
 
 
 @pytest.mark.parametrize("settings", [TopicSettings(is_compacted=True), TopicSettings(retention_bytes=5_000)])
-def test_what_is_removed_is_taken_off_the_count_of_bytes(logs: EmbeddedLogs, tmp_path: Path, settings: TopicSettings) -> None:
+def test_removed_records_are_subtracted_from_the_size(logs: EmbeddedLogs, tmp_path: Path, settings: TopicSettings) -> None:
     log = logs.open()
     log.make("t", settings)
     for turn in range(4):
@@ -269,7 +269,7 @@ def test_what_is_removed_is_taken_off_the_count_of_bytes(logs: EmbeddedLogs, tmp
     assert counted == sum(size for (size,) in sizes)
 
 
-def test_compaction_that_can_remember_few_keys_goes_on_where_it_left_off(
+def test_compaction_with_few_keys_per_pass_continues_where_it_stopped(
     logs: EmbeddedLogs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("milepost.eventlog.embedded.retention.KEYS_MAX", 40)
@@ -283,26 +283,26 @@ def test_compaction_that_can_remember_few_keys_goes_on_where_it_left_off(
         poke(logs, log, "t")
         time.sleep(1.5 * EVERY_S)
         left.append(len(keys(log, "t")))
-    assert len(set(left)) > 2, "it was done in one run"
+    assert len(set(left)) > 2, "compaction took a single pass"
     assert keys(log, "t") == [(f"k{number - 100}", b"%d" % number) for number in range(100, 200)]
 
 
-def test_followers_that_have_nothing_to_do_cost_nothing(logs: EmbeddedLogs) -> None:
-    log, heard = logs.open(), Heard()
+def test_idle_followers_use_no_cpu(logs: EmbeddedLogs) -> None:
+    log, received = logs.open(), ReceivedRecords()
     for _ in range(10):
-        log.follow({f"t{number}": Edge.END for number in range(10)}, heard, heard.lost)
-    log.join("g", ["t0"], heard, heard.lost)
+        log.follow({f"t{number}": TopicEnd.END for number in range(10)}, received, received.on_gap)
+    log.join("g", ["t0"], received, received.on_gap)
     time.sleep(0.5)
     began = time.process_time()
     time.sleep(2)
     assert time.process_time() - began < 0.1
 
 
-def test_a_writer_that_was_stopped_in_its_turn_is_named(tmp_path: Path) -> None:
+def test_a_writer_stopped_inside_a_transaction_is_reported(tmp_path: Path) -> None:
     log = EmbeddedLog(tmp_path, Durability.PROCESS_CRASH)
     with running(tmp_path, "append", "a", str(10**9)) as process:
-        process.go()
-        process.wait_for(lambda said: len(said) > 5)
+        process.resume()
+        process.wait_for(lambda output: len(output) > 5)
         while True:  # until it is stopped inside a transaction
             process.popen.send_signal(signal.SIGSTOP)
             with closing(open_database(tmp_path, Durability.PROCESS_CRASH).connect()) as connection:
@@ -313,10 +313,10 @@ def test_a_writer_that_was_stopped_in_its_turn_is_named(tmp_path: Path) -> None:
                     break
             process.popen.send_signal(signal.SIGCONT)
             time.sleep(0.001)
-        assert "another process has held it for too long: look for one that was stopped" in fault_of(log, numbered("t", 0, 1))
+        assert "another process has locked it for too long: look for a stopped process" in fault_of(log, numbered("t", 0, 1))
         process.popen.send_signal(signal.SIGCONT)
-    told = Told()
-    log.append(numbered("t", 1, 2), told.done(""))
-    wait_until(lambda: told.outcomes == [("", None)])
+    confirmations = AppendOutcomes()
+    log.append(numbered("t", 1, 2), confirmations.done(""))
+    wait_until(lambda: confirmations.outcomes == [("", None)])
     assert [record.value for record in log.read("t", 0, 10)] == bodies(1, 2)
     log.close()

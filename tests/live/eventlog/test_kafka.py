@@ -1,4 +1,4 @@
-"""The catalogue of logs, on a real Kafka."""
+"""The conformance suite of logs, on a real Kafka."""
 
 import time
 from collections.abc import Iterator
@@ -6,9 +6,9 @@ from uuid import uuid4
 
 import pytest
 
-from conformance.log_claims import LogClaims
-from conformance.log_group_claims import GroupClaims
-from conformance.logs import QUIET_S, Logs
+from conformance.log_group_suite import GroupSuite
+from conformance.log_suite import LogSuite
+from conformance.logs import IDLE_S, Logs
 from milepost.eventlog.kafka import KafkaLog
 from milepost.model.durability import Durability
 from milepost.runtime.services.kafka import Kafka
@@ -26,15 +26,15 @@ class KafkaLogs(Logs):
         self._opened.append(KafkaLog(self._address, Durability.PROCESS_CRASH, client_id="test", prefix=self._prefix))
         return self._opened[-1]
 
-    def settle(self) -> None:
-        time.sleep(QUIET_S)
+    def wait_idle(self) -> None:
+        time.sleep(IDLE_S)
 
     def close(self) -> None:
         for log in self._opened:
             log.close()
 
 
-class TestKafka(LogClaims, GroupClaims):
+class TestKafka(LogSuite, GroupSuite):
     @pytest.fixture
     def logs(self, kafka: Kafka) -> Iterator[KafkaLogs]:
         logs = KafkaLogs(kafka.address)

@@ -1,4 +1,4 @@
-"""A town that most tests share, towns of a test's own, and crowds."""
+"""A deployment that most tests share, deployments of single tests, and pools of clients."""
 
 from collections.abc import Iterator
 from itertools import count
@@ -7,50 +7,50 @@ from typing import Final
 
 import pytest
 
-from live.federation.crowds import Crowd, crowd
-from live.federation.town import Town, town_in
+from live.federation.client_pool import ClientPool, client_pool
+from live.federation.deployment import Deployment, deployment_in
 
 NUMBERS: Final = count(1)
-HOLD_S: Final = 4.0
-"""A client that may have a session at an edge that does not answer waits so long for it."""
+HANDOVER_TIMEOUT_S: Final = 4.0
+"""Maximum wait of a client for its session."""
 
 
 @pytest.fixture(scope="session")
-def shared_town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Town]:
-    """north: n1, n2; south: s1; and the centre."""
-    with town_in(tmp_path_factory.mktemp("town")) as town:
+def shared_deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    """north: n1, n2; south: s1; and the central hub."""
+    with deployment_in(tmp_path_factory.mktemp("town")) as deployment:
         for site, edges in (("north", ("n1", "n2")), ("south", ("s1",))):
-            town.add_site(site)
+            deployment.add_site(site)
             for name in edges:
-                town.add_edge(site, name, limits=f"hold_s = {HOLD_S}", starts=False)
-        town.add_centre(starts=False)
-        yield town
+                deployment.add_edge(site, name, limits=f"handover_timeout_s = {HANDOVER_TIMEOUT_S}", starts=False)
+        deployment.add_hub(starts=False)
+        yield deployment
 
 
 @pytest.fixture
-def town(shared_town: Town) -> Iterator[Town]:
-    """The town that tests share; whatever a test ends is started again for the next."""
-    shared_town.repair()
-    before = len(shared_town.faults())
-    yield shared_town
-    assert shared_town.faults()[before:] == []
+def deployment(shared_deployment: Deployment) -> Iterator[Deployment]:
+    """The deployment that tests share; processes that a test has stopped are restarted for the next."""
+    shared_deployment.repair()
+    before = len(shared_deployment.faults())
+    yield shared_deployment
+    assert shared_deployment.faults()[before:] == []
 
 
 @pytest.fixture
-def own_town(tmp_path: Path) -> Iterator[Town]:
-    """An empty town of the test's own."""
-    with town_in(tmp_path) as town:
-        yield town
-        assert town.faults() == []
+def own_deployment(tmp_path: Path) -> Iterator[Deployment]:
+    """An empty deployment for one test."""
+    with deployment_in(tmp_path) as deployment:
+        yield deployment
+        assert deployment.faults() == []
 
 
-@pytest.fixture(name="crowd")
-def crowd_of_a_test() -> Iterator[Crowd]:
-    with crowd() as made:
+@pytest.fixture(name="pool")
+def pool_of_a_test() -> Iterator[ClientPool]:
+    with client_pool() as made:
         yield made
 
 
 @pytest.fixture
 def name() -> str:
-    """A word no other test uses: for topics and endpoints."""
+    """A name that no other test uses, for topics and endpoints."""
     return f"h{next(NUMBERS)}"

@@ -1,11 +1,11 @@
-"""What stands in the log of a site: looked at through the log's own interface, as it comes or afterwards."""
+"""Records in the log of a site, read through the interface of the log, live or afterwards."""
 
 import threading
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
-from live.federation.town import wait_until
-from milepost.eventlog.log import Edge, Log, LogLost, Record
+from live.federation.deployment import wait_until
+from milepost.eventlog.log import Log, LogLost, Record, TopicEnd
 from milepost.model.queries import OnTopic
 from milepost.model.reasons import Malformed
 from milepost.model.sites import CROSS_HUB, SUBSCRIPTION_INFO, VEHICLE_INFO, SiteRecord
@@ -15,15 +15,15 @@ Kind = TypeVar("Kind", bound=SiteRecord)
 
 
 class Found(NamedTuple):
-    """A record that can be read, or the removal of a key."""
+    """A decoded record, or the removal of a key."""
 
     topic: str
     key: str
     value: SiteRecord | None
 
 
-class Watch:
-    """Follows topics from now on; tells what came, and calls whoever waits for something the moment it comes."""
+class LogWatcher:
+    """Follows topics from now on, collects their records, and calls back when an awaited one arrives."""
 
     def __init__(self, log: Log, *topics: str) -> None:
         self.found: list[Found] = []
@@ -32,20 +32,20 @@ class Watch:
         self._log = log
         watched = topics or (CROSS_HUB, SUBSCRIPTION_INFO, VEHICLE_INFO)
         self._next = {topic: log.ends(topic)[1] for topic in watched}
-        self._following = log.follow(dict.fromkeys(watched, Edge.END), self._take, _lost)
+        self._following = log.follow(dict.fromkeys(watched, TopicEnd.END), self._on_records, _on_gap)
 
-    def alarm(self, is_it: Callable[[Found], bool], call: Callable[[], None]) -> None:
-        """Call once, in the log's own thread, when something comes."""
+    def call_when(self, matches: Callable[[Found], bool], call: Callable[[], None]) -> None:
+        """Call once, in the log's own thread, when a matching record arrives."""
         with self._lock:
-            self._alarms.append((is_it, call))
+            self._alarms.append((matches, call))
 
-    def wait(self, is_it: Callable[[Found], bool], what: str) -> Found:
-        """The first that is so."""
-        wait_until(lambda: any(map(is_it, list(self.found))), what)
-        return next(filter(is_it, self.found))
+    def wait(self, matches: Callable[[Found], bool], what: str) -> Found:
+        """Wait for the first matching record."""
+        wait_until(lambda: any(map(matches, list(self.found))), what)
+        return next(filter(matches, self.found))
 
     def of(self, kind: type[Kind]) -> list[Kind]:
-        """All of a kind that were appended up to now."""
+        """Return all values of a kind that were appended up to now."""
         for topic in self._next:
             end = self._log.ends(topic)[1]
             wait_until(lambda: self._next[topic] >= end, f"{topic} is read")  # noqa: B023
@@ -54,7 +54,7 @@ class Watch:
     def close(self) -> None:
         self._following.close()
 
-    def _take(self, records: Sequence[Record]) -> None:
+    def _on_records(self, records: Sequence[Record]) -> None:
         for record in records:
             found = _read(record)
             if found is None:
@@ -69,7 +69,7 @@ class Watch:
 
 
 def filter_of(subscription: object) -> str:
-    """The topic filter that a subscription asks for."""
+    """Return the topic filter of a subscription."""
     query = getattr(subscription, "query", None)
     return query.filter if isinstance(query, OnTopic) else ""
 
@@ -81,5 +81,5 @@ def _read(record: Record) -> Found | None:
         return None
 
 
-def _lost(fault: LogLost) -> None:
+def _on_gap(fault: LogLost) -> None:
     raise AssertionError(f"nothing may be lost here: {fault}")

@@ -1,4 +1,4 @@
-"""Processes of the centre between two sites: what is wanted arrives, once, whichever is killed (M30, D15)."""
+"""Processes of the central hub between two sites: messages arrive once, whichever process is killed (M30, D15)."""
 
 import signal
 import time
@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from live.federation.town import CentreProcess, Town, ask, town_in, wait_until
+from live.federation.deployment import Deployment, HubProcess, ask, deployment_in, wait_until
 from live.mqtt.brokers import Setup
 from milepost.eventlog.log import Entry
 from milepost.model.endpoints import EndpointId
@@ -20,111 +20,111 @@ from milepost.model.subscriptions import Subscription
 from milepost.wire.records import from_record, to_record
 
 NORTH, SOUTH = EdgeRef("north", "n1"), EdgeRef("south", "s1")
-TAKE_OVER_S: Final = 8.0
+TAKEOVER_S: Final = 8.0
 """The lease of a dead process, and room for a busy machine; the goal is 5 s."""
 
 
 class Sites:
-    """Two sites without edges; a test says what edges would."""
+    """Two sites without edges; the test appends the records of edges."""
 
-    def __init__(self, town: Town) -> None:
-        self.town = town
+    def __init__(self, deployment: Deployment) -> None:
+        self.deployment = deployment
         self.numbers: list[int] = []
         for name in ("north", "south"):
-            town.add_site(name)
+            deployment.add_site(name)
         key = interest_key(SOUTH, "car", "x")
         wanted = Interest(SOUTH, Subscription(EndpointId("car"), parse_query("topic:x/#")))
-        town.log("south").append([Entry(SUBSCRIPTION_INFO, key, to_record(wanted))])
+        deployment.log("south").append([Entry(SUBSCRIPTION_INFO, key, to_record(wanted))])
 
-    def say(self, count: int) -> None:
-        """So many messages at an edge of north."""
+    def publish(self, count: int) -> None:
+        """Append messages of an edge of north."""
         entries = []
         for _ in range(count):
             now = time.time_ns()
             self.numbers.append(max(now, self.numbers[-1] + 1 if self.numbers else 0))
             message = Message(MessageId(1), EndpointId("bus"), "x/1", Instant(now))
             entries.append(Entry(CROSS_HUB, "", to_record(ForwardedMessage(NORTH, self.numbers[-1], message))))
-        self.town.log("north").append(entries)
+        self.deployment.log("north").append(entries)
 
-    def heard(self) -> list[int]:
-        """The numbers that stand at south, as often as they do."""
-        log = self.town.log("south")
+    def received_numbers(self) -> list[int]:
+        """Return the numbers of the messages at south, with duplicates."""
+        log = self.deployment.log("south")
         first, end = log.ends(CROSS_HUB)
         values = [from_record(record.value or b"") for record in log.read(CROSS_HUB, first, end - first)]
         return [one.number for one in values if isinstance(one, ForwardedMessage)]
 
-    def wait_all(self, within_s: float = TAKE_OVER_S) -> None:
-        wait_until(lambda: len(set(self.heard())) == len(self.numbers), "all is there", within_s=within_s)
+    def wait_all(self, within_s: float = TAKEOVER_S) -> None:
+        wait_until(lambda: len(set(self.received_numbers())) == len(self.numbers), "all messages are at south", within_s=within_s)
 
-    def centre(self, name: str) -> CentreProcess:
-        """A process of the centre, not started."""
-        folder = self.town.folder / name
-        return CentreProcess(Setup(folder), sites=tuple(self.town.sites.values()))
+    def hub(self, name: str) -> HubProcess:
+        """Return a process of the hub, not started."""
+        folder = self.deployment.folder / name
+        return HubProcess(Setup(folder), sites=tuple(self.deployment.sites.values()))
 
 
 @pytest.fixture
 def sites(tmp_path: Path) -> Iterator[Sites]:
-    with town_in(tmp_path) as town:
-        yield Sites(town)
+    with deployment_in(tmp_path) as deployment:
+        yield Sites(deployment)
 
 
 @pytest.fixture
-def first(sites: Sites) -> Iterator[CentreProcess]:
-    process = sites.centre("first")
+def first(sites: Sites) -> Iterator[HubProcess]:
+    process = sites.hub("first")
     process.start()
     yield process
     process.end()
 
 
-def owned(process: CentreProcess) -> set[str]:
+def owned(process: HubProcess) -> set[str]:
     page = ask(process.http, "/metrics")
-    return {site for site in ("north", "south") if f'milepost_centre_owned{{site="{site}"}} 1' in page}
+    return {site for site in ("north", "south") if f'milepost_hub_owned{{site="{site}"}} 1' in page}
 
 
-def test_what_an_edge_says_arrives_where_it_is_wanted_in_order_and_once(sites: Sites, first: CentreProcess) -> None:
-    sites.say(1_000)
+def test_messages_reach_sites_with_subscriptions_in_order_and_once(sites: Sites, first: HubProcess) -> None:
+    sites.publish(1_000)
     sites.wait_all()
-    assert sites.heard() == sites.numbers
-    assert first.figure("milepost_centre_copied_total") == 1_000
+    assert sites.received_numbers() == sites.numbers
+    assert first.metric("milepost_hub_forwarded_total") == 1_000
     wait_until(lambda: ask(first.http, "/ready") == "ready\n", "ready")
 
 
-def test_a_centre_that_is_killed_and_started_again_loses_nothing_and_doubles_nothing(sites: Sites, first: CentreProcess) -> None:
+def test_a_hub_that_is_killed_and_restarted_loses_and_duplicates_nothing(sites: Sites, first: HubProcess) -> None:
     for _ in range(3):
-        sites.say(2_000)
-        wait_until(lambda: len(sites.heard()) > len(sites.numbers) - 1_900, "it is under way")
+        sites.publish(2_000)
+        wait_until(lambda: len(sites.received_numbers()) > len(sites.numbers) - 1_900, "copying has begun")
         first.kill()
-        sites.say(100)
+        sites.publish(100)
         first.start()
     sites.wait_all()
-    assert sites.heard() == sites.numbers
+    assert sites.received_numbers() == sites.numbers
 
 
-def test_the_other_process_takes_over_from_one_that_is_killed(sites: Sites, first: CentreProcess) -> None:
+def test_another_hub_process_takes_over_from_a_killed_one(sites: Sites, first: HubProcess) -> None:
     # M30, D15
-    second = sites.centre("second")
+    second = sites.hub("second")
     second.launch()
     try:
         wait_until(lambda: ask(second.http, "/ready") == "ready\n", "the second is ready")
-        wait_until(lambda: owned(first) | owned(second) == {"north", "south"}, "both sites are somebody's")
+        wait_until(lambda: owned(first) | owned(second) == {"north", "south"}, "both sites are owned")
         busy, other = (first, second) if "north" in owned(first) else (second, first)
-        sites.say(1_000)
+        sites.publish(1_000)
         sites.wait_all()
         busy.kill()
-        sites.say(1_000)
+        sites.publish(1_000)
         sites.wait_all()
-        assert sites.heard() == sites.numbers
-        wait_until(lambda: owned(other) == {"north", "south"}, "it has both")
+        assert sites.received_numbers() == sites.numbers
+        wait_until(lambda: owned(other) == {"north", "south"}, "it owns both sites")
     finally:
         second.end()
 
 
-def test_a_centre_that_is_stopped_finishes_and_hands_its_sites_on(sites: Sites, first: CentreProcess) -> None:
-    sites.say(1_000)
+def test_a_stopped_hub_finishes_its_appends_and_releases_its_sites(sites: Sites, first: HubProcess) -> None:
+    sites.publish(1_000)
     assert first.process is not None
     first.process.send_signal(signal.SIGTERM)
     assert first.process.wait(10) == 0
-    assert "centre stopped" in first.log()
+    assert "hub stopped" in first.log()
     first.start()
     sites.wait_all()
-    assert sites.heard() == sites.numbers
+    assert sites.received_numbers() == sites.numbers

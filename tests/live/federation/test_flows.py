@@ -1,29 +1,29 @@
-"""The flows of the paper, record by record: subscribing (figure 2), publishing (figure 3); whose the reserved topics are (D5).
+"""The flows of the paper, record by record: subscribing (figure 2), publishing (figure 3); access to reserved topics (D5).
 
-taker ─▶ n1 ─▶ north's log ─▶ centre ─▶ south's log ─▶ s1         what is wanted
-taker ◀─ n1 ◀─ north's log ◀─ centre ◀─ south's log ◀─ s1 ◀─ publisher
+subscriber ─▶ n1 ─▶ north's log ─▶ hub ─▶ south's log ─▶ s1         subscriptions
+subscriber ◀─ n1 ◀─ north's log ◀─ hub ◀─ south's log ◀─ s1 ◀─ publisher
 
-Each part takes the topics that are its own from the start (D6), what is wanted is told to the other site (D7), and what is
-published goes as far as it is wanted and no farther (D9): through the log, past every edge of a site, each of which looks for
-itself (M1, M2, M14).
+Each process subscribes to its own topics from the start (D6), subscriptions are announced to the other site (D7), and messages go
+only to sites with a matching subscription (D9): through the log, read by every edge of a site, each of which matches for itself
+(M1, M2, M14).
 """
 
 from collections.abc import Iterator
 
 import pytest
 
-from live.federation.records import Found, Watch, filter_of
-from live.federation.town import Town
+from live.federation.deployment import Deployment
+from live.federation.records import Found, LogWatcher, filter_of
 from live.mqtt.packets import V4, V5, Kind, P, Will, publish
-from live.mqtt.raw import Closed, Raw
+from live.mqtt.raw_client import Closed, RawClient
 from live.udp.edges import UdpEdge
 from milepost.model.sites import (
-    ALL,
+    ANY_EDGE,
     CROSS_HUB,
     SUBSCRIPTION_INFO,
     VEHICLE_INFO,
-    Claim,
     EdgeRef,
+    EndpointClaim,
     ForwardedMessage,
     Interest,
     interest_key,
@@ -33,10 +33,10 @@ NOT_AUTHORIZED = 0x87
 
 
 class Sites:
-    """All records of both sites that come during a test."""
+    """All records of both sites during a test."""
 
-    def __init__(self, town: Town) -> None:
-        self.north, self.south = (Watch(town.log(site)) for site in ("north", "south"))
+    def __init__(self, deployment: Deployment) -> None:
+        self.north, self.south = (LogWatcher(deployment.log(site)) for site in ("north", "south"))
 
     def close(self) -> None:
         self.north.close()
@@ -44,118 +44,124 @@ class Sites:
 
 
 @pytest.fixture
-def sites(town: Town) -> Iterator[Sites]:
-    opened = Sites(town)
+def sites(deployment: Deployment) -> Iterator[Sites]:
+    opened = Sites(deployment)
     yield opened
     opened.close()
 
 
-def joined(edge: UdpEdge, client: str, *filters: str) -> Raw:
-    one = Raw(edge.tcp)
+def joined(edge: UdpEdge, client: str, *filters: str) -> RawClient:
+    one = RawClient(edge.tcp)
     one.join(client, keep_alive=0)
     for each in filters:
         assert one.subscribe((each, 1)).codes == (1,)
     return one
 
 
-def wants(one: Found, edge: EdgeRef, topic: str) -> bool:
+def has_interest(one: Found, edge: EdgeRef, topic: str) -> bool:
     return isinstance(one.value, Interest) and one.value.edge == edge and filter_of(one.value.subscription) == topic
 
 
-def said_on(watch: Watch, topic: str) -> list[ForwardedMessage]:
-    return [said for said in watch.of(ForwardedMessage) if said.message.topic == topic]
+def messages_on(watch: LogWatcher, topic: str) -> list[ForwardedMessage]:
+    return [message_record for message_record in watch.of(ForwardedMessage) if message_record.message.topic == topic]
 
 
-def publish_until_heard(publisher: Raw, topic: str, taker: Raw) -> None:
-    """Until the publisher's edge knows that somebody elsewhere wants the topic."""
+def publish_until_received(publisher: RawClient, topic: str, subscriber: RawClient) -> None:
+    """Publish until the publisher's edge knows the remote subscription."""
     for _ in range(200):
         publisher.publish(topic, b"probe", qos=1)
         try:
-            assert taker.message(within_s=0.1).payload == b"probe"
+            assert subscriber.message(within_s=0.1).payload == b"probe"
         except TimeoutError:
             continue
         return
     raise AssertionError(f"{topic} never arrived")
 
 
-def test_a_subscription_is_told_to_the_site_and_by_the_centre_to_all_others(town: Town, sites: Sites, name: str) -> None:
-    """Figure 2: the broker tells its hub, the centre tells the other hubs, which learn only that somebody wants it."""
+def test_a_subscription_is_announced_to_its_site_and_by_the_hub_to_all_others(
+    deployment: Deployment, sites: Sites, name: str
+) -> None:
+    """Figure 2: the edge announces to its site, the central hub to the other sites, without the name of the subscriber."""
     # D5, D6, D7, D15, T7
     n1, topic, client = EdgeRef("north", "n1"), f"{name}/road", f"{name}-car"
-    with joined(town.edges["n1"], client, topic) as taker:
-        here = sites.north.wait(lambda one: wants(one, n1, topic), "the site is told")
+    with joined(deployment.edges["n1"], client, topic) as subscriber:
+        here = sites.north.wait(lambda one: has_interest(one, n1, topic), "the subscription is announced at its site")
         assert (here.topic, here.key) == (SUBSCRIPTION_INFO, interest_key(n1, client, topic))
-        there = sites.south.wait(lambda one: wants(one, EdgeRef("north", ALL), topic), "the other site is told")
+        there = sites.south.wait(
+            lambda one: has_interest(one, EdgeRef("north", ANY_EDGE), topic), "the subscription is announced at the other site"
+        )
         assert there.topic == SUBSCRIPTION_INFO
         assert client not in there.key
-        claimed = sites.north.wait(lambda one: isinstance(one.value, Claim) and one.value.endpoint == client, "it is claimed")
-        assert (claimed.topic, isinstance(claimed.value, Claim) and claimed.value.edge) == (VEHICLE_INFO, n1)
-        taker.unsubscribe(topic)
-        sites.north.wait(lambda one: (one.key, one.value) == (here.key, None), "the site hears that it is over")
-        sites.south.wait(lambda one: (one.key, one.value) == (there.key, None), "the other site hears that it is over")
+        claimed = sites.north.wait(
+            lambda one: isinstance(one.value, EndpointClaim) and one.value.endpoint == client, "it is claimed"
+        )
+        assert (claimed.topic, isinstance(claimed.value, EndpointClaim) and claimed.value.edge) == (VEHICLE_INFO, n1)
+        subscriber.unsubscribe(topic)
+        sites.north.wait(lambda one: (one.key, one.value) == (here.key, None), "the subscription is withdrawn at its site")
+        sites.south.wait(lambda one: (one.key, one.value) == (there.key, None), "the subscription is withdrawn at the other site")
 
 
-def test_a_message_goes_to_its_own_takers_and_through_the_centre_to_the_sites_that_want_it(
-    town: Town, sites: Sites, name: str
+def test_a_message_reaches_local_subscribers_and_through_the_hub_other_sites(
+    deployment: Deployment, sites: Sites, name: str
 ) -> None:
-    """Figure 3: at once to those who are here; wrapped whole to the hub, the centre, the hub that wants it, and its taker."""
+    """Figure 3: at once to local subscribers; as one record to the site, the central hub, the other site, and its subscriber."""
     # M1, M2, D1, D2, D5, D6, D9
     topic = f"{name}/road"
-    s1 = town.edges["s1"]
+    s1 = deployment.edges["s1"]
     with (
-        joined(town.edges["n1"], f"{name}-taker", topic) as taker,
+        joined(deployment.edges["n1"], f"{name}-subscriber", topic) as subscriber,
         joined(s1, f"{name}-local", topic) as local,
         joined(s1, f"{name}-publisher") as publisher,
     ):
-        publish_until_heard(publisher, topic, taker)
-        local.settle()
+        publish_until_received(publisher, topic, subscriber)
+        local.drain()
         publisher.publish(topic, b"ice", qos=1, props=[(P.CONTENT_TYPE, "text/plain"), (P.USER_PROPERTY, ("lane", "2"))])
-        for one in (local.message(), taker.message()):
+        for one in (local.message(), subscriber.message()):
             assert (one.topic, one.payload, one.qos, one.is_dup) == (topic, b"ice", 1, False)
             assert one.one(P.CONTENT_TYPE) == "text/plain"
             assert one.all(P.USER_PROPERTY) == [("lane", "2")]
         for watch in (sites.south, sites.north):
-            said = [one for one in said_on(watch, topic) if one.message.body == b"ice"]
-            assert [(one.sender, one.message.source) for one in said] == [(EdgeRef("south", "s1"), f"{name}-publisher")]
+            message_record = [one for one in messages_on(watch, topic) if one.message.body == b"ice"]
+            assert [(one.sender, one.message.source) for one in message_record] == [(EdgeRef("south", "s1"), f"{name}-publisher")]
             assert {one.topic for one in watch.found if isinstance(one.value, ForwardedMessage)} == {CROSS_HUB}
-        assert taker.settle() == []
+        assert subscriber.drain() == []
 
 
-def test_nothing_leaves_an_edge_that_nobody_elsewhere_wants(town: Town, sites: Sites, name: str) -> None:
+def test_messages_without_remote_subscribers_do_not_leave_their_edge(deployment: Deployment, sites: Sites, name: str) -> None:
     # M2, D9
-    n2, s1 = town.edges["n2"], town.edges["s1"]
+    n2, s1 = deployment.edges["n2"], deployment.edges["s1"]
     wanted, local, in_site = f"{name}/wanted", f"{name}/local", f"{name}/site"
     with (
-        joined(town.edges["n1"], f"{name}-taker", wanted, in_site) as taker,
+        joined(deployment.edges["n1"], f"{name}-subscriber", wanted, in_site) as subscriber,
         joined(n2, f"{name}-here", local) as here,
         joined(n2, f"{name}-publisher") as publisher,
         joined(s1, f"{name}-far", wanted) as far,
     ):
-        publish_until_heard(publisher, wanted, far)
-        taker.settle()
+        publish_until_received(publisher, wanted, far)
+        subscriber.drain()
         for topic in (f"{name}/nobody", local, in_site, wanted):
             for qos in (1, 2):
                 publisher.publish(topic, b"%d" % qos, qos=qos)
         assert [one.payload for one in far.messages(2)] == [b"1", b"2"]
-        assert [one.topic for one in taker.messages(4)] == [in_site] * 2 + [wanted] * 2
+        assert [one.topic for one in subscriber.messages(4)] == [in_site] * 2 + [wanted] * 2
         assert [one.topic for one in here.messages(2)] == [local] * 2
     for topic, in_north, in_south in ((f"{name}/nobody", 0, 0), (local, 0, 0), (in_site, 2, 0), (wanted, 2, 2)):
         for watch, count in ((sites.north, in_north), (sites.south, in_south)):
-            assert len([one for one in said_on(watch, topic) if one.message.body != b"probe"]) == count, topic
+            assert len([one for one in messages_on(watch, topic) if one.message.body != b"probe"]) == count, topic
 
 
-def test_messages_of_all_qualities_that_are_written_at_once_arrive_in_their_order(town: Town, name: str) -> None:
+def test_messages_of_all_qos_written_at_once_arrive_in_order(deployment: Deployment, name: str) -> None:
     # D15
     topic = f"{name}/x"
     with (
-        joined(town.edges["s1"], f"{name}-taker", topic) as taker,
-        joined(town.edges["n1"], f"{name}-near", topic) as near,
-        joined(town.edges["n2"], f"{name}-publisher") as publisher,
+        joined(deployment.edges["s1"], f"{name}-subscriber", topic) as subscriber,
+        joined(deployment.edges["n1"], f"{name}-near", topic) as near,
+        joined(deployment.edges["n2"], f"{name}-publisher") as publisher,
     ):
-        publish_until_heard(publisher, topic, taker)
-        publish_until_heard(publisher, topic, near)
+        publish_until_received(publisher, topic, subscriber)
+        publish_until_received(publisher, topic, near)
         publisher.send(*(publish(topic, b"%d" % at, qos=at % 3, packet_id=at + 1 if at % 3 else 0) for at in range(30)))
-        for one in (near, taker):
+        for one in (near, subscriber):
             taken: list[int] = []
             while len(taken) < 30:
                 payload = one.message().payload
@@ -166,10 +172,10 @@ def test_messages_of_all_qualities_that_are_written_at_once_arrive_in_their_orde
 @pytest.mark.parametrize("level", [V4, V5])
 @pytest.mark.parametrize("topic", ["$reserved/cross-hub", "$reserved/subscription-info", f"$reserved/subscription-north-{'n1'}"])
 def test_ordinary_clients_may_neither_publish_nor_subscribe_below_reserved(
-    town: Town, sites: Sites, name: str, level: int, topic: str
+    deployment: Deployment, sites: Sites, name: str, level: int, topic: str
 ) -> None:
     # D4, D5
-    with Raw(town.edges["n1"].tcp, level=level) as client:
+    with RawClient(deployment.edges["n1"].tcp, level=level) as client:
         client.join(f"{name}-c")
         for each in (topic, "$reserved/#", "$reserved/+"):
             assert client.subscribe((each, 1)).codes == (NOT_AUTHORIZED if level == V5 else 0x80,)
@@ -180,21 +186,21 @@ def test_ordinary_clients_may_neither_publish_nor_subscribe_below_reserved(
                 assert (answer.kind, answer.reason) == (Kind.PUBACK if qos == 1 else Kind.PUBREC, NOT_AUTHORIZED)
             elif not qos:
                 client.publish(topic, b"forged")
-        client.settle()
+        client.drain()
     assert not [one for one in sites.north.of(ForwardedMessage) if one.message.topic.startswith("$")]
 
 
-def test_a_plain_wildcard_hears_nothing_of_what_is_reserved(town: Town, name: str) -> None:
-    n1, n2 = town.edges["n1"], town.edges["n2"]
-    with joined(n1, f"{name}-all", "#") as taker, joined(n2, f"{name}-publisher") as publisher:
-        publish_until_heard(publisher, f"{name}/x", taker)
-        assert not [one for one in taker.settle() if one.topic.startswith("$")]
+def test_a_wildcard_subscription_receives_no_reserved_topics(deployment: Deployment, name: str) -> None:
+    n1, n2 = deployment.edges["n1"], deployment.edges["n2"]
+    with joined(n1, f"{name}-all", "#") as subscriber, joined(n2, f"{name}-publisher") as publisher:
+        publish_until_received(publisher, f"{name}/x", subscriber)
+        assert not [one for one in subscriber.drain() if one.topic.startswith("$")]
 
 
-def test_a_will_below_reserved_is_refused(town: Town, name: str) -> None:
-    with Raw(town.edges["n1"].tcp) as client:
+def test_a_will_below_reserved_is_refused(deployment: Deployment, name: str) -> None:
+    with RawClient(deployment.edges["n1"].tcp) as client:
         try:
-            answer = client.ask(f"{name}-c", will=Will("$reserved/cross-hub"))
+            answer = client.try_join(f"{name}-c", will=Will("$reserved/cross-hub"))
         except Closed:
             return
         assert answer.reason == NOT_AUTHORIZED

@@ -1,4 +1,4 @@
-"""Incidents with real processes: cells become alerts at edges, questions are answered, a dead desk is replaced (M25)."""
+"""Incidents with real processes: cells become alerts, questions are answered, a killed incident engine is replaced (M25)."""
 
 import asyncio
 import subprocess
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import orjson
 
-from live.federation.town import Town, table_of, wait_until
+from live.federation.deployment import Deployment, settings_table, wait_until
 from milepost.client import Inbox, connect
 from milepost.eventlog.log import Entry
 from milepost.incidents.engine import CELLS
@@ -22,7 +22,7 @@ from unit.incidents.events import HOME, Event, cells_of
 KIND = EventKind("Collision", "Collision", "weight >= 3 and reports >= 5", "Alert/Collision", interval_s=1.0, slots=3)
 SETTINGS = """
 [incidents]
-late_s = 0.2
+allowed_lateness_s = 0.2
 [[incidents.kinds]]
 name = "Collision"
 topic = "Collision"
@@ -35,9 +35,9 @@ clear_after_s = 2.0
 
 
 @contextmanager
-def desk(town: Town, name: str) -> Iterator[subprocess.Popen[bytes]]:
-    path, log = town.folder / f"{name}.toml", town.folder / f"{name}.log"
-    path.write_text(f"[site]\n{table_of(town.sites['north'])}\n{SETTINGS}")
+def engine(deployment: Deployment, name: str) -> Iterator[subprocess.Popen[bytes]]:
+    path, log = deployment.folder / f"{name}.toml", deployment.folder / f"{name}.log"
+    path.write_text(f"[site]\n{settings_table(deployment.sites['north'])}\n{SETTINGS}")
     with log.open("ab") as out:
         command = [sys.executable, "-m", "milepost", "incidents", "run", "--config", str(path)]
         process = subprocess.Popen(command, cwd=ROOT, stdout=out, stderr=out)
@@ -49,14 +49,14 @@ def desk(town: Town, name: str) -> Iterator[subprocess.Popen[bytes]]:
         process.wait()
 
 
-def report_collision(town: Town) -> None:
-    """What the pipeline writes: the cells of reports made just now."""
+def report_collision(deployment: Deployment) -> None:
+    """Append the cells that the pipeline would write for current reports."""
     found = [Event(f"car-{number}", HOME, Instant(time.time_ns())) for number in range(5)]
-    town.log("north").append([Entry(CELLS, cell_key(cell), cell_to_json(cell)) for cell in cells_of(KIND, found)])
+    deployment.log("north").append([Entry(CELLS, cell_key(cell), cell_to_json(cell)) for cell in cells_of(KIND, found)])
 
 
 async def next_of(messages: Inbox, topic: str, phases: frozenset[str] = frozenset()) -> bytes:
-    """The next message of a topic, and of one of some phases; others may come before it."""
+    """Return the next message of a topic, with one of some phases; others are skipped."""
     async with asyncio.timeout(30):
         while True:
             found = await messages.receive()
@@ -64,15 +64,15 @@ async def next_of(messages: Inbox, topic: str, phases: frozenset[str] = frozense
                 return found.body
 
 
-async def live_through(town: Town, port: int, first: "subprocess.Popen[bytes]") -> None:
+async def live_through(deployment: Deployment, port: int, first: "subprocess.Popen[bytes]") -> None:
     async with connect(f"mqtt://127.0.0.1:{port}", client_id="driver") as driver, driver.messages() as messages:
         await driver.report(HOME.latitude, HOME.longitude)
         warned = asyncio.ensure_future(next_of(messages, "Alert/Collision", frozenset(("early", "raised"))))
         while not warned.done():
-            report_collision(town)
+            report_collision(deployment)
             await asyncio.wait({warned}, timeout=0.5)
         await warned
-        await asyncio.sleep(1.5)  # a slot and the time for its cells: what was told early is an incident then
+        await asyncio.sleep(1.5)  # a slot and the allowed lateness: the early warning is an incident then
         await driver.publish("Area-of-Interest", b"", qos=1)
         (kind,) = orjson.loads(await next_of(messages, "Area-of-Interest/accept"))["kinds"]
         assert len(kind["incidents"]) == 1
@@ -82,8 +82,8 @@ async def live_through(town: Town, port: int, first: "subprocess.Popen[bytes]") 
         await next_of(messages, "Alert/Collision", frozenset(("cleared",)))
 
 
-def test_reports_become_an_alert_where_they_are_and_an_all_clear_though_the_desk_was_killed(own_town: Town) -> None:
-    own_town.add_site("north")
-    edge = own_town.add_edge("north", "n1", coverage="circle 40.7608,-111.891 5000")
-    with desk(own_town, "first") as first, desk(own_town, "second"):
-        asyncio.run(live_through(own_town, edge.tcp, first))
+def test_reports_become_an_alert_and_an_all_clear_although_the_incident_engine_was_killed(own_deployment: Deployment) -> None:
+    own_deployment.add_site("north")
+    edge = own_deployment.add_edge("north", "n1", coverage="circle 40.7608,-111.891 5000")
+    with engine(own_deployment, "first") as first, engine(own_deployment, "second"):
+        asyncio.run(live_through(own_deployment, edge.tcp, first))

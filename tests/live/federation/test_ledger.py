@@ -1,4 +1,4 @@
-"""The ledger finds every fault that is put into a good run, and none in a good one."""
+"""The ledger finds every fault that is injected into a correct run, and none in a correct one."""
 
 from collections.abc import Callable
 
@@ -8,74 +8,74 @@ from ledger import Ledger
 
 
 def good(qos: int = 1) -> Ledger:
-    """A sender of five, all acknowledged, all seen by one taker."""
+    """Return the ledger of five acknowledged messages of one sender, all received by one receiver."""
     ledger = Ledger()
     ledger.open("car", qos)
-    ledger.ask("phone", "car")
+    ledger.subscribe("phone", "car")
     for _ in range(5):
         number = ledger.send("car")
         ledger.acknowledge("car", number)
-        ledger.see("phone", "car", number, connection=1, is_repetition=False)
+        ledger.receive("phone", "car", number, connection=1, is_duplicate=False)
     return ledger
 
 
-def see(ledger: Ledger, number: int, *, connection: int = 1, is_repetition: bool = False, taker: str = "phone") -> None:
-    ledger.see(taker, "car", number, connection=connection, is_repetition=is_repetition)
+def receive(ledger: Ledger, number: int, *, connection: int = 1, is_duplicate: bool = False, receiver: str = "phone") -> None:
+    ledger.receive(receiver, "car", number, connection=connection, is_duplicate=is_duplicate)
 
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
-def test_nothing_is_wrong_with_a_good_run(qos: int) -> None:
+def test_a_correct_run_has_no_faults(qos: int) -> None:
     assert good(qos).faults() == []
     assert good(qos).is_complete()
 
 
-def test_what_was_sent_and_not_acknowledged_may_be_seen_or_not() -> None:
+def test_an_unacknowledged_message_may_or_may_not_be_received() -> None:
     ledger = good()
     seen, _ = ledger.send("car"), ledger.send("car")
-    see(ledger, seen)
+    receive(ledger, seen)
     assert ledger.faults() == []
     assert ledger.is_complete()
 
 
-def test_what_was_sent_before_a_taker_asked_is_not_missed() -> None:
+def test_messages_sent_before_a_subscription_are_not_missed() -> None:
     ledger = good()
-    ledger.ask("radio", "car")
+    ledger.subscribe("radio", "car")
     assert ledger.faults() == []
     number = ledger.send("car")
     ledger.acknowledge("car", number)
-    see(ledger, number)
+    receive(ledger, number)
     assert ledger.faults() == ["radio of car: lost 5"]
     assert not ledger.is_complete()
 
 
-def test_what_a_taker_saw_before_it_asked_does_not_count() -> None:
+def test_messages_received_before_a_subscription_are_ignored() -> None:
     ledger = good()
-    see(ledger, 1, taker="radio")
-    assert ledger.faults() == ["radio of car: got 1 that it did not ask for"]
-    ledger.ask("radio", "car")
-    see(ledger, 1, taker="radio")
+    receive(ledger, 1, receiver="radio")
+    assert ledger.faults() == ["radio of car: got 1 that it did not subscribe to"]
+    ledger.subscribe("radio", "car")
+    receive(ledger, 1, receiver="radio")
     assert ledger.faults() == []
 
 
-def test_a_marked_repetition_of_quality_1_on_a_later_connection_is_no_fault() -> None:
+def test_a_qos_1_duplicate_with_the_dup_flag_on_a_later_connection_is_no_fault() -> None:
     ledger = good()
-    see(ledger, 3, connection=2, is_repetition=True)
-    see(ledger, 4, connection=2, is_repetition=True)
-    see(ledger, 4, connection=3, is_repetition=True)
+    receive(ledger, 3, connection=2, is_duplicate=True)
+    receive(ledger, 4, connection=2, is_duplicate=True)
+    receive(ledger, 4, connection=3, is_duplicate=True)
     assert ledger.faults() == []
 
 
-@pytest.mark.parametrize(("qos", "faults"), [(1, []), (2, ["phone of car: doubled 5, 2 times"])])
-def test_what_was_sent_again_may_come_again_unless_it_is_of_quality_2(qos: int, faults: list[str]) -> None:
+@pytest.mark.parametrize(("qos", "faults"), [(1, []), (2, ["phone of car: duplicated 5, 2 times"])])
+def test_a_resent_message_may_be_received_again_unless_it_has_qos_2(qos: int, faults: list[str]) -> None:
     ledger = good(qos)
     number = ledger.send("car")
-    see(ledger, number)
+    receive(ledger, number)
     ledger.send_again("car", number)
-    see(ledger, number)
+    receive(ledger, number)
     assert ledger.faults() == faults
 
 
-def test_quality_0_may_be_lost() -> None:
+def test_qos_0_may_be_lost() -> None:
     ledger = good(0)
     ledger.acknowledge("car", ledger.send("car"))
     assert ledger.faults() == []
@@ -84,70 +84,70 @@ def test_quality_0_may_be_lost() -> None:
 def lose(ledger: Ledger) -> None:
     for _ in range(2):
         ledger.acknowledge("car", ledger.send("car"))
-    see(ledger, ledger.send("car"))
+    receive(ledger, ledger.send("car"))
     ledger.acknowledge("car", ledger.send("car"))
 
 
 def invent(ledger: Ledger) -> None:
-    see(ledger, 9)
+    receive(ledger, 9)
 
 
-def let_a_refused_one_through(ledger: Ledger) -> None:
+def deliver_a_refused_message(ledger: Ledger) -> None:
     number = ledger.send("car")
     ledger.refuse("car", number)
-    see(ledger, number)
+    receive(ledger, number)
 
 
-def bring_it_to_somebody_else(ledger: Ledger) -> None:
-    see(ledger, 0, taker="stranger")
+def deliver_to_another_receiver(ledger: Ledger) -> None:
+    receive(ledger, 0, receiver="stranger")
 
 
 def overtake(ledger: Ledger) -> None:
     first, second = ledger.send("car"), ledger.send("car")
-    see(ledger, second)
-    see(ledger, first)
+    receive(ledger, second)
+    receive(ledger, first)
 
 
 @pytest.mark.parametrize(
     ("inject", "fault"),
     [
         (lose, "phone of car: lost 5-6, 8"),
-        (lambda ledger: see(ledger, 4), "phone of car: doubled 4, 2 times"),
-        (lambda ledger: see(ledger, 4, connection=2), "phone of car: doubled 4, 2 times"),
-        (lambda ledger: see(ledger, 4, is_repetition=True), "phone of car: doubled 4, 2 times"),
+        (lambda ledger: receive(ledger, 4), "phone of car: duplicated 4, 2 times"),
+        (lambda ledger: receive(ledger, 4, connection=2), "phone of car: duplicated 4, 2 times"),
+        (lambda ledger: receive(ledger, 4, is_duplicate=True), "phone of car: duplicated 4, 2 times"),
         (invent, "phone of car: got 9, which was never sent"),
-        (let_a_refused_one_through, "phone of car: got 5, which was refused"),
-        (bring_it_to_somebody_else, "stranger of car: got 1 that it did not ask for"),
+        (deliver_a_refused_message, "phone of car: got 5, which was refused"),
+        (deliver_to_another_receiver, "stranger of car: got 1 that it did not subscribe to"),
         (overtake, "phone of car: 5 came after 6"),
     ],
 )
-def test_each_fault_is_found_and_nothing_else(inject: Callable[[Ledger], None], fault: str) -> None:
+def test_each_fault_is_found_and_no_other(inject: Callable[[Ledger], None], fault: str) -> None:
     ledger = good()
     inject(ledger)
     assert ledger.faults() == [fault]
 
 
-def test_an_exchange_of_quality_2_that_was_left_open_may_be_repeated_once() -> None:
+def test_an_open_qos_2_exchange_may_be_repeated_once() -> None:
     ledger = good(2)
     ledger.leave_open("phone", "car", 4)
-    see(ledger, 4, connection=2)
+    receive(ledger, 4, connection=2)
     assert ledger.faults() == []
-    see(ledger, 4, connection=2)
-    see(ledger, 3, connection=2)
-    assert ledger.faults() == ["phone of car: doubled 3, 2 times", "phone of car: doubled 4, 2 times"]
+    receive(ledger, 4, connection=2)
+    receive(ledger, 3, connection=2)
+    assert ledger.faults() == ["phone of car: duplicated 3, 2 times", "phone of car: duplicated 4, 2 times"]
 
 
-def test_quality_2_is_never_repeated() -> None:
+def test_qos_2_is_never_repeated() -> None:
     ledger = good(2)
-    see(ledger, 4, connection=2, is_repetition=True)
-    assert ledger.faults() == ["phone of car: doubled 4, 2 times"]
+    receive(ledger, 4, connection=2, is_duplicate=True)
+    assert ledger.faults() == ["phone of car: duplicated 4, 2 times"]
 
 
-def test_who_did_not_wait_for_its_session_is_asked_about_all_but_order() -> None:
+def test_order_is_not_checked_for_endpoints_that_did_not_wait_for_their_session() -> None:
     ledger = good()
-    ledger.expect_any_order("phone")
+    ledger.allow_any_order("phone")
     overtake(ledger)
     assert ledger.faults() == []
-    see(ledger, 5)
+    receive(ledger, 5)
     ledger.acknowledge("car", ledger.send("car"))
-    assert ledger.faults() == ["phone of car: lost 7", "phone of car: doubled 5, 2 times"]
+    assert ledger.faults() == ["phone of car: lost 7", "phone of car: duplicated 5, 2 times"]

@@ -1,4 +1,4 @@
-"""Garbage in the log of a site costs a count and nothing else: whoever reads it goes on, and endpoints move as before."""
+"""Garbage in the log of a site is counted: readers continue, and endpoints move as before."""
 
 import json
 from collections.abc import Iterator
@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import pytest
 
-from live.federation.crowds import Crowd
-from live.federation.town import Town, ask, wait_until
+from live.federation.client_pool import ClientPool
+from live.federation.deployment import Deployment, ask, wait_until
 from milepost.eventlog.log import RECORD_BYTES_MAX, Entry, Log
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import Instant
@@ -18,10 +18,10 @@ from milepost.model.sites import (
     CROSS_HUB,
     SUBSCRIPTION_INFO,
     VEHICLE_INFO,
-    Claim,
     ClaimNotice,
     EdgeInfo,
     EdgeRef,
+    EndpointClaim,
     EndpointPosition,
     EndpointPositions,
     Epoch,
@@ -44,7 +44,7 @@ from milepost.wire.records import to_record
 
 GHOST, N1 = EdgeRef("north", "ghost"), EdgeRef("north", "n1")
 POISON: Final = EndpointId("poison")
-WRONG: Final[list[Any]] = [None, [], {}, -1, 1.5, True, "", "x\n/y", "1" + "0" * 30, 10**30, [[]] * 3, {"type": "said"}]
+WRONG: Final[list[Any]] = [None, [], {}, -1, 1.5, True, "", "x\n/y", "1" + "0" * 30, 10**30, [[]] * 3, {"type": "forwarded"}]
 GARBAGE: Final = [
     b"",
     b"\x00",
@@ -54,38 +54,38 @@ GARBAGE: Final = [
     b"{}",
     b'{"type":7}',
     b'{"type":"no such thing"}',
-    b'{"type":"said"',
+    b'{"type":"forwarded"',
     b"[" * 100_000,
-    b'{"type":"said","x":"' + b"y" * (RECORD_BYTES_MAX - 1_000) + b'"}',
+    b'{"type":"forwarded","x":"' + b"y" * (RECORD_BYTES_MAX - 1_000) + b'"}',
 ]
-KEYS: Final = ["", "@", "@@", "@@centre", "\n", "north/ghost\n\n", "@north/ghost", "poison\nnorth/", "x" * 10_000]
+KEYS: Final = ["", "@", "@@", "@@hub", "\n", "north/ghost\n\n", "@north/ghost", "poison\nnorth/", "x" * 10_000]
 
 
 def samples() -> Iterator[SiteRecord]:
-    """A record of each kind, about an endpoint and an edge that are not there."""
+    """Yield a record of each kind, for an endpoint and an edge that do not exist."""
     epoch, at = Epoch(5), Instant(7)
-    asked = Subscription(POISON, OnTopic("poison/#"))
-    held = (HeldSubscription("poison/#", asked),)
-    said = ForwardedMessage(GHOST, 3, Message(MessageId(1), POISON, "poison/x", at, body=b"poison"))
-    yield said
+    subscription = Subscription(POISON, OnTopic("poison/#"))
+    held = (HeldSubscription("poison/#", subscription),)
+    message = ForwardedMessage(GHOST, 3, Message(MessageId(1), POISON, "poison/x", at, body=b"poison"))
+    yield message
     yield Handover(
-        POISON, epoch, GHOST, N1, 4, subscriptions=held, waiting=(QueuedMessage(1, 1, False, False, (), False, "", 0, b"x"),)
+        POISON, epoch, GHOST, N1, 4, subscriptions=held, queued=(QueuedMessage(1, 1, False, False, (), False, "", 0, b"x"),)
     )
     yield HandoverPart(POISON, epoch, GHOST, N1, 5)
-    yield MissedMessages(POISON, epoch, GHOST, N1, 6, (said,))
+    yield MissedMessages(POISON, epoch, GHOST, N1, 6, "north/ghost 4", (message,))
     yield HandoverTaken(POISON, epoch, GHOST, N1, 7, held)
-    yield Claim(POISON, GHOST, epoch)
+    yield EndpointClaim(POISON, GHOST, epoch)
     yield EndpointPositions(GHOST, (EndpointPosition(POISON, Place(1, 2), 3.0, 4.0, at),))
-    yield ClaimNotice(Claim(POISON, GHOST, epoch))
+    yield ClaimNotice(EndpointClaim(POISON, GHOST, epoch))
     yield PriorEdge(POISON, epoch, GHOST)
     yield PrepareHandover(POISON, GHOST, epoch, held)
-    yield Interest(GHOST, asked)
+    yield Interest(GHOST, subscription)
     yield EdgeInfo(GHOST, address="mqtt://nowhere:1")
     yield HubInfo("centre", ("north",), at)
 
 
 def mutations(value: Any) -> Iterator[Any]:
-    """The same with one thing wrong, or missing, at any depth."""
+    """Yield the value with one wrong or missing element, at any depth."""
     if isinstance(value, dict):
         for name, inner in value.items():
             yield {other: one for other, one in value.items() if other != name}
@@ -106,38 +106,38 @@ def poisons() -> list[bytes]:
 
 
 def append_all(log: Log, entries: list[Entry]) -> None:
-    told: list[Exception | None] = []
+    confirmations: list[Exception | None] = []
     for first in range(0, len(entries), 200):
-        log.append(entries[first : first + 200], told.append)
-        wait_until(lambda: len(told) > first // 200, "it is appended")  # noqa: B023
-    assert set(told) == {None}
+        log.append(entries[first : first + 200], confirmations.append)
+        wait_until(lambda: len(confirmations) > first // 200, "it is appended")  # noqa: B023
+    assert set(confirmations) == {None}
 
 
-def unreadable(town: Town, edge: str) -> float:
-    page = ask(town.edges[edge].http, "/metrics")
+def unreadable(deployment: Deployment, edge: str) -> float:
+    page = ask(deployment.edges[edge].http, "/metrics")
     return sum(float(line.rpartition(" ")[2]) for line in page.splitlines() if 'site_events_total{event="unreadable"' in line)
 
 
 @pytest.mark.parametrize("site", ["north", "south"])
-def test_garbage_in_every_reserved_topic_changes_nothing_but_counts(town: Town, crowd: Crowd, name: str, site: str) -> None:
-    assert town.centre is not None
+def test_garbage_in_every_reserved_topic_is_only_counted(deployment: Deployment, pool: ClientPool, name: str, site: str) -> None:
+    assert deployment.hub is not None
     edge = "n1" if site == "north" else "s1"
-    senders = tuple(f"{name}-{one}" for one in ("n1", "n2", "s1"))
-    for sender in senders:
-        crowd.sender(sender, town.edges[sender.rpartition("-")[2]], topic=f"{name}/{sender}", qos=2, rate=30)
-    taker = crowd.taker(f"{name}-taker", town.edges["n1"], f"{name}/#", of=senders)
+    publishers = tuple(f"{name}-{one}" for one in ("n1", "n2", "s1"))
+    for publisher in publishers:
+        pool.publisher(publisher, deployment.edges[publisher.rpartition("-")[2]], topic=f"{name}/{publisher}", qos=2, rate=30)
+    subscriber = pool.subscriber(f"{name}-subscriber", deployment.edges["n1"], f"{name}/#", of=publishers)
     values = poisons()
-    before = unreadable(town, edge)
+    before = unreadable(deployment, edge)
     for topic in (CROSS_HUB, SUBSCRIPTION_INFO, VEHICLE_INFO, inbox_of(EdgeRef(site, edge))):
         keys = [str(EdgeRef(site, edge)), *KEYS]
         entries = [Entry(topic, keys[number // 2 % len(keys) * (number % 2)], value) for number, value in enumerate(values)]
-        append_all(town.log(site), [*entries, *(Entry(topic, key, None) for key in KEYS)])
+        append_all(deployment.log(site), [*entries, *(Entry(topic, key, None) for key in KEYS)])
     for there in ("n2", "s1", "n1"):
-        crowd.arrive(taker.name, town.edges[there])
-        for sender in senders:
-            crowd.wait_seen(taker.name, sender, 5)
-    crowd.finish()
-    crowd.check()
-    assert all(taker.presents[1:])
-    assert unreadable(town, edge) > before + 100
-    assert all(one.is_alive() for one in town.processes)
+        pool.arrive(subscriber.name, deployment.edges[there])
+        for publisher in publishers:
+            pool.wait_seen(subscriber.name, publisher, 5)
+    pool.finish()
+    pool.check()
+    assert all(subscriber.session_present[1:])
+    assert unreadable(deployment, edge) > before + 100
+    assert all(one.is_alive() for one in deployment.processes)

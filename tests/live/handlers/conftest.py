@@ -1,4 +1,4 @@
-"""A site for each test, with a fake edge: its log in a folder, or on the Kafka that tests share."""
+"""A site with a fake edge for each test: its log in a folder, or on the shared Kafka."""
 
 from collections.abc import Iterator
 from itertools import count
@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 
 from live.handlers.fake_edge import SITE, FakeEdge
-from milepost.config.site_settings import Backbone, SiteLog
+from milepost.config.site_settings import LogType, SiteLog
 from milepost.runtime.services.kafka import Kafka
 
 PREFIXES: Final = count(1)
@@ -24,6 +24,6 @@ def edge(tmp_path: Path) -> Iterator[FakeEdge]:
 @pytest.fixture
 def kafka_edge(tmp_path: Path, kafka: Kafka) -> Iterator[FakeEdge]:
     prefix = f"handlers-{next(PREFIXES)}."
-    fake = FakeEdge(tmp_path, SiteLog(SITE, Backbone.KAFKA, address=kafka.address, prefix=prefix))
+    fake = FakeEdge(tmp_path, SiteLog(SITE, LogType.KAFKA, address=kafka.address, prefix=prefix))
     yield fake
     fake.log.close()

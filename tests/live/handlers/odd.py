@@ -1,4 +1,4 @@
-"""A handler that does what handlers should not: which way, the request says."""
+"""A handler that misbehaves in the way that the request names."""
 
 import os
 import threading
@@ -20,16 +20,16 @@ def act(request: dict[str, object], message: Message, store: Store) -> dict[str,
     store.put("count", count + 1)
     match request["do"]:
         case "fail" if not Path(str(request.get("unless"))).exists():
-            raise RuntimeError("as you wish")
+            raise RuntimeError("failure on request")
         case "reject":
             raise Reject("no such place")
-        case "lie":
+        case "invalid":
             return {"count": 2_000_000}
         case "hang":
             threading.Event().wait()
         case "die":
             os._exit(3)
-        case "silent":
+        case "no answer":
             return None
         case _:
             pass

@@ -1,7 +1,7 @@
-"""Handlers that are killed, stopped and doubled: every request has one effect and one answer (D10).
+"""Handlers that are killed, paused and run twice: every request has one effect and one answer (D10).
 
-The handler counts the commits of each vehicle: one that was dealt with twice would leave a gap in the numbers that the vehicle
-gets, one that was lost would be missing, and a second answer would be seen.
+The handler counts the commits of each vehicle. A request served twice would leave a gap in the vehicle's numbers, a lost one
+would be missing, and a second answer would be visible.
 """
 
 import json
@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from live.federation.town import wait_until
+from live.federation.deployment import wait_until
 from live.handlers.fake_edge import EXAMPLES, FakeEdge, Process
 from milepost.eventlog.log import Entry
 from milepost.handlers.administration import write
@@ -28,25 +28,25 @@ KILLS = 6
 
 @contextmanager
 def traffic(edge: FakeEdge) -> Iterator[Callable[[], int]]:
-    """Vehicles that go on asking; the function ends them and tells how many requests there were of each."""
-    over = threading.Event()
-    asked = [0]
+    """Vehicles that keep sending requests; the yielded function stops them and returns the number of requests of each."""
+    stopped = threading.Event()
+    sent = [0]
 
-    def ask() -> None:
-        while not over.is_set():
-            asked[0] += 1
-            body = json.dumps({"fuel": asked[0] % 7 / 10}).encode()
-            said = [edge.said(TOPIC, body, source=vehicle) for vehicle in VEHICLES]
-            write(edge.log, [Entry(publish_to("difference"), one.message.source, to_record(one)) for one in said])
+    def send_requests() -> None:
+        while not stopped.is_set():
+            sent[0] += 1
+            body = json.dumps({"fuel": sent[0] % 7 / 10}).encode()
+            requests = [edge.forwarded(TOPIC, body, source=vehicle) for vehicle in VEHICLES]
+            write(edge.log, [Entry(publish_to("difference"), one.message.source, to_record(one)) for one in requests])
             time.sleep(0.01)
 
-    asking = threading.Thread(target=ask)
-    asking.start()
+    sender = threading.Thread(target=send_requests)
+    sender.start()
 
     def end() -> int:
-        over.set()
-        asking.join()
-        return asked[0]
+        stopped.set()
+        sender.join()
+        return sent[0]
 
     try:
         yield end
@@ -54,15 +54,15 @@ def traffic(edge: FakeEdge) -> Iterator[Callable[[], int]]:
         end()
 
 
-def check_once(edge: FakeEdge, asked: int) -> None:
-    """Every vehicle has an answer to each of its requests, in their order, and the commits are counted without a gap."""
-    wait_until(lambda: edge.answered() >= asked * len(VEHICLES), "all answers")
-    wait_until(lambda: len(edge.answers()) >= asked * len(VEHICLES), "all answers")
+def check_once(edge: FakeEdge, sent: int) -> None:
+    """Assert that every vehicle has one answer to each of its requests, in order, and that commits are counted without a gap."""
+    wait_until(lambda: edge.answer_count() >= sent * len(VEHICLES), "all answers")
+    wait_until(lambda: len(edge.answers()) >= sent * len(VEHICLES), "all answers")
     commits: dict[str, list[int]] = defaultdict(list)
     for answer, key in edge.answers_by_key():
         assert answer.message.topic == f"{TOPIC}/accept"
         commits[key].append(json.loads(answer.message.body)["commit"])
-    assert commits == {vehicle: list(range(1, asked + 1)) for vehicle in VEHICLES}
+    assert commits == {vehicle: list(range(1, sent + 1)) for vehicle in VEHICLES}
 
 
 def test_a_handler_killed_at_random_moments_answers_each_request_once(edge: FakeEdge) -> None:
@@ -70,12 +70,12 @@ def test_a_handler_killed_at_random_moments_answers_each_request_once(edge: Fake
     with traffic(edge) as end:
         for _ in range(KILLS):
             process = edge.start(FILE)
-            process.wait_said("partition served")
+            process.wait_logged("partition served")
             time.sleep(rng.random() * 0.3)
             process.kill()
-        asked = end()
+        sent = end()
         with edge.running(FILE):
-            check_once(edge, asked)
+            check_once(edge, sent)
 
 
 def test_two_processes_share_the_work_and_one_takes_over_all_of_it(edge: FakeEdge) -> None:
@@ -84,7 +84,7 @@ def test_two_processes_share_the_work_and_one_takes_over_all_of_it(edge: FakeEdg
         with traffic(edge) as end:
             for process in (first, second):
                 wait_until(lambda process=process: serves(process) == 2, "two partitions each")  # type: ignore[misc]
-            wait_until(lambda: edge.answered() > 500, "some answers")
+            wait_until(lambda: edge.answer_count() > 500, "some answers")
             first.kill()
             wait_until(lambda: serves(second) == 4, "all partitions")
             check_once(edge, end())
@@ -94,15 +94,15 @@ def test_two_processes_share_the_work_and_one_takes_over_all_of_it(edge: FakeEdg
         second.kill()
 
 
-def test_a_process_that_was_stopped_for_a_while_does_no_harm_when_it_goes_on(edge: FakeEdge) -> None:
+def test_a_process_that_resumes_after_a_pause_does_no_harm(edge: FakeEdge) -> None:
     first = edge.start(FILE)
-    first.wait_said("partition served")
+    first.wait_logged("partition served")
     second = edge.start(FILE)
     try:
         with traffic(edge) as end:
             wait_until(lambda: serves(second) == 2, "two partitions")
             for _ in range(2):
-                with stopped(first, edge):
+                with paused(first, edge):
                     wait_until(lambda: serves(second) == 4, "all partitions")
                 wait_until(lambda: serves(second) == 2, "two partitions again")
             check_once(edge, end())
@@ -113,8 +113,8 @@ def test_a_process_that_was_stopped_for_a_while_does_no_harm_when_it_goes_on(edg
 
 
 @contextmanager
-def stopped(process: Process, edge: FakeEdge) -> Iterator[None]:
-    """Stops a process, but not in the middle of a write: nobody else could write for as long (docs/decisions/0017)."""
+def paused(process: Process, edge: FakeEdge) -> Iterator[None]:
+    """Pause a process, but not during a write: its lock would block all other writers (docs/decisions/0017)."""
     try:
         process.signal(signal.SIGSTOP)
         while edge.is_locked():
@@ -127,6 +127,6 @@ def stopped(process: Process, edge: FakeEdge) -> Iterator[None]:
 
 
 def serves(process: Process) -> int:
-    """How many partitions a process has at the moment, by what it logs."""
-    said = process.said()
-    return said.count("partition served") - said.count("partition left")
+    """Return the number of partitions that a process serves, by its log output."""
+    logged = process.logged()
+    return logged.count("partition served") - logged.count("partition released")

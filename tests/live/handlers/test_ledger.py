@@ -1,4 +1,4 @@
-"""A process that dies at each of its appends, and in the middle of it: whoever comes next leaves no trace of that (D10)."""
+"""A process that crashes at each of its appends, and in the middle of one: its successor repairs everything (D10)."""
 
 import json
 import threading
@@ -8,35 +8,35 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
-from live.federation.town import wait_until
+from live.federation.deployment import wait_until
 from live.handlers.fake_edge import SITE, FakeEdge
-from milepost.eventlog.log import Done, Entry, Following, Log, LogUnavailable, Lost, Record, Start, Take, TopicSettings
+from milepost.eventlog.log import Done, Entry, Following, Log, LogUnavailable, OnGap, OnRecords, Record, Start, TopicSettings
 from milepost.handlers import Handler, Message, Store, ledger
 from milepost.handlers.administration import read_table, write
 from milepost.handlers.names import COMPACTED, dead_letter_topic, ledger_topic
 from milepost.handlers.partition import Partition
-from milepost.handlers.records import NOTE, VALUE_MARK, note_from_bytes
+from milepost.handlers.records import NOTE, VALUE_PREFIX, note_from_bytes
 from milepost.model.retry import RetryPolicy
-from milepost.runtime.logs import Log as Lines
+from milepost.runtime.logs import StructuredLog
 
 COUNT = {"type": "object", "properties": {"count": {"type": "integer"}}}
 REQUESTS = 6
 
 
-class DyingLog:
-    """A log of a process that dies while it appends for the n-th time: so many records of that still arrive."""
+class CrashingLog:
+    """The log of a process that crashes in its n-th append, of which the first `arrive` records are still written."""
 
-    def __init__(self, log: Log, dies_at: int, arrive: int) -> None:
+    def __init__(self, log: Log, crashes_at: int, arrive: int) -> None:
         self._log = log
-        self._left = dies_at
+        self._left = crashes_at
         self._arrive = arrive
-        self.is_dead = False
+        self.has_crashed = False
 
     def append(self, entries: Sequence[Entry], done: Done | None = None) -> None:
-        if self.is_dead:
+        if self.has_crashed:
             return
         if self._left == 0:
-            self.is_dead = True
+            self.has_crashed = True
             self._log.append(entries[: self._arrive])
             return
         self._left -= 1
@@ -45,15 +45,15 @@ class DyingLog:
     def make(self, topic: str, settings: TopicSettings | None = None) -> None:
         self._log.make(topic, settings)
 
-    def follow(self, starts: Mapping[str, Start], take: Take, lost: Lost) -> Following:
+    def follow(self, starts: Mapping[str, Start], take: OnRecords, lost: OnGap) -> Following:
         return self._log.follow(starts, take, lost)
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._log, name)
 
 
-class UnwillingLog(DyingLog):
-    """A log that takes every append only at the third attempt: it is full at first, and then fails."""
+class UnreliableLog(CrashingLog):
+    """A log that accepts every append only at the third attempt: the first is refused, the second fails."""
 
     def __init__(self, log: Log) -> None:
         super().__init__(log, 0, 0)
@@ -62,7 +62,7 @@ class UnwillingLog(DyingLog):
     def append(self, entries: Sequence[Entry], done: Done | None = None) -> None:
         self._attempts += 1
         if self._attempts % 3 == 1:
-            raise LogUnavailable("too much waits")
+            raise LogUnavailable("the outbox is full")
         if self._attempts % 3 == 2:
             assert done is not None
             done(LogUnavailable("the disk is full"))
@@ -71,7 +71,7 @@ class UnwillingLog(DyingLog):
 
 
 def counting() -> Handler:
-    """Counts, and forgets every other value that it kept."""
+    """Return a handler that counts, and removes every other stored value."""
     app = Handler("count")
 
     @app.on("count", accepts=COUNT, answers=COUNT)
@@ -90,7 +90,7 @@ def counting() -> Handler:
 
 def partition(log: Log, since: int = 10**18) -> Partition:
     clock = iter(range(since, 2 * 10**18)).__next__
-    return Partition(counting(), 0, SITE, log, Lines(write=lambda _: None), Counter(), clock)
+    return Partition(counting(), 0, SITE, log, StructuredLog(write=lambda _: None), Counter(), clock)
 
 
 def serve_the_rest(edge: FakeEdge, log: Log) -> None:
@@ -101,7 +101,7 @@ def serve_the_rest(edge: FakeEdge, log: Log) -> None:
 
 
 def check(edge: FakeEdge) -> None:
-    answers = [(said.message.topic, json.loads(said.message.body)) for said in edge.answers()]
+    answers = [(answer.message.topic, json.loads(answer.message.body)) for answer in edge.answers()]
     assert answers == [
         ("count/accept", {"count": 1}),
         ("count/accept", {"count": 2}),
@@ -111,133 +111,133 @@ def check(edge: FakeEdge) -> None:
         ("count/accept", {"count": 5}),
     ]
     assert list(read_table(edge.log, dead_letter_topic("count"))) == ["0.0"]
-    claimed = ledger.Ledger(edge.log, "count", 0, 1, partition(edge.log)._over)
+    claimed = ledger.PartitionLedger(edge.log, "count", 0, 1, partition(edge.log)._cancelled)
     claimed.claim()
     assert claimed.store.values == {"count": b"5", "seen/4": b'{"count":5}'}
     claimed.close()
 
 
 @pytest.fixture
-def asked(edge: FakeEdge, monkeypatch: pytest.MonkeyPatch) -> FakeEdge:
-    """An edge with some requests, of which two are written down at a time."""
+def requested(edge: FakeEdge, monkeypatch: pytest.MonkeyPatch) -> FakeEdge:
+    """An edge with some requests, of which two are committed at a time."""
     monkeypatch.setattr(ledger, "BATCH_REQUESTS_MAX", 2)
     monkeypatch.setattr("milepost.handlers.calls.CALL_RETRY", RetryPolicy(0.0, 0.0, retries_max=2))
     edge.log.make(dead_letter_topic("count"), COMPACTED)
     for number in range(REQUESTS):
-        edge.ask("count", "count", {"count": number})
+        edge.send_request("count", "count", {"count": number})
     return edge
 
 
 @pytest.mark.parametrize("arrive", range(5))
-@pytest.mark.parametrize("dies_at", range(8))
-def test_a_process_that_dies_at_an_append_leaves_no_trace(asked: FakeEdge, dies_at: int, arrive: int) -> None:
-    log = DyingLog(asked.log, dies_at, arrive)
-    dying = partition(log)  # type: ignore[arg-type]
-    dying.start()
-    wait_until(lambda: log.is_dead, "its death")
-    dying.close(0.0)
-    serve_the_rest(asked, asked.log)
-    check(asked)
+@pytest.mark.parametrize("crashes_at", range(8))
+def test_a_process_that_crashes_at_an_append_leaves_no_trace(requested: FakeEdge, crashes_at: int, arrive: int) -> None:
+    log = CrashingLog(requested.log, crashes_at, arrive)
+    crashing = partition(log)  # type: ignore[arg-type]
+    crashing.start()
+    wait_until(lambda: log.has_crashed, "the crash")
+    crashing.close(0.0)
+    serve_the_rest(requested, requested.log)
+    check(requested)
 
 
-def test_a_log_that_is_away_is_waited_for(asked: FakeEdge, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_partition_waits_for_an_unavailable_log(requested: FakeEdge, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("milepost.handlers.ledger.APPEND_RETRY", RetryPolicy(0.01, 0.01))
-    serve_the_rest(asked, UnwillingLog(asked.log))  # type: ignore[arg-type]
-    check(asked)
+    serve_the_rest(requested, UnreliableLog(requested.log))  # type: ignore[arg-type]
+    check(requested)
 
 
-class Holding(DyingLog):
-    """A log of a process that is stopped at its first append with such a key that tells of requests, and goes on later."""
+class PausingLog(CrashingLog):
+    """The log of a process that is paused at its first append under a key, other than an empty note, and resumed later."""
 
     def __init__(self, log: Log, key: str) -> None:
         super().__init__(log, 0, 0)
         self._key = key
         self.held: Callable[[], None] | None = None
 
-    def is_it(self, entry: Entry) -> bool:
+    def is_held(self, entry: Entry) -> bool:
         return entry.key.startswith(self._key) and (entry.key != NOTE or bool(note_from_bytes(entry.value or b"").pending))
 
     def append(self, entries: Sequence[Entry], done: Done | None = None) -> None:
-        if self.held is None and self.is_it(entries[0]):
+        if self.held is None and self.is_held(entries[0]):
             self.held = lambda: self._log.append(entries, done)
         else:
             self._log.append(entries, done)
 
 
-def test_a_part_that_another_has_claimed_says_nothing_any_more(asked: FakeEdge) -> None:
-    hold = Holding(asked.log, NOTE)
+def test_a_partition_claimed_by_another_process_appends_nothing(requested: FakeEdge) -> None:
+    hold = PausingLog(requested.log, NOTE)
     first = partition(hold, since=15 * 10**17)  # type: ignore[arg-type]
     first.start()
     wait_until(lambda: hold.held is not None, "its first note")
-    serve_the_rest(asked, asked.log)
+    serve_the_rest(requested, requested.log)
     assert hold.held is not None
     hold.held()
-    wait_until(lambda: first.is_over, "that it knows")
+    wait_until(lambda: first.has_ended, "the process notices")
     first.close(0.0)
-    check(asked)
+    check(requested)
 
 
-class Blind(Holding):
-    """The same for one that also reads nothing while it is stopped, and its append goes first when it goes on."""
+class BlindPausingLog(PausingLog):
+    """The same, but the process also reads nothing while paused, and its append comes first when it is resumed."""
 
     def __init__(self, log: Log) -> None:
         super().__init__(log, NOTE)
-        self.sees = threading.Event()
-        self.sees.set()
+        self.can_read = threading.Event()
+        self.can_read.set()
 
     def append(self, entries: Sequence[Entry], done: Done | None = None) -> None:
-        if self.held is None and self.is_it(entries[0]):
-            self.sees.clear()
+        if self.held is None and self.is_held(entries[0]):
+            self.can_read.clear()
         super().append(entries, done)
 
-    def follow(self, starts: Mapping[str, Start], take: Take, lost: Lost) -> Following:
-        def see(records: Sequence[Record]) -> None:
-            self.sees.wait()
+    def follow(self, starts: Mapping[str, Start], take: OnRecords, lost: OnGap) -> Following:
+        def read(records: Sequence[Record]) -> None:
+            self.can_read.wait()
             take(records)
 
-        return self._log.follow(starts, see, lost)
+        return self._log.follow(starts, read, lost)
 
 
-def test_a_note_that_is_written_counts_only_if_nobody_had_claimed_the_part_before(asked: FakeEdge) -> None:
-    blind = Blind(asked.log)
+def test_a_note_written_after_another_claim_has_no_effect(requested: FakeEdge) -> None:
+    blind = BlindPausingLog(requested.log)
     first = partition(blind, since=15 * 10**17)  # type: ignore[arg-type]
     first.start()
     wait_until(lambda: blind.held is not None, "its first note")
-    serve_the_rest(asked, asked.log)
+    serve_the_rest(requested, requested.log)
     assert blind.held is not None
     blind.held()
-    wait_until(lambda: asked.position("count") < REQUESTS, "the late note")
-    time.sleep(0.3)  # it has time to say what it should not
-    blind.sees.set()
-    wait_until(lambda: first.is_over, "that it knows")
+    wait_until(lambda: requested.position("count") < REQUESTS, "the late note")
+    time.sleep(0.3)  # time to append what it must not
+    blind.can_read.set()
+    wait_until(lambda: first.has_ended, "the process notices")
     first.close(0.0)
-    check(asked)
+    check(requested)
 
 
-@pytest.mark.parametrize("key", [NOTE, VALUE_MARK])
-def test_what_a_late_writer_has_spoiled_is_written_again(asked: FakeEdge, key: str) -> None:
-    hold = Holding(asked.log, key)
+@pytest.mark.parametrize("key", [NOTE, VALUE_PREFIX])
+def test_records_overwritten_by_a_late_writer_are_rewritten(requested: FakeEdge, key: str) -> None:
+    hold = PausingLog(requested.log, key)
     first = partition(hold)  # type: ignore[arg-type]
     first.start()
-    wait_until(lambda: hold.held is not None, "its first note, or what follows from it")
-    second = partition(asked.log)
+    wait_until(lambda: hold.held is not None, "its first note, or an entry after it")
+    second = partition(requested.log)
     second.start()
-    wait_until(lambda: book_of(asked) == (REQUESTS, b"5"), "all requests")
+    wait_until(lambda: ledger_of(requested) == (REQUESTS, b"5"), "all requests")
     assert hold.held is not None
     hold.held()
-    wait_until(lambda: book_of(asked) != (REQUESTS, b"5"), "what came late")
+    wait_until(lambda: ledger_of(requested) != (REQUESTS, b"5"), "the late record")
     until = time.monotonic() + 10
-    while book_of(asked) != (REQUESTS, b"5"):
+    while ledger_of(requested) != (REQUESTS, b"5"):
         assert time.monotonic() < until
         second.repair()
     first.close(0.0)
     second.close(10.0)
-    check(asked)
+    check(requested)
 
 
-def book_of(edge: FakeEdge) -> tuple[int, bytes]:
-    """The last note and the last value of the count as they stand in the log, whoever wrote them."""
-    count = read_table(edge.log, ledger_topic("count", 0)).get(f"{VALUE_MARK}count", b"")
+def ledger_of(edge: FakeEdge) -> tuple[int, bytes]:
+    """Return the last noted position and the last value of the count in the log, whichever process wrote them."""
+    count = read_table(edge.log, ledger_topic("count", 0)).get(f"{VALUE_PREFIX}count", b"")
     return edge.position("count"), count.partition(b"\n")[2]
 
 

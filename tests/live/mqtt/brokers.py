@@ -1,7 +1,7 @@
-"""The broker under test as a process: ours, or with MILEPOST_TEST_BROKER=mosquitto the reference that the tests are proven on.
+"""The broker under test as a process: Milepost, or Mosquitto as the reference (MILEPOST_TEST_BROKER=mosquitto).
 
-Where Mosquitto departs from the specification a test says so with `deviates` (it must then fail there); what only ours has says
-`ours_only`. Both are without effect on our own broker.
+A test on which Mosquitto departs from the specification is marked `deviates` (it must then fail there); a test of Milepost's own
+features is marked `ours_only`. Both marks have no effect on Milepost.
 """
 
 import contextlib
@@ -20,13 +20,13 @@ from typing import Final
 import pytest
 
 from live.mqtt.certificates import Certificates
-from live.mqtt.raw import Closed, Raw
+from live.mqtt.raw_client import Closed, RawClient
 from parts import ROOT, need
 
 IS_REFERENCE: Final = os.environ.get("MILEPOST_TEST_BROKER", "milepost") == "mosquitto"
 START_S: Final = 30.0
 STOP_S: Final = 15.0
-# Below the range the kernel takes client ports from, so that no client of ours sits on a listener's port.
+# Below the kernel's ephemeral port range, so that no client occupies a listener's port.
 PORTS: Final = count(20_000 + os.getpid() % 100 * 120)
 
 PACKET_BYTES_MAX: Final = 2_000_000
@@ -35,12 +35,12 @@ TOPIC_ALIAS_MAXIMUM: Final = 10
 
 
 def deviates(reason: str) -> pytest.MarkDecorator:
-    """Mosquitto fails this test, for the reason given."""
+    """Mark a test that Mosquitto fails, with the reason."""
     return pytest.mark.xfail(IS_REFERENCE, reason=f"Mosquitto: {reason}", strict=True)
 
 
 def ours_only(reason: str) -> pytest.MarkDecorator:
-    """Mosquitto is not asked, for the reason given."""
+    """Mark a test that is skipped on Mosquitto, with the reason."""
     return pytest.mark.skipif(IS_REFERENCE, reason=f"ours only: {reason}")
 
 
@@ -55,7 +55,7 @@ def free_port() -> int:
 
 @dataclass(frozen=True)
 class Setup:
-    """What a broker is started with. `more` is added to the TOML file as it is; Mosquitto does not see it."""
+    """Settings of a broker. `more` is appended to the TOML file as it is; Mosquitto ignores it."""
 
     folder: Path
     durability: str = "process crash"
@@ -86,7 +86,7 @@ class Broker:
     process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start it and come back when it answers a CONNECT."""
+        """Start the broker; return when it answers a CONNECT."""
         self.setup.data.mkdir(parents=True, exist_ok=True)
         command = _mosquitto_command(self) if IS_REFERENCE else _milepost_command(self)
         with self.setup.log.open("ab") as log:
@@ -94,18 +94,18 @@ class Broker:
         self._wait_ready()
 
     def stop(self) -> int:
-        """SIGTERM; the exit status. It must end within the deadline."""
+        """Send SIGTERM; return the exit status. The process must end within the deadline."""
         self.running.send_signal(signal.SIGTERM)
         return self.wait_ended()
 
     def kill(self) -> None:
-        """SIGKILL: it gets no chance to write anything."""
+        """Send SIGKILL: the process cannot write anything more."""
         self.running.kill()
         self.wait_ended()
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """While it stands still, what is sent piles up: it finds all of it at once when it goes on."""
+        """Stop the process meanwhile: packets pile up, and it reads all of them at once afterwards."""
         self.running.send_signal(signal.SIGSTOP)
         try:
             yield
@@ -118,7 +118,7 @@ class Broker:
         return code
 
     def end(self) -> None:
-        """Make sure that nothing is left running."""
+        """Kill the process if it still runs."""
         if self.process is not None:
             self.process.kill()
             self.wait_ended()
@@ -135,7 +135,7 @@ class Broker:
         return self.setup.log.read_text(errors="replace") if self.setup.log.exists() else ""
 
     def faults(self) -> list[str]:
-        """Lines of its log that say that something was not foreseen."""
+        """Return the lines of its log that report an internal error."""
         return [line for line in self.log().splitlines() if "traceback" in line.lower() or "exception" in line.lower()]
 
     def resident_bytes(self) -> int:
@@ -145,8 +145,8 @@ class Broker:
     def _wait_ready(self) -> None:
         until = time.monotonic() + START_S
         while True:
-            with contextlib.suppress(OSError, Closed), Raw(self.tcp, level=4) as first:
-                first.ask()  # whatever it says: one that knows its users refuses, which is an answer too
+            with contextlib.suppress(OSError, Closed), RawClient(self.tcp, level=4) as first:
+                first.try_join()  # any reply will do: a broker with users refuses
                 return
             if not self.is_alive():
                 pytest.fail(f"the broker ended with {self.running.wait()} instead of starting:\n{self.log()[-3000:]}")
@@ -193,7 +193,7 @@ def _mosquitto_command(broker: Broker) -> list[str]:
 
 
 def _write_users(setup: Setup) -> Path:
-    """A file of hashed passwords. Both brokers read the format of mosquitto_passwd."""
+    """Write a file of hashed passwords, in the format of mosquitto_passwd, which both brokers read."""
     path = setup.folder / "users"
     if not path.exists():
         path.touch(mode=0o600)

@@ -1,4 +1,4 @@
-"""A certificate authority for one test run, made with openssl: a server on 127.0.0.1, a client, and a stranger's authority."""
+"""A certificate authority for one test run, made with openssl: a server on 127.0.0.1, a client, and an untrusted authority."""
 
 import subprocess
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ extendedKeyUsage = clientAuth
 
 @dataclass(frozen=True, slots=True)
 class Certificates:
-    """Paths of PEM files; `stranger_*` is signed by an authority nobody trusts."""
+    """Paths of PEM files; `stranger_*` is signed by an untrusted certificate authority."""
 
     ca: Path
     server: Path

@@ -1,4 +1,4 @@
-"""The mosquitto command line clients as processes: what they print, line by line, each wait with a deadline."""
+"""The mosquitto command-line clients as processes, and their output line by line; every wait has a deadline."""
 
 import selectors
 import subprocess
@@ -17,38 +17,38 @@ def tool(name: str) -> str:
     return need(f"mosquitto_{name}", debian="mosquitto-clients")
 
 
-def run(name: str, *arguments: str, given: bytes | None = None) -> subprocess.CompletedProcess[bytes]:
+def run(name: str, *arguments: str, stdin: bytes | None = None) -> subprocess.CompletedProcess[bytes]:
     """Run a client to its end."""
-    return subprocess.run([tool(name), *arguments], input=given, capture_output=True, timeout=WAIT_S, check=False)
+    return subprocess.run([tool(name), *arguments], input=stdin, capture_output=True, timeout=WAIT_S, check=False)
 
 
-def pub(port: int, level: int, *arguments: str, given: bytes | None = None) -> None:
-    """mosquitto_pub, which must succeed."""
-    done = run("pub", "-h", "127.0.0.1", "-p", str(port), "-V", VERSIONS[level], *arguments, given=given)
+def pub(port: int, level: int, *arguments: str, stdin: bytes | None = None) -> None:
+    """Run mosquitto_pub, which must succeed."""
+    done = run("pub", "-h", "127.0.0.1", "-p", str(port), "-V", VERSIONS[level], *arguments, stdin=stdin)
     assert done.returncode == 0, done.stderr.decode()
 
 
-class Listening:
-    """A client that goes on running and prints lines."""
+class RunningCommand:
+    """A running command and its output lines."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self.process = process
         self.lines: list[str] = []
         self._unread = b""
 
-    def wait_line(self, is_it: Callable[[str], bool]) -> str:
-        """The first line, also among those that came already, for which this holds."""
+    def wait_line(self, condition: Callable[[str], bool]) -> str:
+        """Return the first line, including earlier ones, for which the *condition* holds."""
         until = time.monotonic() + WAIT_S
         seen = 0
         while True:
             for line in self.lines[seen:]:
-                if is_it(line):
+                if condition(line):
                     return line
             seen = len(self.lines)
-            assert self.read(until - time.monotonic()), f"it never said so: {self.lines}"
+            assert self.read(until - time.monotonic()), f"no such line: {self.lines}"
 
     def wait_messages(self, count: int) -> list[str]:
-        """What `-F 'MSG ...'` printed for the first messages, without the MSG."""
+        """Return the lines that `-F 'MSG ...'` printed for messages, without MSG."""
         self.wait_line(lambda _: len(self.messages()) >= count)
         return self.messages()
 
@@ -67,31 +67,31 @@ class Listening:
         return bool(more)
 
 
-def wait_shared(clients: Sequence[Listening], count: int) -> list[str]:
-    """What several clients printed for as many messages together."""
+def wait_shared(clients: Sequence[RunningCommand], count: int) -> list[str]:
+    """Return the messages printed by several clients together."""
     until = time.monotonic() + WAIT_S
     while len(found := [line for one in clients for line in one.messages()]) < count:
-        assert time.monotonic() < until, f"only these came: {found}"
+        assert time.monotonic() < until, f"only these were printed: {found}"
         for one in clients:
             one.read(0.05)
     return found
 
 
 @contextmanager
-def listening(name: str, *arguments: str) -> Iterator[Listening]:
-    """A client in the background whose lines come as they are printed; killed in the end."""
+def running_command(name: str, *arguments: str) -> Iterator[RunningCommand]:
+    """Run a client in the background, with unbuffered output; kill it at the end."""
     command = [need("stdbuf", debian="coreutils"), "-oL", tool(name), *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
         try:
-            yield Listening(process)
+            yield RunningCommand(process)
         finally:
             process.kill()
 
 
 @contextmanager
-def sub(port: int, level: int, *arguments: str, form: str = "%t %q %r %p") -> Iterator[Listening]:
-    """mosquitto_sub, subscribed; each message is a line of `form`."""
+def sub(port: int, level: int, *arguments: str, form: str = "%t %q %r %p") -> Iterator[RunningCommand]:
+    """Run mosquitto_sub until it is subscribed; each message is a line of `form`."""
     basics = ["-h", "127.0.0.1", "-p", str(port), "-V", VERSIONS[level], "-d", "-F", f"MSG {form}"]
-    with listening("sub", *basics, *arguments) as client:
+    with running_command("sub", *basics, *arguments) as client:
         client.wait_line(lambda line: line.startswith("Subscribed (mid"))
         yield client

@@ -10,7 +10,7 @@ import pytest
 
 from live.mqtt.brokers import Broker, Setup
 from live.mqtt.certificates import Certificates, make_certificates
-from live.mqtt.visitors import MakeBroker, SetupOptions, Visit, Visitors
+from live.mqtt.connections import Connections, ConnectTo, MakeBroker, SetupOptions
 
 NUMBERS: Final = count(1)
 OPEN_FILES: Final = 20_000
@@ -18,7 +18,7 @@ OPEN_FILES: Final = 20_000
 
 @pytest.fixture(scope="session")
 def open_files() -> int:
-    """How many files this process and the brokers it starts may open: raised as far as we may."""
+    """Raise the limit of open files for this process and its brokers as far as possible; return it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, OPEN_FILES), max(hard, OPEN_FILES)))
@@ -41,7 +41,7 @@ def shared_broker(tmp_path_factory: pytest.TempPathFactory, certificates: Certif
 
 @pytest.fixture
 def broker(shared_broker: Broker) -> Iterator[Broker]:
-    """The broker that all tests share: every transport, everybody may connect. It must survive each test without a fault."""
+    """Return the shared broker: every transport, no passwords. It must survive each test without a fault."""
     if not shared_broker.is_alive():
         shared_broker.start()
     before = len(shared_broker.faults())
@@ -52,7 +52,7 @@ def broker(shared_broker: Broker) -> Iterator[Broker]:
 
 @pytest.fixture
 def make_broker(tmp_path: Path, open_files: int) -> Iterator[MakeBroker]:
-    """Starts a broker of the test's own, from the fields of `Setup`."""
+    """Start a broker for one test, with the fields of `Setup`."""
     made: list[Broker] = []
 
     def make(**options: Unpack[SetupOptions]) -> Broker:
@@ -70,25 +70,25 @@ def make_broker(tmp_path: Path, open_files: int) -> Iterator[MakeBroker]:
 
 @pytest.fixture
 def name() -> str:
-    """A word no other test uses: for topics and client identifiers."""
+    """Return a name that no other test uses, for topics and client identifiers."""
     return f"t{next(NUMBERS)}"
 
 
 @pytest.fixture
-def visit(name: str) -> Iterator[Visit]:
-    """Connections to a broker of the test's own."""
-    made: list[Visitors] = []
+def connect_to(name: str) -> Iterator[ConnectTo]:
+    """Open connections to a broker of the test."""
+    made: list[Connections] = []
 
-    def visit(broker: Broker) -> Visitors:
-        made.append(Visitors(broker, name))
+    def connect_to(broker: Broker) -> Connections:
+        made.append(Connections(broker, name))
         return made[-1]
 
-    yield visit
+    yield connect_to
     for one in made:
         one.close()
 
 
 @pytest.fixture
-def visitors(broker: Broker, visit: Visit) -> Visitors:
-    """Connections to the broker that all tests share."""
-    return visit(broker)
+def connections(broker: Broker, connect_to: ConnectTo) -> Connections:
+    """Return connections to the shared broker."""
+    return connect_to(broker)

@@ -1,4 +1,4 @@
-"""MQTT packets by hand: exact bytes out, fields in. Knows nothing of Milepost's own codec, and checks none of what it writes.
+"""MQTT packets by hand: exact bytes out, fields in. Independent of Milepost's codec; packets to send are not checked.
 
 | kind << 4 + flags | remaining length, 1-4 bytes | body |
 """
@@ -77,7 +77,7 @@ Properties = Sequence[tuple[int, Value]]
 
 @dataclass(frozen=True, slots=True)
 class Will:
-    """What CONNECT says about the will."""
+    """The will in CONNECT."""
 
     topic: str
     payload: bytes = b"gone"
@@ -87,7 +87,7 @@ class Will:
 
 
 class ConnectOptions(TypedDict, total=False):
-    """What `connect` may be told; `flags` and `protocol` overwrite what would be right."""
+    """Options of `connect`; `flags` and `protocol` override the correct values."""
 
     clean: bool
     keep_alive: int
@@ -101,7 +101,7 @@ class ConnectOptions(TypedDict, total=False):
 
 
 class PublishOptions(TypedDict, total=False):
-    """What `publish` may be told beside topic and payload."""
+    """Options of `publish` beside topic and payload."""
 
     qos: int
     packet_id: int
@@ -207,7 +207,7 @@ def auth(reason: int, props: Properties = ()) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Packet:
-    """A packet as it came, and its fields; those its kind does not have keep their defaults."""
+    """A received packet and its fields; fields that its type does not have keep their defaults."""
 
     kind: Kind
     flags: int
@@ -238,9 +238,9 @@ class Packet:
         return [value for identifier, value in self.properties if identifier == wanted]
 
     def one(self, wanted: int) -> Value | None:
-        """The value of a property that comes at most once."""
+        """Return the value of a property that occurs at most once."""
         values = self.all(wanted)
-        assert len(values) <= 1, f"{P(wanted).name} came {len(values)} times"
+        assert len(values) <= 1, f"{P(wanted).name} occurs {len(values)} times"
         return values[0] if values else None
 
     def number(self, wanted: int) -> int:
@@ -250,7 +250,7 @@ class Packet:
 
 
 class Reader:
-    """Reads fields off a body, front to back; a field that is not wholly there is an assertion."""
+    """Reads the fields of a body in order; an incomplete field fails an assertion."""
 
     def __init__(self, body: bytes) -> None:
         self.body = body
@@ -309,7 +309,7 @@ class Reader:
 
 
 def maybe_split(stream: bytes | bytearray) -> tuple[int, int] | None:
-    """Where the body of the first packet begins and where it ends; nothing while it is not wholly there."""
+    """Return start and end of the body of the first packet; None while it is incomplete."""
     length = 0
     for place in range(4):
         if len(stream) < place + 2:
@@ -334,7 +334,7 @@ def parse(first: int, body: bytes, size: int, level: int) -> Packet:
         case Kind.CONNACK:
             present, reason = read.number(1), read.number(1)
             assert present in (0, 1), f"reserved acknowledge flags {present}"
-            is_old = level < V5 or reason == 1  # 1: a version that the server does not know, told in the form of 3.1.1
+            is_old = level < V5 or reason == 1  # 1: an unsupported version, answered in the form of 3.1.1
             found = () if is_old else read.properties()
             fields = Packet(kind, flags, body, size, reason=reason, session_present=bool(present), properties=found)
         case Kind.PUBACK | Kind.PUBREC | Kind.PUBREL | Kind.PUBCOMP:

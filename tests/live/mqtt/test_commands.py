@@ -7,9 +7,9 @@ import pytest
 
 from live.mqtt.brokers import Broker, Setup
 from live.mqtt.certificates import Certificates
-from live.mqtt.commands import VERSIONS, listening, pub, run, sub, wait_shared
+from live.mqtt.commands import VERSIONS, pub, run, running_command, sub, wait_shared
 from live.mqtt.packets import V4, V5, P
-from live.mqtt.raw import Raw
+from live.mqtt.raw_client import RawClient
 
 BOTH = pytest.mark.parametrize("level", [V4, V5])
 
@@ -26,7 +26,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 @BOTH
 @pytest.mark.parametrize("qos", [0, 1, 2])
-def test_what_mosquitto_pub_says_mosquitto_sub_prints(broker: Broker, name: str, level: int, qos: int) -> None:
+def test_mosquitto_sub_prints_what_mosquitto_pub_publishes(broker: Broker, name: str, level: int, qos: int) -> None:
     with sub(broker.tcp, level, "-t", f"{name}/#", "-q", "2") as client:
         pub(broker.tcp, level, "-t", f"{name}/x", "-m", "hello wörld", "-q", str(qos))
         assert client.wait_messages(1) == [f"{name}/x {qos} 0 hello wörld"]
@@ -36,7 +36,7 @@ def test_what_mosquitto_pub_says_mosquitto_sub_prints(broker: Broker, name: str,
 def test_lines_from_standard_input_arrive_in_order(broker: Broker, name: str, level: int) -> None:
     lines = [f"line {number}" for number in range(200)]
     with sub(broker.tcp, level, "-t", name, "-q", "1", form="%p") as client:
-        pub(broker.tcp, level, "-t", name, "-l", "-q", "1", given="\n".join(lines).encode())
+        pub(broker.tcp, level, "-t", name, "-l", "-q", "1", stdin="\n".join(lines).encode())
         assert client.wait_messages(200) == lines
 
 
@@ -70,7 +70,7 @@ def test_the_will_of_a_killed_client_is_published(broker: Broker, name: str, lev
 
 
 @BOTH
-def test_a_lasting_session_is_resumed_by_mosquitto_sub(broker: Broker, name: str, level: int) -> None:
+def test_a_durable_session_is_resumed_by_mosquitto_sub(broker: Broker, name: str, level: int) -> None:
     lasting = ["-i", name, "-c", "-q", "1", *(["-x", "300"] if level == V5 else [])]
     with sub(broker.tcp, level, "-t", name, *lasting) as client:
         client.process.terminate()
@@ -104,7 +104,7 @@ def test_a_client_that_trusts_another_authority_does_not_connect(
 
 @BOTH
 @pytest.mark.parametrize("shown", ["nothing", "a stranger's"])
-def test_without_a_good_client_certificate_nobody_gets_in(
+def test_a_connection_without_a_valid_client_certificate_is_refused(
     broker: Broker, certificates: Certificates, name: str, level: int, shown: str
 ) -> None:
     secure = ["--cafile", str(certificates.ca)]
@@ -118,7 +118,7 @@ def test_without_a_good_client_certificate_nobody_gets_in(
 
 @BOTH
 @pytest.mark.parametrize(("user", "password"), [("ada", "swordfish"), ("bob", "pass:with:colons")])
-def test_a_known_user_gets_in(guarded: Broker, name: str, level: int, user: str, password: str) -> None:
+def test_a_known_user_is_admitted(guarded: Broker, name: str, level: int, user: str, password: str) -> None:
     with sub(guarded.tcp, level, "-t", name, "-u", user, "-P", password) as client:
         pub(guarded.tcp, level, "-t", name, "-m", "x", "-u", "ada", "-P", "swordfish")
         assert client.wait_messages(1) == [f"{name} 0 0 x"]
@@ -129,24 +129,29 @@ def test_a_known_user_gets_in(guarded: Broker, name: str, level: int, user: str,
     "credentials",
     [[], ["-u", "ada"], ["-u", "ada", "-P", "swordfisH"], ["-u", "ada", "-P", ""], ["-u", "eve", "-P", "swordfish"]],
 )
-def test_nobody_else_gets_in(guarded: Broker, name: str, level: int, credentials: list[str]) -> None:
+def test_unknown_users_and_wrong_passwords_are_refused(guarded: Broker, name: str, level: int, credentials: list[str]) -> None:
     """[MQTT-3.1.4-2]: return code 4 or 5, reason 0x86 or 0x87."""
     done = run("pub", "-h", "127.0.0.1", "-p", str(guarded.tcp), "-V", VERSIONS[level], "-t", name, "-m", "x", *credentials)
     assert done.returncode in ((4, 5) if level == V4 else (0x86, 0x87)), done.stderr.decode()
 
 
 def test_properties_of_version_5_pass_from_mosquitto_pub_to_mosquitto_sub(broker: Broker, name: str) -> None:
-    said = {"content-type": "text/plain", "response-topic": "answers", "correlation-data": "42", "payload-format-indicator": "1"}
-    told = [part for key, value in said.items() for part in ("-D", "publish", key, value)]
-    told += ["-D", "publish", "user-property", "colour", "red", "-D", "publish", "message-expiry-interval", "100"]
+    properties = {
+        "content-type": "text/plain",
+        "response-topic": "answers",
+        "correlation-data": "42",
+        "payload-format-indicator": "1",
+    }
+    options = [part for key, value in properties.items() for part in ("-D", "publish", key, value)]
+    options += ["-D", "publish", "user-property", "colour", "red", "-D", "publish", "message-expiry-interval", "100"]
     with sub(broker.tcp, V5, "-t", name, "-D", "subscribe", "subscription-identifier", "9", form="%C|%R|%D|%F|%P|%S") as client:
-        pub(broker.tcp, V5, "-t", name, "-m", "x", *told)
+        pub(broker.tcp, V5, "-t", name, "-m", "x", *options)
         assert client.wait_messages(1) == ["text/plain|answers|42|1|colour:red|9"]
 
 
 def test_mosquitto_pub_uses_topic_aliases(broker: Broker, name: str) -> None:
     with sub(broker.tcp, V5, "-t", name, form="%p") as client:
-        pub(broker.tcp, V5, "-t", name, "-l", "-D", "publish", "topic-alias", "10", given=b"a\nb\nc\n")
+        pub(broker.tcp, V5, "-t", name, "-l", "-D", "publish", "topic-alias", "10", stdin=b"a\nb\nc\n")
         assert client.wait_messages(3) == ["a", "b", "c"]
 
 
@@ -154,29 +159,29 @@ def test_mosquitto_pub_uses_topic_aliases(broker: Broker, name: str) -> None:
 def test_two_of_a_group_share_the_messages(broker: Broker, name: str, level: int) -> None:
     shared = ["-t", f"$share/group/{name}", "-q", "1"]
     with sub(broker.tcp, level, *shared, form="%p") as one, sub(broker.tcp, level, *shared, form="%p") as other:
-        pub(broker.tcp, level, "-t", name, "-l", "-q", "1", given=b"a\nb\nc\nd\n")
+        pub(broker.tcp, level, "-t", name, "-l", "-q", "1", stdin=b"a\nb\nc\nd\n")
         assert sorted(wait_shared([one, other], 4)) == ["a", "b", "c", "d"]
 
 
 @BOTH
-def test_mosquitto_rr_gets_its_answer(broker: Broker, name: str, level: int) -> None:
+def test_mosquitto_rr_receives_its_response(broker: Broker, name: str, level: int) -> None:
     """Request and response (4.10): over the response topic, with correlation data in version 5."""
-    with Raw(broker.tcp, level=level) as service:
+    with RawClient(broker.tcp, level=level) as service:
         service.join("")
         service.subscribe((f"{name}/ask", 1))
         basics = ["-h", "127.0.0.1", "-p", str(broker.tcp), "-V", VERSIONS[level], "-t", f"{name}/ask", "-e", f"{name}/answer"]
         more = ["-D", "publish", "correlation-data", "17"] if level == V5 else []
-        with listening("rr", *basics, "-m", "how far?", "-F", "MSG %p", *more) as asker:
-            asked = service.message()
-            assert asked.payload == b"how far?"
-            assert level == V4 or (asked.one(P.RESPONSE_TOPIC), asked.one(P.CORRELATION_DATA)) == (f"{name}/answer", b"17")
+        with running_command("rr", *basics, "-m", "how far?", "-F", "MSG %p", *more) as requester:
+            request = service.message()
+            assert request.payload == b"how far?"
+            assert level == V4 or (request.one(P.RESPONSE_TOPIC), request.one(P.CORRELATION_DATA)) == (f"{name}/answer", b"17")
             service.publish(f"{name}/answer", b"three miles")
-            assert asker.wait_messages(1) == ["three miles"]
-            assert asker.process.wait(10) == 0
+            assert requester.wait_messages(1) == ["three miles"]
+            assert requester.process.wait(10) == 0
 
 
 @BOTH
-def test_the_broker_tells_its_version(broker: Broker, level: int) -> None:
+def test_the_broker_publishes_its_version(broker: Broker, level: int) -> None:
     with sub(broker.tcp, level, "-t", "$SYS/broker/version", form="%r %p") as client:
         is_retained, _, version = client.wait_messages(1)[0].partition(" ")
         assert is_retained == "1"

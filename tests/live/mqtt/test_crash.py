@@ -1,6 +1,6 @@
-"""The broker is killed with SIGKILL in the middle of QoS 1 and 2, again and again, and comes back with the same data.
+"""The broker is killed with SIGKILL in the middle of QoS 1 and 2, repeatedly, and restarted with the same data.
 
-CRASH_ROUNDS says how often (by default 20 times, and 80 in `make test`), CRASH_SEED from which seed.
+CRASH_ROUNDS sets how often (by default 20 times, and 80 in `make test`), CRASH_SEED the seed.
 """
 
 import os
@@ -16,10 +16,10 @@ import pytest
 
 from effort import amount
 from live.mqtt.brokers import Broker, ours_only
-from live.mqtt.histories import Flow, History
+from live.mqtt.connections import ConnectTo, MakeBroker
+from live.mqtt.delivery_history import Flow, History
 from live.mqtt.packets import V4, V5, P
-from live.mqtt.survivors import Traffic
-from live.mqtt.visitors import MakeBroker, Visit
+from live.mqtt.resuming_clients import Traffic
 from parts import need
 
 ROUNDS: Final = amount("CRASH_ROUNDS", fast=20, long=80, soak=200)
@@ -35,7 +35,7 @@ def flows() -> dict[str, Flow]:
 
 
 @pytest.mark.parametrize("durability", ["process crash", "power loss"])
-def test_nothing_accepted_is_lost_doubled_or_out_of_order_when_the_broker_is_killed(
+def test_no_accepted_message_is_lost_duplicated_or_reordered_when_the_broker_is_killed(
     make_broker: MakeBroker, capsys: pytest.CaptureFixture[str], durability: str
 ) -> None:
     rounds = ROUNDS if durability == "process crash" else max(ROUNDS // 20, 2)
@@ -52,8 +52,8 @@ def test_nothing_accepted_is_lost_doubled_or_out_of_order_when_the_broker_is_kil
     traffic.finish(within_s=30)
     traffic.close()
     with capsys.disabled():
-        told = {name: f"{len(flow.accepted)} of {flow.sent} accepted" for name, flow in history.flows.items()}
-        print(f"\n{rounds} kills, {durability}: {told}", end="")
+        summary = {name: f"{len(flow.accepted)} of {flow.sent} accepted" for name, flow in history.flows.items()}
+        print(f"\n{rounds} kills, {durability}: {summary}", end="")
     assert history.faults() == []
     assert all(len(flow.accepted) > rounds for flow in history.flows.values()), "too little happened between the kills"
 
@@ -63,7 +63,7 @@ def history_of(delivered: list[int], *, qos: int = 2, accepted: int = 4, sent: i
     return History({"p": flow})
 
 
-def test_the_check_finds_nothing_wrong_with_a_good_history() -> None:
+def test_the_history_check_accepts_a_correct_history() -> None:
     assert history_of([0, 1, 2, 3]).faults() == []
     assert history_of([0, 1, 2, 3, 4]).faults() == []  # the last one's acceptance never reached its publisher
     assert history_of([0, 1, 2, 1, 2, 3], qos=1).faults() == []  # QoS 1 may be repeated
@@ -81,7 +81,7 @@ def test_the_check_finds_nothing_wrong_with_a_good_history() -> None:
         (History({}, lost_sessions=["taker in round 3"]), "the session of taker in round 3 is gone"),
     ],
 )
-def test_the_check_finds_a_loss_a_double_and_a_wrong_order(history: History, fault: str) -> None:
+def test_the_history_check_finds_losses_duplicates_and_reordering(history: History, fault: str) -> None:
     assert history.faults() == [fault]
 
 
@@ -91,50 +91,50 @@ def killed(broker: Broker) -> None:
 
 
 @pytest.mark.parametrize("level", [V4, V5])
-def test_what_was_acknowledged_is_there_after_a_kill(make_broker: MakeBroker, visit: Visit, level: int) -> None:
+def test_acknowledged_changes_survive_a_kill(make_broker: MakeBroker, connect_to: ConnectTo, level: int) -> None:
     """Subscriptions, their end, retained messages and their removal."""
     broker = make_broker()
-    visitors = visit(broker)
-    client = visitors.join("a", level, clean=False, props=LASTING)
+    connections = connect_to(broker)
+    client = connections.join("a", level, clean=False, props=LASTING)
     client.subscribe(("stays", 1), ("goes", 1))
     client.unsubscribe("goes")
     client.publish("kept", b"kept", qos=1, retain=True)
     client.publish("removed", b"kept", qos=1, retain=True)
     client.publish("removed", b"", qos=1, retain=True)
     killed(broker)
-    back = visitors.dial(level)
-    assert back.join(visitors.client_id("a"), clean=False, props=LASTING).session_present
-    publisher = visitors.join("p", level)
+    back = connections.dial(level)
+    assert back.join(connections.client_id("a"), clean=False, props=LASTING).session_present
+    publisher = connections.join("p", level)
     publisher.publish("goes", b"no", qos=1)
     publisher.publish("stays", b"yes", qos=1)
-    assert [one.payload for one in back.settle()] == [b"yes"]
-    later = visitors.join("l", level)
+    assert [one.payload for one in back.drain()] == [b"yes"]
+    later = connections.join("l", level)
     later.subscribe(("kept", 1), ("removed", 1))
-    assert [(one.payload, one.is_retained) for one in later.settle()] == [(b"kept", True)]
+    assert [(one.payload, one.is_retained) for one in later.drain()] == [(b"kept", True)]
 
 
 @pytest.mark.parametrize("level", [V4, V5])
-def test_a_session_that_survives_nothing_is_gone_after_a_kill(make_broker: MakeBroker, visit: Visit, level: int) -> None:
-    """As documented for `durability = "nothing"`."""
-    broker = make_broker(durability="nothing")
-    visitors = visit(broker)
-    client = visitors.join("a", level, clean=False, props=LASTING)
+def test_a_session_without_durability_is_lost_after_a_kill(make_broker: MakeBroker, connect_to: ConnectTo, level: int) -> None:
+    """As documented for `durability = "none"`."""
+    broker = make_broker(durability="none")
+    connections = connect_to(broker)
+    client = connections.join("a", level, clean=False, props=LASTING)
     client.subscribe(("x", 1))
     client.leave()
-    assert visitors.dial(level).join(visitors.client_id("a"), clean=False, props=LASTING).session_present
+    assert connections.dial(level).join(connections.client_id("a"), clean=False, props=LASTING).session_present
     killed(broker)
-    assert not visitors.dial(level).join(visitors.client_id("a"), clean=False, props=LASTING).session_present
+    assert not connections.dial(level).join(connections.client_id("a"), clean=False, props=LASTING).session_present
 
 
-def test_a_session_that_expired_while_the_broker_was_dead_is_gone(make_broker: MakeBroker, visit: Visit) -> None:
-    """3.1.2.11.2: the interval goes on; a message's expiry too (3.3.2.3.3)."""
+def test_a_session_that_expired_while_the_broker_was_down_is_not_present(make_broker: MakeBroker, connect_to: ConnectTo) -> None:
+    """3.1.2.11.2: the interval continues; a message's expiry too (3.3.2.3.3)."""
     broker = make_broker()
-    visitors = visit(broker)
-    for who, seconds in (("a", 1), ("b", 300)):
-        client = visitors.join(who, props=[(P.SESSION_EXPIRY, seconds)])
+    connections = connect_to(broker)
+    for suffix, seconds in (("a", 1), ("b", 300)):
+        client = connections.join(suffix, props=[(P.SESSION_EXPIRY, seconds)])
         client.subscribe(("x", 1))
         client.leave()
-    publisher = visitors.join("p")
+    publisher = connections.join("p")
     publisher.publish("x", b"short", qos=1, props=[(P.MESSAGE_EXPIRY, 1)])
     publisher.publish("x", b"long", qos=1, props=[(P.MESSAGE_EXPIRY, 100)])
     expired_at = time.monotonic() + 1.5
@@ -142,8 +142,8 @@ def test_a_session_that_expired_while_the_broker_was_dead_is_gone(make_broker: M
     while time.monotonic() < expired_at:
         time.sleep(0.05)
     broker.start()
-    assert not visitors.dial().join(visitors.client_id("a"), clean=False).session_present
-    back = visitors.join("b", clean=False, props=LASTING)
+    assert not connections.dial().join(connections.client_id("a"), clean=False).session_present
+    back = connections.join("b", clean=False, props=LASTING)
     message = back.message()
     assert message.payload == b"long"
     assert message.number(P.MESSAGE_EXPIRY) <= 99
@@ -172,15 +172,15 @@ def traced(broker: Broker, path: Path) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("durability", ["process crash", "power loss"])
-def test_only_what_survives_a_power_loss_is_synced_before_it_is_acknowledged(
-    make_broker: MakeBroker, visit: Visit, tmp_path: Path, durability: str
+def test_only_power_loss_durability_syncs_before_acknowledging(
+    make_broker: MakeBroker, connect_to: ConnectTo, tmp_path: Path, durability: str
 ) -> None:
     broker = make_broker(durability=durability)
-    visitors = visit(broker)
-    taker = visitors.join("a", props=LASTING)
-    taker.subscribe(("x", 1))
-    taker.leave()
-    publisher = visitors.join("p")
+    connections = connect_to(broker)
+    subscriber = connections.join("a", props=LASTING)
+    subscriber.subscribe(("x", 1))
+    subscriber.leave()
+    publisher = connections.join("p")
     with traced(broker, tmp_path / "calls"):
         for number in range(20):
             publisher.publish("x", b"%d" % number, qos=1)

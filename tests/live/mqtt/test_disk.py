@@ -1,4 +1,4 @@
-"""The disk below the broker is full, or can only be read: it says so, goes on with what needs no disk, and recovers by itself.
+"""The broker's disk is full or read-only: it reports this, keeps serving what needs no disk, and recovers by itself.
 
 A disk that is in use cannot be made read-only (the kernel says it is busy), so that case is one of starting.
 """
@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from live.mqtt.brokers import Broker, Setup, ours_only
+from live.mqtt.connections import Connections, ConnectTo
 from live.mqtt.packets import V4, Kind, P, Value, publish
-from live.mqtt.raw import Closed, Raw
-from live.mqtt.visitors import Visit, Visitors
+from live.mqtt.raw_client import Closed, RawClient
 from parts import need
 
 LASTING = [(P.SESSION_EXPIRY, 300)]
@@ -27,7 +27,7 @@ pytestmark = ours_only("Mosquitto acknowledges before it saves")
 
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[Broker]:
-    """A broker whose data are on a disk of two megabytes, in memory."""
+    """Start a broker whose data are on a tmpfs of two megabytes."""
     if os.geteuid() != 0:
         pytest.skip("only root may mount a disk; fix: sudo make test")
     broker = Broker(Setup(tmp_path))
@@ -48,62 +48,62 @@ def remount(broker: Broker, option: str) -> None:
 
 @dataclass
 class Filled:
-    """What became of the messages that filled the disk."""
+    """The messages that filled the disk, accepted or refused."""
 
     accepted: list[bytes] = field(default_factory=list)
     refused: list[bytes] = field(default_factory=list)
-    words: list[Value | None] = field(default_factory=list)
-    """What refusals said."""
+    reason_strings: list[Value | None] = field(default_factory=list)
+    """Reason strings of the refusals."""
 
 
-def fill(visitors: Visitors, qos: int = 1) -> Filled:
-    """Publish to the kept session until the broker has refused five messages.
+def fill(connections: Connections, qos: int = 1) -> Filled:
+    """Publish to the durable session until the broker has refused five messages.
 
     The message on which the broker finds the disk full may end the connection, with the reason; later ones are refused in their
     acknowledgement.
     """
-    found, publisher = Filled(), visitors.join("filler")
+    found, publisher = Filled(), connections.join("filler")
     for number in range(10_000):
         payload = b"%d " % number + KILOBYTE
         try:
             answer = publisher.publish("kept", payload, qos=qos)
         except Closed:
-            farewell = publisher.inbox[-1]
-            assert (farewell.kind, farewell.reason >= 0x80) == (Kind.DISCONNECT, True), farewell
-            found.words.append(farewell.one(P.REASON_STRING))
-            publisher = visitors.join("filler")
+            disconnect = publisher.inbox[-1]
+            assert (disconnect.kind, disconnect.reason >= 0x80) == (Kind.DISCONNECT, True), disconnect
+            found.reason_strings.append(disconnect.one(P.REASON_STRING))
+            publisher = connections.join("filler")
             continue
         assert answer is not None
         if answer.reason < 0x80:
             found.accepted.append(payload)
             continue
         found.refused.append(payload)
-        found.words.append(answer.one(P.REASON_STRING))
+        found.reason_strings.append(answer.one(P.REASON_STRING))
         if len(found.refused) == 5:
             return found
     raise AssertionError("ten megabytes fitted on a disk of two")
 
 
-def keep_session(visitors: Visitors) -> None:
-    client = visitors.join("keeper", props=LASTING)
+def create_durable_session(connections: Connections) -> None:
+    client = connections.join("keeper", props=LASTING)
     client.subscribe(("kept", 2))
     client.leave()
 
 
-def taken(visitors: Visitors, last: bytes) -> list[bytes]:
-    """What waits for the kept session, to the last message."""
-    keeper = visitors.join("keeper", clean=False, props=LASTING)
+def queued_messages(connections: Connections, last: bytes) -> list[bytes]:
+    """Return the messages queued for the durable session, to the last one."""
+    subscriber = connections.join("keeper", clean=False, props=LASTING)
     found: list[bytes] = []
     while not found or found[-1] != last:
-        message = keeper.take(Kind.PUBLISH)
+        message = subscriber.take(Kind.PUBLISH)
         found.append(message.payload)
-        keeper.finish(message)
-    keeper.leave()
+        subscriber.finish(message)
+    subscriber.leave()
     return found
 
 
-def wait_accepted(publisher: Raw, payload: bytes) -> None:
-    """Until the broker takes a message again."""
+def wait_accepted(publisher: RawClient, payload: bytes) -> None:
+    """Publish until the broker accepts a message again."""
     until = time.monotonic() + RECOVERY_S
     while True:
         answer = publisher.publish("kept", payload, qos=1)
@@ -115,15 +115,17 @@ def wait_accepted(publisher: Raw, payload: bytes) -> None:
 
 
 @pytest.mark.parametrize("qos", [1, 2])
-def test_a_full_disk_refuses_what_must_be_kept_and_recovers_without_a_restart(small: Broker, visit: Visit, qos: int) -> None:
-    """3.4.2.1: with a reason and its words; QoS 0 goes on; after a kill exactly what was accepted is there."""
-    visitors = visit(small)
-    keep_session(visitors)
-    filled = fill(visitors, qos)
+def test_a_full_disk_refuses_durable_messages_and_recovers_without_a_restart(
+    small: Broker, connect_to: ConnectTo, qos: int
+) -> None:
+    """3.4.2.1: with reason code and reason string; QoS 0 is still served; after a kill the accepted messages are there."""
+    connections = connect_to(small)
+    create_durable_session(connections)
+    filled = fill(connections, qos)
     assert len(filled.accepted) > 100
-    assert all(filled.words)
-    publisher = visitors.join("p")
-    passing = visitors.join("passing")
+    assert all(filled.reason_strings)
+    publisher = connections.join("p")
+    passing = connections.join("passing")
     passing.subscribe(("passing", 0))
     publisher.publish("passing", b"by")
     assert passing.message().payload == b"by"
@@ -132,30 +134,30 @@ def test_a_full_disk_refuses_what_must_be_kept_and_recovers_without_a_restart(sm
     wait_accepted(publisher, b"last")
     small.kill()
     small.start()
-    found = taken(visitors, b"last")
+    found = queued_messages(connections, b"last")
     assert [one for one in found if one in set(filled.accepted)] == filled.accepted
     assert not set(found) & set(filled.refused)
 
 
-def test_a_full_disk_gives_no_acknowledgement_in_3_1_1(small: Broker, visit: Visit) -> None:
-    """3.1.1 has no way to refuse: silence or a close, but no PUBACK for what is not kept."""
-    visitors = visit(small)
-    keep_session(visitors)
-    fill(visitors)
-    old = visitors.join("o", V4)
+def test_a_full_disk_sends_no_puback_in_3_1_1(small: Broker, connect_to: ConnectTo) -> None:
+    """3.1.1 has no way to refuse: silence or a close, but no PUBACK for a message that is not stored."""
+    connections = connect_to(small)
+    create_durable_session(connections)
+    fill(connections)
+    old = connections.join("o", V4)
     old.send(publish("kept", KILOBYTE * 4, V4, qos=1, packet_id=1))
     try:
-        found = [one.kind for one in old.settle()]
+        found = [one.kind for one in old.drain()]
     except Closed:
         found = []
     assert Kind.PUBACK not in found
 
 
-def test_a_broker_does_not_start_on_a_disk_that_can_only_be_read_and_says_why(small: Broker, visit: Visit) -> None:
+def test_a_broker_does_not_start_on_a_read_only_disk_and_logs_the_reason(small: Broker, connect_to: ConnectTo) -> None:
     """And loses nothing by it."""
-    visitors = visit(small)
-    keep_session(visitors)
-    visitors.join("p").publish("kept", b"last", qos=1)
+    connections = connect_to(small)
+    create_durable_session(connections)
+    connections.join("p").publish("kept", b"last", qos=1)
     assert small.stop() == 0
     remount(small, "ro")
     with pytest.raises(pytest.fail.Exception, match="instead of starting"):
@@ -164,4 +166,4 @@ def test_a_broker_does_not_start_on_a_disk_that_can_only_be_read_and_says_why(sm
     assert "read-only" in small.log().lower()
     remount(small, "rw")
     small.start()
-    assert taken(visitors, b"last") == [b"last"]
+    assert queued_messages(connections, b"last") == [b"last"]

@@ -14,19 +14,19 @@ import pytest
 
 from live.mqtt.brokers import Broker
 from live.mqtt.certificates import Certificates
-from live.mqtt.commands import Listening
+from live.mqtt.commands import RunningCommand
 from live.mqtt.packets import V4, V5
 from parts import ROOT, need
 
 NODE = Path(__file__).parent / "node"
 INSTALL_S = 120
-DOORS = pytest.mark.parametrize("door", ["ws", "wss", "tcp"])
+TRANSPORTS = pytest.mark.parametrize("transport", ["ws", "wss", "tcp"])
 BOTH = pytest.mark.parametrize("level", [V4, V5])
 
 
 @pytest.fixture(scope="session")
 def modules() -> Path:
-    """The folder of installed modules, as package-lock.json names them; installed once for each lock file."""
+    """Return the folder of the modules in package-lock.json, installed once per lock file."""
     lock = (NODE / "package-lock.json").read_bytes()
     folder = ROOT / ".cache" / f"mqttjs-{sha256(lock).hexdigest()[:12]}"
     if not (folder / "installed").exists():
@@ -42,28 +42,28 @@ def modules() -> Path:
     return folder / "node_modules"
 
 
-class MqttJs(Listening):
-    """The client of node/client.cjs: told what to do line by line."""
+class MqttJs(RunningCommand):
+    """The client of node/client.cjs, controlled line by line."""
 
-    def tell(self, **command: object) -> None:
+    def send_command(self, **command: object) -> None:
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps(command).encode() + b"\n")
         self.process.stdin.flush()
 
     def publish(self, topic: str, payload: bytes, **options: object) -> None:
         """Publish, and wait until the exchange is over."""
-        done = len(self.said("published"))
-        self.tell(publish=[topic, b64encode(payload).decode(), options])
+        done = len(self.events("published"))
+        self.send_command(publish=[topic, b64encode(payload).decode(), options])
         assert self.wait("published", done + 1)[-1] is True
 
-    def wait(self, what: str, count: int = 1) -> list[Any]:
-        """What it said of one kind, as soon as there is so much of it."""
-        self.wait_line(lambda _: len(self.said(what)) >= count)
-        return self.said(what)
+    def wait(self, event: str, count: int = 1) -> list[Any]:
+        """Return the values of an event, once there are *count* of them."""
+        self.wait_line(lambda _: len(self.events(event)) >= count)
+        return self.events(event)
 
-    def said(self, what: str) -> list[Any]:
+    def events(self, event: str) -> list[Any]:
         found = [json.loads(line) for line in self.lines]
-        return [one[what] for one in found if what in one]
+        return [one[event] for one in found if event in one]
 
 
 Join = Callable[..., Any]
@@ -72,11 +72,11 @@ Join = Callable[..., Any]
 @pytest.fixture
 def join(broker: Broker, certificates: Certificates, modules: Path) -> Join:
     @contextmanager
-    def join(door: str, level: int, *filters: tuple[str, dict[str, object]], **options: object) -> Iterator[MqttJs]:
-        path = "" if door == "tcp" else "/mqtt"
-        url = f"{'mqtt' if door == 'tcp' else door}://127.0.0.1:{getattr(broker, door)}{path}"
-        told = {"protocolVersion": level, **options}
-        plan = {"url": url, "options": told, "subscribe": filters, "ca": str(certificates.ca)}
+    def join(transport: str, level: int, *filters: tuple[str, dict[str, object]], **options: object) -> Iterator[MqttJs]:
+        path = "" if transport == "tcp" else "/mqtt"
+        url = f"{'mqtt' if transport == 'tcp' else transport}://127.0.0.1:{getattr(broker, transport)}{path}"
+        connect_options = {"protocolVersion": level, **options}
+        plan = {"url": url, "options": connect_options, "subscribe": filters, "ca": str(certificates.ca)}
         command = [need("node", debian="nodejs"), str(NODE / "client.cjs"), json.dumps(plan)]
         environment = {"NODE_PATH": str(modules)}
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as process:
@@ -92,12 +92,12 @@ def join(broker: Broker, certificates: Certificates, modules: Path) -> Join:
     return join
 
 
-@DOORS
+@TRANSPORTS
 @BOTH
-def test_messages_pass_in_both_directions_with_every_qos(join: Join, name: str, door: str, level: int) -> None:
+def test_messages_pass_in_both_directions_with_every_qos(join: Join, name: str, transport: str, level: int) -> None:
     sent = [(payload, qos) for payload in (b"text", bytes(range(256)), b"", b"\x00" * 200_000) for qos in (0, 1, 2)]
-    with join(door, level, (f"{name}/#", {"qos": 2})) as client:
-        assert client.said("suback") == [[2]]
+    with join(transport, level, (f"{name}/#", {"qos": 2})) as client:
+        assert client.events("suback") == [[2]]
         for number, (payload, qos) in enumerate(sent):
             client.publish(f"{name}/{number}", payload, qos=qos)
         found = client.wait("message", len(sent))
@@ -107,7 +107,7 @@ def test_messages_pass_in_both_directions_with_every_qos(join: Join, name: str, 
 
 
 @BOTH
-def test_a_retained_message_comes_over_a_websocket(join: Join, name: str, level: int) -> None:
+def test_a_retained_message_is_delivered_over_a_websocket(join: Join, name: str, level: int) -> None:
     with join("ws", level) as client:
         client.publish(name, b"kept", qos=1, retain=True)
     with join("ws", level, (name, {"qos": 1})) as client:
@@ -115,24 +115,24 @@ def test_a_retained_message_comes_over_a_websocket(join: Join, name: str, level:
     assert (found["payload"], found["retain"]) == (b64encode(b"kept").decode(), True)
 
 
-@DOORS
+@TRANSPORTS
 @BOTH
-def test_the_will_of_a_broken_websocket_is_published(join: Join, name: str, door: str, level: int) -> None:
+def test_the_will_of_a_broken_websocket_is_published(join: Join, name: str, transport: str, level: int) -> None:
     will = {"topic": f"{name}/will", "payload": "lost", "qos": 1, "retain": False}
     with join("ws", level, (f"{name}/will", {"qos": 1})) as watcher:
-        with join(door, level, will=will) as doomed:
-            doomed.tell(destroy=True)
+        with join(transport, level, will=will) as doomed:
+            doomed.send_command(destroy=True)
             doomed.wait("closed")
         (found,) = watcher.wait("message")
     assert b64decode(found["payload"]) == b"lost"
 
 
 def test_properties_of_version_5_pass_over_a_websocket(join: Join, name: str) -> None:
-    said = {"contentType": "text/plain", "responseTopic": "answers", "correlationData": b64encode(b"\x01\x02").decode()}
+    events = {"contentType": "text/plain", "responseTopic": "answers", "correlationData": b64encode(b"\x01\x02").decode()}
     with join("ws", V5, (name, {"qos": 1, "properties": {"subscriptionIdentifier": 5}})) as client:
-        client.publish(name, b"x", qos=1, properties={**said, "userProperties": {"a": "b"}})
+        client.publish(name, b"x", qos=1, properties={**events, "userProperties": {"a": "b"}})
         (found,) = client.wait("message")
-    assert found["properties"] == {**said, "userProperties": {"a": "b"}, "subscriptionIdentifier": 5}
+    assert found["properties"] == {**events, "userProperties": {"a": "b"}, "subscriptionIdentifier": 5}
 
 
 @BOTH
@@ -141,10 +141,10 @@ def test_a_session_is_resumed_over_another_transport(join: Join, name: str, leve
     if level == V5:
         lasting["properties"] = {"sessionExpiryInterval": 300}
     with join("ws", level, (name, {"qos": 1}), **lasting) as client:
-        client.tell(end=True)
+        client.send_command(end=True)
         client.wait("closed")
     with join("tcp", level) as publisher:
         publisher.publish(name, b"waited", qos=1)
     with join("wss", level, **lasting) as back:
-        assert back.said("connack")[0]["sessionPresent"]
+        assert back.events("connack")[0]["sessionPresent"]
         assert b64decode(back.wait("message")[0]["payload"]) == b"waited"

@@ -1,4 +1,4 @@
-"""Hardness: a thousand reconnects, a subscriber that never reads, ten thousand connections that say nothing."""
+"""Robustness: a thousand reconnects, a subscriber that never reads, ten thousand silent connections."""
 
 import select
 import socket
@@ -8,9 +8,9 @@ from random import Random
 import pytest
 
 from live.mqtt.brokers import IS_REFERENCE, Broker, ours_only
+from live.mqtt.connections import Connections, ConnectTo, MakeBroker
 from live.mqtt.packets import V4, V5, Kind, P, connect, publish, subscribe
-from live.mqtt.raw import Raw
-from live.mqtt.visitors import MakeBroker, Visit, Visitors
+from live.mqtt.raw_client import RawClient
 
 LASTING = [(P.SESSION_EXPIRY, 300)]
 HALF_OPEN = 10_000
@@ -21,13 +21,13 @@ BOTH = pytest.mark.parametrize("level", [V4, V5])
 
 
 @BOTH
-def test_a_thousand_fast_reconnects_with_one_identifier_leave_one_session(visitors: Visitors, level: int) -> None:
+def test_a_thousand_fast_reconnects_with_one_identifier_leave_one_session(connections: Connections, level: int) -> None:
     """By take-over, by DISCONNECT, by close and by reset: afterwards only the last client is there, and gets a message once."""
     random = Random(1)
-    older: list[Raw] = []
-    client = visitors.dial(level)
-    client.join(visitors.client_id("a"), clean=False, props=LASTING)
-    client.subscribe((visitors.name, 1))
+    older: list[RawClient] = []
+    client = connections.dial(level)
+    client.join(connections.client_id("a"), clean=False, props=LASTING)
+    client.subscribe((connections.name, 1))
     for _ in range(1000):
         match random.randrange(4):
             case 0:
@@ -38,34 +38,35 @@ def test_a_thousand_fast_reconnects_with_one_identifier_leave_one_session(visito
                 client.close()
             case _:
                 older.append(client)
-        client = Raw(visitors.broker.tcp, level=level)
-        assert client.join(visitors.client_id("a"), clean=False, props=LASTING).session_present
-    visitors.opened += [*older, client]
-    visitors.join("p", level).publish(visitors.name, b"once", qos=1)
-    assert [one.payload for one in client.settle()] == [b"once"]
+        client = RawClient(connections.broker.tcp, level=level)
+        assert client.join(connections.client_id("a"), clean=False, props=LASTING).session_present
+    connections.opened += [*older, client]
+    connections.join("p", level).publish(connections.name, b"once", qos=1)
+    assert [one.payload for one in client.drain()] == [b"once"]
     for one in older:
         one.until_closed()
 
 
 @BOTH
-def test_reconnects_that_do_not_wait_for_the_answer_leave_one_session(visitors: Visitors, level: int) -> None:
+def test_reconnects_that_do_not_wait_for_the_answer_leave_one_session(connections: Connections, level: int) -> None:
     """Two hundred connections with one identifier, opened before any is answered."""
-    crowd = [visitors.dial(level) for _ in range(200)]
-    with visitors.broker.paused():
+    crowd = [connections.dial(level) for _ in range(200)]
+    with connections.broker.paused():
         for one in crowd:
             one.send(
-                connect(visitors.client_id("a"), level, clean=False, props=LASTING), subscribe(1, (visitors.name, 0), level=level)
+                connect(connections.client_id("a"), level, clean=False, props=LASTING),
+                subscribe(1, (connections.name, 0), level=level),
             )
     survivors = [one for one in crowd if one.is_open()]
     assert len(survivors) == 1
-    visitors.join("p", level).publish(visitors.name, b"once")
+    connections.join("p", level).publish(connections.name, b"once")
     assert survivors[0].take(Kind.PUBLISH).payload == b"once"
 
 
 def come_and_go(port: int, count: int, name: str) -> None:
-    """Clients with names of their own that subscribe, publish and leave, or break off, one after the other."""
+    """Let clients subscribe, publish and disconnect or break off, one after the other."""
     for number in range(count):
-        with Raw(port, level=V4 + number % 2) as client:
+        with RawClient(port, level=V4 + number % 2) as client:
             hello = connect(f"{name}{number}", client.level, keep_alive=65_535)
             asks = subscribe(1, ("a/+", 1), level=client.level), publish("a/b", b"x", client.level, qos=1, packet_id=2)
             client.send(hello, *asks)
@@ -74,8 +75,8 @@ def come_and_go(port: int, count: int, name: str) -> None:
                 client.leave()
 
 
-def test_clients_that_come_and_go_leave_no_memory_behind(make_broker: MakeBroker) -> None:
-    """Not until their keep alive would have run out, which may be a day."""
+def test_clients_that_connect_and_disconnect_leak_no_memory(make_broker: MakeBroker) -> None:
+    """Not even until their keep alive times out, which may be a day."""
     broker = make_broker(more="[mqtt]\nhandshake_s_max = 1\n")
     come_and_go(broker.tcp, 3_000, "first")
     before = broker.resident_bytes()
@@ -83,9 +84,9 @@ def test_clients_that_come_and_go_leave_no_memory_behind(make_broker: MakeBroker
     assert broker.resident_bytes() - before < 4_000_000
 
 
-def stalled(broker: Broker, level: int, name: str, topic: str, qos: int) -> Raw:
-    """A client that subscribes and then never reads again, with a small buffer."""
-    client = Raw(broker.tcp, level=level)
+def stalled(broker: Broker, level: int, name: str, topic: str, qos: int) -> RawClient:
+    """Return a client with a small buffer that subscribes and never reads again."""
+    client = RawClient(broker.tcp, level=level)
     client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     client.join(name, clean=False, props=LASTING, keep_alive=0)
     client.subscribe((topic, qos))
@@ -94,15 +95,15 @@ def stalled(broker: Broker, level: int, name: str, topic: str, qos: int) -> Raw:
 
 @BOTH
 @pytest.mark.parametrize("qos", [0, 1])
-def test_a_subscriber_that_never_reads_costs_little_and_harms_nobody(
-    make_broker: MakeBroker, visit: Visit, level: int, qos: int
+def test_a_subscriber_that_never_reads_uses_bounded_memory_and_affects_no_one_else(
+    make_broker: MakeBroker, connect_to: ConnectTo, level: int, qos: int
 ) -> None:
     """100 MB are published; the one that reads gets every message, the other's share of memory is bounded."""
     broker = make_broker()
-    visitors = visit(broker)
+    connections = connect_to(broker)
     asleep = stalled(broker, level, "asleep", "flood", qos)
-    visitors.opened.append(asleep)
-    awake, publisher = visitors.join("awake", level), visitors.join("p", level)
+    connections.opened.append(asleep)
+    awake, publisher = connections.join("awake", level), connections.join("p", level)
     awake.subscribe(("flood", 0))
     payload = b"f" * 10_000
     flood(publisher, awake, payload, 20, qos)
@@ -110,15 +111,15 @@ def test_a_subscriber_that_never_reads_costs_little_and_harms_nobody(
     flood(publisher, awake, payload, 980, qos)
     assert broker.resident_bytes() - before < GROWTH_BYTES_MAX
     began_at = time.monotonic()
-    other = visitors.join("other", level)
+    other = connections.join("other", level)
     other.subscribe(("quiet", 1))
     other.publish("quiet", b"still here", qos=1)
     assert other.message().payload == b"still here"
     assert time.monotonic() - began_at < 5
 
 
-def flood(publisher: Raw, awake: Raw, payload: bytes, rounds: int, qos: int) -> None:
-    """Ten messages a round, and on only when they have arrived: the flood is never faster than the one who reads."""
+def flood(publisher: RawClient, awake: RawClient, payload: bytes, rounds: int, qos: int) -> None:
+    """Send ten messages a round, and continue when they have arrived: never faster than the active subscriber reads."""
     for _ in range(rounds):
         publisher.send(*(publish("flood", payload, publisher.level, qos=qos, packet_id=1 + one) for one in range(10)))
         for _ in range(10 if qos else 0):
@@ -128,17 +129,19 @@ def flood(publisher: Raw, awake: Raw, payload: bytes, rounds: int, qos: int) -> 
 
 
 @ours_only("what waits for a session is limited by bytes")
-def test_a_sleeper_that_wakes_gets_the_newest_messages_in_order(make_broker: MakeBroker, visit: Visit) -> None:
+def test_a_stalled_subscriber_that_reads_again_receives_the_newest_messages_in_order(
+    make_broker: MakeBroker, connect_to: ConnectTo
+) -> None:
     """What did not fit was dropped from the front; nothing is doubled or out of order."""
     broker = make_broker(more="[limits]\nqueue_messages_max = 100\n")
-    visitors = visit(broker)
-    first = visitors.join("a", props=LASTING)
+    connections = connect_to(broker)
+    first = connections.join("a", props=LASTING)
     first.subscribe(("flood", 1))
     first.leave()
-    publisher = visitors.join("p")
+    publisher = connections.join("p")
     for number in range(300):
         publisher.publish("flood", b"%d" % number, qos=1)
-    back = visitors.join("a", clean=False, props=LASTING)
+    back = connections.join("a", clean=False, props=LASTING)
     numbers: list[int] = []
     while not numbers or numbers[-1] != 299:
         message = back.message()
@@ -159,9 +162,9 @@ def open_many(port: int, count: int) -> list[socket.socket]:
     return found
 
 
-def check_served(visitors: Visitors, within_s: float) -> None:
+def check_served(connections: Connections, within_s: float) -> None:
     began_at = time.monotonic()
-    client = visitors.join("")
+    client = connections.join("")
     client.subscribe(("here", 1))
     client.publish("here", b"I am", qos=1)
     assert client.message().payload == b"I am"
@@ -177,32 +180,32 @@ def still_open(crowd: list[socket.socket]) -> int:
 
 
 @pytest.mark.parametrize("limits", [MANY_MAY_WAIT, ""], ids=["many-may-wait", "by-default"])
-def test_ten_thousand_half_open_connections_do_not_keep_others_out(
-    make_broker: MakeBroker, visit: Visit, open_files: int, limits: str
+def test_ten_thousand_half_open_connections_do_not_block_others(
+    make_broker: MakeBroker, connect_to: ConnectTo, open_files: int, limits: str
 ) -> None:
-    """Whether they may all wait for their CONNECT or only some, a normal client comes in at once and works."""
+    """A normal client connects at once and is served, whether all or only some half-open connections are tolerated."""
     assert open_files > HALF_OPEN + 500, f"only {open_files} files may be opened; fix: ulimit -n 20000"
     broker = make_broker(more=limits)
-    visitors = visit(broker)
-    regular = visitors.join("regular")
+    connections = connect_to(broker)
+    regular = connections.join("regular")
     crowd = open_many(broker.tcp, HALF_OPEN // 2)
     try:
-        check_served(visitors, 5)
+        check_served(connections, 5)
         crowd += open_many(broker.tcp, HALF_OPEN // 2)
-        check_served(visitors, 5)
+        check_served(connections, 5)
         assert regular.is_open()
         assert still_open(crowd) == HALF_OPEN if limits or IS_REFERENCE else 0 < still_open(crowd) <= HANDSHAKES_MAX
     finally:
         for one in crowd:
             one.close()
-    check_served(visitors, 10)
+    check_served(connections, 10)
 
 
 @ours_only("Mosquitto waits much longer")
-def test_a_connection_that_never_says_connect_is_closed(make_broker: MakeBroker) -> None:
-    """3.1.4: within a reasonable time; also one that sends half a CONNECT, and goes on doing so byte by byte."""
+def test_a_connection_that_never_sends_connect_is_closed(make_broker: MakeBroker) -> None:
+    """3.1.4: within a reasonable time; also a connection that sends a CONNECT byte by byte."""
     broker = make_broker(more="[mqtt]\nhandshake_s_max = 1\n")
-    silent, slow = Raw(broker.tcp), Raw(broker.tcp)
+    silent, slow = RawClient(broker.tcp), RawClient(broker.tcp)
     began_at = time.monotonic()
     whole = connect("x" * 100)
     with silent, slow:

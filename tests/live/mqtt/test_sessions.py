@@ -6,222 +6,224 @@ from collections.abc import Callable
 import pytest
 
 from live.mqtt.brokers import deviates
+from live.mqtt.connections import Connections, ConnectTo, MakeBroker
 from live.mqtt.packets import V4, V5, Kind, P, Properties, Will, connect, disconnect, publish
-from live.mqtt.raw import Raw
-from live.mqtt.visitors import MakeBroker, Visit, Visitors
+from live.mqtt.raw_client import RawClient
 
 TAKEN_OVER, PROTOCOL_ERROR = 0x8E, 0x82
 NEVER = 0xFFFFFFFF
 LASTING = [(P.SESSION_EXPIRY, 300)]
-NOT_TOLD = deviates("does not tell the old client why it is closed")
+NOT_TOLD = deviates("does not send the old client a reason")
 BOTH = pytest.mark.parametrize("level", [V4, V5])
 
 
-def late_will(visitors: Visitors) -> Will:
-    """A will that would wait for 100 s if its session did not end before."""
-    return Will(f"{visitors.name}/end", props=[(P.WILL_DELAY, 100)])
+def late_will(connections: Connections) -> Will:
+    """Return a will delayed by 100 s, unless its session ends before."""
+    return Will(f"{connections.name}/end", props=[(P.WILL_DELAY, 100)])
 
 
-def lasting(visitors: Visitors, who: str, level: int) -> Raw:
-    """A client whose session outlives its connection, in either version."""
-    return visitors.join(who, level, clean=False, props=LASTING)
+def durable(connections: Connections, suffix: str, level: int) -> RawClient:
+    """Open a client with a durable session, in either version."""
+    return connections.join(suffix, level, clean=False, props=LASTING)
 
 
 @BOTH
-def test_a_new_session_is_not_present(visitors: Visitors, level: int) -> None:
+def test_a_new_session_is_not_present(connections: Connections, level: int) -> None:
     """[MQTT-3.2.2-2]"""
-    client = visitors.dial(level)
-    assert not client.join(visitors.client_id("a"), clean=False, props=LASTING).session_present
+    client = connections.dial(level)
+    assert not client.join(connections.client_id("a"), clean=False, props=LASTING).session_present
 
 
 @BOTH
-def test_a_lasting_session_is_present_after_a_reconnect_with_its_subscriptions(visitors: Visitors, level: int) -> None:
+def test_a_durable_session_is_present_after_a_reconnect_with_its_subscriptions(connections: Connections, level: int) -> None:
     """[MQTT-3.1.2-5], [MQTT-3.2.2-3]"""
-    topic = visitors.name
-    first = lasting(visitors, "a", level)
+    topic = connections.name
+    first = durable(connections, "a", level)
     first.subscribe((topic, 1))
     first.leave()
-    second = visitors.dial(level)
-    assert second.join(visitors.client_id("a"), clean=False, props=LASTING).session_present
-    visitors.join("p", level).publish(topic, b"still here", qos=1)
+    second = connections.dial(level)
+    assert second.join(connections.client_id("a"), clean=False, props=LASTING).session_present
+    connections.join("p", level).publish(topic, b"still here", qos=1)
     assert second.message().payload == b"still here"
 
 
 @BOTH
-def test_clean_start_throws_the_old_session_away(visitors: Visitors, level: int) -> None:
+def test_clean_start_discards_the_old_session(connections: Connections, level: int) -> None:
     """[MQTT-3.1.2-4]: its subscriptions and its waiting messages."""
-    topic = visitors.name
-    first = lasting(visitors, "a", level)
+    topic = connections.name
+    first = durable(connections, "a", level)
     first.subscribe((topic, 1))
     first.leave()
-    publisher = visitors.join("p", level)
+    publisher = connections.join("p", level)
     publisher.publish(topic, b"waiting", qos=1)
-    second = visitors.dial(level)
-    assert not second.join(visitors.client_id("a"), clean=True, props=LASTING).session_present
+    second = connections.dial(level)
+    assert not second.join(connections.client_id("a"), clean=True, props=LASTING).session_present
     publisher.publish(topic, b"not subscribed", qos=1)
-    assert second.settle() == []
+    assert second.drain() == []
 
 
 @BOTH
-def test_messages_of_qos_1_and_2_wait_for_a_lasting_session(visitors: Visitors, level: int) -> None:
+def test_messages_of_qos_1_and_2_are_queued_for_a_durable_session(connections: Connections, level: int) -> None:
     """[MQTT-4.1.0-1], 3.1.2.11.2: in the order they came."""
-    topic = visitors.name
-    first = lasting(visitors, "a", level)
+    topic = connections.name
+    first = durable(connections, "a", level)
     first.subscribe((topic, 2))
     first.leave()
-    publisher = visitors.join("p", level)
+    publisher = connections.join("p", level)
     for number in range(10):
         publisher.publish(topic, b"%d" % number, qos=1 + number % 2)
-    second = lasting(visitors, "a", level)
+    second = durable(connections, "a", level)
     found = second.messages(10)
     assert [one.payload for one in found] == [b"%d" % number for number in range(10)]
     assert [one.qos for one in found] == [1 + number % 2 for number in range(10)]
     assert not any(one.is_dup for one in found)
 
 
-def test_a_session_of_version_5_without_expiry_ends_with_its_connection(visitors: Visitors) -> None:
+def test_a_session_of_version_5_without_expiry_ends_with_its_connection(connections: Connections) -> None:
     """3.1.2.11.2: absent is 0."""
-    first = visitors.join("a", clean=False)
-    first.subscribe((visitors.name, 1))
+    first = connections.join("a", clean=False)
+    first.subscribe((connections.name, 1))
     first.leave()
-    assert not visitors.dial().join(visitors.client_id("a"), clean=False).session_present
+    assert not connections.dial().join(connections.client_id("a"), clean=False).session_present
 
 
-def test_a_clean_session_of_3_1_1_ends_with_its_connection(visitors: Visitors) -> None:
+def test_a_clean_session_of_3_1_1_ends_with_its_connection(connections: Connections) -> None:
     """3.1.1 [MQTT-3.1.2-6]"""
-    first = visitors.join("a", V4, clean=True)
-    first.subscribe((visitors.name, 1))
+    first = connections.join("a", V4, clean=True)
+    first.subscribe((connections.name, 1))
     first.leave()
-    assert not visitors.dial(V4).join(visitors.client_id("a"), clean=False).session_present
+    assert not connections.dial(V4).join(connections.client_id("a"), clean=False).session_present
 
 
-def test_clean_start_with_an_expiry_makes_a_session_that_lasts(visitors: Visitors) -> None:
-    """3.1.2.4: unlike the Clean Session of 3.1.1 it says nothing about the end."""
-    visitors.join("a", clean=True, props=LASTING).leave()
-    assert visitors.dial().join(visitors.client_id("a"), clean=False).session_present
+def test_clean_start_with_an_expiry_creates_a_durable_session(connections: Connections) -> None:
+    """3.1.2.4: unlike the Clean Session of 3.1.1 it does not affect the end of the session."""
+    connections.join("a", clean=True, props=LASTING).leave()
+    assert connections.dial().join(connections.client_id("a"), clean=False).session_present
 
 
-def test_a_session_expires_after_its_interval(visitors: Visitors) -> None:
+def test_a_session_expires_after_its_interval(connections: Connections) -> None:
     """[MQTT-3.1.2-23]: not before one second, and within a few. The end shows by the will, which waits no longer (3.1.3.2.2)."""
-    watcher = visitors.join("w")
-    watcher.subscribe((f"{visitors.name}/end", 0))
-    visitors.join("a", props=[(P.SESSION_EXPIRY, 1)], will=late_will(visitors)).drop()
-    back = visitors.dial()
+    watcher = connections.join("w")
+    watcher.subscribe((f"{connections.name}/end", 0))
+    connections.join("a", props=[(P.SESSION_EXPIRY, 1)], will=late_will(connections)).drop()
+    back = connections.dial()
     assert back.join(
-        visitors.client_id("a"), clean=False, props=[(P.SESSION_EXPIRY, 1)], will=late_will(visitors)
+        connections.client_id("a"), clean=False, props=[(P.SESSION_EXPIRY, 1)], will=late_will(connections)
     ).session_present
     dropped_at = time.monotonic()
     back.drop()
     watcher.message()
     assert time.monotonic() - dropped_at > 0.9
-    assert not visitors.dial().join(visitors.client_id("a"), clean=False).session_present
+    assert not connections.dial().join(connections.client_id("a"), clean=False).session_present
 
 
-def test_the_expiry_given_at_disconnect_replaces_the_one_at_connect(visitors: Visitors) -> None:
+def test_the_expiry_given_at_disconnect_replaces_the_one_at_connect(connections: Connections) -> None:
     """3.14.2.2.2: shortened to nothing, and made longer than another session that has meanwhile expired."""
-    visitors.join("a", props=LASTING).leave(props=[(P.SESSION_EXPIRY, 0)])
-    assert not visitors.dial().join(visitors.client_id("a"), clean=False).session_present
-    watcher = visitors.join("w")
-    watcher.subscribe((f"{visitors.name}/end", 0))
-    visitors.join("b", props=[(P.SESSION_EXPIRY, 1)]).leave(props=LASTING)
-    visitors.join("c", props=[(P.SESSION_EXPIRY, 1)], will=late_will(visitors)).drop()
+    connections.join("a", props=LASTING).leave(props=[(P.SESSION_EXPIRY, 0)])
+    assert not connections.dial().join(connections.client_id("a"), clean=False).session_present
+    watcher = connections.join("w")
+    watcher.subscribe((f"{connections.name}/end", 0))
+    connections.join("b", props=[(P.SESSION_EXPIRY, 1)]).leave(props=LASTING)
+    connections.join("c", props=[(P.SESSION_EXPIRY, 1)], will=late_will(connections)).drop()
     watcher.message()
-    assert visitors.dial().join(visitors.client_id("b"), clean=False).session_present
+    assert connections.dial().join(connections.client_id("b"), clean=False).session_present
 
 
-def test_an_expiry_at_disconnect_after_none_at_connect_is_a_protocol_error(visitors: Visitors) -> None:
+def test_an_expiry_at_disconnect_after_none_at_connect_is_a_protocol_error(connections: Connections) -> None:
     """3.14.2.2.2"""
-    client = visitors.join("a", props=[(P.SESSION_EXPIRY, 0)])
+    client = connections.join("a", props=[(P.SESSION_EXPIRY, 0)])
     client.send(disconnect(0, props=[(P.SESSION_EXPIRY, 5)]))
-    assert client.last_words() == PROTOCOL_ERROR
+    assert client.close_reason() == PROTOCOL_ERROR
 
 
 @pytest.mark.parametrize("seconds", [2**31, NEVER - 1, NEVER])
-def test_the_longest_expiries_are_taken(visitors: Visitors, seconds: int) -> None:
+def test_the_longest_session_expiries_are_accepted(connections: Connections, seconds: int) -> None:
     """3.1.2.11.2: 0xFFFFFFFF never expires, unless the CONNACK says otherwise."""
-    client = visitors.dial()
-    granted = client.join(visitors.client_id("a"), props=[(P.SESSION_EXPIRY, seconds)]).one(P.SESSION_EXPIRY)
+    client = connections.dial()
+    granted = client.join(connections.client_id("a"), props=[(P.SESSION_EXPIRY, seconds)]).one(P.SESSION_EXPIRY)
     assert granted is None or (isinstance(granted, int) and 86_400 <= granted <= seconds)
     client.leave()
-    assert visitors.dial().join(visitors.client_id("a"), clean=False).session_present
+    assert connections.dial().join(connections.client_id("a"), clean=False).session_present
 
 
 @pytest.mark.parametrize("level", [V4, pytest.param(V5, marks=NOT_TOLD)])
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_client_with_the_same_identifier_takes_over(visitors: Visitors, level: int, clean: bool) -> None:
-    """[MQTT-3.1.4-3]: the old one is told 0x8E in version 5 and closed in both."""
-    old = visitors.join("a", level, clean=clean, props=LASTING)
-    old.subscribe((visitors.name, 0))
-    new = visitors.dial(level)
-    assert new.join(visitors.client_id("a"), clean=clean, props=LASTING).session_present is not clean
-    assert old.last_words() == (TAKEN_OVER if level == V5 else None)
+def test_a_client_with_the_same_identifier_takes_over(connections: Connections, level: int, clean: bool) -> None:
+    """[MQTT-3.1.4-3]: the old connection receives 0x8E in version 5 and is closed in both."""
+    old = connections.join("a", level, clean=clean, props=LASTING)
+    old.subscribe((connections.name, 0))
+    new = connections.dial(level)
+    assert new.join(connections.client_id("a"), clean=clean, props=LASTING).session_present is not clean
+    assert old.close_reason() == (TAKEN_OVER if level == V5 else None)
     assert new.is_open()
 
 
 @pytest.mark.parametrize(("old_level", "new_level"), [(V4, V5), pytest.param(V5, V4, marks=NOT_TOLD)])
-def test_a_session_is_taken_over_across_versions(visitors: Visitors, old_level: int, new_level: int) -> None:
-    """What was worked out for the old client's version must not reach the new one."""
-    topic = visitors.name
-    publisher = visitors.join("p")
-    told: Properties = [(P.USER_PROPERTY, ("a", "b"))]
-    old = lasting(visitors, "a", old_level)
+def test_a_session_is_taken_over_across_versions(connections: Connections, old_level: int, new_level: int) -> None:
+    """Bytes encoded for the old client's version must not reach the new one."""
+    topic = connections.name
+    publisher = connections.join("p")
+    sent_properties: Properties = [(P.USER_PROPERTY, ("a", "b"))]
+    old = durable(connections, "a", old_level)
     old.subscribe((topic, 1))
-    publisher.publish(topic, b"before", props=told)
+    publisher.publish(topic, b"before", props=sent_properties)
     assert old.message().payload == b"before"
-    new = visitors.dial(new_level)
-    assert new.join(visitors.client_id("a"), clean=False, props=LASTING).session_present
-    assert old.last_words() == (TAKEN_OVER if old_level == V5 else None)
+    new = connections.dial(new_level)
+    assert new.join(connections.client_id("a"), clean=False, props=LASTING).session_present
+    assert old.close_reason() == (TAKEN_OVER if old_level == V5 else None)
     for qos in (0, 1):
-        publisher.publish(topic, b"over", qos=qos, props=told)
+        publisher.publish(topic, b"over", qos=qos, props=sent_properties)
         assert new.message().payload == b"over"
 
 
 @pytest.mark.parametrize("old_level", [V4, V5])
 @pytest.mark.parametrize("is_publisher_first", [True, False])
-def test_a_take_over_in_another_version_does_not_disturb_what_others_get(
-    visitors: Visitors, old_level: int, is_publisher_first: bool
+def test_a_takeover_in_another_version_does_not_affect_deliveries_to_others(
+    connections: Connections, old_level: int, is_publisher_first: bool
 ) -> None:
-    """Both happen while the broker stands still, so that it finds them at the same time. Found by the fuzz."""
-    topic = visitors.name
-    told: Properties = [(P.USER_PROPERTY, ("a", "b"))]
-    publisher, new = visitors.dial(), visitors.dial(V4 if old_level == V5 else V5)
+    """Both happen while the broker is paused, so that it reads them at the same time. Found by the fuzz test."""
+    topic = connections.name
+    sent_properties: Properties = [(P.USER_PROPERTY, ("a", "b"))]
+    publisher, new = connections.dial(), connections.dial(V4 if old_level == V5 else V5)
     publisher.join("")
-    takers = [lasting(visitors, "a", old_level), *(visitors.join("", level) for level in (V4, V5, V4, V5))]
-    for one in takers:
+    subscribers = [durable(connections, "a", old_level), *(connections.join("", level) for level in (V4, V5, V4, V5))]
+    for one in subscribers:
         one.subscribe((topic, 1))
     sends: list[Callable[[], None]] = [
-        lambda: publisher.send(*(publish(topic, b"x", qos=qos, packet_id=7 + qos, props=told) for qos in (0, 1))),
-        lambda: new.send(connect(visitors.client_id("a"), new.level, clean=False, props=LASTING)),
+        lambda: publisher.send(*(publish(topic, b"x", qos=qos, packet_id=7 + qos, props=sent_properties) for qos in (0, 1))),
+        lambda: new.send(connect(connections.client_id("a"), new.level, clean=False, props=LASTING)),
     ]
-    with visitors.broker.paused():
+    with connections.broker.paused():
         for send in sends if is_publisher_first else sends[::-1]:
             send()
     assert new.expect(Kind.CONNACK).session_present
-    for one in takers[1:]:
+    for one in subscribers[1:]:
         assert [message.payload for message in one.messages(2)] == [b"x", b"x"]
-    new.settle()  # each packet was read as one of its version
+    new.drain()  # each packet is decoded in its own version
 
 
-def test_identifiers_that_differ_only_in_case_are_two_clients(visitors: Visitors) -> None:
-    first, second = visitors.join("a"), visitors.join("A")
+def test_identifiers_that_differ_only_in_case_are_two_clients(connections: Connections) -> None:
+    first, second = connections.join("a"), connections.join("A")
     assert first.is_open()
     assert second.is_open()
 
 
 @BOTH
-def test_unacknowledged_messages_come_again_in_order_with_dup_and_the_same_identifiers(visitors: Visitors, level: int) -> None:
+def test_unacknowledged_messages_are_resent_in_order_with_dup_and_the_same_identifiers(
+    connections: Connections, level: int
+) -> None:
     """[MQTT-4.4.0-1], [MQTT-3.3.1-1], [MQTT-4.6.0-1]; those not yet sent follow without DUP."""
-    topic = visitors.name
-    first = lasting(visitors, "a", level)
+    topic = connections.name
+    first = durable(connections, "a", level)
     first.subscribe((topic, 2))
-    publisher = visitors.join("p", level)
+    publisher = connections.join("p", level)
     for number in range(6):
         publisher.publish(topic, b"%d" % number, qos=1 + number % 2)
     sent = first.messages(6)
     first.acknowledge(Kind.PUBACK, sent[0].packet_id)
-    assert first.settle() == []
+    assert first.drain() == []
     first.drop()
-    second = lasting(visitors, "a", level)
+    second = durable(connections, "a", level)
     publisher.publish(topic, b"new", qos=1)
     again = second.messages(6)
     assert [(one.payload, one.packet_id, one.qos) for one in again[:5]] == [
@@ -232,87 +234,89 @@ def test_unacknowledged_messages_come_again_in_order_with_dup_and_the_same_ident
 
 
 @BOTH
-def test_an_acknowledged_message_does_not_come_again(visitors: Visitors, level: int) -> None:
-    topic = visitors.name
-    first = lasting(visitors, "a", level)
+def test_an_acknowledged_message_is_not_sent_again(connections: Connections, level: int) -> None:
+    topic = connections.name
+    first = durable(connections, "a", level)
     first.subscribe((topic, 2))
-    publisher = visitors.join("p", level)
+    publisher = connections.join("p", level)
     publisher.publish(topic, b"one", qos=1)
     publisher.publish(topic, b"two", qos=2)
     for message in first.messages(2):
         first.finish(message)
-    assert first.settle() == []
+    assert first.drain() == []
     first.drop()
-    assert lasting(visitors, "a", level).settle() == []
+    assert durable(connections, "a", level).drain() == []
 
 
 @BOTH
-def test_after_pubrec_only_pubrel_comes_again(visitors: Visitors, level: int) -> None:
+def test_after_pubrec_only_pubrel_is_sent_again(connections: Connections, level: int) -> None:
     """[MQTT-4.3.3-7], [MQTT-4.4.0-1]"""
-    topic = visitors.name
-    first = lasting(visitors, "a", level)
+    topic = connections.name
+    first = durable(connections, "a", level)
     first.subscribe((topic, 2))
-    visitors.join("p", level).publish(topic, b"x", qos=2)
+    connections.join("p", level).publish(topic, b"x", qos=2)
     packet_id = first.message().packet_id
     first.acknowledge(Kind.PUBREC, packet_id)
     assert first.expect(Kind.PUBREL).packet_id == packet_id
     first.drop()
-    second = lasting(visitors, "a", level)
+    second = durable(connections, "a", level)
     assert second.expect(Kind.PUBREL).packet_id == packet_id
     second.acknowledge(Kind.PUBCOMP, packet_id)
-    assert second.settle() == []
+    assert second.drain() == []
 
 
 @BOTH
-def test_a_publisher_finishes_qos_2_after_a_reconnect_and_nothing_is_doubled(visitors: Visitors, level: int) -> None:
-    """4.3.3: the PUBLISH comes again with DUP, then PUBREL; one delivery."""
-    topic = visitors.name
-    taker = visitors.join("t", level)
-    taker.subscribe((topic, 2))
-    first = lasting(visitors, "p", level)
+def test_a_publisher_finishes_qos_2_after_a_reconnect_without_duplicates(connections: Connections, level: int) -> None:
+    """4.3.3: the PUBLISH is resent with DUP, then PUBREL; one delivery."""
+    topic = connections.name
+    subscriber = connections.join("t", level)
+    subscriber.subscribe((topic, 2))
+    first = durable(connections, "p", level)
     publish_and_stop(first, topic)
     first.drop()
-    second = lasting(visitors, "p", level)
+    second = durable(connections, "p", level)
     publish_and_stop(second, topic, dup=True)
     second.acknowledge(Kind.PUBREL, 77)
     assert second.expect(Kind.PUBCOMP).reason == 0
-    visitors.join("q", level).publish(topic, b"last", qos=1)
-    assert [one.payload for one in taker.messages(2)] == [b"once", b"last"]
+    connections.join("q", level).publish(topic, b"last", qos=1)
+    assert [one.payload for one in subscriber.messages(2)] == [b"once", b"last"]
 
 
-def publish_and_stop(client: Raw, topic: str, *, dup: bool = False) -> None:
+def publish_and_stop(client: RawClient, topic: str, *, dup: bool = False) -> None:
     client.send(publish(topic, b"once", client.level, qos=2, packet_id=77, dup=dup))
     assert client.expect(Kind.PUBREC).packet_id == 77
 
 
 @BOTH
-def test_a_pubrel_after_a_reconnect_is_completed(visitors: Visitors, level: int) -> None:
-    first = lasting(visitors, "p", level)
-    publish_and_stop(first, visitors.name)
+def test_a_pubrel_after_a_reconnect_is_completed(connections: Connections, level: int) -> None:
+    first = durable(connections, "p", level)
+    publish_and_stop(first, connections.name)
     first.drop()
-    second = lasting(visitors, "p", level)
+    second = durable(connections, "p", level)
     second.acknowledge(Kind.PUBREL, 77)
     assert second.expect(Kind.PUBCOMP).reason == 0
 
 
-def test_subscriptions_sent_again_on_a_present_session_replace_the_old(visitors: Visitors) -> None:
+def test_subscriptions_sent_again_on_a_present_session_replace_the_old(connections: Connections) -> None:
     """[MQTT-3.8.4-3]: one delivery."""
-    topic = visitors.name
-    first = lasting(visitors, "a", V5)
+    topic = connections.name
+    first = durable(connections, "a", V5)
     first.subscribe((topic, 0))
     first.drop()
-    second = lasting(visitors, "a", V5)
+    second = durable(connections, "a", V5)
     second.subscribe((topic, 1))
-    visitors.join("p").publish(topic, b"x", qos=1)
-    assert [(one.payload, one.qos) for one in second.settle()] == [(b"x", 1)]
+    connections.join("p").publish(topic, b"x", qos=1)
+    assert [(one.payload, one.qos) for one in second.drain()] == [(b"x", 1)]
 
 
 @BOTH
-def test_sessions_and_their_messages_survive_a_restart_of_the_broker(make_broker: MakeBroker, visit: Visit, level: int) -> None:
-    """4.1: with Session Expiry the state is kept; a stop by SIGTERM loses nothing."""
+def test_sessions_and_their_messages_survive_a_restart_of_the_broker(
+    make_broker: MakeBroker, connect_to: ConnectTo, level: int
+) -> None:
+    """4.1: with Session Expiry the state is stored; a stop by SIGTERM loses nothing."""
     broker = make_broker()
-    own = visit(broker)
-    lasting(own, "a", level).subscribe(("news", 2))
+    own = connect_to(broker)
+    durable(own, "a", level).subscribe(("news", 2))
     own.opened[-1].leave()
     own.join("p", level).publish("news", b"waited", qos=2)
     assert broker.stop() == 0

@@ -38,8 +38,8 @@ class Web:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=WAIT_S)
         self._unread = bytearray()
 
-    def ask(self, protocols: bytes = b"mqtt", path: bytes = b"/mqtt", **headers: bytes) -> bytes:
-        """The opening handshake; the whole head of the answer."""
+    def handshake(self, protocols: bytes = b"mqtt", path: bytes = b"/mqtt", **headers: bytes) -> bytes:
+        """Send the opening handshake; return the head of the response."""
         fields = {b"Host": b"127.0.0.1", b"Upgrade": b"websocket", b"Connection": b"Upgrade", b"Sec-WebSocket-Key": KEY}
         fields |= {b"Sec-WebSocket-Version": b"13", b"Sec-WebSocket-Protocol": protocols}
         fields |= {name.encode().replace(b"_", b"-"): value for name, value in headers.items()}
@@ -91,7 +91,7 @@ class Web:
         return found
 
     def until_closed(self) -> int | None:
-        """Read to the end; the code of a close frame if one came."""
+        """Read to the end; return the code of the close frame, if any."""
         code = None
         try:
             while True:
@@ -111,7 +111,7 @@ def web(broker: Broker) -> Iterator[Web]:
 
 @pytest.fixture
 def joined(web: Web, name: str) -> Web:
-    web.ask()
+    web.handshake()
     web.send(frame(connect(name)))
     (connack,) = web.packets(1)
     assert parse_packet(connack[0], connack[2:], len(connack), V5).reason == 0
@@ -120,14 +120,14 @@ def joined(web: Web, name: str) -> Web:
 
 def test_the_handshake_is_accepted_with_the_subprotocol_mqtt(web: Web) -> None:
     """[MQTT-6.0.0-3], [MQTT-6.0.0-4]"""
-    head = web.ask(b"chat, mqtt")
+    head = web.handshake(b"chat, mqtt")
     assert head.startswith(b"HTTP/1.1 101 ")
     lines = [line.lower() for line in head.split(b"\r\n")]
     assert b"sec-websocket-accept: " + ACCEPT.lower() in lines
     assert b"sec-websocket-protocol: mqtt" in lines
 
 
-def test_a_packet_may_lie_in_several_frames(joined: Web) -> None:
+def test_a_packet_may_span_several_frames(joined: Web) -> None:
     """[MQTT-6.0.0-2]: also byte by byte."""
     joined.send(*(frame(bytes([byte])) for byte in PINGREQ * 3))
     assert joined.packets(3) == [PINGRESP] * 3
@@ -141,7 +141,7 @@ def test_a_frame_may_hold_several_packets_and_a_part_of_another(joined: Web, nam
     assert kinds == [Kind.PUBLISH, Kind.PUBLISH, Kind.SUBACK, Kind.PINGRESP]
 
 
-def test_a_message_in_fragments_is_put_together(joined: Web) -> None:
+def test_a_message_in_fragments_is_reassembled(joined: Web) -> None:
     """RFC 6455, 5.4: with a ping between the fragments."""
     joined.send(frame(PINGREQ[:1], BINARY), frame(b"?", FIN | PING), frame(b"", 0), frame(PINGREQ[1:], FIN))
     found = sorted(joined.receive() for _ in range(2))
@@ -154,7 +154,7 @@ def test_a_ping_is_answered_by_a_pong_with_the_same_bytes(joined: Web) -> None:
     assert joined.receive() == (PONG, b"x" * 125)
 
 
-def test_a_pong_nobody_asked_for_does_no_harm(joined: Web) -> None:
+def test_an_unsolicited_pong_is_ignored(joined: Web) -> None:
     """RFC 6455, 5.5.3"""
     joined.send(frame(b"", FIN | PONG), frame(PINGREQ))
     assert joined.packets(1) == [PINGRESP]
@@ -195,7 +195,7 @@ def test_a_frame_that_rfc_6455_forbids_closes_the_connection(joined: Web, case: 
     assert joined.until_closed() in (None, 1002, 1009)
 
 
-def test_a_large_message_comes_in_frames_that_add_up(joined: Web, name: str) -> None:
+def test_a_large_message_arrives_complete_in_several_frames(joined: Web, name: str) -> None:
     payload = bytes(range(256)) * 400
     joined.send(frame(subscribe(1, (name, 0))))
     joined.packets(1)
@@ -220,14 +220,14 @@ def test_a_large_message_comes_in_frames_that_add_up(joined: Web, name: str) -> 
 )
 def test_a_request_that_is_no_handshake_is_not_upgraded(web: Web, change: dict[str, bytes]) -> None:
     """RFC 6455, 4.2.1"""
-    head = web.ask(**change)
+    head = web.handshake(**change)
     assert b" 101 " not in head.split(b"\r\n")[0]
 
 
 @pytest.mark.parametrize(
     "garbage", [b"\x10\x0c\x00\x04MQTT\x04\x02\x00<\x00\x00", b"GET /\r\n\r\n", b"\r\n\r\n", b"POST / HTTP/1.1\r\n\r\n"]
 )
-def test_what_is_no_request_is_not_upgraded(web: Web, garbage: bytes) -> None:
+def test_input_that_is_no_http_request_is_not_upgraded(web: Web, garbage: bytes) -> None:
     web.send(garbage)
     web.socket.shutdown(socket.SHUT_WR)
     found = b""
@@ -236,7 +236,7 @@ def test_what_is_no_request_is_not_upgraded(web: Web, garbage: bytes) -> None:
     assert b" 101 " not in found
 
 
-def test_a_head_without_end_is_cut_off(web: Web) -> None:
+def test_a_request_head_without_end_is_rejected(web: Web) -> None:
     """Memory is bounded: the broker stops reading a head of a megabyte."""
     with pytest.raises((ConnectionError, EOFError)):
         send_head_of(web, 1_000_000)

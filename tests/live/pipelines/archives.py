@@ -1,4 +1,4 @@
-"""Rows for an archive, and what it should give back."""
+"""Rows for an archive, and helpers that write and read them."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
@@ -12,7 +12,7 @@ from milepost.model.time_windows import ALWAYS, TimeWindow
 from milepost.pipelines.archive.files import TableFolder
 from milepost.pipelines.archive.query import append
 from milepost.pipelines.archive.rows import read
-from milepost.pipelines.archive.schema import Table
+from milepost.pipelines.archive.schema import ArchiveTable
 
 NOON_US: Final = 1_900_000_800_000_000
 """2030-03-17T18:00:00Z: the beginning of an hour."""
@@ -43,7 +43,7 @@ def message(
     address: str | None = None,
     valid_until_us: int = FOREVER_US,
 ) -> Row:
-    """A row of messages."""
+    """Build a row of messages."""
     latitude, longitude = place or (None, None)
     return (
         "north/edge-1", offset, 1, str(offset if number is None else number), source, topic, at_us, valid_until_us,
@@ -62,29 +62,29 @@ def report(
     covered: int = 0,
     edge: str = "north/edge-1",
 ) -> Row:
-    """A row of reports."""
+    """Build a row of reports."""
     return edge, endpoint, at_us, *place, 90.0, speed_mps, int(verdict), covered, offset, _appended(at_us)
 
 
 def delivery(
     offset: int, at_us: int, endpoint: str, state: str, *, reason: int = 0, source: str = "car-1", number: int = 1
 ) -> Row:
-    """A row of deliveries."""
+    """Build a row of deliveries."""
     return "north/edge-1", source, str(number), "Collision", endpoint, state, at_us, int(reason), offset, _appended(at_us)
 
 
-def frame_of(spark: SparkSession, table: Table, rows: Iterable[Row]) -> DataFrame:
-    """Rows as Spark has them."""
+def frame_of(spark: SparkSession, table: ArchiveTable, rows: Iterable[Row]) -> DataFrame:
+    """Return rows as a DataFrame."""
     return spark.createDataFrame(list(rows), table.row)
 
 
-def keep(spark: SparkSession, folder: Path, table: Table, rows: Iterable[Row]) -> None:
-    """One batch."""
+def append_batch(spark: SparkSession, folder: Path, table: ArchiveTable, rows: Iterable[Row]) -> None:
+    """Append one batch."""
     append(frame_of(spark, table, rows), TableFolder(folder, table))
 
 
-def offsets(spark: SparkSession, folder: Path, table: Table, *, time_window: TimeWindow = ALWAYS) -> list[int]:
-    """Of the rows that the archive gives back, in order."""
+def offsets(spark: SparkSession, folder: Path, table: ArchiveTable, *, time_window: TimeWindow = ALWAYS) -> list[int]:
+    """Return the sorted offsets of the rows in the archive."""
     return sorted(row[0] for row in read(spark, folder, table, time_window=time_window).select("offset").collect())
 
 

@@ -1,4 +1,4 @@
-"""What tests of pipelines share: a log of each sort."""
+"""Fixtures of the pipeline tests: a site on each kind of log."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +10,7 @@ from live.pipelines.logs import SiteLog, embedded_site, kafka_site
 
 @pytest.fixture(params=["embedded", "kafka"])
 def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SiteLog]:
-    """A site on each of the logs."""
+    """A site on each kind of log."""
     found = embedded_site(tmp_path / "log") if request.param == "embedded" else kafka_site(request.getfixturevalue("kafka"))
     yield found
     found.log.close()

@@ -1,4 +1,4 @@
-"""`milepost pipeline run` in processes of their own, which tests stop, kill and start again."""
+"""`milepost pipeline run` as processes that tests stop, kill and restart."""
 
 import json
 import os
@@ -15,15 +15,15 @@ from live.pipelines.logs import SiteLog, wait_until
 from parts import ROOT
 
 START_S = 240.0
-"""A session takes seconds, and minutes on a machine that has other work."""
+"""A session starts within seconds, or minutes on a busy machine."""
 
 SETTINGS = """
 [pipelines]
 folder = "{folder}"
 http = ""
 memory = "512m"
-late_s = 600.0
-urgent_s = 0.0
+allowed_lateness_s = 600.0
+alert_interval_s = 0.0
 {pipelines}
 [incidents]
 {kinds}
@@ -41,40 +41,40 @@ class Driver:
     process: "subprocess.Popen[bytes] | None" = None
 
     @property
-    def said(self) -> str:
+    def logged(self) -> str:
         return (self.folder / "driver.log").read_text()
 
     def start(self, *, is_ready: bool = True) -> None:
-        before = self.said.count("pipelines ready") if (self.folder / "driver.log").exists() else 0
+        before = self.logged.count("pipelines ready") if (self.folder / "driver.log").exists() else 0
         with (self.folder / "driver.log").open("ab") as out:
             command = [sys.executable, "-m", "milepost", "pipeline", "run", *self.names, "--config", str(self.config)]
             environment = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"}
             self.process = subprocess.Popen(command, cwd=ROOT, stdout=out, stderr=out, env=environment)
         if is_ready:
-            wait_until(lambda: self.said.count("pipelines ready") > before or self._has_ended(), "queries run", seconds=START_S)
+            wait_until(lambda: self.logged.count("pipelines ready") > before or self._has_ended(), "queries run", seconds=START_S)
 
     def kill(self) -> None:
-        """With no chance to finish anything; its Java process goes with it."""
+        """Kill the process; its Java process ends with it."""
         assert self.process is not None
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
 
     @property
-    def number(self) -> int:
+    def pid(self) -> int:
         assert self.process is not None
         return self.process.pid
 
-    def spark(self) -> int:
-        """The number of its Java process."""
-        (found,) = Path(f"/proc/{self.number}/task/{self.number}/children").read_text().split()
+    def spark_pid(self) -> int:
+        """Return the process id of its Java process."""
+        (found,) = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
         return int(found)
 
     def stop(self) -> int:
-        os.kill(self.number, signal.SIGTERM)
+        os.kill(self.pid, signal.SIGTERM)
         return self.ended()
 
     def ended(self) -> int:
-        """Its exit status, when it has ended."""
+        """Wait until the process ends, and return its exit status."""
         assert self.process is not None
         return self.process.wait(timeout=START_S)
 
@@ -84,17 +84,17 @@ class Driver:
 
     def _has_ended(self) -> bool:
         assert self.process is not None
-        assert self.process.poll() is None, self.said[-3000:]
+        assert self.process.poll() is None, self.logged[-3000:]
         return False
 
 
 @contextmanager
 def driver(site: SiteLog, folder: Path, *names: str, pipelines: str = "", kinds: str = "") -> Iterator[Driver]:
-    """One that is not started yet, and is gone in the end."""
+    """A driver that is not started yet, killed at the end of the block."""
     folder.mkdir(parents=True, exist_ok=True)
     config = folder / "milepost.toml"
-    told = SETTINGS.format(folder=folder / "pipelines", pipelines=pipelines, kinds=kinds)
-    config.write_text(f"[site]\n{site.table}\n{told}")
+    settings = SETTINGS.format(folder=folder / "pipelines", pipelines=pipelines, kinds=kinds)
+    config.write_text(f"[site]\n{site.table}\n{settings}")
     found = Driver(site, folder, config, names)
     try:
         yield found

@@ -1,4 +1,4 @@
-"""Logs of sites for tests of pipelines: one of each sort, with what a pipeline reads and what it wrote."""
+"""Logs of sites for pipeline tests, one of each kind, with helpers to append input and read output."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -27,14 +27,14 @@ WAIT_S = 90.0
 
 @dataclass(frozen=True)
 class SiteLog:
-    """A log, how Spark reaches it, and the [site] table that names it."""
+    """A log, its Spark source, and the [site] table that names it."""
 
     log: Log
     source: Source
     table: str
 
-    def say(self, sightings: Iterable[Sighting]) -> None:
-        """Append them as edges would."""
+    def append_sightings(self, sightings: Iterable[Sighting]) -> None:
+        """Append sightings as edges do."""
         self.append(
             [Entry(MESSAGES_TOPIC, str(EDGE), to_record(ForwardedMessage(EDGE, 1, message_of(one)))) for one in sightings]
         )
@@ -49,7 +49,7 @@ class SiteLog:
         return chain.from_iterable(read_to_end(self.log, topic))
 
     def cells(self) -> dict[CellKey, Cell]:
-        """What readers of cells are left with."""
+        """Return the valid version of each published cell."""
         return last_of(cell_from_json(record.value) for record in self.records(CELLS) if record.value is not None)
 
 
@@ -65,7 +65,7 @@ def message_of(sighting: Sighting) -> Message:
 
 
 def embedded_site(folder: Path) -> SiteLog:
-    from milepost.eventlog.embedded import EmbeddedLog  # noqa: PLC0415  # with Spark, and only for those who ask
+    from milepost.eventlog.embedded import EmbeddedLog  # noqa: PLC0415  # imports Spark, only where needed
     from milepost.pipelines.sources.embedded import EmbeddedSource  # noqa: PLC0415
 
     durability = Durability.PROCESS_CRASH
@@ -79,12 +79,12 @@ def kafka_site(kafka: Kafka) -> SiteLog:
 
     prefix = f"p{uuid4().hex[:8]}."
     log = KafkaLog(kafka.address, Durability.PROCESS_CRASH, client_id="test", prefix=prefix)
-    table = f'name = "north"\nbackbone = "kafka"\naddress = "{kafka.address}"\nprefix = "{prefix}"\n'
+    table = f'name = "north"\nlog = "kafka"\naddress = "{kafka.address}"\nprefix = "{prefix}"\n'
     return SiteLog(log, KafkaSource(kafka.address, prefix, {}), table)
 
 
 def wait_until(is_so: Callable[[], object], what: str, *, seconds: float = WAIT_S) -> None:
     give_up_at = time.monotonic() + seconds
     while not is_so():
-        assert time.monotonic() < give_up_at, f"after {seconds} s it is not so that {what}"
+        assert time.monotonic() < give_up_at, f"not within {seconds} s: {what}"
         time.sleep(0.05)

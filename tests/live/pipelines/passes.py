@@ -1,4 +1,4 @@
-"""A plan's query over batches of records, without a log: files in, rows out."""
+"""Runs a plan's query over batches of records, without a log: files in, rows out."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -11,15 +11,15 @@ from pyspark.sql import SparkSession
 from milepost.pipelines.plan import Plan
 from milepost.pipelines.records import LOG_ROW, REPORTS_TOPIC
 
-Told = tuple[str, str, dict[str, Any]]
-"""Topic, key and what the value says."""
+OutputRecord = tuple[str, str, dict[str, Any]]
+"""Topic, key and decoded value of an output record."""
 
-Seen = tuple[str, str, int, float, float, float | None, float | None, int, int]
+ReportTuple = tuple[str, str, int, float, float, float | None, float | None, int, int]
 """A report: edge, endpoint, seen_at_us, latitude, longitude, heading_deg, speed_mps, verdict, covered."""
 
 
-def reports_record(reports: Sequence[Seen]) -> dict[str, Any]:
-    """A row of the log with the reports of one edge, appended when the last of them was seen."""
+def reports_record(reports: Sequence[ReportTuple]) -> dict[str, Any]:
+    """Build a row of the log with the reports of one edge, appended when the last of them was seen."""
     edges, endpoints, seen_at_us, latitudes, longitudes, headings, speeds, verdicts, covered = zip(*reports, strict=True)
     assert len(set(edges)) == 1
     value = {
@@ -37,15 +37,17 @@ def reports_record(reports: Sequence[Seen]) -> dict[str, Any]:
     return {"topic": REPORTS_TOPIC, "value": orjson.dumps(value).decode(), "offset": 0, "appended_at": max(seen_at_us)}
 
 
-def by_edge(reports: Iterable[Seen]) -> list[dict[str, Any]]:
-    """Rows of the log with reports of any edges."""
+def by_edge(reports: Iterable[ReportTuple]) -> list[dict[str, Any]]:
+    """Build rows of the log with reports of several edges."""
     rows = list(reports)
     return [reports_record([one for one in rows if one[0] == edge]) for edge in sorted({one[0] for one in rows})]
 
 
-def told_by(plan: Plan, batches: Sequence[Sequence[dict[str, Any]]], spark: SparkSession, folder: Path) -> list[list[Told]]:
-    """What a plan tells of rows of the log, batch by batch; after the last batch it is asked once more, with nothing new."""
-    inbox, told = folder / "in", list[list[Told]]()
+def output_of(
+    plan: Plan, batches: Sequence[Sequence[dict[str, Any]]], spark: SparkSession, folder: Path
+) -> list[list[OutputRecord]]:
+    """Return the output of a plan for rows of the log, batch by batch, including a last batch without input."""
+    inbox, output = folder / "in", list[list[OutputRecord]]()
     inbox.mkdir(parents=True)
     for number, rows in enumerate(batches):
         lines = [{**row, "appended_at": row["appended_at"] / 1e6} for row in rows]
@@ -58,9 +60,11 @@ def told_by(plan: Plan, batches: Sequence[Sequence[dict[str, Any]]], spark: Spar
         "topic", "key", "value", "offset", "timestamp_micros(cast(appended_at * 1e6 as bigint)) as appended_at"
     )
     stream = plan.transform(log).writeStream.outputMode(plan.output).option("checkpointLocation", str(folder / "checkpoint"))
-    query = stream.foreachBatch(lambda rows, _: told.append([(*row[:2], orjson.loads(row[2])) for row in rows.collect()])).start()
+    query = stream.foreachBatch(
+        lambda rows, _: output.append([(*row[:2], orjson.loads(row[2])) for row in rows.collect()])
+    ).start()
     try:
         query.processAllAvailable()
     finally:
         query.stop()
-    return told
+    return output

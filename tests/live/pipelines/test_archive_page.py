@@ -1,4 +1,4 @@
-"""The page about the archive: what it shows is run as it stands there, over an archive that is really there."""
+"""The page about the archive: its examples are run as written, over a real archive."""
 
 import json
 import re
@@ -9,12 +9,12 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from live.pipelines.archives import NOON_US, delivery, instant, keep, message, report
+from live.pipelines.archives import NOON_US, append_batch, delivery, instant, message, report
 from live.pipelines.test_coverage import ADDRESS
 from milepost.config.settings import settings_from
 from milepost.pipelines.archive.compaction import compact
 from milepost.pipelines.archive.schema import DELIVERIES, MESSAGES, REPORTS, UNPUBLISHED
-from milepost.pipelines.lookback import question_from_json
+from milepost.pipelines.search import archive_query_from_json
 
 ROOT: Final = Path(__file__).parents[3]
 PAGE: Final = (ROOT / "docs" / "how-to" / "archive.md").read_text()
@@ -28,14 +28,14 @@ def fences(language: str, page: str = PAGE) -> list[str]:
 
 
 def made(spark: SparkSession, folder: Path) -> None:
-    """An archive with a collision that seven report, a message to an area, and one that was taken back."""
+    """Write an archive with a collision that seven endpoints report, a message to an area, and an unpublished message."""
     crash = [message(n, NOON_US + (n + 1) * SECOND, source=f"car-{n}", number=n) for n in range(7)]
     warned = message(7, NOON_US + 20 * SECOND, source="incidents", number=17, topic="Alert/Collision", address=ADDRESS)
-    keep(spark, folder, MESSAGES, [*crash, warned, message(8, source="car-1", number=99)])
-    keep(spark, folder, REPORTS, [report(n, NOON_US + n * SECOND, endpoint=f"car-{n}") for n in range(7)])
+    append_batch(spark, folder, MESSAGES, [*crash, warned, message(8, source="car-1", number=99)])
+    append_batch(spark, folder, REPORTS, [report(n, NOON_US + n * SECOND, endpoint=f"car-{n}") for n in range(7)])
     compact(spark, folder, now=instant(NOON_US + 3 * 3_600 * SECOND))
-    keep(spark, folder, UNPUBLISHED, [("car-1", "99", NOON_US + SECOND, 9, warned[-1])])
-    keep(spark, folder, DELIVERIES, [delivery(0, NOON_US + 21 * SECOND, "car-0", "sent", source="incidents", number=17)])
+    append_batch(spark, folder, UNPUBLISHED, [("car-1", "99", NOON_US + SECOND, 9, warned[-1])])
+    append_batch(spark, folder, DELIVERIES, [delivery(0, NOON_US + 21 * SECOND, "car-0", "sent", source="incidents", number=17)])
 
 
 COMMANDS: Final = """
@@ -48,14 +48,14 @@ for line in sys.stdin.read().splitlines():
 
 
 def run(code: str, folder: Path, typed: str = "") -> str:
-    """What some Python prints."""
-    words = [sys.executable, "-c", code]
-    done = subprocess.run(words, cwd=folder, input=typed, capture_output=True, text=True, timeout=WAIT_S, check=False)
+    """Run Python code and return its output."""
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=folder, input=typed, capture_output=True, text=True, timeout=WAIT_S, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-def test_the_pages_show_what_can_be_done_with_an_archive(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_examples_of_the_archive_and_backtest_pages_run(spark: SparkSession, tmp_path: Path) -> None:
     made(spark, tmp_path / "data" / "pipelines" / "archive")
     (rule,) = fences("toml", BACKTEST)
     assert [kind.name for kind in settings_from(rule, source="page", folder=tmp_path).incidents.kinds] == ["Collision"]
@@ -67,13 +67,13 @@ def test_the_pages_show_what_can_be_done_with_an_archive(spark: SparkSession, tm
     assert re.search(r"Collision +7\n", printed)
     alone, both = fences("sh", BACKTEST)[0].splitlines()
     lines = [line for text in fences("sh") for line in text.splitlines()]
-    told = run(COMMANDS, tmp_path, "\n".join([*lines, f"{alone} --json", both])).split("done\n")
-    files, compacted, looked, who, coverage, alerts, compared, _ = told
+    outputs = run(COMMANDS, tmp_path, "\n".join([*lines, f"{alone} --json", both])).split("done\n")
+    files, compacted, found, endpoints, coverage, alerts, compared, _ = outputs
     assert len(files.splitlines()) == 1
-    assert "0 hours gone" in compacted
-    assert (json.loads(looked)["found"], len(json.loads(looked)["messages"])) == (7, 2)
-    assert {json.loads(line)["endpoint"] for line in who.splitlines()} == {f"car-{n}" for n in range(7)}
-    assert coverage.splitlines()[-1] == "7 were inside: 1 got it, 6 did not; 0 others are known to edges"
+    assert "0 hours expired" in compacted
+    assert (json.loads(found)["found"], len(json.loads(found)["messages"])) == (7, 2)
+    assert {json.loads(line)["endpoint"] for line in endpoints.splitlines()} == {f"car-{n}" for n in range(7)}
+    assert coverage.splitlines()[-1] == "7 endpoints inside: 1 received it, 6 did not; 0 others in delivery records"
     assert "<svg" in (tmp_path / "proof.html").read_text()
     phases = [json.loads(line)["message"]["fields"]["phase"] for line in alerts.splitlines()]
     assert phases == ["raised", "cleared"]
@@ -81,6 +81,6 @@ def test_the_pages_show_what_can_be_done_with_an_archive(spark: SparkSession, tm
     assert 'class="other"><circle' in (tmp_path / "both.html").read_text()
 
 
-def test_the_questions_of_the_page_can_be_asked() -> None:
-    (text,) = fences("questions")
-    assert len([question_from_json(one, "question", instant(NOON_US)) for one in json.loads(text)]) == 2
+def test_the_queries_of_the_page_are_valid() -> None:
+    (text,) = fences("queries")
+    assert len([archive_query_from_json(one, "query", instant(NOON_US)) for one in json.loads(text)]) == 2

@@ -1,4 +1,4 @@
-"""A backtest says what the live stream said, byte for byte (M24)."""
+"""A backtest produces the alerts of the live stream, byte for byte (M24)."""
 
 import random
 from dataclasses import replace
@@ -7,7 +7,7 @@ from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from live.pipelines.archives import NOON_US, Row, frame_of, instant, keep, message, report
+from live.pipelines.archives import NOON_US, Row, append_batch, frame_of, instant, message, report
 from milepost.incidents.engine import IncidentEngine
 from milepost.model.incidents import EVENT_KINDS
 from milepost.model.instants import FOREVER
@@ -15,7 +15,7 @@ from milepost.model.places import Place, moved
 from milepost.model.sites import CROSS_HUB
 from milepost.pipelines.archive.compaction import compact
 from milepost.pipelines.archive.schema import MESSAGES, REPORTS
-from milepost.pipelines.backtest import Replay, alerts, all_events, incidents_of, pairs
+from milepost.pipelines.backtest import Replay, alerts, all_events, incidents_of, pair_incidents
 from milepost.pipelines.hazards import cell_records, cells
 
 HOME: Final = Place(40.7608, -111.891)
@@ -32,9 +32,9 @@ def somewhere(chance: random.Random) -> tuple[float, float]:
 
 
 def recorded(chance: random.Random) -> tuple[list[Row], list[Row]]:
-    """Ten minutes of messages and reports, in the order in which they came."""
+    """Return ten minutes of messages and reports, in order of arrival."""
     times = sorted(NOON_US + chance.randrange(MINUTES * 60_000_000 - LATE_S * 1_000_000) for _ in range(400))
-    said = [
+    messages = [
         message(offset, at_us, source=f"car-{chance.randrange(12)}", topic=chance.choice(TOPICS), place=somewhere(chance))
         for offset, at_us in enumerate(times)
     ]
@@ -42,41 +42,41 @@ def recorded(chance: random.Random) -> tuple[list[Row], list[Row]]:
         report(offset, at_us, endpoint=f"car-{chance.randrange(30)}", place=somewhere(chance), speed_mps=chance.uniform(0, 6))
         for offset, at_us in enumerate(times)
     ]
-    return said, seen
+    return messages, seen
 
 
-def live(spark: SparkSession, said: list[Row], seen: list[Row]) -> list[bytes]:
-    """What the desk appends when cells come again and again while they grow."""
-    desk = IncidentEngine("north", KINDS, late_s=LATE_S, since=FOREVER)
-    told = []
+def live(spark: SparkSession, messages: list[Row], seen: list[Row]) -> list[bytes]:
+    """Return the alerts of the incident engine when cells are published again as they grow."""
+    engine = IncidentEngine("north", KINDS, allowed_lateness_s=LATE_S, since=FOREVER)
+    appended = []
     for seconds in (0.0, 95.0, 301.3, 590.0, 602.0):
         until_us = NOON_US + int(seconds * 1_000_000)
-        values = told_by(spark, [row for row in said if row[6] < until_us], [row for row in seen if row[2] < until_us])
+        values = cell_values(spark, [row for row in messages if row[6] < until_us], [row for row in seen if row[2] < until_us])
         random.Random(until_us).shuffle(values)
-        desk.take_cells(values, instant(until_us))
-        desk.tick(instant(until_us))
-        told += [append.value for append in desk.take_appends() if append.topic == CROSS_HUB]
-    return told
+        engine.add_cells(values, instant(until_us))
+        engine.tick(instant(until_us))
+        appended += [append.value for append in engine.take_appends() if append.topic == CROSS_HUB]
+    return appended
 
 
-def told_by(spark: SparkSession, said: list[Row], seen: list[Row]) -> list[bytes | None]:
-    found: DataFrame = all_events(frame_of(spark, MESSAGES, said), frame_of(spark, REPORTS, seen), KINDS)
-    return [row.value.encode() for row in cell_records(cells(found, KINDS, late_s=0.0)).collect()]
+def cell_values(spark: SparkSession, messages: list[Row], seen: list[Row]) -> list[bytes | None]:
+    found: DataFrame = all_events(frame_of(spark, MESSAGES, messages), frame_of(spark, REPORTS, seen), KINDS)
+    return [row.value.encode() for row in cell_records(cells(found, KINDS, allowed_lateness_s=0.0)).collect()]
 
 
-def test_a_backtest_says_what_the_live_stream_said_byte_for_byte(spark: SparkSession, tmp_path: Path) -> None:
-    said, seen = recorded(random.Random(7))
-    expected = live(spark, said, seen)
-    keep(spark, tmp_path, MESSAGES, said[:250])
-    keep(spark, tmp_path, MESSAGES, said[250:])
-    keep(spark, tmp_path, REPORTS, seen)
+def test_a_backtest_produces_the_alerts_of_the_live_stream_byte_for_byte(spark: SparkSession, tmp_path: Path) -> None:
+    messages, seen = recorded(random.Random(7))
+    expected = live(spark, messages, seen)
+    append_batch(spark, tmp_path, MESSAGES, messages[:250])
+    append_batch(spark, tmp_path, MESSAGES, messages[250:])
+    append_batch(spark, tmp_path, REPORTS, seen)
     compact(spark, tmp_path, now=instant(END_US + 2 * 3_600_000_000))
     replay = Replay("north", KINDS)
     start, end = instant(NOON_US), instant(END_US)
     assert list(alerts(spark, tmp_path, replay, KINDS, start=start, end=end)) == expected
-    assert {life.kind for life in incidents_of(expected)} == {kind.name for kind in KINDS}
+    assert {one.kind for one in incidents_of(expected)} == {kind.name for kind in KINDS}
     assert not replay.dropped
     stricter = [replace(kind, predicate="weight >= 6 and reports >= 8") for kind in KINDS]
     found = incidents_of(alerts(spark, tmp_path, Replay("north", stricter), stricter, start=start, end=end))
     assert 0 < len(found) < len(incidents_of(expected))
-    assert {pair.where for pair in pairs(incidents_of(expected), found)} == {"A", "both"}
+    assert {pair.raised_by for pair in pair_incidents(incidents_of(expected), found)} == {"A", "both"}

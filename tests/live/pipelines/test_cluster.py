@@ -31,7 +31,7 @@ def free_port() -> int:
 
 @contextmanager
 def server(folder: Path, name: str, *arguments: str) -> Iterator[Path]:
-    """A server of the cluster; gives the file of what it says."""
+    """Run a server of the cluster, and yield its log file."""
     log = folder / f"{name}.log"
     environment = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "128m", "PYSPARK_PYTHON": sys.executable}
     kind = "worker.Worker" if name.startswith("worker") else "master.Master"
@@ -47,7 +47,7 @@ def server(folder: Path, name: str, *arguments: str) -> Iterator[Path]:
 
 @pytest.fixture
 def cluster(need_java: str, tmp_path: Path) -> Iterator[str]:
-    """The address of a master that has two workers."""
+    """The address of a master with two workers."""
     port = free_port()
     address = f"spark://127.0.0.1:{port}"
     with ExitStack() as servers:
@@ -57,28 +57,28 @@ def cluster(need_java: str, tmp_path: Path) -> Iterator[str]:
         for name in ("worker-1", "worker-2"):
             small = ("--cores", str(CORES), "--memory", "1g", "--work-dir", str(tmp_path / name))
             servers.enter_context(server(tmp_path, name, *at, *small, address))
-        wait_until(lambda: master.read_text().count("Registering worker") == 2, "both workers are there", seconds=START_S)
+        wait_until(lambda: master.read_text().count("Registering worker") == 2, "both workers are registered", seconds=START_S)
         yield address
 
 
-def test_submitted_pipelines_give_the_same_cells(cluster: str, on_kafka: SiteLog, tmp_path: Path) -> None:
-    with driver(on_kafka, tmp_path / "driver", "hazards", pipelines="real_time_s = 5.0") as told:
+def test_submitted_pipelines_produce_the_same_cells(cluster: str, on_kafka: SiteLog, tmp_path: Path) -> None:
+    with driver(on_kafka, tmp_path / "driver", "hazards", pipelines="real_time_batch_s = 5.0") as driving:
         log = tmp_path / "submit.log"
-        command = [sys.executable, "-m", "milepost", "pipeline", "submit", "hazards", "--config", str(told.config)]
+        command = [sys.executable, "-m", "milepost", "pipeline", "submit", "hazards", "--config", str(driving.config)]
         more = ["--spark=--executor-memory 512m --conf spark.driver.host=127.0.0.1"]
         with log.open("ab") as out:
             process = subprocess.Popen([*command, "--master", cluster, *more], cwd=ROOT, stdout=out, stderr=out)
         try:
-            wait_until(lambda: "pipelines ready" in log.read_text() or process.poll(), "it is submitted", seconds=START_S)
+            wait_until(lambda: "pipelines ready" in log.read_text() or process.poll(), "the job is submitted", seconds=START_S)
             found = recent_sightings(300)
-            on_kafka.say(found)
-            wanted = expected_cells(KINDS, found)
-            wait_until(lambda: on_kafka.cells() == wanted or process.poll(), "cells are told", seconds=120)
+            on_kafka.append_sightings(found)
+            expected = expected_cells(KINDS, found)
+            wait_until(lambda: on_kafka.cells() == expected or process.poll(), "all cells are published", seconds=120)
         finally:
             process.terminate()
             process.wait(timeout=60)
-    said = log.read_text()
-    assert on_kafka.cells() == wanted, said[-3000:]
-    assert f"{SPARK / 'bin' / 'spark-submit'} --master {cluster} " in said, "the line is printed"
-    assert "reason=real-time" in said
+    logged = log.read_text()
+    assert on_kafka.cells() == expected, logged[-3000:]
+    assert f"{SPARK / 'bin' / 'spark-submit'} --master {cluster} " in logged, "the command is printed"
+    assert "reason=real-time" in logged
     wait_until(lambda: any((tmp_path / name).glob("app-*/*/stderr") for name in ("worker-1", "worker-2")), "workers worked")

@@ -1,4 +1,4 @@
-"""Squares in Spark are the squares of the model, bit by bit."""
+"""Squares in Spark are bit-identical to those of the model."""
 
 from random import Random
 
@@ -20,5 +20,5 @@ def test_every_place_is_in_the_same_square_as_in_the_model(spark: SparkSession) 
     found = with_square(spark.createDataFrame(rows, "latitude double, longitude double, height bigint")).collect()
     assert len(found) == len(rows)
     for row in found:
-        spot = grids[row["height"]].spot(Place(row["latitude"], row["longitude"]))
+        spot = grids[row["height"]].locate(Place(row["latitude"], row["longitude"]))
         assert (row["row"], row["column"], row["north"], row["east"]) == (*spot.square, spot.north, spot.east)

@@ -16,14 +16,14 @@ from milepost.model.places import Place
 from milepost.pipelines.hazards import EVENT_ROW, cell_records, cells, plans
 from milepost.pipelines.records import MESSAGES_TOPIC
 from milepost.pipelines.runner import Runner
-from milepost.pipelines.settings import Mode, Pace, PipelineSettings
+from milepost.pipelines.settings import BatchSettings, Mode, PipelineSettings
 from milepost.wire.incidents import cell_from_json, cell_key
 from unit.incidents.events import HOME, NOON, away
 from unit.pipelines.hazards_oracle import Sighting, expected_cells, last_of
 
-ASKING = EventKind("Slow", "Slow", "mean_speed_mps < 4 and max_lanes > 1", "Alert/Slow", interval_s=2.5, side_m=80.0)
-TWICE = EventKind("Slow_wide", "Slow", "count_lanes > 3", None, side_m=1_000.0, interval_s=60.0)
-KINDS = (*(kind for kind in EVENT_KINDS if not kind.from_reports), ASKING, TWICE)
+WITH_FIELDS = EventKind("Slow", "Slow", "mean_speed_mps < 4 and max_lanes > 1", "Alert/Slow", interval_s=2.5, side_m=80.0)
+SAME_TOPIC = EventKind("Slow_wide", "Slow", "count_lanes > 3", None, side_m=1_000.0, interval_s=60.0)
+KINDS = (*(kind for kind in EVENT_KINDS if not kind.from_reports), WITH_FIELDS, SAME_TOPIC)
 NAMES = ["car-1", "truck-7", "ä", "\U0001f69a", "z", "\uffee"]
 
 places = st.one_of(
@@ -45,7 +45,7 @@ sightings = st.builds(
 
 @settings(max_examples=4, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(st.lists(sightings, min_size=1, max_size=400), st.randoms(use_true_random=False))
-def test_cells_are_those_of_the_oracle_in_whatever_order_reports_come(
+def test_cells_equal_the_oracle_in_any_order_of_reports(
     spark: SparkSession, found: list[Sighting], shuffling: random.Random
 ) -> None:
     crowd = [Sighting("Slow", f"car-{number:03}", HOME, NOON, {"lanes": float(number)}) for number in range(70)]
@@ -57,15 +57,15 @@ def test_cells_are_those_of_the_oracle_in_whatever_order_reports_come(
         for kind in KINDS
         if one.topic == kind.topic
     ]
-    told = cell_records(cells(spark.createDataFrame(rows, EVENT_ROW), KINDS, late_s=1.0)).collect()
-    given_cells = [cell_from_json(row.value.encode()) for row in told]
-    assert last_of(given_cells) == expected_cells(KINDS, everything)
-    assert [row.key for row in told] == [cell_key(cell) for cell in given_cells]
-    assert {row.topic for row in told} == {CELLS}
+    records = cell_records(cells(spark.createDataFrame(rows, EVENT_ROW), KINDS, allowed_lateness_s=1.0)).collect()
+    found_cells = [cell_from_json(row.value.encode()) for row in records]
+    assert last_of(found_cells) == expected_cells(KINDS, everything)
+    assert [row.key for row in records] == [cell_key(cell) for cell in found_cells]
+    assert {row.topic for row in records} == {CELLS}
 
 
 def recent_sightings(count: int, *, seconds: float = 50.0) -> list[Sighting]:
-    """Reports of the last seconds, out of order, on a few squares."""
+    """Return sightings of the last seconds, out of order, in a few squares."""
     now = time.time_ns()
     return [
         Sighting(
@@ -82,27 +82,27 @@ def recent_sightings(count: int, *, seconds: float = 50.0) -> list[Sighting]:
 def check_stream(spark: SparkSession, site: SiteLog, folder: Path, mode: Mode) -> None:
     for topic in (MESSAGES_TOPIC, CELLS):
         site.log.make(topic)
-    told: list[str] = []
-    plan = plans(PipelineSettings(kinds=KINDS, late_s=60.0))
-    pace = Pace(mode=mode, urgent_s=0.0, real_time_s=5.0, records_max=500)
-    runner = Runner(spark, site.source, plan, pace, folder=str(folder), tell=lambda *what: told.append(str(what)))
+    events: list[str] = []
+    plan = plans(PipelineSettings(kinds=KINDS, allowed_lateness_s=60.0))
+    batches = BatchSettings(mode=mode, alert_interval_s=0.0, real_time_batch_s=5.0, records_max=500)
+    runner = Runner(spark, site.source, plan, batches, folder=str(folder), on_event=lambda *event: events.append(str(event)))
     runner.start(0.0)
     try:
         found = recent_sightings(2_000)
         for at in range(0, len(found), 400):
-            site.say(found[at : at + 400])
-        wanted = expected_cells(KINDS, found)
-        wait_until(lambda: site.cells() == wanted, "cells are those of the oracle")
+            site.append_sightings(found[at : at + 400])
+        expected = expected_cells(KINDS, found)
+        wait_until(lambda: site.cells() == expected, "cells are those of the oracle")
         runner.tick(1.0)
     finally:
         runner.stop()
-    assert len(told) == 1, told
-    assert (mode is Mode.REAL_TIME) == ("real-time" in told[0])
+    assert len(events) == 1, events
+    assert (mode is Mode.REAL_TIME) == ("real-time" in events[0])
 
 
-def test_a_stream_on_either_log_gives_the_cells_of_the_oracle(spark: SparkSession, site: SiteLog, tmp_path: Path) -> None:
+def test_a_stream_on_either_log_produces_the_cells_of_the_oracle(spark: SparkSession, site: SiteLog, tmp_path: Path) -> None:
     check_stream(spark, site, tmp_path, Mode.MICRO_BATCH)
 
 
-def test_real_time_mode_gives_the_cells_of_the_oracle(spark: SparkSession, on_kafka: SiteLog, tmp_path: Path) -> None:
+def test_real_time_mode_produces_the_cells_of_the_oracle(spark: SparkSession, on_kafka: SiteLog, tmp_path: Path) -> None:
     check_stream(spark, on_kafka, tmp_path, Mode.REAL_TIME)

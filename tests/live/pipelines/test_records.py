@@ -1,4 +1,4 @@
-"""Records of the log as rows of Spark: what edges write is read back whole, and what nobody could mean is a fault."""
+"""Records of the log as Spark rows: records of edges are decoded completely, and invalid ones are faults."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -46,7 +46,7 @@ def message(**changed: Any) -> Message:
     return Message(**(given | changed))
 
 
-def said(one: Message) -> dict[str, Any]:
+def forwarded(one: Message) -> dict[str, Any]:
     found: dict[str, Any] = orjson.loads(to_record(ForwardedMessage(EdgeRef("north", "e1"), 5, one, qos=1)))
     return found
 
@@ -75,9 +75,9 @@ def log_rows(spark: SparkSession, *values: tuple[str, Any]) -> DataFrame:
     return spark.createDataFrame(rows, LOG_ROW)
 
 
-def test_a_message_is_a_row_with_all_that_was_said(spark: SparkSession) -> None:
+def test_a_message_is_a_complete_row(spark: SparkSession) -> None:
     whole = message(tags=frozenset({Tag("b"), Tag("a")}), address=ToArea(Circle(Place(52.1, 13.2), 500.0)))
-    found = messages(log_rows(spark, (MESSAGES_TOPIC, said(whole)), (MESSAGES_TOPIC, said(message(place=None)))))
+    found = messages(log_rows(spark, (MESSAGES_TOPIC, forwarded(whole)), (MESSAGES_TOPIC, forwarded(message(place=None)))))
     assert found.schema.simpleString() == spark.createDataFrame([], MESSAGE_ROW).schema.simpleString()
     first, second = found.collect()
     assert (first["id"], first["source"], first["edge"], first["qos"]) == ("12345678901234567890", "car-1", "north/e1", 1)
@@ -89,7 +89,7 @@ def test_a_message_is_a_row_with_all_that_was_said(spark: SparkSession) -> None:
     assert (second["latitude"], second["address"]) == (None, None)
 
 
-def test_columns_of_reports_are_rows_again(spark: SparkSession) -> None:
+def test_columns_of_reports_become_rows(spark: SparkSession) -> None:
     found = reports(log_rows(spark, (REPORTS_TOPIC, batch())))
     assert found.schema.simpleString() == spark.createDataFrame([], REPORT_ROW).schema.simpleString()
     rows = [tuple(row)[:9] for row in found.collect()]
@@ -99,35 +99,35 @@ def test_columns_of_reports_are_rows_again(spark: SparkSession) -> None:
     ]
 
 
-def test_a_report_that_cannot_be_is_left_out_of_its_batch(spark: SparkSession) -> None:
+def test_an_impossible_report_is_left_out_of_its_batch(spark: SparkSession) -> None:
     odd = batch(latitudes=[91.0, 52.2]), batch(seen_at_us=[0, SEEN_US]), batch(longitudes=[None, 13.2])
     found = reports(log_rows(spark, *((REPORTS_TOPIC, one) for one in odd)))
     assert [row["endpoint"] for row in found.collect()] == ["car-2"] * 3
 
 
-def test_what_became_of_a_message_is_a_row_for_each_endpoint(spark: SparkSession) -> None:
-    told: dict[str, Any] = {"type": "deliveries", "edge": "n/e", "source": "incidents", "id": "7", "topic": "Alert"}
-    told |= {"endpoints": ["a", "b"], "states": ["sent", "dropped"], "at_us": [1, 2], "reasons": [0, 230]}
-    rows = deliveries(log_rows(spark, (DELIVERIES_TOPIC, told))).collect()
+def test_a_delivery_record_becomes_a_row_per_endpoint(spark: SparkSession) -> None:
+    delivered: dict[str, Any] = {"type": "deliveries", "edge": "n/e", "source": "incidents", "id": "7", "topic": "Alert"}
+    delivered |= {"endpoints": ["a", "b"], "states": ["sent", "dropped"], "at_us": [1, 2], "reasons": [0, 230]}
+    rows = deliveries(log_rows(spark, (DELIVERIES_TOPIC, delivered))).collect()
     assert [(row["endpoint"], row["state"], row["at_us"], row["reason"]) for row in rows] == [
         ("a", "sent", 1, 0),
         ("b", "dropped", 2, 230),
     ]
 
 
-NAN_PLACE = orjson.dumps(said(message())).decode().replace('"latitude":52.1', '"latitude":NaN')
-POISON = {
-    "half": (MESSAGES_TOPIC, '{"type":"said",'),
+NAN_PLACE = orjson.dumps(forwarded(message())).decode().replace('"latitude":52.1', '"latitude":NaN')
+INVALID = {
+    "half": (MESSAGES_TOPIC, '{"type":"forwarded",'),
     "array": (MESSAGES_TOPIC, "[]"),
-    "text": (MESSAGES_TOPIC, '"said"'),
+    "text": (MESSAGES_TOPIC, '"text"'),
     "nul": (MESSAGES_TOPIC, "\x00"),
-    "other type": (MESSAGES_TOPIC, {**said(message()), "type": "claim"}),
-    "newer message": (MESSAGES_TOPIC, {**said(message()), "v": 2}),
-    "wrong member": (MESSAGES_TOPIC, {**said(message()), "qos": "one"}),
-    "no message": (MESSAGES_TOPIC, {"type": "said", "from": "n/e"}),
+    "other type": (MESSAGES_TOPIC, {**forwarded(message()), "type": "claim"}),
+    "newer message": (MESSAGES_TOPIC, {**forwarded(message()), "v": 2}),
+    "wrong member": (MESSAGES_TOPIC, {**forwarded(message()), "qos": "one"}),
+    "no message": (MESSAGES_TOPIC, {"type": "forwarded", "from": "n/e"}),
     "nan": (MESSAGES_TOPIC, NAN_PLACE),
-    "1970": (MESSAGES_TOPIC, said(message(seen_at=Instant(1)))),
-    "2100": (MESSAGES_TOPIC, said(message(seen_at=Instant(4_102_444_800 * 10**9)))),
+    "1970": (MESSAGES_TOPIC, forwarded(message(seen_at=Instant(1)))),
+    "2100": (MESSAGES_TOPIC, forwarded(message(seen_at=Instant(4_102_444_800 * 10**9)))),
     "newer batch": (REPORTS_TOPIC, {**batch(), "v": 2}),
     "no batch": (REPORTS_TOPIC, {}),
     "short column": (REPORTS_TOPIC, batch(covered=[0])),
@@ -137,13 +137,13 @@ POISON = {
 }
 
 
-def test_what_nobody_could_mean_is_a_fault_once_and_never_a_row(spark: SparkSession) -> None:
-    log = log_rows(spark, *POISON.values(), (MESSAGES_TOPIC, said(message())), (REPORTS_TOPIC, batch()))
+def test_an_invalid_record_is_one_fault_and_no_row(spark: SparkSession) -> None:
+    log = log_rows(spark, *INVALID.values(), (MESSAGES_TOPIC, forwarded(message())), (REPORTS_TOPIC, batch()))
     found = {row["offset"]: row["fault"] for row in faults(log).collect()}
-    assert sorted(found) == list(range(len(POISON)))
-    assert faults(log).count() == len(POISON)
-    assert {row["offset"] for row in messages(log).collect()} == {len(POISON)}
-    assert {row["offset"] for row in reports(log).collect()} == {len(POISON) + 1}
+    assert sorted(found) == list(range(len(INVALID)))
+    assert faults(log).count() == len(INVALID)
+    assert {row["offset"] for row in messages(log).collect()} == {len(INVALID)}
+    assert {row["offset"] for row in reports(log).collect()} == {len(INVALID) + 1}
     assert deliveries(log).count() == 0
 
 

@@ -1,4 +1,4 @@
-"""`milepost pipeline run`, in a process of its own: killed at random points it ends with what an undisturbed run gives."""
+"""`milepost pipeline run` as a process: killed at random points, it produces the output of an undisturbed run."""
 
 import os
 import random
@@ -32,47 +32,49 @@ def site_for(mode: str, request: pytest.FixtureRequest, folder: Path) -> SiteLog
 
 @pytest.mark.usefixtures("need_java")
 @pytest.mark.parametrize("mode", ["embedded", "micro-batch", "real-time"])
-def test_cells_after_kills_at_random_points_are_those_of_an_undisturbed_run(
+def test_cells_after_kills_at_random_points_equal_those_of_an_undisturbed_run(
     mode: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     site, chance = site_for(mode, request, tmp_path / "log"), random.Random(7)
-    told = f'mode = "{"micro-batch" if mode == "embedded" else mode}"\nrecords_max = 100\nreal_time_s = 5.0\n'
+    settings = f'mode = "{"micro-batch" if mode == "embedded" else mode}"\nrecords_max = 100\nreal_time_batch_s = 5.0\n'
     found = recent_sightings(400)
-    with driver(site, tmp_path / "driver", "hazards", pipelines=told) as process:
-        for turn in range(KILLS + 1):
+    with driver(site, tmp_path / "driver", "hazards", pipelines=settings) as process:
+        for step in range(KILLS + 1):
             process.start()
-            third = found[turn * 200 : turn * 200 + 200]
+            part = found[step * 200 : step * 200 + 200]
             before = site.log.ends(CELLS)[1]
-            site.say(third)
-            if turn < KILLS:
-                wait_until(lambda before=before: site.log.ends(CELLS)[1] > before, "it works on them")  # type: ignore[misc]
+            site.append_sightings(part)
+            if step < KILLS:
+                wait_until(lambda before=before: site.log.ends(CELLS)[1] > before, "cells are published")  # type: ignore[misc]
                 time.sleep(chance.uniform(0, 2.0))
                 process.kill()
-        wanted = expected_cells(KINDS, found)
-        wait_until(lambda: site.cells() == wanted, "cells are those of the oracle", seconds=START_S)
+        expected = expected_cells(KINDS, found)
+        wait_until(lambda: site.cells() == expected, "cells are those of the oracle", seconds=START_S)
         assert process.stop() == 0
     if mode == "embedded":
-        told_cells = [(record.key, record.value) for record in site.records(CELLS)]
-        assert len(told_cells) == len(set(told_cells)), "no batch was appended twice"
+        cell_versions = [(record.key, record.value) for record in site.records(CELLS)]
+        assert len(cell_versions) == len(set(cell_versions)), "no batch was appended twice"
     site.log.close()
 
 
 @pytest.mark.usefixtures("need_java")
-def test_a_process_says_what_it_wants_how_it_is_and_what_it_could_not_read(tmp_path: Path) -> None:
+def test_a_process_announces_its_subscriptions_and_writes_status_and_dead_letters(tmp_path: Path) -> None:
     site = embedded_site(tmp_path / "log")
     found = recent_sightings(60)
     with driver(site, tmp_path / "driver", "hazards", "dead-letters", pipelines='topics = ["Collision", "Blocked"]') as process:
         process.start()
-        assert [one["name"] for one in process.status()] == ["hazards", "dead-letters"], "asked right after they are ready"
-        wanted = [record.key.rpartition("\n")[2] for record in site.records(SUBSCRIPTION_INFO)]
-        assert wanted == ["Collision", "Blocked"]
+        assert [one["name"] for one in process.status()] == ["hazards", "dead-letters"], (
+            "the status exists when the process is ready"
+        )
+        expected = [record.key.rpartition("\n")[2] for record in site.records(SUBSCRIPTION_INFO)]
+        assert expected == ["Collision", "Blocked"]
         site.append([Entry(MESSAGES_TOPIC, "e", b"nonsense"), Entry("reports", "e", b'{"type": "reports"}')])
-        site.say(found)
-        wait_until(lambda: site.cells() == expected_cells(KINDS, found), "cells are told")
-        wait_until(lambda: len(list(site.records(DEAD_LETTERS_TOPIC))) == 2, "letters are told")
+        site.append_sightings(found)
+        wait_until(lambda: site.cells() == expected_cells(KINDS, found), "all cells are published")
+        wait_until(lambda: len(list(site.records(DEAD_LETTERS_TOPIC))) == 2, "dead letters are published")
         keys = {record.key for record in site.records(DEAD_LETTERS_TOPIC)}
         assert keys == {f"{MESSAGES_TOPIC}/0", "reports/0"}
-        wait_until(lambda: all(one["lag"] == 0 for one in process.status()), "both have read all")
+        wait_until(lambda: all(one["lag"] == 0 for one in process.status()), "both queries are up to date")
         assert [(one["name"], one["state"]) for one in process.status()] == [("hazards", "running"), ("dead-letters", "running")]
         assert process.status()[0]["state_rows"] == len(expected_cells(KINDS, found))
         shown = subprocess.run(
@@ -86,17 +88,17 @@ def test_a_process_says_what_it_wants_how_it_is_and_what_it_could_not_read(tmp_p
 
 
 @pytest.mark.usefixtures("need_java")
-def test_when_spark_ends_beside_it_a_process_says_so_or_was_told_to_stop_too(tmp_path: Path) -> None:
+def test_a_process_reports_the_end_of_spark_unless_it_was_stopped_too(tmp_path: Path) -> None:
     site = embedded_site(tmp_path / "log")
     with driver(site, tmp_path / "driver", "dead-letters") as process:
         process.start()
-        os.kill(process.spark(), signal.SIGKILL)
+        os.kill(process.spark_pid(), signal.SIGKILL)
         assert process.ended() == 1
-        assert "Spark has ended" in process.said
+        assert "Spark has exited" in process.logged
         process.start()
-        for one in (process.spark(), process.number):
+        for one in (process.spark_pid(), process.pid):
             os.kill(one, signal.SIGTERM)
         assert process.ended() == 0
-        assert "pipelines stopped" in process.said
-        assert "WARN" not in process.said, "what Spark prints is in a file"
+        assert "pipelines stopped" in process.logged
+        assert "WARN" not in process.logged, "Spark's output goes to a file"
     site.log.close()

@@ -1,4 +1,4 @@
-"""Both sources, end to end: what is appended is read back whole, in bounded batches, and a batch is appended once."""
+"""Both sources, end to end: appended records are read back completely, in bounded batches, and a batch is appended once."""
 
 from datetime import UTC, datetime
 from itertools import chain
@@ -12,7 +12,7 @@ from milepost.eventlog.log import RECORD_BYTES_MAX, Entry, LogRefused, TopicSett
 from milepost.model.durability import Durability
 from milepost.pipelines.plan import OUT_ROW
 from milepost.pipelines.records import LOG_ROW
-from milepost.pipelines.sources.embedded import Appender, Batch
+from milepost.pipelines.sources.embedded import BatchAppender, QueryBatch
 
 ENTRIES = [
     Entry("north.a", "k1", b'{"n": 1}'),
@@ -27,7 +27,7 @@ def rows_of(spark: SparkSession, entries: list[Entry]) -> DataFrame:
     return spark.createDataFrame(rows, OUT_ROW)
 
 
-def test_what_spark_appends_the_log_has_and_spark_reads_back(spark: SparkSession, site: SiteLog) -> None:
+def test_records_appended_by_spark_are_in_the_log_and_read_back(spark: SparkSession, site: SiteLog) -> None:
     for topic in ("north.a", "north.b", "north.empty"):
         site.log.make(topic)
     site.source.append(rows_of(spark, ENTRIES))
@@ -46,23 +46,21 @@ def test_what_spark_appends_the_log_has_and_spark_reads_back(spark: SparkSession
     }
 
 
-def test_a_stream_reads_all_in_bounded_batches_and_goes_on_where_it_was(
-    spark: SparkSession, site: SiteLog, tmp_path: Path
-) -> None:
+def test_a_stream_reads_everything_in_bounded_batches_and_resumes(spark: SparkSession, site: SiteLog, tmp_path: Path) -> None:
     for topic in ("a", "b"):
         site.log.make(topic)
     batches: dict[int, list[tuple[str, int]]] = {}
 
     def take(rows: DataFrame, number: int) -> None:
         found = sorted((row.topic, row.offset) for row in rows.select("topic", "offset").collect())
-        # a stream that was stopped before it noted a batch as done makes it once more: the same one
+        # a stream stopped before it recorded a batch as done repeats the same batch
         assert batches.setdefault(number, found) == found
 
     for total in (250, 500):
         site.append([Entry("ab"[number % 2], "k", str(number).encode()) for number in range(total - 250, total)])
         sink = site.source.stream(spark, ["a", "b"], records_max=60).writeStream.foreachBatch(take)
         query = sink.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
-        wait_until(lambda total=total: sum(map(len, batches.values())) >= total, "all are read")  # type: ignore[misc]
+        wait_until(lambda total=total: sum(map(len, batches.values())) >= total, "all records are read")  # type: ignore[misc]
         query.stop()
         assert query.exception() is None
     assert max(map(len, batches.values())) <= 60
@@ -74,45 +72,45 @@ def embedded(tmp_path: Path) -> SiteLog:
     return embedded_site(tmp_path / "log")
 
 
-def test_a_batch_is_appended_once_whoever_tries_it_again(embedded: SiteLog, tmp_path: Path) -> None:
+def test_a_repeated_batch_is_appended_once(embedded: SiteLog, tmp_path: Path) -> None:
     entries = [Entry("cells", "k", b"1"), Entry("cells", "k", b"2")]
     tries = [("a-1", 5), ("a-1", 5), ("a-1", 4), ("b-1", 0), ("a-1", 6), ("b-1", 0)]
     outcomes = []
     for query, number in tries:
-        appender = Appender(tmp_path / "log", Durability.PROCESS_CRASH)
-        outcomes.append(appender.append(entries, Batch(query, number)))
+        appender = BatchAppender(tmp_path / "log", Durability.PROCESS_CRASH)
+        outcomes.append(appender.append(entries, QueryBatch(query, number)))
         appender.close()
     assert outcomes == [True, False, False, True, True, False]
     assert embedded.log.ends("cells") == (0, 6)
     embedded.log.close()
 
 
-def test_a_batch_that_cannot_be_appended_is_not_noted(embedded: SiteLog, tmp_path: Path) -> None:
-    appender = Appender(tmp_path / "log", Durability.PROCESS_CRASH)
+def test_a_batch_that_fails_to_append_is_not_recorded(embedded: SiteLog, tmp_path: Path) -> None:
+    appender = BatchAppender(tmp_path / "log", Durability.PROCESS_CRASH)
     good, large = Entry("cells", "k", b"1"), Entry("cells", "k", b"x" * (RECORD_BYTES_MAX + 1))
     with pytest.raises(LogRefused):
-        appender.append([good, large], Batch("a-1", 0))
+        appender.append([good, large], QueryBatch("a-1", 0))
     assert embedded.log.ends("cells") == (0, 0)
-    assert appender.append([good], Batch("a-1", 0))
+    assert appender.append([good], QueryBatch("a-1", 0))
     appender.close()
     embedded.log.close()
 
 
-def test_whoever_appends_cleans(embedded: SiteLog, tmp_path: Path) -> None:
+def test_the_appending_process_enforces_retention(embedded: SiteLog, tmp_path: Path) -> None:
     embedded.log.make("cells", TopicSettings(retention_bytes=2_000))
-    appender = Appender(tmp_path / "log", Durability.PROCESS_CRASH)
-    appender.append([Entry("cells", "k", b"x" * 1_000)] * 50, Batch("a-1", 0))
+    appender = BatchAppender(tmp_path / "log", Durability.PROCESS_CRASH)
+    appender.append([Entry("cells", "k", b"x" * 1_000)] * 50, QueryBatch("a-1", 0))
     assert embedded.log.ends("cells")[0] >= 45
     appender.close()
     embedded.log.close()
 
 
-def test_other_processes_hear_of_a_batch(embedded: SiteLog, tmp_path: Path) -> None:
-    heard: list[bytes | None] = []
-    following = embedded.log.follow({"cells": 0}, lambda records: heard.extend(record.value for record in records), print)
-    appender = Appender(tmp_path / "log", Durability.PROCESS_CRASH)
-    appender.append([Entry("cells", "k", b"1")], Batch("a-1", 0))
-    wait_until(lambda: heard == [b"1"], "it is heard", seconds=5)
+def test_other_processes_are_notified_of_a_batch(embedded: SiteLog, tmp_path: Path) -> None:
+    received: list[bytes | None] = []
+    following = embedded.log.follow({"cells": 0}, lambda records: received.extend(record.value for record in records), print)
+    appender = BatchAppender(tmp_path / "log", Durability.PROCESS_CRASH)
+    appender.append([Entry("cells", "k", b"1")], QueryBatch("a-1", 0))
+    wait_until(lambda: received == [b"1"], "the record is received", seconds=5)
     following.close()
     appender.close()
     embedded.log.close()

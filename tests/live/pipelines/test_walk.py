@@ -30,9 +30,9 @@ from tracing import traced_files, walk_files, without_model
 
 SECTION: Final = "A report becomes an alert"
 FILES_MAX: Final = 53
-"""What it is now; the aim is 45."""
+"""The current number; the aim is 45."""
 PROCESSES: Final = frozenset({"listeners/event_loop.py", "pipelines/runner.py", "runtime/incidents.py"})
-"""Files that drive the path where its parts are processes of their own. They count, and the test stands in for them."""
+"""Files that drive the path where its parts are processes of their own. They count, and the test replaces them."""
 
 KIND: Final = EventKind("Ice", "Ice", "reports >= 3", "Alert/Ice", interval_s=1.0, slots=5)
 TOWNS: Final = ("40.7608,-111.891", "40.2338,-111.6585")
@@ -49,12 +49,12 @@ class SiteEdge(EdgeInMemory):
         self.link = SiteLink(self.member, store.open(), self.calls.append, self.log)
         self.link.start()
 
-    def turn(self, now: Instant) -> None:
+    def tick(self, now: Instant) -> None:
         """One tick of the event loop."""
         self.now = now
         while self.calls:
             self.calls.popleft()(now)
-        self.settle()
+        self.run_ticks()
         self.link.flush(now)
 
 
@@ -69,19 +69,19 @@ class Site:
         for topic in (CELLS, STATE, MESSAGES_TOPIC):
             self.log.make(topic)
         self.edges = [SiteEdge(self.store, "a"), SiteEdge(self.store, "b")]
-        self.engine = IncidentEngine("north", [KIND], late_s=0.0, since=START)
+        self.engine = IncidentEngine("north", [KIND], allowed_lateness_s=0.0, since=START)
         self.plan = plans(PipelineSettings(kinds=(KIND,)))[0]
         self.read_up_to = 0
         me, owner = EdgeRef("north", f"@{PIPELINES}"), EndpointId(f"@{PIPELINES}")
-        wanted = to_record(Interest(me, Subscription(owner, OnTopic("#"))))
-        self.log.append([Entry(SUBSCRIPTION_INFO, interest_key(me, owner, "#"), wanted)])
-        self.settle()
+        interest = to_record(Interest(me, Subscription(owner, OnTopic("#"))))
+        self.log.append([Entry(SUBSCRIPTION_INFO, interest_key(me, owner, "#"), interest)])
+        self.run_ticks()
 
-    def settle(self) -> None:
+    def run_ticks(self) -> None:
         for _ in range(20):
             self.now = Instant(self.now + SECOND_NS // 100)
             for edge in self.edges:
-                edge.turn(self.now)
+                edge.tick(self.now)
             self.store.run_all()
 
     def connect(self, edge: int, name: str, place: str) -> Client:
@@ -101,9 +101,9 @@ class Site:
         self.store.run_all()
 
     def run_incidents(self, first: int) -> None:
-        """What the process of the incident engine does with new cells, and when their slot has ended."""
+        """Process new cells as the incidents process does, also after the end of their slot."""
         records = self.log.read(CELLS, first, 100)
-        self.engine.take_cells([one.value for one in records], self.now)
+        self.engine.add_cells([one.value for one in records], self.now)
         self.now = Instant(self.now + 2 * SECOND_NS)
         self.engine.tick(self.now)
         self.log.append([Entry(*one) for one in self.engine.take_appends()])
@@ -115,11 +115,11 @@ def report_becomes_alert(site: Site, witnesses: list[Client]) -> None:
     event = encode(Publish(KIND.topic, b"", 1, False, False, 1), Version.V5)
     for client in witnesses:
         client.send_bytes(event)
-    site.settle()
+    site.run_ticks()
     first = site.log.ends(CELLS)[1]
     site.run_pipeline()
     site.run_incidents(first)
-    site.settle()
+    site.run_ticks()
 
 
 def test_a_report_becomes_an_alert_through_the_files_that_the_walk_names(spark: SparkSession) -> None:
@@ -128,7 +128,7 @@ def test_a_report_becomes_an_alert_through_the_files_that_the_walk_names(spark: 
     witnesses = [
         [site.connect(0, f"car-{town}-{number}", place) for number in range(WITNESSES)] for town, place in enumerate(TOWNS)
     ]
-    site.settle()
+    site.run_ticks()
     report_becomes_alert(site, witnesses[0])  # the topics are known from now on
     assert [len(driver.messages()) for driver in drivers] == [1, 0]
     files = without_model(traced_files(lambda: report_becomes_alert(site, witnesses[1]))) | PROCESSES

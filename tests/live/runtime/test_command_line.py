@@ -1,4 +1,4 @@
-"""The command as a process of its own: what it imports, what it prints, how it ends."""
+"""The command as a separate process: imports, output and exit status."""
 
 import subprocess
 import sys
@@ -16,7 +16,7 @@ def run(*typed: str, given: bytes = b"") -> "subprocess.CompletedProcess[bytes]"
 
 
 def imported(program: str, watched: set[str]) -> str:
-    """What a program brings in of the modules that are watched."""
+    """Return the watched modules that a program imports."""
     program = f"import sys\n{program}\nsys.stderr.write(' '.join({watched!r} & sys.modules.keys()))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
     return done.stderr
@@ -39,14 +39,14 @@ def test_nothing_is_imported_before_it_is_needed(modules: str, light: set[str]) 
     assert imported(f"import {modules}", light) == ""
 
 
-def test_what_is_imported_would_be_found() -> None:
+def test_the_check_for_imports_finds_an_import() -> None:
     assert imported("import milepost.listeners.http", HEAVY) == "h11"
 
 
-def test_the_example_file_is_good() -> None:
+def test_the_example_file_is_valid() -> None:
     done = run("edge", "check", "--config", str(ROOT / "milepost.example.toml"))
     assert (done.returncode, done.stderr) == (0, b"")
-    assert b"listens    127.0.0.1:1883 (tcp)" in done.stdout
+    assert b"mqtt       127.0.0.1:1883 (tcp)" in done.stdout
 
 
 def test_a_bad_file_is_one_line_and_status_2(tmp_path: Path) -> None:
@@ -58,13 +58,13 @@ def test_a_bad_file_is_one_line_and_status_2(tmp_path: Path) -> None:
     assert done.stderr.count(b"\n") == 1
 
 
-def test_a_named_file_that_is_not_there_is_told_before_anything_starts(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported_with_its_key_before_anything_starts(tmp_path: Path) -> None:
     file = tmp_path / "milepost.toml"
     file.write_text('[access]\nusers = "users"\n')
     done = run("edge", "check", "--config", str(file))
     assert (done.returncode, done.stderr) == (
         2,
-        f"milepost: {tmp_path}/users is not there: correct the name, or make the file\n".encode(),
+        f"milepost: [access] users: {tmp_path}/users does not exist: correct the path, or create the file\n".encode(),
     )
 
 
@@ -76,7 +76,7 @@ def test_a_named_file_that_is_not_there_is_told_before_anything_starts(tmp_path:
         ("", '{"type": 3}', "schema.json: "),
     ],
 )
-def test_what_named_files_contain_is_checked_too(tmp_path: Path, users: str, schema: str, complaint: str) -> None:
+def test_the_content_of_named_files_is_checked(tmp_path: Path, users: str, schema: str, complaint: str) -> None:
     file = tmp_path / "milepost.toml"
     file.write_text('[access]\nusers = "users"\n[[rules.payload]]\ntopic = "a"\nschema = "schema.json"\n')
     (tmp_path / "users").write_text(users)
@@ -87,7 +87,7 @@ def test_what_named_files_contain_is_checked_too(tmp_path: Path, users: str, sch
     assert done.stderr.count(b"\n") == 1
 
 
-def test_named_files_that_are_good_are_said(tmp_path: Path) -> None:
+def test_valid_named_files_are_in_the_summary(tmp_path: Path) -> None:
     file = tmp_path / "milepost.toml"
     file.write_text('[access]\nusers = "users"\n[[rules.payload]]\ntopic = "a"\nschema = "schema.json"\n')
     (tmp_path / "users").write_text("ada:$7$101$c2FsdA==$aGFzaA==\n")
@@ -95,10 +95,10 @@ def test_named_files_that_are_good_are_said(tmp_path: Path) -> None:
     done = run("edge", "check", "--config", str(file))
     assert (done.returncode, done.stderr) == (0, b"")
     assert f"users      1 user in {tmp_path}/users\n".encode() in done.stdout
-    assert f"payload    a must be JSON that obeys {tmp_path}/schema.json\n".encode() in done.stdout
+    assert f"payload    a must be JSON valid under {tmp_path}/schema.json\n".encode() in done.stdout
 
 
-def test_a_file_that_is_not_text_is_told(tmp_path: Path) -> None:
+def test_a_file_that_is_not_text_is_reported(tmp_path: Path) -> None:
     file = tmp_path / "milepost.toml"
     file.write_bytes(b"\xff\xfe")
     done = run("edge", "check", "--config", str(file))
@@ -107,20 +107,20 @@ def test_a_file_that_is_not_text_is_told(tmp_path: Path) -> None:
 
 def test_a_user_is_added_changed_and_removed(tmp_path: Path) -> None:
     file = str(tmp_path / "users")
-    said = [
+    runs = [
         run("passwd", file, "ada", "--stdin", given=b"secret\n"),
         run("passwd", file, "ada", "--stdin", given=b"other"),
         run("passwd", file, "ada", "--delete"),
         run("passwd", file, "ada", "--delete"),
     ]
-    assert [done.returncode for done in said] == [0, 0, 0, 2]
-    assert said[0].stdout == f"ada is added to {file}\n".encode()
-    assert said[1].stdout == f"ada has a new password in {file}\n".encode()
-    assert said[2].stdout == f"ada is removed from {file}\n".encode()
-    assert b"there is no user 'ada'" in said[3].stderr
+    assert [done.returncode for done in runs] == [0, 0, 0, 2]
+    assert runs[0].stdout == f"ada is added to {file}\n".encode()
+    assert runs[1].stdout == f"ada has a new password in {file}\n".encode()
+    assert runs[2].stdout == f"ada is removed from {file}\n".encode()
+    assert b"there is no user 'ada'" in runs[3].stderr
 
 
-def test_whoever_reads_the_output_may_stop() -> None:
+def test_a_closed_pipe_is_not_an_error() -> None:
     line = f"{sys.executable} -m milepost edge check --config {ROOT}/milepost.example.toml | true; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")

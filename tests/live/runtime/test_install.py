@@ -1,4 +1,4 @@
-"""An edge alone: the environment that `make edge` makes from the lock, how large it is, and that a broker starts in it."""
+"""The environment of `make edge`, built from the lock file: its size, and a broker that runs in it."""
 
 import os
 import re
@@ -49,7 +49,7 @@ def test_an_edge_installs_in_150_mb_without_spark_sumo_and_a_browser(environment
     assert not packages & {"pyspark", "sumo", "traci", "playwright", "pandas", "pyarrow", "matplotlib", "uv"}
 
 
-def test_an_edge_of_its_own_serves(environment: Path, edge: "subprocess.Popen[str]") -> None:
+def test_an_installed_edge_serves_clients(environment: Path, edge: "subprocess.Popen[str]") -> None:
     assert edge.stderr is not None
     ready = next(line for line in edge.stderr if "edge ready" in line)
     port = re.search(r"mqtt=127\.0\.0\.1:(\d+)", ready)
@@ -64,14 +64,14 @@ def test_an_edge_of_its_own_serves(environment: Path, edge: "subprocess.Popen[st
         (("demo", "--headless"), "experiments"),
         (("paper", "mercury", "--quick"), "experiments"),
         (("pipeline", "run", "all", "--config", "kafka.toml"), "spark"),
-        (("pipeline", "lookback", "--archive", "."), "spark"),
+        (("pipeline", "search", "--archive", "."), "spark"),
         (("pipeline", "archive", "compact", "--archive", "."), "spark"),
         (("edge", "run", "--config", "kafka.toml"), "kafka"),
         (("incidents", "run", "--config", "roads.toml"), "roads"),
     ],
 )
 def test_a_command_that_needs_an_extra_names_it(environment: Path, typed: tuple[str, ...], extra: str, tmp_path: Path) -> None:
-    (tmp_path / "kafka.toml").write_text('[site]\nname = "north"\nbackbone = "kafka"\naddress = "127.0.0.1:1"\n')
+    (tmp_path / "kafka.toml").write_text('[site]\nname = "north"\nlog = "kafka"\naddress = "127.0.0.1:1"\n')
     (tmp_path / "roads.toml").write_text('[site]\nname = "north"\n[incidents]\nroads = "town.osm"\n')
     (tmp_path / "town.osm").touch()
     command = [str(environment / "bin" / "milepost"), *typed]
@@ -87,9 +87,9 @@ def test_the_wheel_has_every_file_of_both_packages(tmp_path: Path) -> None:
     (wheel,) = tmp_path.glob("*.whl")
     packed = set(ZipFile(wheel).namelist())
     tracked = subprocess.run(["git", "ls-files", "src"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
-    wanted = {name.removeprefix("src/") for name in tracked}
-    assert "milepost_experiments/papers/load/c/udp_source.c" in wanted
-    assert wanted <= packed
+    expected = {name.removeprefix("src/") for name in tracked}
+    assert "milepost_experiments/papers/load/c/udp_source.c" in expected
+    assert expected <= packed
 
 
 def test_the_files_of_the_archive_are_listed_without_spark(environment: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Servers for development, for real: started, asked, broken, stopped; and never a process of somebody else's."""
+"""Real development servers: started, queried, killed and stopped, without touching other processes."""
 
 import json
 import os
@@ -36,41 +36,41 @@ def is_there(pid: int) -> bool:
         return False
 
 
-def test_a_process_is_ended_when_it_is_asked_to(tmp_path: Path) -> None:
+def test_a_process_ends_on_sigterm(tmp_path: Path) -> None:
     processes.launch(tmp_path, ["/bin/sleep", "60"])
-    pid = processes.maybe_pid(tmp_path)
+    pid = processes.find_pid(tmp_path)
     assert pid is not None
-    assert processes.end([tmp_path]) == []
-    assert processes.maybe_pid(tmp_path) is None
+    assert processes.terminate([tmp_path]) == []
+    assert processes.find_pid(tmp_path) is None
     assert not is_there(pid)
 
 
-def test_a_process_that_does_not_end_when_asked_is_killed(tmp_path: Path) -> None:
+def test_a_process_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
     processes.launch(tmp_path, STUBBORN)
     wait_until(lambda: processes.last_lines(tmp_path, 1) == ["up"], "it does not listen to SIGTERM now")
-    assert processes.end([tmp_path], patience_s=0.3) == [tmp_path]
-    assert processes.maybe_pid(tmp_path) is None
+    assert processes.terminate([tmp_path], timeout_s=0.3) == [tmp_path]
+    assert processes.find_pid(tmp_path) is None
 
 
-def test_a_paused_process_is_ended_too(tmp_path: Path) -> None:
+def test_a_paused_process_is_ended(tmp_path: Path) -> None:
     processes.launch(tmp_path, ["/bin/sleep", "60"])
     processes.send(tmp_path, signal.SIGSTOP)
-    assert processes.end([tmp_path]) == []
+    assert processes.terminate([tmp_path]) == []
 
 
 @pytest.mark.parametrize("changed", [{"tick": 1}, {"boot": "another"}])
-def test_a_process_that_only_has_the_same_id_is_left_alone(tmp_path: Path, changed: dict[str, object]) -> None:
+def test_a_reused_process_id_is_not_signalled(tmp_path: Path, changed: dict[str, object]) -> None:
     with subprocess.Popen(["/bin/sleep", "60"]) as other:
         processes.launch(tmp_path, ["/bin/sleep", "0"])
-        wait_until(lambda: processes.maybe_pid(tmp_path) is None, "ours has ended")
+        wait_until(lambda: processes.find_pid(tmp_path) is None, "ours has ended")
         note = tmp_path / "process.json"
         tick = int(Path(f"/proc/{other.pid}/stat").read_text().rpartition(")")[2].split()[19])
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         note.write_text(json.dumps({"pid": other.pid, "tick": tick, "boot": boot}))
-        assert processes.maybe_pid(tmp_path) == other.pid, "the note would do otherwise"
+        assert processes.find_pid(tmp_path) == other.pid, "the note would do otherwise"
         note.write_text(json.dumps({"pid": other.pid, "tick": tick, "boot": boot, **changed}))
-        assert processes.maybe_pid(tmp_path) is None
-        processes.end([tmp_path])
+        assert processes.find_pid(tmp_path) is None
+        processes.terminate([tmp_path])
         processes.kill([tmp_path])
         assert other.poll() is None
         other.kill()
@@ -97,7 +97,7 @@ def test_kafka_and_zookeeper_are_started_shown_and_stopped(
         client.close()
 
         assert main(["services", "start", "kafka", *folder]) == 0
-        assert f"kafka runs already: {found['kafka']['address']}" in capsys.readouterr().err
+        assert f"kafka is running already: {found['kafka']['address']}" in capsys.readouterr().err
         assert main(["services", "status", "--json", *folder]) == 0
         assert json.loads(capsys.readouterr().out) == found
 
@@ -137,26 +137,26 @@ def test_data_and_address_are_the_same_after_a_stop_and_a_start(need_java: str, 
 
 
 def test_a_start_that_fails_shows_the_end_of_the_log_and_leaves_nothing_running(need_java: str, tmp_path: Path) -> None:
-    zookeeper = ZooKeeper.made_in(tmp_path, servers=1, port=None)
+    zookeeper = ZooKeeper.open_in(tmp_path, servers=1, port=None)
     (tmp_path / "1").mkdir()
     (tmp_path / "1" / "data").write_text("a file where a folder should be")
     with pytest.raises(
-        StartFault, match=r"zookeeper ended at once(.|\n)*remove .* and start again(.|\n)*Unable to create data directory"
+        StartFault, match=r"zookeeper exited at once(.|\n)*remove .* and start again(.|\n)*Unable to create data directory"
     ):
         zookeeper.start()
     assert zookeeper.running() == []
 
 
-def test_a_port_that_is_taken_is_told_before_anything_starts(tmp_path: Path) -> None:
-    kafka = Kafka.made_in(tmp_path / "one", servers=1, port=None)
+def test_a_port_in_use_is_reported_before_anything_starts(tmp_path: Path) -> None:
+    kafka = Kafka.open_in(tmp_path / "one", servers=1, port=None)
     port = kafka.ports[0][0]
     with socket.create_server(("127.0.0.1", port)):
-        with pytest.raises(StartFault, match=f"kafka cannot listen at 127.0.0.1:{port}, which is taken"):
+        with pytest.raises(StartFault, match=f"kafka cannot listen at 127.0.0.1:{port}, which is in use"):
             kafka.start()
-        with pytest.raises(StartFault, match="which is taken"):
-            Kafka.made_in(tmp_path / "other", servers=1, port=port)
+        with pytest.raises(StartFault, match="which is in use"):
+            Kafka.open_in(tmp_path / "other", servers=1, port=port)
     assert kafka.running() == []
-    assert Kafka.maybe_in(tmp_path / "other") is None
+    assert Kafka.find_in(tmp_path / "other") is None
 
 
 RUNS = """
@@ -164,12 +164,12 @@ import sys, time
 from pathlib import Path
 from milepost.runtime.services.zookeeper import running_zookeeper
 with running_zookeeper(Path(sys.argv[1])) as zookeeper:
-    print(zookeeper.maybe_pid(1), flush=True)
+    print(zookeeper.find_pid(1), flush=True)
     time.sleep(600)
 """
 
 
-def test_what_a_program_runs_dies_with_it_however_it_ends(need_java: str, tmp_path: Path) -> None:
+def test_servers_of_a_program_end_with_it_however_it_ends(need_java: str, tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", RUNS, str(tmp_path)], stdout=subprocess.PIPE, text=True) as program:
         assert program.stdout is not None
         pid = int(program.stdout.readline())
@@ -178,8 +178,8 @@ def test_what_a_program_runs_dies_with_it_however_it_ends(need_java: str, tmp_pa
     wait_until(lambda: not is_there(pid), "the server is gone")
 
 
-def test_three_brokers_are_one_cluster_and_go_on_without_one(need_java: str, tmp_path: Path) -> None:
-    kafka = Kafka.made_in(tmp_path, servers=3, port=None)
+def test_three_brokers_are_one_cluster_and_serve_without_one(need_java: str, tmp_path: Path) -> None:
+    kafka = Kafka.open_in(tmp_path, servers=3, port=None)
     try:
         kafka.start()
         ports = [port for port, _ in kafka.ports]
@@ -195,8 +195,8 @@ def test_three_brokers_are_one_cluster_and_go_on_without_one(need_java: str, tmp
 
 
 def test_a_cluster_id_may_begin_with_a_hyphen(need_java: str, tmp_path: Path) -> None:
-    """One random id in 64 does."""
-    kafka = Kafka.made_in(tmp_path, servers=1, port=None)
+    """One random id in 64 begins with a hyphen."""
+    kafka = Kafka.open_in(tmp_path, servers=1, port=None)
     (kafka.folder / "cluster").write_text("-" + "A" * 21)
     try:
         kafka.start()

@@ -1,4 +1,4 @@
-"""The users file on a disk, and mosquitto_passwd beside us."""
+"""The users file on disk, also with files of mosquitto_passwd."""
 
 import os
 import subprocess
@@ -30,7 +30,7 @@ def test_a_password_is_set_checked_changed_and_removed(tmp_path: Path) -> None:
     assert not users.check("ada", b"other")
 
 
-def test_the_file_is_for_its_owner_only_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
+def test_the_users_file_is_readable_by_its_owner_only_and_leaves_no_temporary_file(tmp_path: Path) -> None:
     file = tmp_path / "users"
     file.write_text("# ours\n")
     file.chmod(0o644)
@@ -39,7 +39,7 @@ def test_the_file_is_for_its_owner_only_and_nothing_is_left_beside_it(tmp_path: 
     assert [path.name for path in tmp_path.iterdir()] == ["users"]
 
 
-def test_other_lines_and_links_stay_as_they_are(tmp_path: Path) -> None:
+def test_other_lines_and_symbolic_links_are_kept(tmp_path: Path) -> None:
     file, link = tmp_path / "real", tmp_path / "link"
     others = "# people\n\x0c \u2028\n\nbob:$7$101$c2FsdA==$aGFzaA==\r\n"
     file.write_text(others, newline="")
@@ -50,7 +50,7 @@ def test_other_lines_and_links_stay_as_they_are(tmp_path: Path) -> None:
     assert file.read_bytes() == others.encode()
 
 
-def test_a_file_that_cannot_be_read_changes_nothing(tmp_path: Path) -> None:
+def test_a_users_file_that_cannot_be_read_changes_nothing(tmp_path: Path) -> None:
     file = tmp_path / "users"
     set_password(file, "ada", b"secret")
     users = Users.load(file)
@@ -58,16 +58,16 @@ def test_a_file_that_cannot_be_read_changes_nothing(tmp_path: Path) -> None:
     with pytest.raises(UsageFault, match="line 1"):
         users.reload(file)
     assert users.check("ada", b"secret")
-    with pytest.raises(UsageFault, match="is not there"):
+    with pytest.raises(UsageFault, match="does not exist"):
         Users.load(tmp_path / "nobody")
-    with pytest.raises(UsageFault, match="is not there"):
+    with pytest.raises(UsageFault, match="does not exist"):
         set_password(tmp_path / "nowhere" / "users", "ada", b"secret")
     file.write_bytes(b"\xff")
     with pytest.raises(UsageFault, match="not UTF-8"):
         users.reload(file)
 
 
-def test_many_at_once_lose_no_user(tmp_path: Path) -> None:
+def test_concurrent_changes_lose_no_user(tmp_path: Path) -> None:
     file = tmp_path / "users"
     command = [sys.executable, "-m", "milepost", "passwd", str(file)]
     running = [
@@ -79,7 +79,7 @@ def test_many_at_once_lose_no_user(tmp_path: Path) -> None:
     assert [users.check(f"user-{n}", f"secret-{n}".encode()) for n in range(6)] == [True] * 6
 
 
-def test_root_leaves_the_file_to_its_owner(tmp_path: Path) -> None:
+def test_root_keeps_the_owner_of_the_file(tmp_path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can give a file away; fix: run the tests as root")
     file = tmp_path / "users"
@@ -89,7 +89,7 @@ def test_root_leaves_the_file_to_its_owner(tmp_path: Path) -> None:
     assert (file.stat().st_uid, file.stat().st_gid) == (1234, 1234)
 
 
-def test_a_file_of_mosquitto_just_works(tmp_path: Path) -> None:
+def test_a_users_file_of_mosquitto_works(tmp_path: Path) -> None:
     tool = need("mosquitto_passwd", debian="mosquitto")
     file = tmp_path / "users"
     subprocess.run([tool, "-c", "-b", str(file), "ada", "secret"], check=True, capture_output=True, timeout=60)

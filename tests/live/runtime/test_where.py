@@ -1,4 +1,4 @@
-"""`milepost where`, `milepost topology` and `milepost log tail`: what the logs of sites say, for people and for programs."""
+"""`milepost where`, `milepost topology` and `milepost log tail`: the state of sites as text and JSON."""
 
 import json
 import subprocess
@@ -21,9 +21,9 @@ from milepost.model.sites import (
     CROSS_HUB,
     SUBSCRIPTION_INFO,
     VEHICLE_INFO,
-    Claim,
     EdgeInfo,
     EdgeRef,
+    EndpointClaim,
     EndpointPosition,
     EndpointPositions,
     Epoch,
@@ -34,6 +34,7 @@ from milepost.model.sites import (
     edge_key,
 )
 from milepost.wire.records import to_record
+from milepost.wire.times import instant_to_text
 from parts import ROOT
 
 NORTH, SOUTH = EdgeRef("north", "n1"), EdgeRef("south", "s1")
@@ -42,7 +43,7 @@ EPOCH = Epoch(1_763_280_000_000_000_000)
 
 
 class Sites:
-    """Two sites without processes: what their logs say is all there is."""
+    """Two sites without processes, only with logs."""
 
     def __init__(self, folder: Path) -> None:
         self.config = folder / "milepost.toml"
@@ -52,7 +53,7 @@ class Sites:
             for topic in (SUBSCRIPTION_INFO, VEHICLE_INFO):
                 log.make(topic, TopicSettings(is_compacted=True))
             log.make(CROSS_HUB)
-        tables = [f'[[centre.sites]]\nname = "{name}"\nfolder = "{name}"' for name in self._logs]
+        tables = [f'[[hub.sites]]\nname = "{name}"\nfolder = "{name}"' for name in self._logs]
         self.config.write_text("\n".join(tables))
 
     def put(self, site: str, topic: str, key: str, value: SiteRecord | bytes) -> None:
@@ -84,50 +85,52 @@ def sites(tmp_path: Path) -> Iterator[Sites]:
 
 
 def claim(sites: Sites, edge: EdgeRef, epoch: int) -> None:
-    sites.put(edge.site, VEHICLE_INFO, claim_key(CAR, edge), Claim(CAR, edge, Epoch(epoch)))
+    sites.put(edge.site, VEHICLE_INFO, claim_key(CAR, edge), EndpointClaim(CAR, edge, Epoch(epoch)))
 
 
-def test_where_tells_edge_site_epoch_place_and_who_still_has_something(sites: Sites) -> None:
+def test_where_prints_site_edge_position_and_unfinished_handovers(sites: Sites) -> None:
     claim(sites, NORTH, EPOCH)
     claim(sites, SOUTH, EPOCH + 5)
     seen = EndpointPosition(CAR, Place(51.0, 7.0), 90.0, 12.5, Instant(EPOCH + 7))
     sites.put("south", VEHICLE_INFO, "@s1", EndpointPositions(SOUTH, (seen,)))
     found = json.loads(sites.run("where", "car", "--json"))
-    assert (found["site"], found["edge"], found["epoch"]) == ("south", "s1", str(EPOCH + 5))
+    assert (found["site"], found["edge"]) == ("south", "s1")
+    assert found["since"] == instant_to_text(Instant(EPOCH + 5))
     assert (found["place"], found["speed_mps"]) == ([51.0, 7.0], 12.5)
     assert [(one["site"], one["edge"]) for one in found["others"]] == [("north", "n1")]
     text = sites.run("where", "car")
     assert "edge      south/s1" in text
     assert "also at   north/n1" in text
+    assert "epoch" not in text + json.dumps(found)
 
 
-def test_an_endpoint_that_nobody_has_is_said_so_with_status_1(sites: Sites) -> None:
-    assert sites.run("where", "nobody", status=1) == "milepost: no site has 'nobody'\n"
+def test_an_unknown_endpoint_is_reported_with_status_1(sites: Sites) -> None:
+    assert sites.run("where", "nobody", status=1) == "milepost: no site has an endpoint 'nobody'\n"
 
 
-def test_topology_shows_edges_endpoints_coverage_and_who_acts(sites: Sites) -> None:
+def test_topology_prints_edges_endpoints_coverage_and_the_hub_of_each_site(sites: Sites) -> None:
     claim(sites, NORTH, EPOCH)
     info = EdgeInfo(NORTH, Box(51.0, 7.0, 52.0, 8.0), address="mqtt://127.0.0.1:1883")
     sites.put("north", SUBSCRIPTION_INFO, edge_key(NORTH), info)
-    soon = Instant(time.time_ns() + 60_000_000_000)  # so that it is there still when a busy machine has started the command
-    sites.put("north", SUBSCRIPTION_INFO, "@@centre", HubInfo("centre-a", ("north",), soon))
-    sites.put("south", SUBSCRIPTION_INFO, "@@centre", HubInfo("centre-b", ("south",), Instant(EPOCH)))
+    soon = Instant(time.time_ns() + 60_000_000_000)  # still up when a busy machine has started the command
+    sites.put("north", SUBSCRIPTION_INFO, "@@hub", HubInfo("hub-a", ("north",), soon))
+    sites.put("south", SUBSCRIPTION_INFO, "@@hub", HubInfo("hub-b", ("south",), Instant(EPOCH)))
     found = json.loads(sites.run("topology", "--json"))
     assert found["north"]["edges"]["n1"]["endpoints"] == 1
     assert found["north"]["edges"]["n1"]["coverage"]["type"] == "Box"
-    assert (found["north"]["centre"], found["north"]["is_centre_there"]) == ("centre-a", True)
-    assert (found["south"]["centre"], found["south"]["is_centre_there"], found["south"]["lag"]) == ("centre-b", False, None)
+    assert (found["north"]["hub"], found["north"]["is_hub_up"]) == ("hub-a", True)
+    assert (found["south"]["hub"], found["south"]["is_hub_up"], found["south"]["lag"]) == ("hub-b", False, None)
     text = sites.run("topology")
     assert "box 51,7 to 52,8" in text
-    assert "centre-b  away" in text
+    assert "hub-b  down" in text
 
 
-def test_log_tail_shows_records_as_lines_or_raw_and_ends_after_so_many(sites: Sites) -> None:
+def test_log_tail_prints_records_as_lines_or_json_and_stops_after_count(sites: Sites) -> None:
     message = Message(MessageId(1), CAR, "fleet/a", Instant(EPOCH), body=b"hello")
     sites.put("north", CROSS_HUB, "", ForwardedMessage(NORTH, 7, message))
     sites.put("north", CROSS_HUB, "", b"\xff poison \x1b[31m")
     lines = sites.run("log", "tail", "cross-hub", "--site", "north", "--from", "beginning", "--count", "2").splitlines()
-    assert "said by north/n1 7  fleet/a  from car  hello" in lines[0]
+    assert "message north/n1 7  fleet/a  from car  hello" in lines[0]
     assert len(lines) == 2
     assert "\x1b" not in lines[1]
     raw = sites.run("log", "tail", CROSS_HUB, "--site", "north", "--from", "0", "--count", "1", "--json")
@@ -137,19 +140,19 @@ def test_log_tail_shows_records_as_lines_or_raw_and_ends_after_so_many(sites: Si
 @pytest.mark.parametrize(
     ("typed", "fault"),
     [
-        (("cross-hub",), "which site"),
-        (("cross-hub", "--site", "west"), "which site"),
+        (("cross-hub",), "--site: give one of the sites"),
+        (("cross-hub", "--site", "west"), "--site: give one of the sites"),
         (("nonsense", "--site", "north"), "there is no topic 'nonsense'"),
         (("cross-hub", "--site", "north", "--from", "whenever"), "--from"),
     ],
 )
-def test_log_tail_says_what_is_wrong_with_what_was_typed(sites: Sites, typed: tuple[str, ...], fault: str) -> None:
+def test_log_tail_reports_invalid_arguments(sites: Sites, typed: tuple[str, ...], fault: str) -> None:
     assert fault in sites.run("log", "tail", *typed, status=2)
 
 
-def test_looking_at_a_site_that_is_not_there_makes_nothing(sites: Sites, tmp_path: Path) -> None:
+def test_viewing_a_missing_site_creates_nothing(sites: Sites, tmp_path: Path) -> None:
     sites.config.write_text('[site]\nname = "west"\nfolder = "west"')
     assert "west" in sites.run("where", "car", status=1)
     assert not (tmp_path / "west").exists()
     sites.config.write_text("")
-    assert "names no site" in sites.run("topology", status=2)
+    assert "name no site" in sites.run("topology", status=2)

@@ -1,4 +1,4 @@
-"""Disks that are full, can only be read, or are taken away; and the way back."""
+"""Disks that are full, read-only or removed; and the recovery from each."""
 
 import os
 import re
@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from live.storage.writer import last_turn, turn
-from milepost.broker.effects import Changes, Queued, StorageUnavailable
+from live.storage.writer import last_tick, tick_changes
+from milepost.broker.effects import Queued, StateChanges, StorageUnavailable
 from milepost.model.durability import Durability
 from milepost.storage import SqliteStorage, open_storage
 from milepost.storage.sqlite import REOPEN_S
 from parts import need
 
-FULL = r"the disk is full \(SQLITE_FULL\): .*kept\.db"
+FULL = r"the disk is full \(SQLITE_FULL\): .*state\.db"
 
 
 class Disk:
-    """A file system of its own, in memory."""
+    """A separate file system in memory."""
 
     def __init__(self, at: Path) -> None:
         self.at = at
@@ -41,17 +41,17 @@ class Disk:
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Disk]:
     if os.geteuid() != 0:
-        pytest.skip("only root may mount a disk; fix: sudo make test")
+        pytest.skip("mounting a disk needs root: sudo make test")
     disk = Disk(tmp_path)
     yield disk
     disk.remove()
 
 
-def written(storage: SqliteStorage, turns: Callable[[int], Changes], start: int = 1, end: int = 10_000) -> int:
-    """Write turns until one fails or the end; the number of the last that was kept."""
+def written(storage: SqliteStorage, ticks: Callable[[int], StateChanges], start: int = 1, end: int = 10_000) -> int:
+    """Write ticks until one fails, or up to *end*; return the last one stored."""
     for number in range(start, end):
         try:
-            storage.write(turns(number))
+            storage.write(ticks(number))
         except StorageUnavailable as fault:
             if re.search(FULL, str(fault)):
                 return number - 1
@@ -59,95 +59,95 @@ def written(storage: SqliteStorage, turns: Callable[[int], Changes], start: int 
     return end - 1
 
 
-def test_a_full_disk_fails_a_turn_as_a_whole_and_the_next_one_works_when_there_is_space(disk: Disk) -> None:
-    storage = SqliteStorage(disk.at / "kept", Durability.PROCESS_CRASH)
+def test_a_full_disk_fails_a_tick_as_a_whole_and_the_next_one_works_once_there_is_space(disk: Disk) -> None:
+    storage = SqliteStorage(disk.at / "state", Durability.PROCESS_CRASH)
     ballast = disk.at / "ballast"
     with suppress(OSError), ballast.open("wb", buffering=0) as file:
         while file.write(bytes(4096)):
             pass
     with pytest.raises(StorageUnavailable, match=FULL):
-        storage.write(turn(1))
-    assert last_turn(storage.load()) == 0
+        storage.write(tick_changes(1))
+    assert last_tick(storage.load()) == 0
     ballast.unlink()
-    storage.write(turn(1))
-    storage.write(turn(2))
-    assert last_turn(storage.load()) == 2
+    storage.write(tick_changes(1))
+    storage.write(tick_changes(2))
+    assert last_tick(storage.load()) == 2
     storage.close()
-    storage = SqliteStorage(disk.at / "kept", Durability.PROCESS_CRASH)
-    assert last_turn(storage.load()) == 2
-    storage.close()
-
-
-def test_a_disk_that_its_own_log_has_filled_is_freed_by_taking_the_log_over(disk: Disk) -> None:
-    storage = SqliteStorage(disk.at / "kept", Durability.PROCESS_CRASH)
-    assert written(storage, turn, end=20) == 19
-    storage.close()
-    storage = SqliteStorage(disk.at / "kept", Durability.PROCESS_CRASH)
-    kept = written(storage, turn, start=20)
-    assert 20 < kept < 1_000
-    assert last_turn(storage.load()) == kept
-    storage.write(turn(kept + 1))
-    assert last_turn(storage.load()) == kept + 1
+    storage = SqliteStorage(disk.at / "state", Durability.PROCESS_CRASH)
+    assert last_tick(storage.load()) == 2
     storage.close()
 
 
-def test_a_disk_that_is_full_of_what_is_kept_works_again_when_it_grows(disk: Disk) -> None:
-    storage = SqliteStorage(disk.at / "kept", Durability.PROCESS_CRASH)
+def test_a_disk_filled_by_the_write_ahead_log_is_freed_by_a_checkpoint(disk: Disk) -> None:
+    storage = SqliteStorage(disk.at / "state", Durability.PROCESS_CRASH)
+    assert written(storage, tick_changes, end=20) == 19
+    storage.close()
+    storage = SqliteStorage(disk.at / "state", Durability.PROCESS_CRASH)
+    stored = written(storage, tick_changes, start=20)
+    assert 20 < stored < 1_000
+    assert last_tick(storage.load()) == stored
+    storage.write(tick_changes(stored + 1))
+    assert last_tick(storage.load()) == stored + 1
+    storage.close()
 
-    def growing(number: int) -> Changes:
-        return Changes(messages={number: bytes(20_000)})
 
-    kept = 0
-    while (more := written(storage, growing, start=kept + 1)) > kept:
-        kept = more
-    assert sorted(storage.load().messages) == list(range(1, kept + 1))
+def test_a_disk_filled_by_stored_state_works_again_once_it_grows(disk: Disk) -> None:
+    storage = SqliteStorage(disk.at / "state", Durability.PROCESS_CRASH)
+
+    def growing(number: int) -> StateChanges:
+        return StateChanges(messages={number: bytes(20_000)})
+
+    stored = 0
+    while (more := written(storage, growing, start=stored + 1)) > stored:
+        stored = more
+    assert sorted(storage.load().messages) == list(range(1, stored + 1))
     disk.remount("size=8m")
-    storage.write(growing(kept + 1))
-    assert sorted(storage.load().messages) == list(range(1, kept + 2))
+    storage.write(growing(stored + 1))
+    assert sorted(storage.load().messages) == list(range(1, stored + 2))
     storage.close()
 
 
-def test_a_disk_that_can_only_be_read_is_named_and_used_again_when_it_can_be_written(disk: Disk) -> None:
-    folder = disk.at / "kept"
+def test_a_read_only_disk_is_reported_and_used_again_once_it_is_writable(disk: Disk) -> None:
+    folder = disk.at / "state"
     storage = open_storage(folder, Durability.PROCESS_CRASH)
-    storage.write(turn(1))
+    storage.write(tick_changes(1))
     storage.close()
     disk.remount("ro")
     with pytest.raises(StorageUnavailable, match=f"cannot lock {folder}: Read-only file system"):
         open_storage(folder, Durability.PROCESS_CRASH)
-    with pytest.raises(StorageUnavailable, match=r"cannot make .*: Read-only file system"):
+    with pytest.raises(StorageUnavailable, match=r"cannot create .*: Read-only file system"):
         open_storage(disk.at / "other", Durability.PROCESS_CRASH)
     disk.remount("rw")
     storage = open_storage(folder, Durability.PROCESS_CRASH)
-    assert last_turn(storage.load()) == 1
+    assert last_tick(storage.load()) == 1
     storage.close()
 
 
-def test_a_directory_that_is_taken_away_is_noticed_and_used_again_when_it_is_back(tmp_path: Path) -> None:
-    storage = open_storage(tmp_path / "kept", Durability.PROCESS_CRASH)
-    storage.write(turn(1))
-    (tmp_path / "kept").rename(tmp_path / "away")
+def test_a_removed_directory_is_detected_and_used_again_once_it_is_restored(tmp_path: Path) -> None:
+    storage = open_storage(tmp_path / "state", Durability.PROCESS_CRASH)
+    storage.write(tick_changes(1))
+    (tmp_path / "state").rename(tmp_path / "away")
     for _ in range(3):
-        with pytest.raises(StorageUnavailable, match="was removed or replaced: put it back"):
-            storage.write(turn(2))
-    (tmp_path / "away").rename(tmp_path / "kept")
-    storage.write(turn(2))
-    assert last_turn(storage.load()) == 2
+        with pytest.raises(StorageUnavailable, match="was removed or replaced: restore it"):
+            storage.write(tick_changes(2))
+    (tmp_path / "away").rename(tmp_path / "state")
+    storage.write(tick_changes(2))
+    assert last_tick(storage.load()) == 2
     storage.close()
 
 
-def test_a_file_that_was_replaced_by_a_copy_is_noticed(tmp_path: Path) -> None:
+def test_a_file_replaced_by_a_copy_is_detected(tmp_path: Path) -> None:
     storage = open_storage(tmp_path, Durability.PROCESS_CRASH)
-    storage.write(turn(1))
-    shutil.copy(tmp_path / "kept.db", tmp_path / "copy")
-    (tmp_path / "copy").replace(tmp_path / "kept.db")
-    with pytest.raises(StorageUnavailable, match="was removed or replaced: put it back"):
-        storage.write(turn(2))
+    storage.write(tick_changes(1))
+    shutil.copy(tmp_path / "state.db", tmp_path / "copy")
+    (tmp_path / "copy").replace(tmp_path / "state.db")
+    with pytest.raises(StorageUnavailable, match="was removed or replaced: restore it"):
+        storage.write(tick_changes(2))
     storage.close()
 
 
 class Clock:
-    """A clock that a test moves."""
+    """A clock that the test sets."""
 
     now_s = 0.0
 
@@ -156,7 +156,7 @@ class Clock:
 
 
 def spoil_descriptors(file: Path) -> None:
-    """Make every open descriptor of a file one that cannot be written, as after a network file system lost it."""
+    """Make every open descriptor of a file unwritable, as after a network file system has lost it."""
     for entry in Path("/proc/self/fd").iterdir():
         if entry.is_symlink() and entry.readlink() == file:
             readable = os.open(file, os.O_RDONLY)
@@ -164,33 +164,33 @@ def spoil_descriptors(file: Path) -> None:
             os.close(readable)
 
 
-def test_a_connection_that_fails_twice_is_opened_again_but_not_at_once(tmp_path: Path) -> None:
+def test_a_connection_that_fails_twice_is_reopened_after_a_delay(tmp_path: Path) -> None:
     clock = Clock()
     storage = SqliteStorage(tmp_path, Durability.PROCESS_CRASH, clock_s=clock)
-    storage.write(turn(1))
-    spoil_descriptors(tmp_path / "kept.db-wal")
+    storage.write(tick_changes(1))
+    spoil_descriptors(tmp_path / "state.db-wal")
     for _ in range(3):
         with pytest.raises(StorageUnavailable, match="SQLITE_IOERR_WRITE"):
-            storage.write(turn(2))
+            storage.write(tick_changes(2))
     clock.now_s += REOPEN_S
-    storage.write(turn(2))
-    assert last_turn(storage.load()) == 2
+    storage.write(tick_changes(2))
+    assert last_tick(storage.load()) == 2
     storage.close()
 
 
-def test_a_file_that_changed_while_it_was_closed_is_not_written_to(tmp_path: Path) -> None:
+def test_a_file_that_changed_while_closed_is_not_written(tmp_path: Path) -> None:
     clock = Clock()
-    storage = SqliteStorage(tmp_path / "kept", Durability.PROCESS_CRASH, clock_s=clock)
-    storage.write(turn(1))
-    spoil_descriptors(tmp_path / "kept" / "kept.db-wal")
+    storage = SqliteStorage(tmp_path / "state", Durability.PROCESS_CRASH, clock_s=clock)
+    storage.write(tick_changes(1))
+    spoil_descriptors(tmp_path / "state" / "state.db-wal")
     for _ in range(2):
         with pytest.raises(StorageUnavailable, match="SQLITE_IOERR_WRITE"):
-            storage.write(turn(2))
-    (tmp_path / "kept" / "lock").unlink()
-    other = SqliteStorage(tmp_path / "kept", Durability.PROCESS_CRASH)
-    other.write(Changes(queued={(1, 1): Queued(1, 1, False, b"")}))
+            storage.write(tick_changes(2))
+    (tmp_path / "state" / "lock").unlink()
+    other = SqliteStorage(tmp_path / "state", Durability.PROCESS_CRASH)
+    other.write(StateChanges(queued={(1, 1): Queued(1, 1, False, b"")}))
     other.close()
     clock.now_s += REOPEN_S
-    with pytest.raises(StorageUnavailable, match="has not what was last written to it"):
-        storage.write(turn(2))
+    with pytest.raises(StorageUnavailable, match="lacks the last changes"):
+        storage.write(tick_changes(2))
     storage.close()

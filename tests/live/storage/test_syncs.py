@@ -1,41 +1,39 @@
-"""What reaches the disk, and when, as the kernel saw it; and what happens if the kernel says no."""
+"""Writes and syncs to the disk, as traced in the kernel; and injected faults of the kernel."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-from live.storage.processes import lines, writer
-from live.storage.writer import last_turn
+from live.storage.writer import last_tick
+from live.storage.writer_process import lines, writer
 from milepost.model.durability import Durability
 from milepost.storage import open_storage
 from parts import need
 
-TURNS = 40
+TICKS = 40
 SYNC = re.compile(r"\b(?:fsync|fdatasync)\(")
 
 
-def traced(folder: Path, level: Durability, *options: str, turns: int = TURNS) -> tuple[list[str], list[str]]:
-    """What the writer said between its first word and its last, and the calls that were seen."""
+def traced(folder: Path, level: Durability, *options: str, ticks: int = TICKS) -> tuple[list[str], list[str]]:
+    """Return the output of the writer between its first and last line, and the traced system calls."""
     trace = folder.parent / "trace"
     under = (need("strace", debian="strace"), "--follow-forks", "--quiet=all", f"--output={trace}", *options)
-    with writer(folder, level, turns, under) as process:
-        said = list(lines(process))
+    with writer(folder, level, ticks, under) as process:
+        output = list(lines(process))
         process.communicate("")
-    assert said[0] == "ready"
+    assert output[0] == "ready"
     calls = trace.read_text().splitlines()
-    return said[1:-1], calls
+    return output[1:-1], calls
 
 
 @pytest.mark.parametrize(("level", "each"), [(Durability.PROCESS_CRASH, "."), (Durability.POWER_LOSS, "s.")])
-def test_each_write_waits_for_the_disk_only_where_a_power_loss_is_to_be_survived(
-    tmp_path: Path, level: Durability, each: str
-) -> None:
-    said, calls = traced(tmp_path / "kept", level, "--trace=fsync,fdatasync,write")
-    assert said == [f"kept {number}" for number in range(1, TURNS + 1)]
-    marks = "".join("s" if SYNC.search(call) else "." for call in calls if SYNC.search(call) or '"kept ' in call)
-    _, _, after_first = marks.partition(".")  # with the first write a log begins, which is synced at any level
-    assert after_first[: len(each) * (TURNS - 1)] == each * (TURNS - 1)
+def test_each_write_is_synced_only_for_durability_against_power_loss(tmp_path: Path, level: Durability, each: str) -> None:
+    output, calls = traced(tmp_path / "state", level, "--trace=fsync,fdatasync,write")
+    assert output == [f"stored {number}" for number in range(1, TICKS + 1)]
+    marks = "".join("s" if SYNC.search(call) else "." for call in calls if SYNC.search(call) or '"stored ' in call)
+    _, _, after_first = marks.partition(".")  # the first write creates the log, which is synced at every level
+    assert after_first[: len(each) * (TICKS - 1)] == each * (TICKS - 1)
 
 
 @pytest.mark.parametrize(
@@ -47,18 +45,18 @@ def test_each_write_waits_for_the_disk_only_where_a_power_loss_is_to_be_survived
         (Durability.POWER_LOSS, "fdatasync", "EIO", "the disk failed to read or write (SQLITE_IOERR_FSYNC)"),
     ],
 )
-def test_a_disk_that_fails_for_a_while_is_used_again_when_it_works(
+def test_a_disk_with_a_passing_fault_is_used_again_once_it_works(
     tmp_path: Path, level: Durability, call: str, error: str, text: str
 ) -> None:
-    folder = tmp_path / "kept"
-    # Once, and from there on several times in a row.
+    folder = tmp_path / "state"
+    # Once, then several times in a row.
     when = ("100", "200..204") if call == "pwrite64" else ("20", "30..40")
-    for place in when:
-        said, _ = traced(folder, level, f"--trace={call}", f"--inject={call}:error={error}:when={place}")
-        failed = [line for line in said if line.startswith("failed")]
+    for occurrence in when:
+        output, _ = traced(folder, level, f"--trace={call}", f"--inject={call}:error={error}:when={occurrence}")
+        failed = [line for line in output if line.startswith("failed")]
         assert failed
-        assert failed[0] == f"failed {text}: {folder / 'kept.db'}"
-        assert said[-1].startswith("kept ")
+        assert failed[0] == f"failed {text}: {folder / 'state.db'}"
+        assert output[-1].startswith("stored ")
         storage = open_storage(folder, level)
-        assert last_turn(storage.load()) == int(said[-1].removeprefix("kept "))
+        assert last_tick(storage.load()) == int(output[-1].removeprefix("stored "))
         storage.close()

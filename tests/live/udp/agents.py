@@ -1,4 +1,4 @@
-"""An agent as a process, beside the edge that it speaks to."""
+"""An agent as a process, and the edge that it connects to."""
 
 import contextlib
 import signal
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from live.mqtt.brokers import free_port
-from live.mqtt.raw import Closed, Raw
+from live.mqtt.raw_client import Closed, RawClient
 from live.udp.edges import HERE, UdpEdge
 from parts import ROOT
 
@@ -20,7 +20,7 @@ WAIT_S: Final = 30.0
 
 @dataclass
 class Agent:
-    """The agent of one vehicle, of the name that its certificate has; programs connect to `port`."""
+    """The agent of one vehicle, named by its certificate; programs connect to `port`."""
 
     name: str
     edge: UdpEdge
@@ -29,33 +29,33 @@ class Agent:
     process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start it and come back when a program can connect, whether or not the edge is there."""
-        office = self.edge.office
-        assert office is not None
-        office.trust(self.name)
-        issued = str(office.issued / self.name)
-        files = ["--authority", str(office.authority), "--certificate", f"{issued}.cert", "--key", f"{issued}.key"]
+        """Start the agent; return when a program can connect, whether or not the edge is reachable."""
+        authority = self.edge.authority
+        assert authority is not None
+        authority.credentials(self.name)
+        issued = str(authority.issued / self.name)
+        files = ["--ca", str(authority.ca_file), "--certificate", f"{issued}.cert", "--key", f"{issued}.key"]
         where = ["--url", f"udp://127.0.0.1:{self.edge.udp}", "--at", f"{HERE.latitude},{HERE.longitude}"]
         command = [sys.executable, "-m", "milepost", "agent", "run", "--listen", f"127.0.0.1:{self.port}", *where, *files]
         with self.log_path.open("ab") as log:
             self.process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
         until = time.monotonic() + WAIT_S
         while True:
-            with contextlib.suppress(OSError, Closed), Raw(self.port, level=4) as first:
-                first.ask()
+            with contextlib.suppress(OSError, Closed), RawClient(self.port, level=4) as first:
+                first.try_join()
                 return
             assert self.process.poll() is None, self.log()
             assert time.monotonic() < until, self.log()
             time.sleep(0.02)
 
     def stop(self) -> int:
-        """SIGTERM; the exit status."""
+        """Send SIGTERM; return the exit status."""
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(WAIT_S)
 
     def end(self) -> None:
-        """Make sure that nothing is left running."""
+        """Kill the process if it still runs."""
         if self.process is not None and self.process.poll() is None:
             self.process.kill()
             self.process.wait(WAIT_S)
@@ -66,7 +66,7 @@ class Agent:
 
 @contextlib.contextmanager
 def agent_of(edge: UdpEdge, name: str, folder: Path) -> Iterator[Agent]:
-    """A running agent; it must end without a fault."""
+    """Run an agent; it must end without a traceback."""
     agent = Agent(name, edge, folder / "agent.log")
     try:
         agent.start()

@@ -1,4 +1,4 @@
-"""An authority for all tests, an edge that most share, and edges of a test's own."""
+"""A certificate authority for all tests, a shared edge, and edges for single tests."""
 
 from collections.abc import Iterator
 from itertools import count
@@ -8,28 +8,28 @@ from typing import Final
 import pytest
 
 from live.udp.edges import EDGE_NAME, MakeUdpEdge, UdpEdge, edge_in
+from live.udp.local_authority import LocalAuthority
 from live.udp.networks import MakeNetwork, networks
-from live.udp.offices import Office
 
 NUMBERS: Final = count(1)
-ALERTS: Final = '[[rules.alert]]\ntopic = "Emergency"\n[[access.rules]]\nallow = false\nverbs = "both"\ntopics = "secret/#"\n'
+ALERTS: Final = '[[rules.alert]]\ntopic = "Emergency"\n[[access.rules]]\nallow = false\naction = "both"\ntopics = "secret/#"\n'
 
 
 @pytest.fixture(scope="session")
-def office(tmp_path_factory: pytest.TempPathFactory) -> Office:
-    return Office.open(tmp_path_factory.mktemp("udp-office"))
+def authority(tmp_path_factory: pytest.TempPathFactory) -> LocalAuthority:
+    return LocalAuthority.open(tmp_path_factory.mktemp("udp-office"))
 
 
 @pytest.fixture(scope="session")
-def shared_edge(tmp_path_factory: pytest.TempPathFactory, office: Office) -> Iterator[UdpEdge]:
-    edge = edge_in(tmp_path_factory.mktemp("udp-edge"), office, more=ALERTS)
+def shared_edge(tmp_path_factory: pytest.TempPathFactory, authority: LocalAuthority) -> Iterator[UdpEdge]:
+    edge = edge_in(tmp_path_factory.mktemp("udp-edge"), authority, more=ALERTS)
     yield edge
     edge.end()
 
 
 @pytest.fixture
 def edge(shared_edge: UdpEdge) -> Iterator[UdpEdge]:
-    """The edge that tests share; it must survive each without a fault."""
+    """Return the shared edge; it must survive each test without a fault."""
     if not shared_edge.is_alive():
         shared_edge.start()
     yield shared_edge
@@ -38,7 +38,7 @@ def edge(shared_edge: UdpEdge) -> Iterator[UdpEdge]:
 
 
 @pytest.fixture
-def make_edge(tmp_path: Path, office: Office) -> Iterator[MakeUdpEdge]:
+def make_edge(tmp_path: Path, authority: LocalAuthority) -> Iterator[MakeUdpEdge]:
     made: list[UdpEdge] = []
 
     def make(
@@ -53,7 +53,7 @@ def make_edge(tmp_path: Path, office: Office) -> Iterator[MakeUdpEdge]:
     ) -> UdpEdge:
         folder = tmp_path / f"edge-{len(made)}"
         folder.mkdir()
-        trusted = office if is_sealed else None
+        trusted = authority if is_sealed else None
         made.append(edge_in(folder, trusted, udp=udp, more=more, name=name, coverage=coverage, host=host))
         if is_started:
             made[-1].start()
@@ -67,12 +67,12 @@ def make_edge(tmp_path: Path, office: Office) -> Iterator[MakeUdpEdge]:
 
 @pytest.fixture
 def name() -> str:
-    """A word no other test uses: for topics and endpoints."""
+    """Return a name that no other test uses, for topics and endpoints."""
     return f"u{next(NUMBERS)}"
 
 
 @pytest.fixture
 def make_network() -> Iterator[MakeNetwork]:
-    """Makes network namespaces that are gone when the test ends."""
+    """Create network namespaces that are removed when the test ends."""
     with networks() as make:
         yield make

@@ -1,4 +1,4 @@
-"""An edge with a UDP door as a process, what it counts, and clients of it."""
+"""An edge with a UDP listener as a process, its metrics, and clients of it."""
 
 import asyncio
 import subprocess
@@ -11,8 +11,8 @@ from typing import Final, Protocol
 from urllib.request import ProxyHandler, build_opener
 
 from live.mqtt.brokers import Broker, Setup, free_port
-from live.udp.offices import Office
-from milepost.client import Edge, connect
+from live.udp.local_authority import LocalAuthority
+from milepost.client import Client, connect
 from milepost.model import Place
 from parts import ROOT
 
@@ -20,20 +20,20 @@ HERE: Final = Place(48.1, 11.6)
 WAIT_S: Final = 20.0
 EDGE_NAME: Final = "edge-1"
 
-Figures = dict[str, float]
+Metrics = dict[str, float]
 
 
 @dataclass
 class UdpEdge(Broker):
-    """An edge of ours with the UDP door at the port `udp`, over MQTT at `tcp`; sealed if it has an office."""
+    """An edge with a UDP listener at the port `udp` and MQTT at `tcp`; encrypted if it has an authority."""
 
     udp: int = field(default_factory=free_port)
-    office: Office | None = None
+    authority: LocalAuthority | None = None
     name: str = EDGE_NAME
     coverage: str = ""
 
     def start(self) -> None:
-        """Start it and come back when it answers."""
+        """Start the edge; return when it answers."""
         path = self.setup.folder / "edge.toml"
         tables = [f'[edge]\nname = "{self.name}"\ndata = "{self.setup.data}"\ncoverage = "{self.coverage}"']
         tables += [f'[http]\naddress = "127.0.0.1:{self.http}"', f'[[mqtt.listen]]\naddress = "127.0.0.1:{self.tcp}"']
@@ -43,23 +43,23 @@ class UdpEdge(Broker):
             self.process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
         self._wait_ready()
 
-    def figures(self) -> Figures:
-        """What it counts, by the name that Prometheus sees: `milepost_refused_total{reason="EXPIRED"}`."""
+    def metrics(self) -> Metrics:
+        """Return its metrics by their Prometheus name: `milepost_refused_total{reason="EXPIRED"}`."""
         with build_opener(ProxyHandler({})).open(f"http://127.0.0.1:{self.http}/metrics", timeout=WAIT_S) as answer:
             lines = answer.read().decode().splitlines()
         return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if line[:1] not in ("", "#"))}
 
     def refused(self, reason: str) -> float:
-        """How often it refused something for this reason."""
-        return self.figures().get(f'milepost_refused_total{{reason="{reason}"}}', 0.0)
+        """Return the number of refusals with this reason."""
+        return self.metrics().get(f'milepost_refused_total{{reason="{reason}"}}', 0.0)
 
-    def wait(self, is_it: Callable[[Figures], bool]) -> Figures:
-        """Look at the figures until they are so."""
+    def wait(self, condition: Callable[[Metrics], bool]) -> Metrics:
+        """Poll the metrics until the *condition* holds; return them."""
         until = time.monotonic() + WAIT_S
-        while not is_it(figures := self.figures()):
-            assert time.monotonic() < until, f"it never was so: {figures}"
+        while not condition(metrics := self.metrics()):
+            assert time.monotonic() < until, f"the condition never held: {metrics}"
             time.sleep(0.02)
-        return figures
+        return metrics
 
     def client(
         self,
@@ -71,27 +71,27 @@ class UdpEdge(Broker):
         connect_within_s: float = 20.0,
         reconnect_within_s: float = 60.0,
         receive_max: int = 100,
-        hears_cells: bool = False,
-    ) -> Edge:
-        """A client over UDP, not open yet; `port`: by way of a relay."""
+        joins_multicast: bool = False,
+    ) -> Client:
+        """Return a client over UDP, not open yet; *port*: that of a relay."""
         return connect(
             f"udp://{host}:{port or self.udp}",
-            client_id=None if self.office is not None else name,
-            trust=None if self.office is None else self.office.trust(name),
+            client_id=None if self.authority is not None else name,
+            credentials=None if self.authority is None else self.authority.credentials(name),
             place=place,
             connect_within_s=connect_within_s,
             reconnect_within_s=reconnect_within_s,
             receive_max=receive_max,
-            hears_cells=hears_cells,
+            joins_multicast=joins_multicast,
         )
 
-    def mqtt_client(self, name: str) -> Edge:
-        """A client over MQTT, not open yet."""
+    def mqtt_client(self, name: str) -> Client:
+        """Return a client over MQTT, not open yet."""
         return connect(f"mqtt://127.0.0.1:{self.tcp}", client_id=name)
 
 
 class MakeUdpEdge(Protocol):
-    """The `make_edge` fixture: starts an edge, with more lines in its table [udp] and after all tables."""
+    """The `make_edge` fixture: starts an edge; *udp*: lines of its table [udp], *more*: lines after all tables."""
 
     def __call__(
         self,
@@ -108,7 +108,7 @@ class MakeUdpEdge(Protocol):
 
 def edge_in(
     folder: Path,
-    office: Office | None,
+    authority: LocalAuthority | None,
     *,
     udp: str = "",
     more: str = "",
@@ -116,18 +116,18 @@ def edge_in(
     coverage: str = "",
     host: str = "127.0.0.1",
 ) -> UdpEdge:
-    """An edge that is not started yet."""
+    """Return an edge that is not started yet."""
     port = free_port()
     lines = ["[udp]", f'address = "{host}:{port}"']
-    if office is None:
-        lines += ['seal = "none"', udp]
+    if authority is None:
+        lines += ['encryption = "none"', udp]
     else:
-        office.admit_edge(name)
-        lines += [udp, office.table(name)]
-    return UdpEdge(Setup(folder, more="\n".join([*lines, more])), udp=port, office=office, name=name, coverage=coverage)
+        authority.issue_edge(name)
+        lines += [udp, authority.trust_table(name)]
+    return UdpEdge(Setup(folder, more="\n".join([*lines, more])), udp=port, authority=authority, name=name, coverage=coverage)
 
 
-async def wait_until(is_it: Callable[[], bool]) -> None:
-    """Look again and again, as long as the test runs."""
-    while not is_it():  # noqa: ASYNC110  # nobody tells
+async def wait_until(condition: Callable[[], bool]) -> None:
+    """Poll until the *condition* holds; the test's timeout ends it."""
+    while not condition():  # noqa: ASYNC110  # there is no event to await
         await asyncio.sleep(0.01)

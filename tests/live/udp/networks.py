@@ -1,4 +1,4 @@
-"""Network namespaces of a test's own: a thread steps inside, and whatever it opens or starts there stays there."""
+"""Network namespaces for tests: sockets and processes that a thread opens inside one stay in it."""
 
 import contextlib
 import ctypes
@@ -21,7 +21,7 @@ _NEW_NETWORK: Final = 0x40000000
 
 @dataclass(frozen=True)
 class Network:
-    """One namespace, in which nothing but loopback is up."""
+    """One namespace, with only loopback up."""
 
     name: str
 
@@ -29,12 +29,12 @@ class Network:
         _run(need("ip", debian="iproute2"), "-n", self.name, *words)
 
     def nft(self, rules: str) -> str:
-        """Give commands to nft there; gives what it prints."""
+        """Run nft in the namespace; return its output."""
         return _run(need("ip", debian="iproute2"), "netns", "exec", self.name, need("nft", debian="nftables"), rules)
 
     @contextlib.contextmanager
     def inside(self) -> Iterator[None]:
-        """Sockets that this thread opens, and processes and threads that it starts, are in this network."""
+        """Put the sockets, processes and threads that this thread starts into this network."""
         with Path("/proc/thread-self/ns/net").open() as home, Path("/run/netns", self.name).open() as there:
             _enter(there.fileno())
             try:
@@ -43,13 +43,13 @@ class Network:
                 _enter(home.fileno())
 
     def lose(self, permille: int) -> None:
-        """Lose so many of a thousand UDP datagrams that arrive anywhere in this network."""
+        """Drop *permille* of the UDP datagrams that arrive in this network."""
         self.nft("add table inet lossy")
         self.nft("add chain inet lossy arriving { type filter hook input priority 0; }")
         self.nft(f"add rule inet lossy arriving meta l4proto udp numgen random mod 1000 < {permille} counter drop")
 
     def lost(self) -> int:
-        """How many were."""
+        """Return the number of dropped datagrams."""
         found = re.search(r"counter packets (\d+)", self.nft("list table inet lossy"))
         assert found is not None
         return int(found[1])
@@ -62,7 +62,7 @@ class MakeNetwork(Protocol):
 
 
 def join(one: Network, one_address: str, other: Network, other_address: str) -> tuple[str, str]:
-    """Lay a cable between two networks; gives the names of its ends."""
+    """Connect two networks; return the interface names of both ends."""
     ends = f"mp{next(NUMBERS)}a", f"mp{next(NUMBERS)}b"
     one.ip("link", "add", ends[0], "type", "veth", "peer", "name", ends[1], "netns", other.name)
     for network, end, address in ((one, ends[0], one_address), (other, ends[1], other_address)):
@@ -73,7 +73,7 @@ def join(one: Network, one_address: str, other: Network, other_address: str) -> 
 
 @contextlib.contextmanager
 def networks() -> Iterator[MakeNetwork]:
-    """Namespaces that are gone in the end, with all that was in them."""
+    """Create namespaces that are removed at the end, with their contents."""
     made: list[Network] = []
 
     def make() -> Network:

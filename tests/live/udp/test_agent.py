@@ -1,4 +1,4 @@
-"""The agent of a vehicle (M19): programs hear each other through it without an edge, and the edge hears the vehicle once.
+"""The agent of a vehicle (M19): programs exchange messages through it without an edge, and the edge receives each once.
 
 mosquitto_pub, mosquitto_sub ──MQTT──▶ agent ──UDP──▶ edge ◀── other endpoints
 """
@@ -7,7 +7,7 @@ import asyncio
 import json
 from pathlib import Path
 
-from live.client.running import run
+from live.client.deadline import run
 from live.mqtt import commands
 from live.udp.agents import agent_of
 from live.udp.edges import HERE, MakeUdpEdge, UdpEdge
@@ -16,14 +16,17 @@ from milepost.model import Circle, EndpointId, Place, ToArea, ToEndpoint
 MQTT = 5
 
 
-def test_programs_hear_each_other_while_the_edge_is_away_and_the_edge_hears_them_once_when_it_is_there(
+def test_programs_exchange_messages_while_the_edge_is_unreachable_and_the_edge_receives_each_once_later(
     make_edge: MakeUdpEdge, name: str, tmp_path: Path
 ) -> None:
     # M19
     edge = make_edge(is_started=False)
-    with agent_of(edge, f"{name}-truck", tmp_path) as agent, commands.sub(agent.port, MQTT, "-t", f"{name}/#", "-q", "1") as ears:
+    with (
+        agent_of(edge, f"{name}-truck", tmp_path) as agent,
+        commands.sub(agent.port, MQTT, "-t", f"{name}/#", "-q", "1") as subscriber,
+    ):
         commands.pub(agent.port, MQTT, "-t", f"{name}/1", "-m", "without", "-q", "1")
-        assert ears.wait_messages(1) == [f"{name}/1 1 0 without"]
+        assert subscriber.wait_messages(1) == [f"{name}/1 1 0 without"]
         edge.start()
 
         async def work() -> None:
@@ -34,20 +37,24 @@ def test_programs_hear_each_other_while_the_edge_is_away_and_the_edge_hears_them
                 assert {first.body, second.body} == {b"without", b"with"}
                 assert {first.source, second.source} == {f"{name}-truck"}
                 await far.publish(f"{name}/3", b"from far", qos=1)
-                assert (await asyncio.to_thread(ears.wait_messages, 3))[1:] == [f"{name}/2 1 0 with", f"{name}/3 1 0 from far"]
+                assert (await asyncio.to_thread(subscriber.wait_messages, 3))[1:] == [
+                    f"{name}/2 1 0 with",
+                    f"{name}/3 1 0 from far",
+                ]
                 assert (await inbox.receive()).body == b"from far"
                 assert len(inbox) == 0
 
         run(work())
-        assert edge.figures()["milepost_messages_accepted_total"] >= 3
+        assert edge.metrics()["milepost_messages_accepted_total"] >= 3
 
 
-def test_what_is_addressed_to_the_vehicle_and_alerts_where_it_is_reach_every_program(
-    edge: UdpEdge, name: str, tmp_path: Path
-) -> None:
+def test_messages_to_the_vehicle_and_alerts_at_its_position_reach_every_program(edge: UdpEdge, name: str, tmp_path: Path) -> None:
     place = json.dumps({"place": {"latitude": HERE.latitude + 0.0004, "longitude": HERE.longitude}})
-    with agent_of(edge, f"{name}-truck", tmp_path) as agent, commands.sub(agent.port, MQTT, "-t", "nothing", "-q", "1") as ears:
-        before = edge.figures()["milepost_reports_total"]
+    with (
+        agent_of(edge, f"{name}-truck", tmp_path) as agent,
+        commands.sub(agent.port, MQTT, "-t", "nothing", "-q", "1") as subscriber,
+    ):
+        before = edge.metrics()["milepost_reports_total"]
         for _ in range(3):
             commands.pub(agent.port, MQTT, "-t", "$milepost/report", "-m", place)
         edge.wait(lambda now: now["milepost_reports_total"] >= before + 3)
@@ -57,14 +64,14 @@ def test_what_is_addressed_to_the_vehicle_and_alerts_where_it_is_reach_every_pro
                 await far.publish(f"{name}/you", b"you", to=ToEndpoint(EndpointId(agent.name)), qos=1)
                 await far.publish(f"{name}/area", b"all there", to=ToArea(Circle(Place(48.1004, 11.6), 20)), qos=1)
                 await far.publish("Emergency", b"rocks", place=HERE, qos=1)
-                got = await asyncio.to_thread(ears.wait_messages, 3)
+                got = await asyncio.to_thread(subscriber.wait_messages, 3)
                 assert {line.split()[0] for line in got} == {f"{name}/you", f"{name}/area", "Alert"}  # the alert may overtake
 
         run(work())
 
 
-def test_an_agent_that_is_told_to_stop_leaves_nothing_behind(edge: UdpEdge, name: str, tmp_path: Path) -> None:
-    before = edge.figures()
+def test_a_stopped_agent_leaves_no_session_or_subscription(edge: UdpEdge, name: str, tmp_path: Path) -> None:
+    before = edge.metrics()
     with agent_of(edge, f"{name}-truck", tmp_path) as agent, commands.sub(agent.port, MQTT, "-t", f"{name}/#", "-q", "1"):
         edge.wait(lambda now: now["milepost_subscriptions"] == before["milepost_subscriptions"] + 1)
         assert agent.stop() == 0
@@ -77,7 +84,7 @@ def test_an_agent_that_is_told_to_stop_leaves_nothing_behind(edge: UdpEdge, name
         assert agent.log().splitlines()[-1].endswith("agent stopped")
 
 
-def test_an_agent_whose_edge_never_came_stops_as_well(make_edge: MakeUdpEdge, name: str, tmp_path: Path) -> None:
+def test_an_agent_that_never_reached_its_edge_stops_cleanly(make_edge: MakeUdpEdge, name: str, tmp_path: Path) -> None:
     with agent_of(make_edge(is_started=False), f"{name}-truck", tmp_path) as agent:
         assert agent.stop() == 0
         assert agent.log().splitlines()[-1].endswith("agent stopped")

@@ -1,26 +1,26 @@
-"""A client over UDP and an edge: both ways, with MQTT too, alerts, refusals, goodbyes; plain mode (M4, M5, M7, M17, M18, M22)."""
+"""A client over UDP and an edge: both directions, MQTT, alerts, refusals, closing, no encryption (M4, M5, M7, M17, M18, M22)."""
 
 import asyncio
 from pathlib import Path
 
 import pytest
 
-from live.client.running import run, wait_state
+from live.client.deadline import run, wait_state
 from live.udp.edges import HERE, MakeUdpEdge, UdpEdge
-from live.udp.offices import Office
-from live.udp.talkers import edge_key_of
-from milepost.client import Edge, EdgeUnreachable, RefusedByEdge, State, connect
+from live.udp.local_authority import LocalAuthority
+from live.udp.scripted_endpoints import edge_key_of
+from milepost.client import Client, ClientState, EdgeUnreachable, RefusedByEdge, connect
 from milepost.model import Around, Circle, EndpointId, Place, Priority, ToArea, ToEndpoint
 
 FAR = Place(49.5, 11.6)
 
 QUIET = Place(48.4, 11.6)
-"""Where no emergency is reported: alerts stand for a while, and who comes is told."""
+"""A position without emergencies: alerts stay active for a while, and endpoints that connect there receive them."""
 
 
 def test_reports_and_messages_go_both_ways_between_udp_and_udp_and_mqtt(edge: UdpEdge, name: str) -> None:
     # M7, M17, M18
-    before = edge.figures()
+    before = edge.metrics()
 
     async def work() -> None:
         udp, other, mqtt = edge.client(f"{name}-a"), edge.client(f"{name}-b"), edge.mqtt_client(f"{name}-m")
@@ -42,12 +42,12 @@ def test_reports_and_messages_go_both_ways_between_udp_and_udp_and_mqtt(edge: Ud
     edge.wait(lambda now: now["milepost_reports_total"] >= before["milepost_reports_total"] + 3)
 
 
-def test_who_moves_hears_what_is_around_it(edge: UdpEdge, name: str) -> None:
+def test_a_moving_endpoint_receives_messages_around_it(edge: UdpEdge, name: str) -> None:
     async def work() -> None:
         car, other = edge.client(f"{name}-a"), edge.mqtt_client(f"{name}-m")
         async with car, other, car.subscribe(name, area=Around(500)) as inbox:
-            await car.report(HERE.latitude + 0.0008, HERE.longitude)  # as far as the error of a place may be
-            await car.publish("elsewhere", qos=1)  # what was said before has arrived, too
+            await car.report(HERE.latitude + 0.0008, HERE.longitude)  # within the tolerated position error
+            await car.publish("elsewhere", qos=1)  # all earlier datagrams have arrived, too
             await other.publish(name, b"far", place=Place(HERE.latitude - 0.005, HERE.longitude), qos=1)
             await other.publish(name, b"near", place=Place(HERE.latitude + 0.005, HERE.longitude), qos=1)
             assert (await inbox.receive()).body == b"near"
@@ -69,7 +69,7 @@ def test_a_message_to_an_endpoint_or_an_area_needs_no_subscription(edge: UdpEdge
     run(work())
 
 
-def test_an_emergency_raises_an_alert_that_the_authority_vouches_for(edge: UdpEdge, name: str) -> None:
+def test_an_emergency_raises_an_alert_signed_under_the_certificate_authority(edge: UdpEdge, name: str) -> None:
     # M22
     async def work() -> None:
         witness, near, far = edge.client(f"{name}-w"), edge.client(f"{name}-n"), edge.client(f"{name}-f", place=FAR)
@@ -77,7 +77,7 @@ def test_an_emergency_raises_an_alert_that_the_authority_vouches_for(edge: UdpEd
             await witness.publish("Emergency", b"rocks", place=HERE, qos=1)
             alert = await nears.receive()
             assert (alert.topic, alert.is_signed, alert.priority) == ("Alert", True, Priority.EMERGENCY)
-            assert near.counts.forged == 0
+            assert near.counters.forged == 0
             await witness.publish(name, b"you", to=ToEndpoint(EndpointId(far.name)), qos=1)
             assert (await fars.receive()).body == b"you"  # and no alert before it
 
@@ -90,7 +90,7 @@ def test_a_refusal_reaches_the_application_with_its_number_and_advice(edge: UdpE
             with pytest.raises(RefusedByEdge) as fault:
                 await client.publish("secret/1", b"x", qos=1)
             assert (fault.value.number, fault.value.name) == (220, "NOT_ALLOWED")
-            assert fault.value.advice.startswith("Use a topic that the access rules open")
+            assert fault.value.advice.startswith("Use a topic that the access rules allow")
             with pytest.raises(RefusedByEdge, match="220 NOT_ALLOWED"):
                 await client.subscribe("secret/#").__aenter__()
             assert (await complaint(client)).name == "MOVE_TELEPORT"  # 155 km in an instant
@@ -99,8 +99,8 @@ def test_a_refusal_reaches_the_application_with_its_number_and_advice(edge: UdpE
     run(work())
 
 
-async def complaint(client: Edge) -> RefusedByEdge:
-    """What the edge says against a report, which is told with a later one."""
+async def complaint(client: Client) -> RefusedByEdge:
+    """Return the edge's refusal of a report, which is raised by a later one."""
     while True:
         try:
             await client.report(FAR.latitude, FAR.longitude)
@@ -109,33 +109,31 @@ async def complaint(client: Edge) -> RefusedByEdge:
         await asyncio.sleep(0.05)
 
 
-def test_who_has_a_certificate_of_another_authority_is_refused_and_finds_no_edge(
-    edge: UdpEdge, name: str, tmp_path: Path
-) -> None:
-    strangers = Office.open(tmp_path).trust(name)
+def test_a_certificate_of_another_authority_is_refused_and_finds_no_edge(edge: UdpEdge, name: str, tmp_path: Path) -> None:
+    strangers = LocalAuthority.open(tmp_path).credentials(name)
     url = f"udp://127.0.0.1:{edge.udp}"
 
     async def work() -> None:
         with pytest.raises(RefusedByEdge, match="CERTIFICATE_INVALID") as fault:
-            await connect(url, place=HERE, trust=strangers, edge_key=edge_key_of(edge)).open()
+            await connect(url, place=HERE, credentials=strangers, edge_key=edge_key_of(edge)).open()
         assert fault.value.advice
-        with pytest.raises(EdgeUnreachable, match="no edge that the authority vouches for answers"):
-            await connect(url, place=HERE, trust=strangers, connect_within_s=0).open()
+        with pytest.raises(EdgeUnreachable, match="no edge certified by the certificate authority answered"):
+            await connect(url, place=HERE, credentials=strangers, connect_within_s=0).open()
 
     run(work())
 
 
-def test_a_closed_session_is_forgotten_at_once(edge: UdpEdge, name: str) -> None:
+def test_a_closed_session_is_removed_at_once(edge: UdpEdge, name: str) -> None:
     # M10
     async def work() -> None:
         async with edge.client(name):
-            during = edge.figures()["milepost_udp_sessions"]
+            during = edge.metrics()["milepost_udp_sessions"]
         await asyncio.to_thread(edge.wait, lambda now: now["milepost_udp_sessions"] == during - 1)
 
     run(work())
 
 
-def test_whoever_connects_again_takes_the_place_of_the_former(edge: UdpEdge, name: str) -> None:
+def test_a_second_connection_of_an_endpoint_replaces_the_first(edge: UdpEdge, name: str) -> None:
     async def work() -> None:
         first, second = (edge.client(name, place=QUIET) for _ in range(2))
         async with first, first.messages() as inbox, second:
@@ -146,22 +144,22 @@ def test_whoever_connects_again_takes_the_place_of_the_former(edge: UdpEdge, nam
     run(work())
 
 
-def test_an_edge_that_stops_says_so_and_is_waited_for(make_edge: MakeUdpEdge, name: str) -> None:
+def test_a_stopping_edge_closes_sessions_and_clients_wait_for_it(make_edge: MakeUdpEdge, name: str) -> None:
     edge = make_edge()
 
     async def work() -> None:
         async with edge.client(name) as client:
             changes = client.changes()
             assert await asyncio.to_thread(edge.stop) == 0
-            assert (await wait_state(changes, State.AWAY)).why == "the edge closed the session: stopping"
+            assert (await wait_state(changes, ClientState.RECONNECTING)).reason == "the edge closed the session: stopping"
             await asyncio.to_thread(edge.start)
-            await wait_state(changes, State.CONNECTED)
+            await wait_state(changes, ClientState.CONNECTED)
             await client.publish(name, qos=1)
 
     run(work())
 
 
-def test_plain_mode_works_and_says_on_every_start_that_it_seals_nothing(make_edge: MakeUdpEdge, name: str) -> None:
+def test_unencrypted_mode_works_and_logs_a_warning_on_every_start(make_edge: MakeUdpEdge, name: str) -> None:
     edge = make_edge(is_sealed=False)
     edge.kill()
     edge.start()
@@ -173,4 +171,4 @@ def test_plain_mode_works_and_says_on_every_start_that_it_seals_nothing(make_edg
             assert (received.body, received.source, received.is_signed) == (b"plain", f"{name}-a", False)
 
     run(work())
-    assert edge.log().count("udp seals nothing: for experiments only, anybody can read and forge") == 2
+    assert edge.log().count("udp is not encrypted: anyone can read and forge datagrams; for experiments only") == 2

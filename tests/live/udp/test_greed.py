@@ -1,14 +1,14 @@
-"""One endpoint at a hundred times its rate: it is refused, and nobody else notices."""
+"""One endpoint at a hundred times its rate: it is refused, and others are not affected."""
 
 import asyncio
 import threading
 import time
 from typing import Final
 
-from live.client.running import run
+from live.client.deadline import run
 from live.udp.edges import HERE, MakeUdpEdge
-from live.udp.talkers import Cannon, Talker
-from milepost.client import Edge, Inbox
+from live.udp.scripted_endpoints import Cannon, ScriptedEndpoint
+from milepost.client import Client, Inbox
 
 RATE: Final = 50
 GREED: Final = 100
@@ -18,8 +18,8 @@ LATE_S_MAX: Final = 0.25
 UDP: Final = f"messages_per_s = {RATE}\nmessages_burst = {RATE}"
 
 
-def shout(cannon: Cannon, datagrams: list[bytes], is_over: threading.Event) -> None:
-    """Send all of it at an even pace."""
+def send_evenly(cannon: Cannon, datagrams: list[bytes], is_over: threading.Event) -> None:
+    """Send all datagrams at an even rate."""
     slices = int(SECONDS / SLICE_S)
     size = len(datagrams) // slices
     begun_at = time.monotonic()
@@ -29,19 +29,19 @@ def shout(cannon: Cannon, datagrams: list[bytes], is_over: threading.Event) -> N
     is_over.set()
 
 
-async def speak(speaker: Edge, topic: str, is_over: threading.Event) -> int:
-    """Say when it is said, well within the rate; and where one is."""
+async def publish_steadily(publisher: Client, topic: str, is_over: threading.Event) -> int:
+    """Publish the sending time and report, well within the rate; return the number of messages."""
     count = 0
     while not is_over.is_set():
-        await speaker.publish(topic, str(time.monotonic()), qos=count % 2)
-        await speaker.report(HERE.latitude, HERE.longitude)
+        await publisher.publish(topic, str(time.monotonic()), qos=count % 2)
+        await publisher.report(HERE.latitude, HERE.longitude)
         count += 1
         await asyncio.sleep(1.5 / RATE)
     return count
 
 
 async def delays(inbox: Inbox) -> list[float]:
-    """How late each message came, as long as this is not cancelled."""
+    """Return the delay of each message, until cancelled."""
     found: list[float] = []
     try:
         while True:
@@ -51,36 +51,38 @@ async def delays(inbox: Inbox) -> list[float]:
         return found
 
 
-def test_who_sends_a_hundred_times_too_much_harms_nobody_else(make_edge: MakeUdpEdge, name: str) -> None:
+def test_a_client_at_a_hundred_times_its_rate_does_not_delay_others(make_edge: MakeUdpEdge, name: str) -> None:
     edge = make_edge(udp=UDP)
     is_over = threading.Event()
-    with Talker(edge, f"{name}-greedy") as greedy:
-        greedy.start()
-        greedy.send()
+    with ScriptedEndpoint(edge, f"{name}-greedy") as flooder:
+        flooder.start()
+        flooder.send()
         edge.wait(lambda now: now["milepost_udp_sessions"] == 1)
         for _ in range(int(RATE * GREED * SECONDS)):
-            greedy.publish(f"{name}/greed", b"me" * 20)
-            greedy.report()
-        datagrams, cannon = greedy.take(), Cannon(edge)
+            flooder.publish(f"{name}/greed", b"me" * 20)
+            flooder.report()
+        datagrams, cannon = flooder.take(), Cannon(edge)
 
         async def work() -> None:
             one, other = edge.client(f"{name}-a"), edge.client(f"{name}-b")
             async with one, other, one.subscribe(f"{name}/b") as ones, other.subscribe(f"{name}/a") as others:
-                before = await asyncio.to_thread(edge.figures)
+                before = await asyncio.to_thread(edge.metrics)
                 listening = [asyncio.create_task(delays(inbox)) for inbox in (ones, others)]
-                shouting = asyncio.create_task(asyncio.to_thread(shout, cannon, datagrams, is_over))
-                said = await asyncio.gather(speak(other, f"{name}/b", is_over), speak(one, f"{name}/a", is_over))
-                await shouting
+                flooding = asyncio.create_task(asyncio.to_thread(send_evenly, cannon, datagrams, is_over))
+                sent = await asyncio.gather(
+                    publish_steadily(other, f"{name}/b", is_over), publish_steadily(one, f"{name}/a", is_over)
+                )
+                await flooding
                 await asyncio.sleep(0.3)
                 for task in listening:
                     task.cancel()
                 late = [sorted(await task) for task in listening]
-                after = await asyncio.to_thread(edge.figures)
-            assert [len(found) for found in late] == list(said), "something was lost"
+                after = await asyncio.to_thread(edge.metrics)
+            assert [len(found) for found in late] == list(sent), "a message was lost"
             for found in late:
                 assert found[len(found) * 99 // 100] < LATE_S_MAX
-            taken = after["milepost_messages_accepted_total"] - before["milepost_messages_accepted_total"] - sum(said)
-            assert taken <= RATE * (SECONDS + 3), "the greedy one was let in beyond its rate"
+            taken = after["milepost_messages_accepted_total"] - before["milepost_messages_accepted_total"] - sum(sent)
+            assert taken <= RATE * (SECONDS + 3), "the flooder was accepted beyond its rate"
             refused = after['milepost_refused_total{reason="RATE_TOO_HIGH"}']
             assert refused > RATE * GREED * SECONDS * 0.8
 

@@ -1,9 +1,9 @@
-"""Endpoints that change their address in mid-stream (M13): the session goes on, nothing reliable is lost."""
+"""Endpoints that change their address in mid-stream (M13): the session continues, and no reliable message is lost."""
 
 import asyncio
 from pathlib import Path
 
-from live.client.running import run
+from live.client.deadline import run
 from live.udp.edges import MakeUdpEdge
 from live.udp.exchanges import exchange
 from live.udp.networks import MakeNetwork, Network, join
@@ -15,13 +15,13 @@ EDGE_ADDRESS = "10.77.2.1"
 
 
 async def rounds(relay: Relay) -> None:
-    """Move everybody, again and again."""
+    """Move all clients to new addresses, again and again."""
     while True:
         await asyncio.sleep(0.7)
         relay.rebind()
 
 
-def test_who_gets_another_address_keeps_its_session_and_loses_nothing(make_edge: MakeUdpEdge, name: str) -> None:
+def test_an_endpoint_that_changes_its_address_keeps_its_session_and_loses_nothing(make_edge: MakeUdpEdge, name: str) -> None:
     # M13
     edge = make_edge(udp=ANY_RATE)
 
@@ -29,21 +29,21 @@ def test_who_gets_another_address_keeps_its_session_and_loses_nothing(make_edge:
         async with Relay(edge.udp) as relay:
             one, other = (edge.client(f"{name}-{which}", port=relay.port) for which in "ab")
             async with one, other, edge.mqtt_client(f"{name}-m") as mqtt:
-                opened = (await asyncio.to_thread(edge.figures))["milepost_sessions_opened_total"]
+                opened = (await asyncio.to_thread(edge.metrics))["milepost_sessions_opened_total"]
                 moving = asyncio.create_task(rounds(relay))
                 for number in range(4):
                     await exchange(edge, f"{name}/{number}", [one, other, mqtt], COUNT // 4)
                     relay.rebind()
                 moving.cancel()
                 assert relay.rebound >= 4
-                assert (await asyncio.to_thread(edge.figures))["milepost_sessions_opened_total"] == opened
+                assert (await asyncio.to_thread(edge.metrics))["milepost_sessions_opened_total"] == opened
 
     run(work())
     assert "address changed" in edge.log()
 
 
 def nat(make_network: MakeNetwork) -> tuple[Network, Network, Network, str]:
-    """A home network behind a router that hides it, and the edge's network; with the router's outer end.
+    """Return a home network, a NAT router and the edge's network, with the router's outer interface.
 
     home 10.77.1.2 ── 10.77.1.1 router 10.77.2.2 ── 10.77.2.1 edge
     """
@@ -59,9 +59,7 @@ def nat(make_network: MakeNetwork) -> tuple[Network, Network, Network, str]:
     return home, router, far, outer
 
 
-def test_behind_a_router_that_gets_another_address_sessions_go_on(
-    make_edge: MakeUdpEdge, make_network: MakeNetwork, name: str
-) -> None:
+def test_sessions_survive_an_address_change_of_a_nat_router(make_edge: MakeUdpEdge, make_network: MakeNetwork, name: str) -> None:
     home, router, far, outer = nat(make_network)
     edge = make_edge(udp=ANY_RATE, host=EDGE_ADDRESS, is_started=False)
     with far.inside():
@@ -74,16 +72,16 @@ def test_behind_a_router_that_gets_another_address_sessions_go_on(
                 sending = [
                     asyncio.create_task(each.publish(name, f"{number}", qos=1)) for each in (one, other) for _ in range(20)
                 ]
-                router.ip("addr", "flush", "dev", outer)  # which makes it forget whom it let out
+                router.ip("addr", "flush", "dev", outer)  # which clears its NAT table
                 router.ip("addr", "add", f"10.77.2.{10 + number}/24", "dev", outer)
                 await asyncio.gather(*sending)
                 for inbox in (ones, others):
                     assert {(await inbox.receive()).body for _ in range(40)} == {b"%d" % number}
-            assert (one.counts.connections, other.counts.connections) == (1, 1)
+            assert (one.counters.connections, other.counters.connections) == (1, 1)
 
     with home.inside():
         run(work())
     with far.inside():
-        assert edge.figures()["milepost_sessions_opened_total"] == 3  # and the one that saw it start
+        assert edge.metrics()["milepost_sessions_opened_total"] == 3  # and the connection that waited for the start
         edge.kill()
     assert "address changed" in edge.log()

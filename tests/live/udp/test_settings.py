@@ -1,4 +1,4 @@
-"""Settings of the UDP door as a person gives them: what `edge check` shows, and one clear line for each mistake."""
+"""Settings of the UDP listener: the output of `edge check`, and one clear line for each mistake."""
 
 import subprocess
 import sys
@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from live.udp.edges import EDGE_NAME, UdpEdge
-from live.udp.offices import Office
+from live.udp.local_authority import LocalAuthority
 from milepost.cli.main import main
-from milepost.runtime.trust_files import Kind, write_new
+from milepost.runtime.trust_files import TrustFileType, write_new
 
 SECOND = "edge-2"
 MISTAKES = ["nothing", "another key", "another edge", "no edge", "no file", "a short key", "another kind"]
@@ -23,64 +23,67 @@ def milepost(*typed: str) -> "subprocess.CompletedProcess[str]":
 def settings(folder: Path, trust: str, *, seal: str = "noise", port: int = 0) -> str:
     path = folder / "edge.toml"
     lines = ["[edge]", f'data = "{folder / "data"}"', "[http]", 'address = ""', "[[mqtt.listen]]", 'address = "127.0.0.1:0"']
-    path.write_text("\n".join([*lines, "[udp]", f'address = "127.0.0.1:{port}"', f'seal = "{seal}"', trust, ""]))
+    path.write_text("\n".join([*lines, "[udp]", f'address = "127.0.0.1:{port}"', f'encryption = "{seal}"', trust, ""]))
     return str(path)
 
 
-def test_check_shows_who_the_edge_is_and_whether_it_seals(tmp_path: Path, office: Office) -> None:
-    office.admit_edge(EDGE_NAME)
-    sealed = milepost("edge", "check", "--config", settings(tmp_path, office.table(EDGE_NAME)))
+def test_check_shows_the_edge_s_identity_and_encryption(tmp_path: Path, authority: LocalAuthority) -> None:
+    authority.issue_edge(EDGE_NAME)
+    sealed = milepost("edge", "check", "--config", settings(tmp_path, authority.trust_table(EDGE_NAME)))
     assert (sealed.returncode, sealed.stderr) == (0, "")
-    assert "udp        127.0.0.1:0, sealed, as edge-1 until 20" in sealed.stdout
-    assert str(office.authority) in sealed.stdout
+    assert "udp        127.0.0.1:0, encrypted, certificate of edge-1 until 20" in sealed.stdout
+    assert str(authority.ca_file) in sealed.stdout
     plain = milepost("edge", "check", "--config", settings(tmp_path, "", seal="none"))
     assert (plain.returncode, plain.stderr) == (0, "")
-    assert "udp        127.0.0.1:0, sealing nothing: for experiments only" in plain.stdout
+    assert "udp        127.0.0.1:0, not encrypted: for experiments only" in plain.stdout
 
 
-def mistaken(folder: Path, office: Office) -> dict[str, tuple[str, str]]:
-    """Tables [trust] with one mistake each, and what must be said about it."""
+def mistakes_in(folder: Path, authority: LocalAuthority) -> dict[str, tuple[str, str]]:
+    """Return tables [trust] with one mistake each, and the expected error."""
     for edge in (EDGE_NAME, SECOND):
-        office.admit_edge(edge)
-    office.trust("car")
-    right, issued = office.table(EDGE_NAME), office.issued
+        authority.issue_edge(edge)
+    authority.credentials("car")
+    right, issued = authority.trust_table(EDGE_NAME), authority.issued
     short = folder / "short.key"
-    write_new(short, Kind.KEY, b"short")
+    write_new(short, TrustFileType.KEY, b"short")
     return {
-        "nothing": ("", 'needs authority, certificate and key in [trust]: make them with "milepost trust init DIR"'),
+        "nothing": ("", 'needs ca, certificate and key in [trust]: create them with "milepost trust init DIR"'),
         "another key": (right.replace("edge-1.key", "edge-2.key"), "edge-2.key is not the key of"),
-        "another edge": (office.table(SECOND), "is for 'edge-2', the edge is named 'edge-1': make them equal"),
-        "no edge": (right.replace(str(issued / EDGE_NAME), str(issued / "car")), "is of the role vehicle: issue one with"),
+        "another edge": (authority.trust_table(SECOND), "is for 'edge-2', but [edge] name is 'edge-1': issue one for this name"),
+        "no edge": (
+            right.replace(str(issued / EDGE_NAME), str(issued / "car")),
+            "has the role vehicle, not edge: issue one with",
+        ),
         "no file": (right.replace("edge-1.cert", "edge-3.cert"), "edge-3.cert"),
         "a short key": (right.replace(str(issued / "edge-1.key"), str(short)), "short.key"),
         "another kind": (right.replace("edge-1.cert", "edge-1.key"), "edge-1.key"),
     }
 
 
-def check_told(status: int, told: str, expected: str) -> None:
-    assert status == 2, told
-    assert expected in told
-    assert len(told.splitlines()) == 1
-    assert told.startswith("milepost: ")
+def check_output(status: int, output: str, expected: str) -> None:
+    assert status == 2, output
+    assert expected in output
+    assert len(output.splitlines()) == 1
+    assert output.startswith("milepost: ")
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_files_of_trust_that_do_not_fit_are_one_clear_line(
-    tmp_path: Path, office: Office, mistake: str, capsys: pytest.CaptureFixture[str]
+def test_mismatched_trust_files_are_reported_in_one_line(
+    tmp_path: Path, authority: LocalAuthority, mistake: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    trust, expected = mistaken(tmp_path, office)[mistake]
+    trust, expected = mistakes_in(tmp_path, authority)[mistake]
     status = main(["edge", "check", "--config", settings(tmp_path, trust)])
-    check_told(status, capsys.readouterr().err, expected)
+    check_output(status, capsys.readouterr().err, expected)
 
 
 @pytest.mark.parametrize("mistake", ["nothing", "another key"])
-def test_an_edge_does_not_start_with_files_of_trust_that_do_not_fit(tmp_path: Path, office: Office, mistake: str) -> None:
-    trust, expected = mistaken(tmp_path, office)[mistake]
+def test_an_edge_does_not_start_with_mismatched_trust_files(tmp_path: Path, authority: LocalAuthority, mistake: str) -> None:
+    trust, expected = mistakes_in(tmp_path, authority)[mistake]
     done = milepost("edge", "run", "--config", settings(tmp_path, trust))
-    check_told(done.returncode, done.stderr, expected)
+    check_output(done.returncode, done.stderr, expected)
 
 
-def test_an_address_that_is_taken_is_one_clear_line(tmp_path: Path, edge: UdpEdge) -> None:
+def test_an_address_in_use_is_reported_in_one_line(tmp_path: Path, edge: UdpEdge) -> None:
     done = milepost("edge", "run", "--config", settings(tmp_path, "", seal="none", port=edge.udp))
     assert done.returncode == 1
     assert f"127.0.0.1:{edge.udp}" in done.stderr

@@ -1,32 +1,32 @@
-"""Run many seeds: `PYTHONPATH=tests python -m simulation.roaming FIRST COUNT [SITES] [CENTRES]`; one, with notes: `COUNT` 0."""
+"""Run many seeds: `PYTHONPATH=tests python -m simulation.roaming FIRST COUNT [SITES] [HUBS]`; one seed with notes: `COUNT` 0."""
 
 import sys
 import time
 import traceback
 
-from simulation.roaming.story import Story
+from simulation.roaming.scenario import Scenario
 
 
 def main() -> int:
-    """Tell which seeds fail, and how."""
-    first, count, *rest = (int(word) for word in sys.argv[1:])
-    sites, centres = (rest + [1, 0][len(rest) :])[:2]
+    """Print the seeds that fail, and their faults."""
+    first, count, *rest = (int(argument) for argument in sys.argv[1:])
+    sites, hubs = (rest + [1, 0][len(rest) :])[:2]
     if not count:
-        story = Story(first, sites=sites, centres=centres, is_noting=True)
+        scenario = Scenario(first, sites=sites, hubs=hubs, is_noting=True)
         try:
-            faults = story.play()
+            faults = scenario.run()
         finally:
-            print("\n".join(story.world.notes))
-        print("\n".join(faults) or "all is well")
+            print("\n".join(scenario.world.notes))
+        print("\n".join(faults) or "no faults")
         return bool(faults)
     failed, began_at, checked = [], time.monotonic(), 0
     for seed in range(first, first + count):
-        story = Story(seed, sites=sites, centres=centres)
+        scenario = Scenario(seed, sites=sites, hubs=hubs)
         try:
-            faults = story.play()
-        except Exception as fault:  # noqa: BLE001  # whatever it is, the other seeds are looked at too
+            faults = scenario.run()
+        except Exception as fault:  # noqa: BLE001  # the other seeds are run anyway
             faults = [f"{type(fault).__name__}: {fault} at {traceback.extract_tb(fault.__traceback__)[-1][:3]}"]
-        checked += story.world.ledger.checked
+        checked += scenario.world.ledger.checked
         if faults:
             failed.append(seed)
             print(seed, len(faults), faults[0][:300], flush=True)

@@ -1,9 +1,9 @@
-"""The ledger: what publishers were promised and what subscribers saw. It knows nothing of edges, logs and handovers.
+"""The oracle: published messages, subscriptions and receipts of all endpoints. It does not know edges, logs and handovers.
 
 What must hold at the end (docs/reference/roaming.md):
-- every message of quality 1 or 2 that was acknowledged and asked for all the while has arrived;
-- nothing came twice, but as a repetition under the same number, or, after a merge, what was in flight when a connection broke;
-- messages of one publisher to one topic came in the order in which they were published, to whoever waited for its session.
+- every acknowledged message of QoS 1 or 2 with a lasting matching subscription was received;
+- no message was received twice, except as a repetition under the same packet id, or after a merge (`Ledger._may_repeat`);
+- endpoints that waited for their session received the messages of one publisher to one topic in order.
 """
 
 from collections.abc import Iterator
@@ -15,109 +15,112 @@ from milepost.model.queries import OnTopic, holds
 
 @dataclass(slots=True)
 class Message:
-    """Something that was published."""
+    """A published message."""
 
     body: bytes
     topic: str
     qos: int
     publisher: str
     era: int
-    """Changes when its publisher goes on without its session: what it says then is another order."""
+    """Changes when its publisher continues without its session: the order begins anew."""
     site: str
-    """Where it was published: the order holds within a site."""
+    """The site where it was published: the order holds within a site."""
     sent_at: Instant
     merges: dict[int, Instant]
-    """Those of its publisher in the time between two beginnings anew in which it was said (see `Account`)."""
+    """Merges of its publisher since the clean start before the publication (see `Account`)."""
     sends: int = 1
     connections: list[int] = field(default_factory=list)
-    """Of its publisher, on which it was sent."""
+    """The connections of its publisher on which it was sent."""
     acked_at: Instant | None = None
 
 
 @dataclass(slots=True)
-class Wish:
+class ExpectedSubscription:
     """A subscription as its endpoint knows it."""
 
     filter: str
     qos: int
     is_granted: bool = False
-    """Whether the edge has said so."""
+    """Whether the edge has acknowledged it."""
     settled_at: Instant | None = None
-    """From when on everybody knows of it; only then is anything promised."""
+    """When it is known everywhere; nothing is promised before."""
     ended_at: Instant | None = None
 
     def matches(self, message: Message) -> bool:
-        """Whether a message is asked for by it."""
+        """Return whether a message matches."""
         return holds(OnTopic(self.filter), message.topic, frozenset())
 
     def promises(self, message: Message) -> bool:
-        """Whether a message is asked for by it, and was said when everybody knew that."""
+        """Return whether a message matches and was published when the subscription was known everywhere."""
         return self.settled_at is not None and self.settled_at <= message.sent_at and self.matches(message)
 
-    def covers(self, message: Message, quiet_at: list[Instant]) -> bool:
-        """Whether a message is promised by it: also after its end, if it was quiet between the message and that."""
+    def covers(self, message: Message, idle_at: list[Instant]) -> bool:
+        """Return whether a message must be delivered: also after the end, if the world was idle between the two."""
         if message.acked_at is None or not message.qos or not self.qos or not self.promises(message):
             return False
-        return self.ended_at is None or any(message.acked_at < at < self.ended_at for at in quiet_at)
+        return self.ended_at is None or any(message.acked_at < at < self.ended_at for at in idle_at)
 
 
 @dataclass(slots=True)
 class Receipt:
-    """One arrival of a message."""
+    """One receipt of a message."""
 
     body: bytes
     number: int
-    is_again: bool
+    is_duplicate: bool
     connection: int
     is_confirmed: bool = False
-    """Whether the edge has kept that it was acknowledged."""
+    """Whether the edge has stored the acknowledgement."""
 
 
 @dataclass(slots=True)
 class Account:
-    """What one endpoint asked for and saw, since it last began anew."""
+    """Subscriptions and receipts of one endpoint since its last clean start."""
 
     name: str
     is_waiting: bool = True
-    """Whether it waits for its session where it appears."""
-    wishes: list[Wish] = field(default_factory=list)
+    """Whether it waits for its session at a new edge."""
+    subscriptions: list[ExpectedSubscription] = field(default_factory=list)
     receipts: list[Receipt] = field(default_factory=list)
     merges: dict[int, Instant] = field(default_factory=dict)
-    """Connections that an edge let in without the session that was to be there, or with one that was not the last: and when."""
-    lost_before: Instant = BEGINNING
-    """What was published before that is not promised any more."""
+    """Connections that were admitted without the session, or with one that was not the last, with their times."""
+    merge_sites: dict[int, str] = field(default_factory=dict)
+    """The sites of these connections. Cursors do not show which messages of other sites a session has received: a message that
+    was published at another site before, and reached the new session late, may come once more with the old session."""
+    nothing_promised_before: Instant = BEGINNING
+    """Messages published earlier are not promised any more."""
     faults: list[str] = field(default_factory=list)
 
-    def wish(self, topic_filter: str, qos: int, now: Instant) -> None:
+    def add_subscription(self, topic_filter: str, qos: int, now: Instant) -> None:
         if not any((one.filter, one.qos) == (topic_filter, qos) for one in self.current):
-            self.unwish(topic_filter, now)
-            self.wishes.append(Wish(topic_filter, qos))
+            self.end_subscription(topic_filter, now)
+            self.subscriptions.append(ExpectedSubscription(topic_filter, qos))
 
-    def unwish(self, topic_filter: str, now: Instant) -> None:
-        for one in self.wishes:
+    def end_subscription(self, topic_filter: str, now: Instant) -> None:
+        for one in self.subscriptions:
             if one.filter == topic_filter and one.ended_at is None:
                 one.ended_at = now
 
     @property
-    def current(self) -> list[Wish]:
-        """What it asks for now."""
-        return [one for one in self.wishes if one.ended_at is None]
+    def current(self) -> list[ExpectedSubscription]:
+        """The subscriptions that have not ended."""
+        return [one for one in self.subscriptions if one.ended_at is None]
 
-    def grant(self, wishes: tuple[tuple[str, int], ...]) -> None:
+    def grant(self, subscriptions: tuple[tuple[str, int], ...]) -> None:
         for one in self.current:
-            one.is_granted |= (one.filter, one.qos) in wishes
+            one.is_granted |= (one.filter, one.qos) in subscriptions
 
-    def forget_asked(self) -> None:
-        """Whoever asked has gone before it was answered: it does not count on it."""
-        self.wishes = [one for one in self.wishes if one.is_granted]
+    def forget_unanswered(self) -> None:
+        """Forget subscriptions whose acknowledgement the client did not see."""
+        self.subscriptions = [one for one in self.subscriptions if one.is_granted]
 
-    def begin_anew(self, now: Instant, *, is_asking: bool = False) -> None:
-        """Nothing of what was counts any more; `is_asking`: but what is asked for will be asked for again."""
-        self.wishes = [Wish(one.filter, one.qos) for one in self.current] if is_asking else []
+    def start_clean(self, now: Instant, *, resubscribes: bool = False) -> None:
+        """Begin anew; *resubscribes*: the subscriptions will be repeated."""
+        self.subscriptions = [ExpectedSubscription(one.filter, one.qos) for one in self.current] if resubscribes else []
         self.receipts.clear()
-        if not is_asking:
-            self.merges = {}  # what was said before is judged by the former ones
-        self.lost_before = now
+        if not resubscribes:
+            self.merges = {}  # earlier messages refer to the earlier ones
+        self.nothing_promised_before = now
 
 
 class Ledger:
@@ -127,66 +130,70 @@ class Ledger:
         self.messages: dict[bytes, Message] = {}
         self.accounts: dict[str, Account] = {}
         self.checked = 0
-        self.is_forgetful = False
-        """Whether edges remember so little that who got something late from another site may get it twice after a merge."""
-        self.is_wide = False
-        """Whether there are sites that may serve an endpoint at the same time, while no centre joins them."""
-        self._quiet_at: list[Instant] = []
+        self.has_short_memory = False
+        """Whether edges cache few records: a message that came late from another site may be received twice after a merge."""
+        self.has_several_sites = False
+        """Whether there are several sites, which may serve an endpoint at the same time while no hub joins them."""
+        self._idle_at: list[Instant] = []
 
-    def settle_wishes(self, now: Instant) -> None:
-        """It is quiet: from now on everybody knows what is asked for."""
-        self._quiet_at.append(now)
+    def settle_subscriptions(self, now: Instant) -> None:
+        """Note that the world is idle: all acknowledged subscriptions are known everywhere."""
+        self._idle_at.append(now)
         for account in self.accounts.values():
-            for wish in account.current:
-                if wish.is_granted:
-                    wish.settled_at = wish.settled_at or now
+            for subscription in account.current:
+                if subscription.is_granted:
+                    subscription.settled_at = subscription.settled_at or now
 
     def check(self) -> list[str]:
-        """What is wrong."""
+        """Return the faults."""
         return [fault for account in self.accounts.values() for fault in self._check(account)]
 
     def _check(self, account: Account) -> Iterator[str]:
         seen = {receipt.body for receipt in account.receipts}
         for message in self.messages.values():
-            if message.body in seen or message.sent_at < account.lost_before:
+            if message.body in seen or message.sent_at < account.nothing_promised_before:
                 continue
-            if any(wish.covers(message, self._quiet_at) for wish in account.wishes):
+            if any(subscription.covers(message, self._idle_at) for subscription in account.subscriptions):
                 yield f"lost: {account.name} did not get {message}"
         self.checked += len(seen)
-        yield from self._doubles(account)
+        yield from self._duplicates(account)
         yield from self._disorder(account)
         yield from account.faults
 
-    def _doubles(self, account: Account) -> Iterator[str]:
+    def _duplicates(self, account: Account) -> Iterator[str]:
         by_body: dict[bytes, list[Receipt]] = {}
         for receipt in account.receipts:
             before = by_body.setdefault(receipt.body, [])
             if before and not self._may_repeat(account, before, receipt):
-                yield f"double: {account.name} got {receipt} after {before} (merges {list(account.merges)})"
+                yield f"duplicate: {account.name} got {receipt} after {before} (merges {list(account.merges)})"
             before.append(receipt)
 
     def _may_repeat(self, account: Account, before: list[Receipt], receipt: Receipt) -> bool:
         message = self.messages[receipt.body]
-        if message.sends > 1 and (message.qos == 1 or self._is_new_session(message)):  # its publisher said it more than once
+        if message.sends > 1 and (message.qos == 1 or self._is_new_session(message)):  # sent more than once
             return True
-        if receipt.is_again and any(one.number == receipt.number for one in before):
+        if receipt.is_duplicate and any(one.number == receipt.number for one in before):
             return True
-        is_torn = len(account.merges) > (1 if self.is_wide else 2)  # so many sessions at once that each may have had it
-        if is_torn or (self.is_forgetful and account.merges):
+        has_many_sessions = len(account.merges) > (1 if self.has_several_sites else 2)  # each of them may have had it
+        if has_many_sessions or (self.has_short_memory and account.merges):
             return True
         for merge, at in account.merges.items():
             earlier = [one for one in before if one.connection < merge]
             if not earlier and receipt.connection < merge:
                 continue
-            if any(wish.ended_at is not None and wish.ended_at > at and wish.matches(message) for wish in account.wishes):
-                return True  # it came by a subscription that is no more
+            if any(one.ended_at is not None and one.ended_at > at and one.matches(message) for one in account.subscriptions):
+                return True  # it matched a subscription that has ended
             if earlier and message.sent_at < at and receipt.connection >= merge and len(earlier) == len(before):
-                return True  # it came late, to a subscription that was made anew
+                return True  # it reached the new session late
+            is_from_elsewhere = message.site != account.merge_sites.get(merge, message.site)
+            is_second = len(before) == 1 and merge <= before[0].connection < receipt.connection
+            if is_second and is_from_elsewhere and message.sent_at < at:
+                return True  # both sessions had it (see `Account.merge_sites`)
         was_in_flight = not any(one.is_confirmed or one.connection == receipt.connection for one in before)
-        return bool(account.merges) and receipt.number > 0 and (was_in_flight or receipt.is_again)
+        return bool(account.merges) and receipt.number > 0 and (was_in_flight or receipt.is_duplicate)
 
     def _is_new_session(self, message: Message) -> bool:
-        """Whether a publisher may have repeated a message in a session that is not the one in which it said it first."""
+        """Return whether a publisher may have repeated a message in another session than the one in which it sent it first."""
         return any(merge <= message.connections[-1] for merge in message.merges)
 
     def _disorder(self, account: Account) -> Iterator[str]:
@@ -199,7 +206,7 @@ class Ledger:
                 continue
             seen.add(receipt.body)
             message = self.messages[receipt.body]
-            if message.qos == 1 and message.sends > 1:  # the one that came may be the repetition
+            if message.qos == 1 and message.sends > 1:  # the received one may be the repetition
                 continue
             merges = sum(one <= message.connections[0] for one in message.merges)
             key = (message.publisher, message.topic, message.site, message.era, merges)

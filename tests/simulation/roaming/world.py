@@ -1,7 +1,7 @@
-"""A world in virtual time: sites, their logs, edges, the centre, clients, and a scheduler that a seed decides.
+"""A world in virtual time: sites, their logs, edges, the central hub, clients, and a seeded scheduler.
 
-At each step one thing happens that can: a step of a log, a turn of a process, a packet, an answer. So records are late by any
-time, and in any order that the promises of `Log` allow; the same seed gives the same run.
+At each step one of the possible actions runs: a step of a log, a tick of a process, a packet, a reply. So records are delayed by
+any time, in any order that the contract of `Log` allows; the same seed gives the same run.
 """
 
 from collections.abc import Callable
@@ -15,19 +15,19 @@ from milepost.eventlog.memory import MemoryStore, Step, StepKind
 from milepost.federation.limits import SiteLimits
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.sites import EdgeRef
-from simulation.roaming.clients import Line, Roamer
-from simulation.roaming.drivers import Driver
+from simulation.roaming.clients import ClientConnection, RoamingClient
 from simulation.roaming.ledger import Ledger
-from simulation.roaming.nodes import CentreNode, EdgeNode
+from simulation.roaming.nodes import EdgeNode, HubNode
+from simulation.roaming.non_waiting_clients import NonWaitingClient
 
 TICK_NS = SECOND_NS // 4
 STEPS_MAX = 200_000
 
-Happen = Callable[[], None]
+Action = Callable[[], None]
 
 
 class World:
-    """Everything, and what happens next."""
+    """The processes, logs and clients, and the scheduler."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class World:
         *,
         sites: int = 1,
         edges: int = 3,
-        centres: int = 0,
+        hubs: int = 0,
         limits: SiteLimits | None = None,
         step_s: float = 0.001,
         clocks_off_s: float = 0.05,
@@ -51,37 +51,39 @@ class World:
         for site, store in self.stores.items():
             for number in range(edges):
                 off_ns = int(self.random.uniform(-clocks_off_s, clocks_off_s) * SECOND_NS)
-                self.edges.append(EdgeNode(self, EdgeRef(site, f"e{number}"), store, limits or SiteLimits(places_s=0), off_ns))
-        self.centres = [CentreNode(self, f"centre{number}") for number in range(centres)]
-        self.clients: list[Roamer] = []
-        self.drivers: list[Driver] = []
-        self.lost_lines: list[Line] = []
+                self.edges.append(
+                    EdgeNode(self, EdgeRef(site, f"e{number}"), store, limits or SiteLimits(position_interval_s=0), off_ns)
+                )
+        self.hubs = [HubNode(self, f"hub{number}") for number in range(hubs)]
+        self.clients: list[RoamingClient] = []
+        self.non_waiting_clients: list[NonWaitingClient] = []
+        self.lost_client_links: list[ClientConnection] = []
         self.arrived: set[tuple[str, str]] = set()
         self.starved: set[tuple[str, int, str]] = set()
-        """Readers that get nothing for now: site, log, topic."""
+        """Readers that receive nothing for now: site, log, topic."""
         self.may_clean = True
         self.writes_left = 0
-        """After so many writes of a centre it is killed; 0: it is not."""
-        self._timers: list[tuple[int, int, Happen]] = []
+        """Number of writes after which the hub is killed; 0: it is not."""
+        self._timers: list[tuple[int, int, Action]] = []
         self._order = count()
         self._bodies = count()
         self._ticked_at = self.now
         self.steps = 0
         for edge in self.edges:
             edge.start()
-        for centre in self.centres:
-            centre.start()
+        for hub in self.hubs:
+            hub.start()
 
     def note(self, text: str) -> None:
-        """Take note of something, for whoever looks for a cause."""
+        """Add a line to the notes, for debugging."""
         if self.is_noting:
             self.notes.append(f"{(self.now - START) / SECOND_NS:9.4f} {self.steps:6d} {text}")
 
     def next_body(self, publisher: str, size: int) -> bytes:
         return f"{publisher}:{next(self._bodies):06d}:".encode().ljust(size, b".")
 
-    def after(self, seconds: float, call: Happen) -> None:
-        """Have something happen later."""
+    def after(self, seconds: float, call: Action) -> None:
+        """Schedule an action."""
         heappush(self._timers, (self.now + int(seconds * SECOND_NS), next(self._order), call))
 
     @property
@@ -89,29 +91,31 @@ class World:
         """The edges that a client can reach."""
         return [node for node in self.edges if node.process is not None]
 
-    def on_opened(self, line: Line, *, is_resumed: bool) -> None:
-        """An edge has opened a session; takes note if it is not the one that the client had last."""
-        is_elsewhere = any(node.holds(line.client.name) for node in self.edges if node is not line.node)
-        if line.expects and (not is_resumed or is_elsewhere):
-            line.client.account.merges[line.number] = self.now
+    def on_opened(self, client_link: ClientConnection, *, is_resumed: bool) -> None:
+        """Note a merge if an edge has opened another session than the last one of the client."""
+        is_elsewhere = any(node.holds(client_link.client.name) for node in self.edges if node is not client_link.node)
+        if client_link.expects_session and (not is_resumed or is_elsewhere):
+            account = client_link.client.account
+            account.merges[client_link.number] = self.now
+            account.merge_sites[client_link.number] = client_link.node.ref.site
 
-    # What happens next
+    # Scheduler
 
     def run(self, seconds: float) -> None:
-        """Let time pass."""
+        """Advance the time."""
         until = self.now + int(seconds * SECOND_NS)
         while self.now < until:
             self.step(until)
 
     def step(self, until: int) -> None:
-        """One thing that can happen does, or time goes on."""
+        """Run one of the possible actions, or advance the time."""
         self.steps += 1
-        assert self.steps < STEPS_MAX, "it never ends"
+        assert self.steps < STEPS_MAX, "the run does not end"
         while self._timers and self._timers[0][0] <= self.now:
             heappop(self._timers)[2]()
         if self.now - self._ticked_at >= TICK_NS:
             self._tick()
-        found = self._possible()
+        found = self._possible_actions()
         if found:
             self.random.choice(found)()
             self.now = Instant(self.now + int(self.random.expovariate(1 / self.step_s) * SECOND_NS) + 1)
@@ -121,37 +125,39 @@ class World:
 
     def _tick(self) -> None:
         self._ticked_at = self.now
-        nodes: list[EdgeNode | CentreNode] = [*self.edges, *self.centres]
+        nodes: list[EdgeNode | HubNode] = [*self.edges, *self.hubs]
         self.random.shuffle(nodes)
         for node in nodes:
             node.tick()
 
-    def _possible(self) -> list[Happen]:
-        found: list[Happen] = []
+    def _possible_actions(self) -> list[Action]:
+        found: list[Action] = []
         for site, store in self.stores.items():
-            found += [self._run_of(site, step) for step in store.ready() if self._may_happen(site, step)]
+            found += [self._action_of(site, step) for step in store.ready() if self._is_allowed(site, step)]
         for node in self.edges:
             process = node.process
-            if process is not None and not node.is_paused and (process.wants_turn or process.calls):
-                found += [node.turn] * 3
-        found += [node.turn for node in self.centres if node.is_running and node.calls]
+            if process is not None and not node.is_paused and (process.has_work or process.calls):
+                found += [node.run_tick] * 3
+        found += [node.run_tick for node in self.hubs if node.is_running and node.calls]
         for client in self.clients:
-            if client.line is not None:
-                if client.line.has_news:
-                    found.append(client.look)
-                if client.line.up and self._is_reachable(client.line):
-                    found.append(client.line.deliver)
-        found += [driver.look for driver in self.drivers if driver.has_news]
-        self.lost_lines = [line for line in self.lost_lines if not line.is_noticed]
-        found += [line.deliver for line in self.lost_lines if line.up and self._is_reachable(line)]
+            if client.client_link is not None:
+                if client.client_link.has_input:
+                    found.append(client.read_input)
+                if client.client_link.up and self._is_reachable(client.client_link):
+                    found.append(client.client_link.deliver)
+        found += [client.read_input for client in self.non_waiting_clients if client.has_input]
+        self.lost_client_links = [client_link for client_link in self.lost_client_links if not client_link.is_closed_at_edge]
+        found += [
+            client_link.deliver for client_link in self.lost_client_links if client_link.up and self._is_reachable(client_link)
+        ]
         return found
 
-    def _run_of(self, site: str, step: Step) -> Happen:
-        writer = next((node for node in self.centres if node.owns(site, step)), None)
+    def _action_of(self, site: str, step: Step) -> Action:
+        writer = next((node for node in self.hubs if node.owns(site, step)), None)
         return step.run if writer is None or step.kind is not StepKind.WRITE else partial(self._write, writer, step)
 
-    def _write(self, node: CentreNode, step: Step) -> None:
-        """Something that a centre appends is written; it may be the last thing."""
+    def _write(self, node: HubNode, step: Step) -> None:
+        """Run a write of a hub process, and kill it if that was its last one."""
         step.run()
         if self.writes_left > 0:
             self.writes_left -= 1
@@ -161,24 +167,24 @@ class World:
 
     @property
     def is_busy(self) -> bool:
-        """Whether something waits to happen by itself."""
-        return bool(self._possible())
+        """Whether an action is possible."""
+        return bool(self._possible_actions())
 
-    def _is_reachable(self, line: Line) -> bool:
-        return line.node.process is not line.process or not line.node.is_paused
+    def _is_reachable(self, client_link: ClientConnection) -> bool:
+        return client_link.node.process is not client_link.process or not client_link.node.is_paused
 
-    def notice_lost(self) -> None:
-        """Edges learn of connections that are no more."""
-        for line in self.lost_lines:
-            if self._is_reachable(line) and not line.up:
-                line.deliver()
+    def report_lost(self) -> None:
+        """Let edges notice lost connections."""
+        for client_link in self.lost_client_links:
+            if self._is_reachable(client_link) and not client_link.up:
+                client_link.deliver()
 
-    def _may_happen(self, site: str, step: Step) -> bool:
+    def _is_allowed(self, site: str, step: Step) -> bool:
         if step.kind is StepKind.CLEAN:
             return self.may_clean and self.random.random() < 0.02
-        if (site, step.log, step.name) in self.starved and step.kind is StepKind.TAKE:
+        if (site, step.log, step.name) in self.starved and step.kind is StepKind.READ:
             return False
         for node in self.edges:
             if node.is_paused and node.ref.site == site and node.owns(step):
                 return step.kind is StepKind.WRITE
-        return not any(node.is_paused and node.owns(site, step) and step.kind is not StepKind.WRITE for node in self.centres)
+        return not any(node.is_paused and node.owns(site, step) and step.kind is not StepKind.WRITE for node in self.hubs)

@@ -1,11 +1,11 @@
-"""What stands for who comes into an area later, who was told of what, and the last word on it."""
+"""Active alerts for endpoints that enter an area later, the sessions notified of each, and the all-clear."""
 
 import pytest
 
 from edge_in_memory import START, Client, EdgeInMemory
-from milepost.broker.active_alerts import INCIDENTS_MAX, STANDING_MAX, TAKEN_ALONG_MAX, TOLD_NS, ActiveAlerts
-from milepost.broker.counts import Counts
-from milepost.broker.effects import Changes
+from milepost.broker.active_alerts import ACTIVE_MAX, HANDOVER_INCIDENTS_MAX, INCIDENTS_MAX, NOTIFIED_NS, ActiveAlerts
+from milepost.broker.counts import BrokerCounters
+from milepost.broker.effects import StateChanges
 from milepost.broker.publication import Publication
 from milepost.broker.session import Session
 from milepost.model.addresses import ToArea
@@ -25,52 +25,52 @@ DESK = EndpointId("desk")
 ROAD = "area:UPSTREAM ((-111.01 40.0, -110.99 40.0; 15, 60 0, 1700 0))"
 
 
-def words(**said: str) -> Properties:
-    return Properties(user=tuple((f"milepost-{name.replace('_', '-')}", value) for name, value in said.items()))
+def user_properties(**values: str) -> Properties:
+    return Properties(user=tuple((f"milepost-{name.replace('_', '-')}", value) for name, value in values.items()))
 
 
 def report(client: Client, where: str) -> None:
-    client.publish("pos", b"", properties=words(report=where))
+    client.publish("pos", b"", properties=user_properties(report=where))
 
 
 def warn(client: Client, body: bytes, edge: EdgeInMemory, *, valid_s: float = 60, to: str = AREA, **more: str) -> None:
     until = instant_to_text(Instant(edge.now + int(valid_s * SECOND_NS)))
-    client.publish("alert", body, 1, properties=words(to=to, valid_until=until, **more))
+    client.publish("alert", body, 1, properties=user_properties(to=to, valid_until=until, **more))
 
 
-def call_off(client: Client, body: bytes, *incidents: str) -> None:
-    client.publish("alert", body, 1, properties=words(to=f"told:{' '.join(incidents)}"))
+def all_clear(client: Client, body: bytes, *incidents: str) -> None:
+    client.publish("alert", body, 1, properties=user_properties(to=f"notified:{' '.join(incidents)}"))
 
 
-def seen(edge: EdgeInMemory, **where: str) -> dict[str, Client]:
-    return {name: edge.connect(name, properties=words(report=at)) for name, at in where.items()}
+def connect_at(edge: EdgeInMemory, **where: str) -> dict[str, Client]:
+    return {name: edge.connect(name, properties=user_properties(report=at)) for name, at in where.items()}
 
 
-def test_who_comes_into_the_area_while_the_message_is_valid_is_told_once() -> None:
+def test_an_endpoint_that_enters_the_area_while_the_message_is_valid_is_notified_once() -> None:
     edge = EdgeInMemory()
-    cars, desk = seen(edge, near=HERE, far=AWAY), edge.connect("desk")
+    cars, desk = connect_at(edge, near=HERE, far=AWAY), edge.connect("desk")
     warn(desk, b"ice", edge, valid_s=200)
     assert [client.bodies() for client in cars.values()] == [[b"ice"], []]
     for where, bodies in ((AWAY, []), (HERE, [b"ice"]), (AWAY, []), (HERE, [])):
         edge.pass_time(30)
         report(cars["far"], where)
         assert cars["far"].bodies() == bodies, where
-    late = edge.connect("late", properties=words(report=HERE))
-    assert late.bodies() == [b"ice"], "who connects inside has come in, too"
+    late = edge.connect("late", properties=user_properties(report=HERE))
+    assert late.bodies() == [b"ice"], "an endpoint that connects inside has entered, too"
     edge.pass_time(100)
-    assert seen(edge, later=HERE)["later"].bodies() == []
-    assert len(edge.broker.deliveries.standing) == 0
+    assert connect_at(edge, later=HERE)["later"].bodies() == []
+    assert len(edge.broker.deliveries.active_alerts) == 0
 
 
-def test_a_message_without_an_end_goes_to_who_is_there_and_nobody_else() -> None:
+def test_a_message_without_an_expiry_goes_only_to_endpoints_inside_at_that_time() -> None:
     edge = EdgeInMemory()
-    edge.connect("desk").publish("alert", b"ice", 1, properties=words(to=AREA))
-    assert seen(edge, late=HERE)["late"].bodies() == []
+    edge.connect("desk").publish("alert", b"ice", 1, properties=user_properties(to=AREA))
+    assert connect_at(edge, late=HERE)["late"].bodies() == []
 
 
-def test_m26_on_roads_who_turns_towards_the_place_is_told_then() -> None:
+def test_m26_a_vehicle_that_turns_towards_the_place_is_notified_then() -> None:
     edge = EdgeInMemory()
-    cars = seen(edge, back="40.0,-111.0,270,20")
+    cars = connect_at(edge, back="40.0,-111.0,270,20")
     warn(edge.connect("desk"), b"jam", edge, to=ROAD)
     assert cars["back"].bodies() == []
     edge.pass_time(5)
@@ -78,84 +78,84 @@ def test_m26_on_roads_who_turns_towards_the_place_is_told_then() -> None:
     assert cars["back"].bodies() == [b"jam"]
 
 
-def test_the_next_message_about_an_incident_takes_the_place_of_the_last() -> None:
+def test_a_message_about_an_incident_replaces_the_previous_one() -> None:
     edge = EdgeInMemory()
     desk, other = edge.connect("desk"), edge.connect("other")
     warn(desk, b"one", edge, incident="i")
     warn(other, b"of another", edge, incident="i")
     warn(desk, b"two", edge, incident="i")
-    assert sorted(seen(edge, late=HERE)["late"].bodies()) == [b"of another", b"two"]
+    assert sorted(connect_at(edge, late=HERE)["late"].bodies()) == [b"of another", b"two"]
 
 
-def test_the_last_word_goes_to_exactly_those_who_were_told_wherever_they_are() -> None:
+def test_the_all_clear_goes_to_exactly_the_notified_endpoints_wherever_they_are() -> None:
     edge = EdgeInMemory()
-    cars, desk = seen(edge, told=HERE, never=AWAY), edge.connect("desk")
+    cars, desk = connect_at(edge, notified=HERE, never=AWAY), edge.connect("desk")
     warn(desk, b"ice", edge, incident="i")
-    late = seen(edge, late=HERE)["late"]
-    cars["told"].take(), late.take()
+    late = connect_at(edge, late=HERE)["late"]
+    cars["notified"].take(), late.take()
     edge.pass_time(100)
-    report(cars["told"], AWAY)
-    call_off(edge.connect("other"), b"not its own", "i")
-    call_off(desk, b"over", "i", "unknown")
+    report(cars["notified"], AWAY)
+    all_clear(edge.connect("other"), b"of another source", "i")
+    all_clear(desk, b"over", "i", "unknown")
     assert [client.bodies() for client in (*cars.values(), late)] == [[b"over"], [], [b"over"]]
-    call_off(desk, b"again", "i")
-    assert seen(edge, last=HERE)["last"].bodies() == []
+    all_clear(desk, b"again", "i")
+    assert connect_at(edge, last=HERE)["last"].bodies() == []
     assert [client.bodies() for client in (*cars.values(), late)] == [[], [], []]
 
 
-def test_after_a_while_nobody_knows_who_was_told() -> None:
+def test_notified_sessions_are_forgotten_after_a_while() -> None:
     edge = EdgeInMemory()
-    cars, desk = seen(edge, told=HERE), edge.connect("desk")
+    cars, desk = connect_at(edge, notified=HERE), edge.connect("desk")
     warn(desk, b"ice", edge, incident="i")
-    assert cars["told"].bodies() == [b"ice"]
-    edge.pass_time(TOLD_NS / SECOND_NS + 1)
-    call_off(desk, b"over", "i")
-    assert cars["told"].bodies() == []
+    assert cars["notified"].bodies() == [b"ice"]
+    edge.pass_time(NOTIFIED_NS / SECOND_NS + 1)
+    all_clear(desk, b"over", "i")
+    assert cars["notified"].bodies() == []
 
 
-def test_t6_what_is_unpublished_is_called_off_for_who_had_it() -> None:
+def test_t6_an_unpublish_is_delivered_to_endpoints_that_had_the_message() -> None:
     edge = EdgeInMemory()
-    car = seen(edge, told=HERE)["told"]
+    car = connect_at(edge, notified=HERE)["notified"]
     alert = _publication(7, valid_s=60)
     edge.broker.accept(alert, None, edge.now)
-    taken_back = Publication(UNPUBLISH, b"sorry", edge.now, source=alert.source, origin=99, qos=1, fields={"id": "7"})
-    edge.broker.accept(taken_back, None, edge.now)
-    edge.settle()
+    unpublish = Publication(UNPUBLISH, b"sorry", edge.now, source=alert.source, origin=99, qos=1, fields={"id": "7"})
+    edge.broker.accept(unpublish, None, edge.now)
+    edge.run_ticks()
     assert car.bodies() == [b"x", b"sorry"]
-    assert seen(edge, late=HERE)["late"].bodies() == []
+    assert connect_at(edge, late=HERE)["late"].bodies() == []
 
 
-def test_a_process_that_goes_on_knows_what_stands_and_who_was_told() -> None:
+def test_active_alerts_and_notified_sessions_survive_a_restart() -> None:
     edge = EdgeInMemory()
-    kept = edge.connect("kept", expiry_s=1_000, properties=words(report=HERE))
+    durable = edge.connect("durable", expiry_s=1_000, properties=user_properties(report=HERE))
     desk = edge.connect("desk")
     warn(desk, b"ice", edge, incident="i", valid_s=600)
-    assert kept.bodies() == [b"ice"]
+    assert durable.bodies() == [b"ice"]
     again = edge.restarted(after_s=1)
-    kept = again.connect("kept", clean=False, expiry_s=1_000)
-    kept.take()
-    report(kept, HERE)
+    durable = again.connect("durable", clean=False, expiry_s=1_000)
+    durable.take()
+    report(durable, HERE)
     again.pass_time(1)
-    assert kept.bodies() == [], "it has it"
-    late = seen(again, late=HERE)["late"]
+    assert durable.bodies() == [], "it already has the message"
+    late = connect_at(again, late=HERE)["late"]
     assert late.bodies() == [b"ice"]
-    call_off(again.connect("desk"), b"over", "i")
-    assert (kept.bodies(), late.bodies()) == ([b"over"], [b"over"])
+    all_clear(again.connect("desk"), b"over", "i")
+    assert (durable.bodies(), late.bodies()) == ([b"over"], [b"over"])
     third = again.restarted(after_s=1)
-    assert seen(third, last=HERE)["last"].bodies() == []
-    kept_rows = third.kept.load()
-    assert (kept_rows.standing, kept_rows.told) == ({}, {})
+    assert connect_at(third, last=HERE)["last"].bodies() == []
+    stored = third.stored.load()
+    assert (stored.active_alerts, stored.notified) == ({}, {})
 
 
-def test_of_a_session_that_is_over_nothing_is_left() -> None:
+def test_a_session_that_has_ended_leaves_no_notifications() -> None:
     edge = EdgeInMemory()
     warn(edge.connect("desk"), b"ice", edge, valid_s=600)
     for _ in range(3):
-        client = edge.connect("car", expiry_s=10, properties=words(report=HERE))
-        assert client.bodies() == [b"ice"], "a new session has had nothing"
-        client.lose()
+        client = edge.connect("car", expiry_s=10, properties=user_properties(report=HERE))
+        assert client.bodies() == [b"ice"], "a new session has not been notified"
+        client.drop_connection()
         edge.pass_time(11)
-    assert edge.kept.load().told == {}
+    assert edge.stored.load().notified == {}
 
 
 def _publication(number: int, *, valid_s: float = 60, priority: Priority = Priority.SAFETY, incident: str = "") -> Publication:
@@ -167,77 +167,79 @@ def _publication(number: int, *, valid_s: float = 60, priority: Priority = Prior
     return found
 
 
-def test_what_stands_is_limited_and_the_least_urgent_goes_first() -> None:
-    counts, changes = Counts(), Changes()
-    standing = ActiveAlerts(counts)
-    for number in range(1, STANDING_MAX + 1):
-        standing.put(_publication(number, valid_s=60 + number), changes)
-    first, convenience = _publication(1, valid_s=61), _publication(STANDING_MAX + 1, priority=Priority.CONVENIENCE, valid_s=9_999)
-    standing.put(convenience, changes)
-    assert len(standing) == STANDING_MAX
-    assert not standing.stands(convenience)
-    urgent = _publication(STANDING_MAX + 2, priority=Priority.EMERGENCY, valid_s=1)
-    standing.put(urgent, changes)
-    assert standing.stands(urgent)
-    assert not standing.stands(first), "of the least urgent, what ends first"
-    assert counts.dropped == {Reason.STANDING_FULL: 2}
-    assert len([one for one in changes.standing.values() if one is not None]) == STANDING_MAX
+def test_active_alerts_are_limited_and_the_least_urgent_is_evicted_first() -> None:
+    counts, changes = BrokerCounters(), StateChanges()
+    alerts = ActiveAlerts(counts)
+    for number in range(1, ACTIVE_MAX + 1):
+        alerts.activate(_publication(number, valid_s=60 + number), changes)
+    first, convenience = _publication(1, valid_s=61), _publication(ACTIVE_MAX + 1, priority=Priority.CONVENIENCE, valid_s=9_999)
+    alerts.activate(convenience, changes)
+    assert len(alerts) == ACTIVE_MAX
+    assert not alerts.is_active(convenience)
+    urgent = _publication(ACTIVE_MAX + 2, priority=Priority.EMERGENCY, valid_s=1)
+    alerts.activate(urgent, changes)
+    assert alerts.is_active(urgent)
+    assert not alerts.is_active(first), "of the least urgent, the first to expire"
+    assert counts.dropped == {Reason.ACTIVE_ALERTS_FULL: 2}
+    assert len([one for one in changes.active_alerts.values() if one is not None]) == ACTIVE_MAX
 
 
-def test_of_how_many_incidents_it_is_known_who_was_told_is_limited() -> None:
-    counts, changes = Counts(), Changes()
-    standing, car = ActiveAlerts(counts), Session(EndpointId("car"), 3)
+def test_incidents_with_remembered_sessions_are_limited() -> None:
+    counts, changes = BrokerCounters(), StateChanges()
+    alerts, car = ActiveAlerts(counts), Session(EndpointId("car"), 3)
     for number in range(1, INCIDENTS_MAX + 2):
         publication = _publication(number, incident=f"i{number}")
-        standing.put(publication, changes)
-        standing.note(publication, [car], changes)
-    told = len([one for number in range(1, INCIDENTS_MAX + 2) for one in standing.who_was_told(DESK, [f"i{number}"])])
-    assert told == INCIDENTS_MAX
-    assert standing.who_was_told(DESK, ["i1"]) == [], "the first is forgotten"
+        alerts.activate(publication, changes)
+        alerts.note_notified(publication, [car], changes)
+    notified = len([one for number in range(1, INCIDENTS_MAX + 2) for one in alerts.notified_sessions(DESK, [f"i{number}"])])
+    assert notified == INCIDENTS_MAX
+    assert alerts.notified_sessions(DESK, ["i1"]) == [], "the first is forgotten"
     lasting = _publication(INCIDENTS_MAX + 9)
     lasting.valid_until = FOREVER
-    standing.handed_out(lasting, [car], changes)
-    assert standing.who_was_told(DESK, ["i2"]) == [], "what does not stand counts, too"
-    taken = standing.told_of(car)
-    assert len(taken) == TAKEN_ALONG_MAX
-    assert {one.incident for one in taken} <= {f"i{number}" for number in range(3, INCIDENTS_MAX + 2)}, "first what stands"
+    alerts.note_delivered(lasting, [car], changes)
+    assert alerts.notified_sessions(DESK, ["i2"]) == [], "inactive incidents count, too"
+    handed_over = alerts.notifications_of(car)
+    assert len(handed_over) == HANDOVER_INCIDENTS_MAX
+    assert {one.incident for one in handed_over} <= {f"i{number}" for number in range(3, INCIDENTS_MAX + 2)}, (
+        "active incidents come first"
+    )
 
 
-def test_what_comes_late_does_not_take_the_place_of_what_was_seen_later() -> None:
-    changes, standing = Changes(), ActiveAlerts(Counts())
+def test_a_late_message_does_not_replace_one_that_was_seen_later() -> None:
+    changes, alerts = StateChanges(), ActiveAlerts(BrokerCounters())
     late, latest = _publication(1, incident="i"), _publication(2, incident="i")
     late.seen_at = Instant(START - 1)
-    assert standing.put(latest, changes)
-    assert not standing.put(late, changes)
+    assert alerts.activate(latest, changes)
+    assert not alerts.activate(late, changes)
     car = Session(EndpointId("car"), 3)
-    standing.note(latest, [car], changes)
-    standing.note(late, [car], changes)
-    assert standing.has_had(car, latest)
+    alerts.note_notified(latest, [car], changes)
+    alerts.note_notified(late, [car], changes)
+    assert alerts.was_delivered(car, latest)
 
 
-@pytest.mark.parametrize(("had", "expected"), [(5, False), (4, True)])
-def test_who_was_told_elsewhere_is_told_here_what_is_newer_and_nothing_else(had: int, expected: bool) -> None:
-    changes = Changes()
-    federation, here, car = ActiveAlerts(Counts()), ActiveAlerts(Counts()), Session(EndpointId("car"), 3)
-    publication = _publication(had, incident="i")
-    federation.put(publication, changes)
-    federation.note(publication, [car], changes)
-    here.put(_publication(5, incident="i"), changes)
-    here.bring(car, federation.told_of(car), changes)
-    assert here.has_had(car, _publication(5, incident="i")) is not expected
-    assert here.who_was_told(EndpointId("desk"), ["i"]) == [3]
+@pytest.mark.parametrize(("known_id", "expected"), [(5, False), (4, True)])
+def test_a_session_notified_at_another_edge_gets_only_newer_messages_here(known_id: int, expected: bool) -> None:
+    changes = StateChanges()
+    elsewhere, here, car = ActiveAlerts(BrokerCounters()), ActiveAlerts(BrokerCounters()), Session(EndpointId("car"), 3)
+    publication = _publication(known_id, incident="i")
+    elsewhere.activate(publication, changes)
+    elsewhere.note_notified(publication, [car], changes)
+    here.activate(_publication(5, incident="i"), changes)
+    here.adopt(car, elsewhere.notifications_of(car), changes)
+    assert here.was_delivered(car, _publication(5, incident="i")) is not expected
+    assert here.notified_sessions(EndpointId("desk"), ["i"]) == [3]
 
 
-def test_what_could_not_be_sent_may_be_handed_again_and_is_not_called_off() -> None:
-    changes, standing, car = Changes(), ActiveAlerts(Counts()), Session(EndpointId("car"), 3)
+def test_an_undelivered_message_may_be_delivered_again_and_gets_no_all_clear() -> None:
+    changes, alerts, car = StateChanges(), ActiveAlerts(BrokerCounters()), Session(EndpointId("car"), 3)
     first, second = _publication(1, incident="i"), _publication(2, incident="i")
-    standing.put(first, changes)
-    standing.note(first, [car], changes)
-    standing.untell(car, first, changes)
-    assert standing.who_was_told(EndpointId("desk"), ["i"]) == []
-    standing.note(first, [car], changes)
-    standing.put(second, changes)
-    standing.note(second, [car], changes)
-    standing.untell(car, second, changes)
-    assert not standing.has_had(car, second)
-    assert standing.who_was_told(EndpointId("desk"), ["i"]) == [3], "the first has gone out"
+    alerts.activate(first, changes)
+    alerts.note_notified(first, [car], changes)
+    alerts.undo_notified(car, first, changes)
+    assert alerts.notified_sessions(EndpointId("desk"), ["i"]) == []
+    alerts.note_notified(first, [car], changes)
+    alerts.activate(second, changes)
+    alerts.note_notified(second, [car], changes)
+    alerts.undo_notified(car, second, changes)
+    assert not alerts.was_delivered(car, second)
+    assert alerts.notified_sessions(EndpointId("desk"), ["i"]) == [3], "the first message was sent"

@@ -1,14 +1,14 @@
-"""One admission order for every way in: MQTT 5, MQTT 3.1.1, UDP, wills and requests below `$milepost/`."""
+"""One admission order for every protocol: MQTT 5, MQTT 3.1.1, UDP, wills and requests below `$milepost/`."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import pytest
 
-from milepost.broker.admission import Rules
+from milepost.broker.admission import AdmissionRules
 from milepost.broker.emergency import AlertRule
 from milepost.broker.federation_port import FederationPort
-from milepost.broker.presence import Ground
+from milepost.broker.presence import PlausibilityRules
 from milepost.broker.publication import Publication
 from milepost.listeners.limits import MqttLimits
 from milepost.listeners.mqtt.context import MqttSettings
@@ -22,10 +22,10 @@ from milepost.model.messages import Message, MessageId
 from milepost.model.places import Place
 from milepost.model.priorities import Priority
 from milepost.model.reasons import Reason, Refused
-from milepost.model.sessions import Publish as PublishDatagram
+from milepost.model.sessions import PublishDatagram
 from milepost.vetting import Reputations
-from milepost.vetting.access import Access, Rule, Verbs
-from milepost.vetting.payloads import PayloadRule, Payloads
+from milepost.vetting.access import AccessAction, AccessList, AccessRule
+from milepost.vetting.payloads import PayloadChecks, PayloadRule
 from milepost.wire.json_form import to_json
 from milepost.wire.mqtt import Acknowledge, Code, Connect, Properties, Version, Will
 from udp_edge_in_memory import HOME, UdpEdge
@@ -38,22 +38,22 @@ SLOW = MqttLimits(messages_per_s=1, messages_burst=1)
 
 
 class Recorder(FederationPort):
-    """Keeps every message that was accepted."""
+    """Records every accepted message."""
 
     def __init__(self) -> None:
-        self.taken: list[Publication] = []
+        self.messages: list[Publication] = []
 
-    def is_wanted(self, topic: str) -> bool:
+    def has_interest(self, topic: str) -> bool:
         return True
 
-    def take(self, publication: Publication, now: Instant) -> Refused | None:
-        self.taken.append(publication)
+    def forward(self, publication: Publication, now: Instant) -> Refused | None:
+        self.messages.append(publication)
         return None
 
 
 @dataclass(frozen=True)
 class Statement:
-    """What a publisher states; everything else is left to defaults."""
+    """The values that a publisher states; the others have defaults."""
 
     topic: str = KIND.topic
     body: bytes = b"{}"
@@ -81,7 +81,7 @@ def publish_over_mqtt(edge: UdpEdge, statement: Statement) -> None:
 
 
 def publish_over_udp(edge: UdpEdge, statement: Statement) -> None:
-    edge.vehicle(PUBLISHER).say(PublishDatagram(statement.message(edge.now)))
+    edge.vehicle(PUBLISHER).send(PublishDatagram(statement.message(edge.now)))
 
 
 def publish_by_request(edge: UdpEdge, statement: Statement) -> None:
@@ -89,21 +89,21 @@ def publish_by_request(edge: UdpEdge, statement: Statement) -> None:
 
 
 def publish_as_will(edge: UdpEdge, statement: Statement) -> None:
-    edge.connect(PUBLISHER, will=Will(statement.topic, statement.body, 1, properties=statement.properties())).lose()
+    edge.connect(PUBLISHER, will=Will(statement.topic, statement.body, 1, properties=statement.properties())).drop_connection()
 
 
 WAYS_IN = (publish_over_mqtt, publish_over_udp, publish_by_request, publish_as_will)
 WayIn = Callable[[UdpEdge, Statement], None]
 
 
-def edge_with(rules: Rules | None = None, **options: object) -> UdpEdge:
-    return UdpEdge(is_sealed=False, rules=rules or Rules(kinds=(KIND,)), **options)  # type: ignore[arg-type]
+def edge_with(rules: AdmissionRules | None = None, **options: object) -> UdpEdge:
+    return UdpEdge(is_sealed=False, rules=rules or AdmissionRules(kinds=(KIND,)), **options)  # type: ignore[arg-type]
 
 
 def accepted_by(edge: UdpEdge, way_in: WayIn, statement: Statement) -> Publication:
     recorder = edge.broker.federation = Recorder()
     way_in(edge, statement)
-    (publication,) = [one for one in recorder.taken if one.topic == statement.topic]
+    (publication,) = [one for one in recorder.messages if one.topic == statement.topic]
     return publication
 
 
@@ -115,7 +115,7 @@ def test_m29_an_event_kind_gives_priority_and_validity(way_in: WayIn) -> None:
 
 
 @pytest.mark.parametrize("way_in", WAYS_IN)
-def test_m29_what_the_publisher_states_is_kept(way_in: WayIn) -> None:
+def test_m29_a_stated_priority_and_validity_are_preserved(way_in: WayIn) -> None:
     publication = accepted_by(edge_with(), way_in, Statement(priority=Priority.SAFETY, valid_for_s=30))
     assert publication.priority is Priority.SAFETY
     assert publication.valid_until == publication.seen_at + 30 * SECOND_NS
@@ -123,13 +123,13 @@ def test_m29_what_the_publisher_states_is_kept(way_in: WayIn) -> None:
 
 @pytest.mark.parametrize("way_in", WAYS_IN)
 def test_m29_a_priority_rule_comes_before_the_kind_and_other_topics_have_no_validity(way_in: WayIn) -> None:
-    rules = Rules(kinds=(KIND,), priorities=((KIND.topic, Priority.EMERGENCY),))
+    rules = AdmissionRules(kinds=(KIND,), priorities=((KIND.topic, Priority.EMERGENCY),))
     assert accepted_by(edge_with(rules), way_in, Statement()).priority is Priority.EMERGENCY
     other = accepted_by(edge_with(rules), way_in, Statement("chat"))
     assert (other.priority, other.valid_until) == (Priority.CONVENIENCE, FOREVER)
 
 
-def test_m29_a_plain_qos_0_message_of_mqtt_311_gets_the_kind_s_validity_too() -> None:
+def test_m29_a_plain_qos_0_message_of_mqtt_311_gets_the_validity_of_its_kind() -> None:
     edge = edge_with()
     receiver, sender = edge.connect("r", expiry_s=1_000), edge.connect("s", Version.V3)
     receiver.subscribe(KIND.topic)
@@ -140,10 +140,13 @@ def test_m29_a_plain_qos_0_message_of_mqtt_311_gets_the_kind_s_validity_too() ->
 
 @pytest.mark.parametrize("way_in", WAYS_IN)
 def test_the_order_is_plausibility_then_access_then_payload(way_in: WayIn) -> None:
-    """A message that breaks three rules is refused for the first; mending one shows the next."""
-    denied = Rule(False, Verbs.PUBLISH, KIND.topic)
-    payloads = Payloads((PayloadRule(KIND.topic, json=True),))
-    both, payload_only = Rules(Access((denied,)), payloads, kinds=(KIND,)), Rules(payloads=payloads, kinds=(KIND,))
+    """A message that breaks three rules is refused for the first; fixing one reveals the next."""
+    denied = AccessRule(False, AccessAction.PUBLISH, KIND.topic)
+    payloads = PayloadChecks((PayloadRule(KIND.topic, json=True),))
+    both, payload_only = (
+        AdmissionRules(AccessList((denied,)), payloads, kinds=(KIND,)),
+        AdmissionRules(payloads=payloads, kinds=(KIND,)),
+    )
     cases = (
         (both, Statement(body=b"{", is_far=True), Reason.AREA_NOT_COVERED),
         (both, Statement(body=b"{"), Reason.NOT_ALLOWED),
@@ -151,13 +154,13 @@ def test_the_order_is_plausibility_then_access_then_payload(way_in: WayIn) -> No
     )
     for rules, statement, reason in cases:
         edge = edge_with(rules)
-        edge.broker.configure(Ground(Circle(HOME, 10_000.0)), ())
+        edge.broker.configure(PlausibilityRules(Circle(HOME, 10_000.0)), ())
         way_in(edge, statement)
         assert edge.broker.counts.refused == {reason: 1}, (way_in, statement)
         assert edge.broker.counts.accepted == 0
 
 
-def slow_edge(rules: Rules, *, burst: int) -> UdpEdge:
+def slow_edge(rules: AdmissionRules, *, burst: int) -> UdpEdge:
     """An edge that lets every session send *burst* messages, then one a second."""
     edge = edge_with(rules, udp=UdpSettings(messages_per_s=1, messages_burst=burst), settings=MqttSettings(limits=SLOW))
     edge.context.rates = edge.context.rates._replace(messages_burst=burst)
@@ -167,11 +170,11 @@ def slow_edge(rules: Rules, *, burst: int) -> UdpEdge:
 @pytest.mark.parametrize("way_in", [publish_over_mqtt, publish_over_udp, publish_by_request])
 def test_the_rate_comes_first(way_in: WayIn) -> None:
     """Once a session is over its rate, a message is refused for that, not for the access it lacks."""
-    edge = slow_edge(Rules(Access((Rule(False, Verbs.PUBLISH, KIND.topic),)), kinds=(KIND,)), burst=1)
+    edge = slow_edge(AdmissionRules(AccessList((AccessRule(False, AccessAction.PUBLISH, KIND.topic),)), kinds=(KIND,)), burst=1)
     if way_in is publish_over_udp:
         vehicle = edge.vehicle(PUBLISHER)
         for number in (1, 2, 3):
-            vehicle.say(PublishDatagram(replace(Statement().message(edge.now), id=MessageId(number))))
+            vehicle.send(PublishDatagram(replace(Statement().message(edge.now), id=MessageId(number))))
     else:
         client, is_request = edge.connect(PUBLISHER), way_in is publish_by_request
         for _ in range(3):
@@ -198,14 +201,14 @@ def refused_for_rate(edge: UdpEdge, name: str, *, is_udp: bool) -> int:
 
 @pytest.mark.parametrize("is_udp", [True, False])
 def test_m27_a_low_reputation_lowers_the_rate_over_udp_and_over_mqtt(is_udp: bool) -> None:
-    edge = slow_edge(Rules(), burst=100)
-    edge.broker.believe(Reputations({EndpointId("doubted"): 0.1}))
+    edge = slow_edge(AdmissionRules(), burst=100)
+    edge.broker.use_reputations(Reputations({EndpointId("doubted"): 0.1}))
     assert refused_for_rate(edge, "trusted", is_udp=is_udp) == 0
     assert refused_for_rate(edge, "doubted", is_udp=is_udp) > 30
 
 
 def test_a_will_is_charged_as_a_message_at_connect() -> None:
-    edge = slow_edge(Rules(), burst=1)
+    edge = slow_edge(AdmissionRules(), burst=1)
     client = edge.connect("c", will=Will("t", b"gone"))
     for _ in range(2):
         client.publish("chat", b"", 1)
@@ -217,21 +220,25 @@ def test_m27_a_will_is_checked_for_plausibility_when_it_is_published() -> None:
     client = edge.connect("c", will=Will("t", b"gone", properties=Statement(is_far=True).properties()))
     assert client.connack is not None
     assert client.connack.code is Code.SUCCESS
-    edge.broker.configure(Ground(Circle(HOME, 10_000.0)), ())  # the coverage is read again
-    client.lose()
+    edge.broker.configure(PlausibilityRules(Circle(HOME, 10_000.0)), ())  # the coverage is read again
+    client.drop_connection()
     assert edge.broker.counts.refused == {Reason.AREA_NOT_COVERED: 1}
     assert edge.broker.counts.accepted == 0
 
 
 def edge_with_a_will_of_ada() -> UdpEdge:
     """Only the user ada may publish on t; her client connected, left a will there, and the edge was killed."""
-    edge = edge_with(Rules(Access((Rule(True, Verbs.PUBLISH, "t", user="ada"), Rule(False, Verbs.PUBLISH, "t")))))
+    edge = edge_with(
+        AdmissionRules(
+            AccessList((AccessRule(True, AccessAction.PUBLISH, "t", user="ada"), AccessRule(False, AccessAction.PUBLISH, "t")))
+        )
+    )
     edge.connect("w", expiry_s=1_000).subscribe("t", qos=1)
-    client = edge.enter()
+    client = edge.open_connection()
     client.stream.common_name = "ada"
     will = Will("t", b"gone", 1, properties=Properties(will_delay_s=5))
     client.send(Connect("c", Version.V5, True, 0, will, properties=Properties(session_expiry_s=100)))
-    edge.settle()
+    edge.run_ticks()
     return edge
 
 
@@ -243,7 +250,7 @@ def test_a_will_is_published_with_the_rights_of_its_user_also_after_a_restart() 
 
 def test_a_will_is_refused_when_the_rules_changed_since_connect() -> None:
     later = edge_with_a_will_of_ada().restarted(after_s=1)
-    later.broker.use(Rules(Access((Rule(False, Verbs.PUBLISH, "t"),))))
+    later.broker.use_rules(AdmissionRules(AccessList((AccessRule(False, AccessAction.PUBLISH, "t"),))))
     later.pass_time(10)
     assert later.broker.counts.refused == {Reason.NOT_ALLOWED: 1}
     assert later.connect("w", clean=False, expiry_s=1_000).bodies() == []
@@ -256,28 +263,28 @@ def test_every_message_has_an_id_that_its_source_uses_once(way_in: WayIn) -> Non
     for _ in range(3):
         way_in(edge, Statement(body=b"%d" % edge.now))
         edge.pass_time(1.0)
-    ids = [publication.id for publication in recorder.taken if publication.topic == KIND.topic]
+    ids = [publication.id for publication in recorder.messages if publication.topic == KIND.topic]
     assert len(ids) == 3
     assert all(ids)
-    if way_in in (publish_over_mqtt, publish_as_will):  # the others choose their ids themselves, and chose the same
+    if way_in in (publish_over_mqtt, publish_as_will):  # the others choose their own ids, and chose the same one
         assert len(set(ids)) == 3
 
 
 @pytest.mark.parametrize("qos", [1, 2])
-def test_a_publisher_that_asks_is_told_the_id_of_its_message(qos: int) -> None:
+def test_a_publisher_that_requests_it_receives_the_id_of_its_message(qos: int) -> None:
     edge = edge_with()
     recorder = edge.broker.federation = Recorder()
     client = edge.connect("c", properties=Properties(request_response_information=True))
     client.publish("chat", b"hello", qos)
     (answer,) = [packet for packet in client.take() if isinstance(packet, Acknowledge)]
-    assert answer.properties.user == (("milepost-id", str(recorder.taken[-1].id)),)
+    assert answer.properties.user == (("milepost-id", str(recorder.messages[-1].id)),)
     silent = edge.connect("d")
     silent.publish("chat", b"hello", qos)
     (answer,) = [packet for packet in silent.take() if isinstance(packet, Acknowledge)]
     assert answer.properties.user == ()
 
 
-def test_a_publisher_may_choose_the_id_and_receivers_are_told_it() -> None:
+def test_a_publisher_may_choose_the_id_and_receivers_see_it() -> None:
     edge = edge_with()
     receiver, sender = edge.connect("r"), edge.connect("s")
     receiver.subscribe("chat")
@@ -289,14 +296,14 @@ def test_a_publisher_may_choose_the_id_and_receivers_are_told_it() -> None:
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "18446744073709551616", "seven", ""])
-def test_an_id_that_names_no_message_is_refused(text: str) -> None:
+def test_an_invalid_message_id_is_refused(text: str) -> None:
     edge = edge_with()
     edge.connect("s").publish("chat", b"x", 1, properties=Properties(user=(("milepost-id", text),)))
     assert edge.broker.counts.refused == {Reason.FIELD_RANGE: 1}
 
 
 @pytest.mark.parametrize("name", ["0", "00", "-1", "all"])
-def test_t6_an_unpublish_that_names_no_message_is_refused(name: str) -> None:
+def test_t6_an_unpublish_without_a_valid_message_id_is_refused(name: str) -> None:
     edge = edge_with()
     vehicle = edge.vehicle("v")
     vehicle.publish(vehicle.message("Unpublish", fields={"id": name}, reliable=True))
@@ -307,16 +314,16 @@ def test_t6_an_unpublish_that_names_no_message_is_refused(name: str) -> None:
 class FullOutbox(FederationPort):
     """Has no room for alerts."""
 
-    def is_wanted(self, topic: str) -> bool:
+    def has_interest(self, topic: str) -> bool:
         return True
 
-    def take(self, publication: Publication, now: Instant) -> Refused | None:
+    def forward(self, publication: Publication, now: Instant) -> Refused | None:
         return Refused(Reason.SPOOL_FULL) if publication.topic == "Alert" else None
 
 
 def test_m22_an_alert_that_cannot_leave_the_edge_is_counted_and_reaches_endpoints_here() -> None:
     edge = edge_with()
-    edge.broker.configure(Ground(), (AlertRule("Emergency"),))
+    edge.broker.configure(PlausibilityRules(), (AlertRule("Emergency"),))
     edge.broker.federation = FullOutbox()
     near, reporter = edge.vehicle("near"), edge.vehicle("reporter")
     reporter.publish(reporter.message("Emergency", b"brakes", reliable=True))

@@ -1,11 +1,11 @@
-"""Alerts: which messages raise them, for which area, and what they say (M22, M26)."""
+"""Alerts of an edge: the messages that raise them, their area and their content (M22, M26)."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from edge_in_memory import START, EdgeInMemory
-from milepost.broker.emergency import AlertRule, Alerts, Shape
+from milepost.broker.emergency import AlertRule, AlertShape, EmergencyAlerts
 from milepost.broker.publication import EDGE_ITSELF, Publication
 from milepost.model.areas import Circle, Corridor
 from milepost.model.endpoints import EndpointId
@@ -27,26 +27,26 @@ AT_HOME = Properties(user=(("milepost-place", "40.7608,-111.891"),))
 
 
 def emergency(fields: int = 0) -> Publication:
-    said = {f"f{number}": number for number in range(fields)}
-    return Publication("t", b"crash", START, source=EndpointId("car"), place=HOME, tags=frozenset({Tag("i80")}), fields=said)
+    values = {f"f{number}": number for number in range(fields)}
+    return Publication("t", b"crash", START, source=EndpointId("car"), place=HOME, tags=frozenset({Tag("i80")}), fields=values)
 
 
-def test_the_first_rule_about_a_topic_counts() -> None:
-    alerts = Alerts()
+def test_the_first_rule_that_matches_a_topic_applies() -> None:
+    alerts = EmergencyAlerts()
     alerts.rules = (AlertRule("a/+", alert="first"), AlertRule("a/#", alert="second"))
-    assert [rule.alert if rule else None for rule in map(alerts.maybe_rule, ("a/1", "a/1/2", "b"))] == ["first", "second", None]
+    assert [rule.alert if rule else None for rule in map(alerts.find_rule, ("a/1", "a/1/2", "b"))] == ["first", "second", None]
 
 
-@pytest.mark.parametrize("shape", Shape)
+@pytest.mark.parametrize("shape", AlertShape)
 @given(place=places, heading=st.none() | st.floats(0, 360, exclude_max=True))
-def test_there_is_an_area_for_every_place_and_heading(shape: Shape, place: Place, heading: float | None) -> None:
+def test_there_is_an_area_for_every_place_and_heading(shape: AlertShape, place: Place, heading: float | None) -> None:
     area = AlertRule("t", shape=shape, ahead_m=100.0).area_for(place, heading)
-    assert isinstance(area, Corridor if shape is Shape.CORRIDOR and heading is not None else Circle)
+    assert isinstance(area, Corridor if shape is AlertShape.CORRIDOR and heading is not None else Circle)
     assert area.contains(place.vector[None])[0]
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    "options",
     [
         {"topic": "#"},
         {"topic": "Alert"},
@@ -55,17 +55,17 @@ def test_there_is_an_area_for_every_place_and_heading(shape: Shape, place: Place
         {"topic": "t", "valid_s": 0.0},
         {"topic": "t", "valid_s": 90_000.0},
         {"topic": "t", "radius_m": -1.0},
-        {"topic": "t", "shape": Shape.CORRIDOR, "ahead_m": 0.0, "behind_m": -5.0},
-        {"topic": "t", "shape": Shape.CORRIDOR, "half_width_m": 0.0},
+        {"topic": "t", "shape": AlertShape.CORRIDOR, "ahead_m": 0.0, "behind_m": -5.0},
+        {"topic": "t", "shape": AlertShape.CORRIDOR, "half_width_m": 0.0},
     ],
 )
-def test_a_rule_that_would_raise_alerts_about_alerts_or_for_no_area_is_refused(wrong: dict[str, object]) -> None:
-    with pytest.raises(ValueError):  # noqa: PT011  # each says something else
-        AlertRule(**wrong)  # type: ignore[arg-type]
+def test_a_rule_that_would_raise_alerts_about_alerts_or_for_no_area_is_refused(options: dict[str, object]) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011  # each has another text
+        AlertRule(**options)  # type: ignore[arg-type]
 
 
-def test_an_alert_says_who_raised_it_and_is_the_edge_s_own() -> None:
-    alerts = Alerts()
+def test_an_alert_names_its_reporter_and_its_source_is_the_edge() -> None:
+    alerts = EmergencyAlerts()
     rule = AlertRule("t", alert="Alert/t", valid_s=5.0)
     raised = emergency()
     alert = alerts.make(rule, raised, None, EndpointId("edge-1"), 77, START)
@@ -76,15 +76,15 @@ def test_an_alert_says_who_raised_it_and_is_the_edge_s_own() -> None:
 
 
 @pytest.mark.parametrize("fields", [0, FIELDS_MAX - 2, FIELDS_MAX - 1, FIELDS_MAX])
-def test_an_alert_can_be_said_and_signed_however_many_fields_the_emergency_has(fields: int) -> None:
-    alerts = Alerts()
+def test_an_alert_can_be_encoded_and_signed_however_many_fields_the_emergency_has(fields: int) -> None:
+    alerts = EmergencyAlerts()
     alerts.signer = Signer(EDGE_SIGNING, EDGE_CERTIFICATE)
     alert = alerts.make(AlertRule("t"), emergency(fields), None, EndpointId("edge-1"), 77, START)
     assert len(alert.message.fields) == min(fields + 2, FIELDS_MAX)
     assert alert.message.fields["raised_by"] == "car"
 
 
-def test_an_emergency_over_mqtt_is_heard_by_those_near_and_first() -> None:
+def test_an_emergency_over_mqtt_is_delivered_first_and_to_endpoints_near_it() -> None:
     # M22
     edge = EdgeInMemory()
     edge.broker.alerts.rules = (AlertRule("collision"),)

@@ -1,4 +1,4 @@
-"""Lanes: what waits leaves by class, then by deadline, and within a topic in the order in which it came (M29)."""
+"""The outbound queue sends by class, then by deadline, and within a topic in the order of arrival (M29)."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,8 +18,8 @@ def drained(queue: OutboundQueue, *, has_window: bool = True) -> list[bytes]:
     return found
 
 
-def given_up(queue: OutboundQueue) -> list[bytes]:
-    return [queue.give_up()[1].publication.body for _ in range(len(queue))]
+def evicted(queue: OutboundQueue) -> list[bytes]:
+    return [queue.evict()[1].publication.body for _ in range(len(queue))]
 
 
 def filled(*entries: tuple[int, Delivery]) -> OutboundQueue:
@@ -29,23 +29,23 @@ def filled(*entries: tuple[int, Delivery]) -> OutboundQueue:
     return queue
 
 
-def test_a_more_urgent_class_leaves_first_whenever_it_came() -> None:
+def test_a_more_urgent_class_is_sent_first_whenever_it_arrived() -> None:
     # M29
     queue = filled(*((0, delivery(one.name.encode(), priority=one)) for one in reversed(Priority)))
     assert drained(queue) == [b"EMERGENCY", b"SAFETY", b"TRAFFIC", b"CONVENIENCE"]
 
 
-def test_the_earlier_deadline_leaves_first_within_a_class() -> None:
+def test_the_earlier_deadline_is_sent_first_within_a_class() -> None:
     late, soon, sooner = delivery(b"late", "a"), delivery(b"soon", "b", valid_s=5), delivery(b"sooner", "c", valid_s=2)
     assert drained(filled((0, late), (0, soon), (0, sooner))) == [b"sooner", b"soon", b"late"]
 
 
-def test_of_one_topic_the_first_leaves_first_though_a_later_one_is_more_pressing() -> None:
+def test_messages_of_one_topic_are_sent_in_order_even_if_a_later_one_has_an_earlier_deadline() -> None:
     first, second, other = delivery(b"1", "a"), delivery(b"2", "a", valid_s=1), delivery(b"3", "b", valid_s=5)
     assert drained(filled((0, first), (0, second), (0, other))) == [b"3", b"1", b"2"]
 
 
-def test_order_in_a_topic_is_kept_also_after_many_other_topics_came_and_went() -> None:
+def test_order_in_a_topic_is_preserved_after_many_other_topics_came_and_went() -> None:
     queue = filled((0, delivery(b"first", "a", priority=CONVENIENCE)))
     for number in range(300):
         queue.put(0, delivery(b"", f"other/{number}", priority=EMERGENCY))
@@ -54,7 +54,7 @@ def test_order_in_a_topic_is_kept_also_after_many_other_topics_came_and_went() -
     assert drained(queue) == [b"first", b"second"]
 
 
-def test_what_has_no_number_goes_while_the_window_is_closed_and_what_has_one_stays() -> None:
+def test_only_messages_without_packet_id_are_sent_while_the_window_is_full() -> None:
     queue = filled((1, delivery(b"1", priority=EMERGENCY)), (0, delivery(b"0")), (2, delivery(b"2")))
     assert drained(queue, has_window=False) == [b"0"]
     assert (queue.has_plain, queue.has_numbered, len(queue)) == (False, True, 2)
@@ -62,14 +62,14 @@ def test_what_has_no_number_goes_while_the_window_is_closed_and_what_has_one_sta
     assert not queue.has_numbered
 
 
-def test_numbered_and_plain_of_one_class_leave_by_deadline_and_then_by_turn() -> None:
+def test_messages_of_one_class_with_and_without_packet_id_are_sent_by_deadline_then_by_arrival() -> None:
     queue = filled(
         (7, delivery(b"a", "a", seen_s=1)), (0, delivery(b"b", "b")), (8, delivery(b"c", "c")), (0, delivery(b"d", "d"))
     )
     assert drained(queue) == [b"b", b"c", b"d", b"a"]
 
 
-def test_the_oldest_of_the_lowest_class_is_given_up_first_with_or_without_a_number() -> None:
+def test_the_oldest_message_of_the_lowest_class_is_evicted_first_with_or_without_packet_id() -> None:
     queue = filled(
         (0, delivery(b"urgent", "a", priority=EMERGENCY)),
         (3, delivery(b"old", "b")),
@@ -77,15 +77,15 @@ def test_the_oldest_of_the_lowest_class_is_given_up_first_with_or_without_a_numb
         (0, delivery(b"traffic", "d", priority=TRAFFIC)),
         (4, delivery(b"youngest", "e", seen_s=2)),
     )
-    assert given_up(queue) == [b"old", b"young", b"youngest", b"traffic", b"urgent"]
+    assert evicted(queue) == [b"old", b"young", b"youngest", b"traffic", b"urgent"]
     assert (len(queue), queue.size) == (0, 0)
 
 
-def test_a_number_is_known_while_it_waits_and_no_longer() -> None:
+def test_a_packet_id_is_in_the_queue_only_while_its_message_waits() -> None:
     queue = filled((5, delivery()), (6, delivery()))
     assert 5 in queue
     queue.take(has_window=True)
-    queue.give_up()
+    queue.evict()
     assert 5 not in queue
     assert 6 not in queue
 
@@ -94,22 +94,22 @@ entries = st.tuples(st.booleans(), st.sampled_from("abc"), st.sampled_from(list(
 
 
 @given(st.lists(st.none() | entries, max_size=60))
-def test_lanes_give_what_a_sorted_list_would_give(steps: list[tuple[bool, str, Priority, int | None] | None]) -> None:
-    """None takes one out; the list holds class, deadline never before that of the topic's last, and turn."""
+def test_the_outbound_queue_equals_a_sorted_list(steps: list[tuple[bool, str, Priority, int | None] | None]) -> None:
+    """None takes one message out; the list holds class, deadline (never before that of the topic's last message) and sequence."""
     queue, model = OutboundQueue(), list[tuple[int, int, int]]()
     latest: dict[tuple[bool, Priority, str], int] = {}
-    for turn, step in enumerate(steps, 1):
+    for sequence, step in enumerate(steps, 1):
         if step is None:
             taken = queue.take(has_window=True)
             model.sort()
             assert (None if taken is None else int(taken[1].publication.body)) == (model.pop(0)[2] if model else None)
         else:
             is_numbered, topic, priority, valid_s = step
-            one = delivery(str(turn).encode(), topic, priority=priority, seen_s=turn / 10, valid_s=valid_s)
+            one = delivery(str(sequence).encode(), topic, priority=priority, seen_s=sequence / 10, valid_s=valid_s)
             deadline = max(one.publication.deadline, latest.get((is_numbered, priority, topic), 0))
             latest[is_numbered, priority, topic] = deadline
-            queue.put(turn * is_numbered, one)
-            model.append((priority, deadline, turn))
+            queue.put(sequence * is_numbered, one)
+            model.append((priority, deadline, sequence))
         assert len(queue) == len(model)
-    assert [int(one.publication.body) for _, one in queue.all()] == [turn for _, _, turn in sorted(model)]
+    assert [int(one.publication.body) for _, one in queue.all()] == [sequence for _, _, sequence in sorted(model)]
     assert queue.size == sum(one.publication.size for _, one in queue.all())

@@ -1,27 +1,27 @@
-"""Restoring: the edge that begins after a crash does what the one before would have done."""
+"""Restore: an edge restarted after a crash behaves as the one before would have."""
 
 from dataclasses import replace
 
 import pytest
 
 from edge_in_memory import SMALL, Client, EdgeInMemory
-from milepost.wire.mqtt import Acknowledge, Kind, Packet, Properties, Publish, Request, Version, Will
+from milepost.wire.mqtt import Acknowledge, FilterRequest, Packet, PacketType, Properties, Publish, Version, Will
 
 
 def numbered(packets: list[Packet]) -> list[tuple[bytes, int | None, bool]]:
-    return [(one.payload, one.number, one.dup) for one in packets if isinstance(one, Publish)]
+    return [(one.payload, one.packet_id, one.dup) for one in packets if isinstance(one, Publish)]
 
 
-def back(edge: EdgeInMemory, name: str = "a") -> Client:
+def reconnect(edge: EdgeInMemory, name: str = "a") -> Client:
     return edge.connect(name, clean=False, expiry_s=100)
 
 
-def test_a_session_is_there_again_with_its_subscriptions_and_how_they_were_wanted() -> None:
+def test_a_session_is_restored_with_its_subscriptions_and_their_options() -> None:
     edge = EdgeInMemory()
     client = edge.connect("a", expiry_s=100)
-    client.subscribe(Request("own", 1, no_local=True), Request("t", 2, retain_as_published=True), label=7)
+    client.subscribe(FilterRequest("own", 1, no_local=True), FilterRequest("t", 2, retain_as_published=True), subscription_id=7)
     edge = edge.restarted()
-    client = back(edge)
+    client = reconnect(edge)
     assert client.connack is not None
     assert client.connack.session_present
     client.publish("own", b"mine")
@@ -31,7 +31,7 @@ def test_a_session_is_there_again_with_its_subscriptions_and_how_they_were_wante
     assert message.properties.subscription_ids == (7,)
 
 
-def test_what_was_in_flight_or_waited_comes_in_order_under_its_number_as_a_repetition() -> None:
+def test_in_flight_and_queued_messages_are_sent_again_in_order_under_their_packet_ids_as_duplicates() -> None:
     edge = EdgeInMemory(limits=replace(SMALL, in_flight_max=2))
     client = edge.connect("a", expiry_s=100)
     client.subscribe("t", qos=1)
@@ -41,106 +41,106 @@ def test_what_was_in_flight_or_waited_comes_in_order_under_its_number_as_a_repet
     sent = numbered(client.take())
     assert [body for body, *_ in sent] == [b"1", b"2"]
     edge = edge.restarted()
-    client = back(edge)
+    client = reconnect(edge)
     assert numbered(client.take()) == [(body, number, True) for body, number, _ in sent]
-    (third,) = numbered(client.acknowledge(Kind.PUBACK, sent[0][1]))
+    (third,) = numbered(client.acknowledge(PacketType.PUBACK, sent[0][1]))
     assert (third[0], third[2]) == (b"3", True)
 
 
 @pytest.mark.parametrize("qos", [1, 2])
-def test_what_was_acknowledged_does_not_come_again(qos: int) -> None:
+def test_acknowledged_messages_are_not_delivered_again(qos: int) -> None:
     edge = EdgeInMemory()
     client = edge.connect("a", expiry_s=100)
     client.subscribe("t", qos=qos)
     edge.connect("p").publish("t", b"x", qos)
     ((_, number, _),) = numbered(client.take())
     if qos == 2:
-        assert client.acknowledge(Kind.PUBREC, number) == [Acknowledge(Kind.PUBREL, number or 0)]
+        assert client.acknowledge(PacketType.PUBREC, number) == [Acknowledge(PacketType.PUBREL, number or 0)]
         edge = edge.restarted()
-        client = back(edge)
-        assert client.take() == [Acknowledge(Kind.PUBREL, number or 0)], "the end of the exchange is asked for again"
-        client.acknowledge(Kind.PUBCOMP, number)
+        client = reconnect(edge)
+        assert client.take() == [Acknowledge(PacketType.PUBREL, number or 0)], "PUBREL is sent again"
+        client.acknowledge(PacketType.PUBCOMP, number)
     else:
-        client.acknowledge(Kind.PUBACK, number)
+        client.acknowledge(PacketType.PUBACK, number)
     edge = edge.restarted()
-    assert back(edge).take() == []
-    kept = edge.kept.load()
-    assert (kept.queued, kept.messages) == ({}, {})
+    assert reconnect(edge).take() == []
+    stored = edge.stored.load()
+    assert (stored.queued, stored.messages) == ({}, {})
 
 
-def test_a_sender_that_repeats_itself_after_a_crash_is_not_taken_twice() -> None:
+def test_a_qos_2_message_repeated_after_a_crash_is_accepted_once() -> None:
     edge = EdgeInMemory()
-    taker = edge.connect("t", expiry_s=100)
-    taker.subscribe("t", qos=2)
+    receiver = edge.connect("t", expiry_s=100)
+    receiver.subscribe("t", qos=2)
     sender = edge.connect("a", expiry_s=100)
     number = sender.publish("t", b"x", 2)
     edge = edge.restarted()
-    sender = back(edge)
-    assert sender.ask(Publish("t", b"x", 2, False, True, number)) == [Acknowledge(Kind.PUBREC, number or 0)]
-    assert len(back(edge, "t").bodies()) == 1
-    assert sender.acknowledge(Kind.PUBREL, number) == [Acknowledge(Kind.PUBCOMP, number or 0)]
-    assert list(edge.kept.load().received) == []
+    sender = reconnect(edge)
+    assert sender.request(Publish("t", b"x", 2, False, True, number)) == [Acknowledge(PacketType.PUBREC, number or 0)]
+    assert len(reconnect(edge, "t").bodies()) == 1
+    assert sender.acknowledge(PacketType.PUBREL, number) == [Acknowledge(PacketType.PUBCOMP, number or 0)]
+    assert list(edge.stored.load().received) == []
 
 
-def test_order_in_a_topic_survives_though_a_number_became_free_and_was_needed_at_once() -> None:
+def test_order_in_a_topic_is_preserved_when_a_freed_packet_id_is_needed_at_once() -> None:
     edge = EdgeInMemory()
-    back(edge).subscribe("t", qos=1)
+    reconnect(edge).subscribe("t", qos=1)
     sender = edge.connect("p")
     for body in (b"A", b"B"):
         sender.publish("t", body, 1)
     edge = edge.restarted()
-    client, sender = back(edge), edge.connect("p")
+    client, sender = reconnect(edge), edge.connect("p")
     first, _ = client.messages()
-    client.send(Acknowledge(Kind.PUBACK, first.number or 0))
-    sender.send(Publish("t", b"C", 1, number=1))
-    edge.settle()
-    assert back(edge.restarted()).bodies() == [b"B", b"C"]
+    client.send(Acknowledge(PacketType.PUBACK, first.packet_id or 0))
+    sender.send(Publish("t", b"C", 1, packet_id=1))
+    edge.run_ticks()
+    assert reconnect(edge.restarted()).bodies() == [b"B", b"C"]
 
 
-def test_restarts_without_end_change_nothing() -> None:
+def test_repeated_restarts_change_nothing() -> None:
     edge = EdgeInMemory()
-    client = back(edge)
+    client = reconnect(edge)
     client.subscribe("t", qos=1)
     edge.connect("p").publish("t", b"x", 1, retain=True)
-    before = edge.kept.load()
+    before = edge.stored.load()
     for _ in range(3):
         edge = edge.restarted()
-        edge.settle()
-    assert edge.kept.load() == before
+        edge.run_ticks()
+    assert edge.stored.load() == before
 
 
-def test_a_session_that_ran_out_while_nobody_looked_ends_at_the_first_look_and_its_will_is_published() -> None:
+def test_a_session_that_expired_while_the_process_was_down_ends_at_the_first_tick_and_its_will_is_published() -> None:
     edge = EdgeInMemory()
     edge.connect("w", expiry_s=1000).subscribe("will", qos=1)
-    edge.connect("a", expiry_s=10, will=Will("will", b"gone", 1, properties=Properties(will_delay_s=500))).lose()
+    edge.connect("a", expiry_s=10, will=Will("will", b"gone", 1, properties=Properties(will_delay_s=500))).drop_connection()
     edge = edge.restarted(after_s=20)
     edge.pass_time(0)
-    assert edge.broker.sessions.maybe("a") is None
-    assert back(edge, "w").bodies() == [b"gone"]
+    assert edge.broker.sessions.find("a") is None
+    assert reconnect(edge, "w").bodies() == [b"gone"]
 
 
-def test_who_was_connected_when_the_process_died_is_lost_and_its_will_published() -> None:
+def test_a_client_connected_at_a_crash_counts_as_lost_and_its_will_is_published() -> None:
     edge = EdgeInMemory()
     edge.connect("w", expiry_s=1000).subscribe("will", qos=1)
     edge.connect("a", expiry_s=100, will=Will("will", b"gone", 1))
     edge = edge.restarted()
-    edge.settle()
-    assert back(edge, "w").bodies() == [b"gone"]
-    assert back(edge.restarted(), "w").bodies() == [b"gone"], "kept, and published once"
+    edge.run_ticks()
+    assert reconnect(edge, "w").bodies() == [b"gone"]
+    assert reconnect(edge.restarted(), "w").bodies() == [b"gone"], "stored, and published once"
     edge.pass_time(101)
-    assert edge.broker.sessions.maybe("a") is None
+    assert edge.broker.sessions.find("a") is None
 
 
-def test_a_session_that_was_to_end_with_its_connection_is_not_there_again() -> None:
+def test_a_session_without_expiry_is_not_restored() -> None:
     edge = EdgeInMemory()
     edge.connect("a").subscribe("t", qos=1)
-    kept = edge.connect("b", expiry_s=100)
-    kept.subscribe("t", qos=1)
+    stored = edge.connect("b", expiry_s=100)
+    stored.subscribe("t", qos=1)
     edge.connect("b", clean=False).take()
     assert len(edge.restarted().broker.sessions) == 0
 
 
-def test_retained_messages_are_there_again_until_they_expire() -> None:
+def test_retained_messages_are_restored_until_they_expire() -> None:
     edge = EdgeInMemory()
     sender = edge.connect("p")
     sender.publish("long", b"1", 1, retain=True, properties=Properties(content_type="text"))
@@ -154,25 +154,25 @@ def test_retained_messages_are_there_again_until_they_expire() -> None:
     assert (message.topic, message.qos, message.properties.content_type) == ("long", 1, "text")
 
 
-def test_limits_that_are_lower_now_cost_messages_but_nobody_elses() -> None:
-    """What is given up for one session while others are still being restored must stay for those."""
+def test_lower_limits_after_a_restart_drop_messages_of_the_affected_session_only() -> None:
+    """A message dropped for one session while others are being restored must remain for those."""
     edge = EdgeInMemory()
     urgent = Properties(user=(("milepost-priority", "emergency"),))
     for name in "ab":
-        back(edge, name).subscribe("both", f"only/{name}", qos=1)
+        reconnect(edge, name).subscribe("both", f"only/{name}", qos=1)
         edge.session(name)
-    for link in list(edge.door.links):
-        edge.door._lose(link, edge.now)
+    for connection in list(edge.listener.connections):
+        edge.listener._connection_lost(connection, edge.now)
     sender = edge.connect("p")
     sender.publish("only/a", b"urgent", 1, properties=urgent)
     sender.publish("both", b"both", 1)
     edge = edge.restarted(limits=replace(SMALL, queue_messages_max=1))
-    edge.settle()
+    edge.run_ticks()
     edge = edge.restarted()
-    assert (back(edge, "a").bodies(), back(edge, "b").bodies()) == ([b"urgent"], [b"both"])
+    assert (reconnect(edge, "a").bodies(), reconnect(edge, "b").bodies()) == ([b"urgent"], [b"both"])
 
 
-def test_plans_made_while_a_session_was_away_since_the_start_do_not_speak_another_version_to_it() -> None:
+def test_routes_cached_while_a_restored_session_was_disconnected_use_its_new_encoding() -> None:
     edge = EdgeInMemory()
     edge.connect("a", Version.V3, clean=False).subscribe("t")
     edge = edge.restarted()
@@ -187,8 +187,8 @@ def test_plans_made_while_a_session_was_away_since_the_start_do_not_speak_anothe
 def test_a_delayed_will_is_not_delayed_again_by_a_restart() -> None:
     edge = EdgeInMemory()
     edge.connect("w", expiry_s=1000).subscribe("will", qos=1)
-    edge.connect("a", expiry_s=1000, will=Will("will", b"gone", 1, properties=Properties(will_delay_s=60))).lose()
+    edge.connect("a", expiry_s=1000, will=Will("will", b"gone", 1, properties=Properties(will_delay_s=60))).drop_connection()
     edge.pass_time(50)
     edge = edge.restarted()
     edge.pass_time(11)
-    assert back(edge, "w").bodies() == [b"gone"]
+    assert reconnect(edge, "w").bodies() == [b"gone"]

@@ -1,4 +1,4 @@
-"""Retained messages: a tree of topics that holds what a plain dict would, and gives what a filter asks for."""
+"""Retained messages: a tree of topics that equals a dict, and finds the messages that match a filter."""
 
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ from publications import at, publication
 
 HERE, THERE = Place(40.0, -111.0), Place(41.0, -111.0)
 ME = EndpointId("me")
-OF_ALL = Subscription(ME, OnTopic("#"))
+TO_ALL = Subscription(ME, OnTopic("#"))
 
 levels = st.sampled_from(["a", "b", "", "$x"])
 topics = st.lists(levels, min_size=1, max_size=3).map("/".join).filter(bool)
@@ -22,13 +22,13 @@ filters = st.tuples(st.lists(levels | st.just("+"), max_size=3), st.booleans()).
 )
 
 
-def room(messages_max: int = 100, bytes_max: int = 10_000) -> RetainedStore:
+def store(messages_max: int = 100, bytes_max: int = 10_000) -> RetainedStore:
     return RetainedStore(messages_max, bytes_max)
 
 
 @given(st.lists(st.tuples(topics, st.booleans()), max_size=25), filters)
-def test_the_tree_gives_what_a_dict_would(steps: list[tuple[str, bool]], topic_filter: str) -> None:
-    retained, model = room(), dict[str, bytes]()
+def test_the_topic_tree_equals_a_dict(steps: list[tuple[str, bool]], topic_filter: str) -> None:
+    retained, model = store(), dict[str, bytes]()
     for number, (topic, is_put) in enumerate(steps):
         if is_put:
             model[topic] = str(number).encode()
@@ -38,70 +38,70 @@ def test_the_tree_gives_what_a_dict_would(steps: list[tuple[str, bool]], topic_f
     assert len(retained) == len(model)
     assert retained.size == sum(len(topic) + len(body) for topic, body in model.items())
     for topic in {topic for topic, _ in steps}:
-        found = retained.maybe(topic)
+        found = retained.find(topic)
         assert (found.body if found else None) == model.get(topic)
-    wanted = {topic: body for topic, body in model.items() if filter_matches(topic_filter, topic)}
-    assert {one.topic: one.body for one in retained.on(topic_filter)} == wanted
+    expected = {topic: body for topic, body in model.items() if filter_matches(topic_filter, topic)}
+    assert {one.topic: one.body for one in retained.find_on_filter(topic_filter)} == expected
 
 
 @given(st.lists(topics, max_size=10))
-def test_nothing_is_left_of_the_tree_when_everything_was_dropped(those: list[str]) -> None:
-    retained = room()
-    for topic in those:
+def test_the_topic_tree_is_empty_when_all_messages_were_dropped(all_topics: list[str]) -> None:
+    retained = store()
+    for topic in all_topics:
         retained.put(publication(topic=topic))
-    for topic in those:
+    for topic in all_topics:
         retained.drop(topic)
     assert (len(retained), retained.size) == (0, 0)
     assert not retained._root.below
 
 
-def test_wildcards_in_front_find_no_topic_that_begins_with_a_dollar() -> None:
-    retained = room()
+def test_leading_wildcards_do_not_match_topics_that_begin_with_a_dollar() -> None:
+    retained = store()
     for topic in ("$SYS/a", "a/$x"):
         retained.put(publication(topic=topic))
-    assert [one.topic for one in retained.on("#")] == ["a/$x"]
-    assert [one.topic for one in retained.on("+/a")] == []
-    assert [one.topic for one in retained.on("+/+")] == ["a/$x"]
-    assert [one.topic for one in retained.on("$SYS/#")] == ["$SYS/a"]
+    assert [one.topic for one in retained.find_on_filter("#")] == ["a/$x"]
+    assert [one.topic for one in retained.find_on_filter("+/a")] == []
+    assert [one.topic for one in retained.find_on_filter("+/+")] == ["a/$x"]
+    assert [one.topic for one in retained.find_on_filter("$SYS/#")] == ["$SYS/a"]
 
 
-def test_there_is_room_for_so_many_messages_and_bytes_and_always_for_one_in_place_of_another() -> None:
-    retained = room(messages_max=2, bytes_max=20)
+def test_messages_and_bytes_are_limited_and_a_replacement_always_fits() -> None:
+    retained = store(messages_max=2, bytes_max=20)
     retained.put(publication(b"1234", "a"))
     retained.put(publication(b"1234", "b"))
-    refused = retained.why_not(publication(b"1", "c"))
+    refused = retained.refusal_for(publication(b"1", "c"))
     assert refused is not None
     assert refused.reason is Reason.RETAINED_FULL
-    assert retained.why_not(publication(b"x" * 14, "a")) is None
-    too_much = retained.why_not(publication(b"x" * 15, "a"))
+    assert retained.refusal_for(publication(b"x" * 14, "a")) is None
+    too_much = retained.refusal_for(publication(b"x" * 15, "a"))
     assert too_much is not None
     assert too_much.reason is Reason.RETAINED_FULL
 
 
-def test_a_formula_finds_retained_messages_by_their_tags_and_topics() -> None:
-    retained = room()
+def test_a_query_finds_retained_messages_by_their_tags_and_topics() -> None:
+    retained = store()
     icy, dry = publication(b"icy", "road/1"), publication(b"dry", "road/2")
     icy.tags, dry.tags = tags(["ice"]), tags(["dry"])
     for one in (icy, dry):
         retained.put(one)
-    assert retained.wanted_by(Subscription(ME, parse_query("ice")), None, at(0)) == [icy]
-    assert retained.wanted_by(Subscription(ME, parse_query("!ice")), None, at(0)) == [dry]
+    assert retained.matching(Subscription(ME, parse_query("ice")), None, at(0)) == [icy]
+    assert retained.matching(Subscription(ME, parse_query("!ice")), None, at(0)) == [dry]
 
 
 def test_an_area_finds_retained_messages_by_their_place() -> None:
-    retained = room()
+    retained = store()
     near, far, nowhere = publication(topic="near"), publication(topic="far"), publication(topic="nowhere")
     near.place, far.place = HERE, THERE
     for one in (near, far, nowhere):
         retained.put(one)
-    assert retained.wanted_by(replace(OF_ALL, area=Circle(HERE, 1000)), None, at(0)) == [near]
-    around = replace(OF_ALL, area=Around(1000))
-    assert retained.wanted_by(around, THERE, at(0)) == [far]
-    assert retained.wanted_by(around, None, at(0)) == [], "nobody knows where the owner is"
+    assert retained.matching(replace(TO_ALL, area=Circle(HERE, 1000)), None, at(0)) == [near]
+    around = replace(TO_ALL, area=Around(1000))
+    assert retained.matching(around, THERE, at(0)) == [far]
+    assert retained.matching(around, None, at(0)) == [], "the position of the owner is not known"
 
 
-def test_a_time_window_finds_retained_messages_by_when_they_were_seen_and_what_expired_is_not_found() -> None:
-    retained = room()
+def test_a_time_window_finds_retained_messages_by_seen_at_and_no_expired_ones() -> None:
+    retained = store()
     early, late, short = (
         publication(topic="1", seen_s=1),
         publication(topic="2", seen_s=5),
@@ -109,5 +109,5 @@ def test_a_time_window_finds_retained_messages_by_when_they_were_seen_and_what_e
     )
     for one in (early, late, short):
         retained.put(one)
-    assert retained.wanted_by(replace(OF_ALL, time_window=TimeWindow(at(4), at(9))), None, at(6)) == [late, short]
-    assert retained.wanted_by(OF_ALL, None, at(7)) == [early, late]
+    assert retained.matching(replace(TO_ALL, time_window=TimeWindow(at(4), at(9))), None, at(6)) == [late, short]
+    assert retained.matching(TO_ALL, None, at(7)) == [early, late]

@@ -1,8 +1,8 @@
-"""Plans: who gets a message of a topic is what matching says, in as few objects as there are ways to get it."""
+"""Routes: the receivers that matching finds for a topic, in as few groups as possible."""
 
-from milepost.broker.routing import Fan, Group, RouteCache, Turn, group_by_encoding
-from milepost.broker.session import Asked, Link, Session, Sessions
-from milepost.matching.matcher import Limits, Matcher
+from milepost.broker.routing import ReceiverGroup, ReceiverGroups, RouteCache, SharedMembers, group_by_encoding
+from milepost.broker.session import Connection, Session, Sessions, SessionSubscription
+from milepost.matching.matcher import Matcher, MatcherLimits
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import Instant
 from milepost.model.messages import Message, MessageId
@@ -12,176 +12,189 @@ from milepost.model.tags import tags
 from milepost.model.time_windows import TimeWindow
 from publications import at
 
-NOBODY = -1
+NO_SESSION = -1
 
 
-class Office:
-    """A planner, and sessions that ask it."""
+class Routes:
+    """A route cache, and sessions that subscribe."""
 
     def __init__(self) -> None:
-        self.matcher = Matcher(Limits(64, 64, 256))
+        self.matcher = Matcher(MatcherLimits(64, 64, 256))
         self.sessions = Sessions(64)
         self.route_cache = RouteCache(self.matcher, self.sessions)
 
     def session(self, name: str, encoding: int = 5) -> Session:
         session = self.sessions.add(EndpointId(name))
-        session.encoding, session.link, session.is_clear = encoding, Link(), True
+        session.encoding, session.connection, session.is_ready = encoding, Connection(), True
         return session
 
-    def ask(
+    def subscribe(
         self,
         session: Session,
         topic_filter: str = "t",
         *,
         qos: int = 0,
-        label: int = 0,
+        subscription_id: int = 0,
         share: str | None = None,
-        is_not_own: bool = False,
+        no_local: bool = False,
         time_window: TimeWindow | None = None,
         query: str | None = None,
     ) -> int:
-        asked = OnTopic(topic_filter) if query is None else parse_query(query)
+        parsed = OnTopic(topic_filter) if query is None else parse_query(query)
         subscription = Subscription(
-            session.name, asked, time_window=time_window or TimeWindow(), id=SubscriptionId(label), qos=qos, share=share
+            session.name,
+            parsed,
+            time_window=time_window or TimeWindow(),
+            id=SubscriptionId(subscription_id),
+            qos=qos,
+            share=share,
         )
         row = self.matcher.add(session.number, subscription)
-        self.route_cache.put(Asked(subscription, row, is_not_own=is_not_own))
+        self.route_cache.put(SessionSubscription(subscription, row, no_local=no_local))
         return row
 
-    def forget(self, row: int) -> None:
+    def unsubscribe(self, row: int) -> None:
         self.matcher.remove(row)
-        self.route_cache.take_away(row)
+        self.route_cache.remove(row)
 
-    def fan(self, topic: str = "t", origin: int = NOBODY, *, tag: str | None = None, valid_until: Instant | None = None) -> Fan:
+    def receivers(
+        self, topic: str = "t", origin: int = NO_SESSION, *, tag: str | None = None, valid_until: Instant | None = None
+    ) -> ReceiverGroups:
         message = Message(MessageId(1), EndpointId("x"), topic, at(0), tags=tags([tag] if tag else []))
         if valid_until is not None:
             message = Message(MessageId(1), EndpointId("x"), topic, at(0), valid_until=valid_until)
-        return self.route_cache.plan(message, at(1)).fan_for(origin)
+        return self.route_cache.route_for(message, at(1)).receivers_for(origin)
 
 
-def told(fan: Fan) -> list[tuple[int, int, tuple[int, ...], list[str]]]:
+def summary(receivers: ReceiverGroups) -> list[tuple[int, int, tuple[int, ...], list[str]]]:
     return [
-        (group.encoding, group.qos, group.labels, [one.name for one in group.sessions]) for group in fan.groups if group.sessions
+        (group.encoding, group.qos, group.subscription_ids, [one.name for one in group.sessions])
+        for group in receivers.groups
+        if group.sessions
     ]
 
 
-def test_takers_that_get_a_message_alike_are_one_group() -> None:
-    office = Office()
-    for name, encoding, qos, label in (("a", 5, 1, 0), ("b", 5, 1, 0), ("c", 3, 1, 0), ("d", 5, 2, 0), ("e", 5, 1, 7)):
-        office.ask(office.session(name, encoding), qos=qos, label=label)
-    assert told(office.fan()) == [(5, 1, (), ["a", "b"]), (3, 1, (), ["c"]), (5, 2, (), ["d"]), (5, 1, (7,), ["e"])]
-    assert office.fan().size == 5
+def test_receivers_that_get_a_message_alike_are_one_group() -> None:
+    routes = Routes()
+    for name, encoding, qos, subscription_id in (("a", 5, 1, 0), ("b", 5, 1, 0), ("c", 3, 1, 0), ("d", 5, 2, 0), ("e", 5, 1, 7)):
+        routes.subscribe(routes.session(name, encoding), qos=qos, subscription_id=subscription_id)
+    assert summary(routes.receivers()) == [(5, 1, (), ["a", "b"]), (3, 1, (), ["c"]), (5, 2, (), ["d"]), (5, 1, (7,), ["e"])]
+    assert routes.receivers().size == 5
 
 
-def test_a_taker_with_many_matching_subscriptions_is_one_with_the_best_quality_and_all_labels() -> None:
-    office = Office()
-    session = office.session("a")
-    for topic_filter, qos, label in (("t", 0, 9), ("#", 2, 3), ("+", 1, 0)):
-        office.ask(session, topic_filter, qos=qos, label=label)
-    assert told(office.fan()) == [(5, 2, (3, 9), ["a"])]
+def test_a_receiver_with_several_matching_subscriptions_gets_one_delivery_with_the_highest_qos_and_all_ids() -> None:
+    routes = Routes()
+    session = routes.session("a")
+    for topic_filter, qos, subscription_id in (("t", 0, 9), ("#", 2, 3), ("+", 1, 0)):
+        routes.subscribe(session, topic_filter, qos=qos, subscription_id=subscription_id)
+    assert summary(routes.receivers()) == [(5, 2, (3, 9), ["a"])]
 
 
-def test_equal_fans_of_different_topics_are_one_object() -> None:
-    office = Office()
-    office.ask(office.session("a"), "#")
-    assert office.fan("t") is office.fan("u")
+def test_equal_receivers_of_different_topics_are_one_object() -> None:
+    routes = Routes()
+    routes.subscribe(routes.session("a"), "#")
+    assert routes.receivers("t") is routes.receivers("u")
 
 
-def test_a_plan_lasts_until_a_subscription_comes_or_goes() -> None:
-    office = Office()
-    session = office.session("a")
-    row, epoch = office.ask(session), office.route_cache.epoch
-    assert told(office.fan()) == [(5, 0, (), ["a"])]
-    assert office.route_cache.epoch == epoch
-    office.ask(office.session("b"))
-    assert told(office.fan()) == [(5, 0, (), ["a", "b"])]
-    office.forget(row)
-    assert told(office.fan()) == [(5, 0, (), ["b"])]
-    assert office.route_cache.epoch > epoch
+def test_a_cached_route_lasts_until_a_subscription_is_added_or_removed() -> None:
+    routes = Routes()
+    session = routes.session("a")
+    row, epoch = routes.subscribe(session), routes.route_cache.epoch
+    assert summary(routes.receivers()) == [(5, 0, (), ["a"])]
+    assert routes.route_cache.epoch == epoch
+    routes.subscribe(routes.session("b"))
+    assert summary(routes.receivers()) == [(5, 0, (), ["a", "b"])]
+    routes.unsubscribe(row)
+    assert summary(routes.receivers()) == [(5, 0, (), ["b"])]
+    assert routes.route_cache.epoch > epoch
 
 
-def test_a_message_that_has_expired_is_for_nobody_and_leaves_no_plan_behind() -> None:
-    office = Office()
-    office.ask(office.session("a"))
-    assert office.fan(valid_until=at(0.5)).size == 0
-    assert office.fan().size == 1
+def test_an_expired_message_has_no_receivers_and_leaves_no_cached_route() -> None:
+    routes = Routes()
+    routes.subscribe(routes.session("a"))
+    assert routes.receivers(valid_until=at(0.5)).size == 0
+    assert routes.receivers().size == 1
 
 
-def test_a_number_that_another_session_has_now_is_not_taken_for_the_former_one() -> None:
-    office = Office()
-    former = office.session("former")
-    row = office.ask(former, query="ice")
-    assert [group.sessions for group in office.fan(tag="ice").groups] == [[former]]
-    office.forget(row)
-    office.sessions.remove(former)
-    later = office.session("later")
+def test_a_reused_session_number_is_not_mistaken_for_the_former_session() -> None:
+    routes = Routes()
+    former = routes.session("former")
+    row = routes.subscribe(former, query="ice")
+    assert [group.sessions for group in routes.receivers(tag="ice").groups] == [[former]]
+    routes.unsubscribe(row)
+    routes.sessions.remove(former)
+    later = routes.session("later")
     assert later.number == former.number
-    office.ask(later, query="ice")
-    assert [group.sessions for group in office.fan(tag="ice").groups] == [[later]]
+    routes.subscribe(later, query="ice")
+    assert [group.sessions for group in routes.receivers(tag="ice").groups] == [[later]]
 
 
-def test_who_wants_no_messages_of_its_own_gets_those_of_others() -> None:
-    office = Office()
-    one, other = office.session("one"), office.session("other")
-    office.ask(one, is_not_own=True)
-    office.ask(other)
-    assert told(office.fan(origin=one.number)) == [(5, 0, (), ["other"])]
-    assert told(office.fan(origin=other.number)) == [(5, 0, (), ["one", "other"])]
+def test_a_no_local_subscriber_gets_the_messages_of_others() -> None:
+    routes = Routes()
+    one, other = routes.session("one"), routes.session("other")
+    routes.subscribe(one, no_local=True)
+    routes.subscribe(other)
+    assert summary(routes.receivers(origin=one.number)) == [(5, 0, (), ["other"])]
+    assert summary(routes.receivers(origin=other.number)) == [(5, 0, (), ["one", "other"])]
 
 
-def test_one_subscription_that_wants_own_messages_is_enough_to_get_them() -> None:
-    office = Office()
-    session = office.session("a")
-    office.ask(session, "t", is_not_own=True)
-    office.ask(session, "#", qos=1)
-    assert told(office.fan(origin=session.number)) == [(5, 1, (), ["a"])]
+def test_one_subscription_without_no_local_suffices_for_own_messages() -> None:
+    routes = Routes()
+    session = routes.session("a")
+    routes.subscribe(session, "t", no_local=True)
+    routes.subscribe(session, "#", qos=1)
+    assert summary(routes.receivers(origin=session.number)) == [(5, 1, (), ["a"])]
 
 
-def test_a_member_of_a_share_gets_its_own_message_in_its_turn_though_it_wants_none_otherwise() -> None:
-    office = Office()
-    session = office.session("a")
-    office.ask(session, "t", is_not_own=True)
-    office.ask(session, "t", share="g", label=4)
-    assert told(office.fan(origin=session.number)) == [(5, 0, (4,), ["a"])]
+def test_a_member_of_a_share_gets_its_own_message_in_its_turn_despite_no_local() -> None:
+    routes = Routes()
+    session = routes.session("a")
+    routes.subscribe(session, "t", no_local=True)
+    routes.subscribe(session, "t", share="g", subscription_id=4)
+    assert summary(routes.receivers(origin=session.number)) == [(5, 0, (4,), ["a"])]
 
 
 def test_members_of_a_share_take_turns_and_each_share_serves_one() -> None:
-    office = Office()
-    members = [office.session(name) for name in "abc"]
+    routes = Routes()
+    members = [routes.session(name) for name in "abc"]
     for member in members:
-        office.ask(member, share="g")
-        office.ask(member, share="h")
-    served = [[names[0] for *_, names in told(office.fan())] for _ in range(6)]
+        routes.subscribe(member, share="g")
+        routes.subscribe(member, share="h")
+    served = [[names[0] for *_, names in summary(routes.receivers())] for _ in range(6)]
     assert all(len(names) == 2 for names in served)
     for which in (0, 1):
         assert sorted(names[which] for names in served) == ["a", "a", "b", "b", "c", "c"]
 
 
-def test_a_member_that_takes_more_is_served_before_one_that_is_busy_and_that_before_one_that_is_away() -> None:
+def test_a_ready_member_is_served_before_a_busy_one_and_that_before_a_disconnected_one() -> None:
     sessions = [Session(EndpointId(name), number) for number, name in enumerate(("away", "busy", "clear"))]
     for session in sessions[1:]:
-        session.link = Link()
-    sessions[2].is_clear = True
+        session.connection = Connection()
+    sessions[2].is_ready = True
     key = (5, 0, (), False)
-    assert {Turn([(one, key) for one in sessions], start).take().sessions[0].name for start in range(3)} == {"clear"}
-    assert {Turn([(one, key) for one in sessions[:2]], start).take().sessions[0].name for start in range(2)} == {"busy"}
-    assert Turn([(sessions[0], key)], 0).take().sessions == [sessions[0]]
+    assert {SharedMembers([(one, key) for one in sessions], start).take_next().sessions[0].name for start in range(3)} == {
+        "clear"
+    }
+    assert {SharedMembers([(one, key) for one in sessions[:2]], start).take_next().sessions[0].name for start in range(2)} == {
+        "busy"
+    }
+    assert SharedMembers([(sessions[0], key)], 0).take_next().sessions == [sessions[0]]
 
 
-def test_what_is_asked_for_during_a_time_window_is_planned_anew_each_time() -> None:
-    office = Office()
-    office.ask(office.session("a"), time_window=TimeWindow(at(0), at(10)))
+def test_topics_with_time_window_subscriptions_are_not_cached() -> None:
+    routes = Routes()
+    routes.subscribe(routes.session("a"), time_window=TimeWindow(at(0), at(10)))
     message = Message(MessageId(1), EndpointId("x"), "t", at(1))
-    assert office.route_cache.maybe_lasting(message, at(1)) is None
-    assert office.route_cache.plan(message, at(1)).fan_for(NOBODY).size == 1
+    assert routes.route_cache.find_cacheable(message, at(1)) is None
+    assert routes.route_cache.route_for(message, at(1)).receivers_for(NO_SESSION).size == 1
     late = Message(MessageId(2), EndpointId("x"), "t", at(11))
-    assert office.route_cache.plan(late, at(11)).fan_for(NOBODY).size == 0
+    assert routes.route_cache.route_for(late, at(11)).receivers_for(NO_SESSION).size == 0
 
 
-def test_those_who_are_addressed_get_the_message_with_the_quality_it_came_with() -> None:
+def test_addressed_endpoints_get_the_message_with_its_published_qos() -> None:
     sessions = [Session(EndpointId(name), number) for number, name in enumerate("ab")]
     sessions[1].encoding = 3
-    fan = group_by_encoding(sessions)
-    assert [(group.encoding, group.qos, group.labels) for group in fan.groups] == [(0, 2, ()), (3, 2, ())]
-    assert isinstance(fan.groups[0], Group)
-    assert fan.size == 2
+    receivers = group_by_encoding(sessions)
+    assert [(group.encoding, group.qos, group.subscription_ids) for group in receivers.groups] == [(0, 2, ()), (3, 2, ())]
+    assert isinstance(receivers.groups[0], ReceiverGroup)
+    assert receivers.size == 2

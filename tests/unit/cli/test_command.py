@@ -9,7 +9,7 @@ import pytest
 import milepost
 from milepost.cli import edge, passwd
 from milepost.cli import main as command
-from milepost.config.errors import StartFault, UsageFault, cannot_keep, cannot_listen
+from milepost.config.errors import StartFault, UsageFault, cannot_listen, cannot_store
 
 
 def status_of(*typed: str) -> int:
@@ -20,7 +20,7 @@ def status_of(*typed: str) -> int:
 
 
 @pytest.mark.parametrize("typed", [(), ("edge",), ("edge", "run"), ("edge", "check"), ("passwd",)])
-def test_help_teaches_by_example(typed: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_has_examples(typed: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     assert status_of(*typed, "--help") == 0
     text = capsys.readouterr().out
     assert text.startswith(f"usage: {' '.join(('milepost', *typed))}")
@@ -30,15 +30,22 @@ def test_help_teaches_by_example(typed: tuple[str, ...], capsys: pytest.CaptureF
 @pytest.mark.parametrize(
     ("typed", "complaint"),
     [
-        ((), "milepost: the following arguments are required: COMMAND; `milepost --help` shows what there is"),
-        (("edge",), "milepost edge: the following arguments are required: VERB; `milepost edge --help`"),
-        (("egde",), "milepost: argument COMMAND: invalid choice: 'egde'"),
+        ((), "milepost: the following arguments are required: COMMAND; see `milepost --help`"),
+        (("edge",), "milepost edge: the following arguments are required: VERB; see `milepost edge --help`"),
+        (("egde",), "milepost: argument COMMAND: invalid choice: 'egde'; did you mean 'edge'? See `milepost --help`"),
+        (("sbu",), "invalid choice: 'sbu'; did you mean 'sub'?"),
+        (("edge", "chek"), "milepost edge: argument VERB: invalid choice: 'chek'; did you mean 'check'?"),
+        (("zzz",), "invalid choice: 'zzz'; choose from edge, hub, "),
+        (
+            ("pub", "-t", "a", "-m", "b", "--priority", "safty"),
+            "argument --priority: invalid choice: 'safty'; did you mean 'safety'",
+        ),
         (("edge", "check"), "milepost edge check: the following arguments are required: --config"),
         (("edge", "check", "--conf", "x"), "required: --config"),
-        (("edge", "check", "--config", "/no/such/file"), "milepost: /no/such/file is not there: correct the name"),
+        (("edge", "check", "--config", "/no/such/file"), "milepost: /no/such/file does not exist: correct the path"),
         (("edge", "run", "--listen", "1883"), "milepost: --listen: address '1883' is not HOST:PORT"),
         (("edge", "run", "--data", ""), "milepost: --data: data is empty"),
-        (("passwd", "users", "a:b"), "milepost: 'a:b' is no user name"),
+        (("passwd", "users", "a:b"), "milepost: 'a:b' is not a valid user name"),
         (("passwd", "users", "ada", "--delete", "--stdin"), "not allowed with argument"),
     ],
 )
@@ -46,32 +53,32 @@ def test_a_wrong_command_line_is_one_line_and_status_2(
     typed: tuple[str, ...], complaint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert status_of(*typed) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.count("\n") == 1
-    assert complaint in said.err
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.count("\n") == 1
+    assert complaint in output.err
 
 
 @pytest.mark.parametrize(
-    ("fault", "status", "said"),
+    ("fault", "status", "expected"),
     [
         (StartFault("storage is locked: stop the other"), 1, "milepost: storage is locked: stop the other\n"),
         (UsageFault("bad file"), 2, "milepost: bad file\n"),
         (KeyboardInterrupt(), 130, ""),
     ],
 )
-def test_a_fault_becomes_a_line_and_a_status(
-    fault: BaseException, status: int, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_a_fault_becomes_one_line_and_an_exit_status(
+    fault: BaseException, status: int, expected: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def fail(*_: object) -> int:
         raise fault
 
     monkeypatch.setattr(edge, "_check", fail)
     assert status_of("edge", "check", "--config", "x") == status
-    assert capsys.readouterr().err == said
+    assert capsys.readouterr().err == expected
 
 
-def test_numpy_is_told_to_use_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_numpy_is_limited_to_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "")
     monkeypatch.delenv("OPENBLAS_NUM_THREADS")
     status_of("--help")
@@ -94,24 +101,24 @@ def test_a_password_is_typed_twice(typed: list[str], complaint: str, monkeypatch
 
 
 @pytest.mark.parametrize(
-    ("number", "said"),
+    ("number", "expected"),
     [
-        (98, "is taken by another process"),
-        (13, "needs rights"),
+        (98, "is in use by another process"),
+        (13, "needs privileges"),
         (99, "is not an address of this machine"),
         (1, "cannot listen at"),
     ],
 )
-def test_an_address_that_cannot_be_listened_at_says_what_to_do(number: int, said: str) -> None:
+def test_an_address_that_cannot_be_bound_is_reported_with_advice(number: int, expected: str) -> None:
     fault = cannot_listen("h:1", OSError(number, "x"))
-    assert said in str(fault)
+    assert expected in str(fault)
     assert fault.status == 1
 
 
-def test_a_folder_that_cannot_be_used_says_what_to_do() -> None:
-    fault = cannot_keep("data", "locked")
+def test_an_unusable_data_folder_is_reported_with_advice() -> None:
+    fault = cannot_store("data", "locked")
     assert fault.status == 1
-    assert str(fault).startswith("cannot keep anything in data: locked; ")
+    assert str(fault).startswith("cannot store data in data: locked; ")
 
 
 def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -132,7 +139,7 @@ SYDNEY = "-33.87,151.2"
         (("sub",), "--at", "-.5,-151.2"),
         (("sub",), "--area", f"circle {SYDNEY} 500"),
         (("agent", "run"), "--at", SYDNEY),
-        (("pipeline", "lookback"), "--area", f"circle {SYDNEY} 500"),
+        (("pipeline", "search"), "--area", f"circle {SYDNEY} 500"),
         (("pipeline", "archive", "files", "reports"), "--area", f"circle {SYDNEY} 500"),
     ],
 )
@@ -141,7 +148,7 @@ def test_a_place_may_have_a_negative_latitude(typed: tuple[str, ...], option: st
     assert found[option.strip("-").replace("-", "_")] == value
 
 
-def test_a_dash_and_a_letter_are_still_an_option(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_hyphen_and_a_letter_is_an_option(capsys: pytest.CaptureFixture[str]) -> None:
     assert status_of("pub", "-t", "a", "-m", "x", "--place", "-t") == 2
     assert "argument --place: expected one argument" in capsys.readouterr().err
 
@@ -154,6 +161,6 @@ def test_an_experiment_without_its_extra_names_the_extra(
         monkeypatch.setitem(sys.modules, name, None)  # what the import system does for a module that is not there
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     assert status_of(*typed) == 1
-    said = capsys.readouterr().err
-    assert said.startswith(f"milepost: milepost {needed} needs the extra 'experiments'")
-    assert said.count("\n") == 1
+    output = capsys.readouterr().err
+    assert output.startswith(f"milepost: milepost {needed} needs the extra 'experiments'")
+    assert output.count("\n") == 1

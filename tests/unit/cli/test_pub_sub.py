@@ -1,4 +1,4 @@
-"""The command lines of `milepost pub` and `milepost sub`, as far as no edge is needed."""
+"""The command lines of `milepost pub` and `milepost sub`, as far as they need no edge."""
 
 import pytest
 
@@ -13,7 +13,7 @@ def status_of(*typed: str) -> int:
 
 
 @pytest.mark.parametrize("verb", ["pub", "sub"])
-def test_help_teaches_by_example(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_has_examples(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert status_of(verb, "--help") == 0
     text = capsys.readouterr().out
     assert "examples:" in text
@@ -32,11 +32,13 @@ def test_help_teaches_by_example(verb: str, capsys: pytest.CaptureFixture[str]) 
         (("pub", "-t", "a", "-m", "x", "--to-area", "round 1,2 3"), "--to-area: 158 AREA_UNREADABLE"),
         (("pub", "-t", "a", "-m", "x", "--valid-for", "soon"), "--valid-for: 161 TIME_UNREADABLE"),
         (("pub", "-t", "a", "-m", "x", "--url", "http://h"), "does not begin with mqtt://"),
+        (("sub", "--url", "http://h"), "mqtt://, mqtts://, ws://, wss://, udp://, udp+srv://, udp+find://"),
+        (("pub", "-t", "a", "-m", "x", "--place", "-111.891,40.7608"), "are latitude and longitude swapped?"),
         (("pub", "-t", "a", "-m", "x", "--priority", "high"), "invalid choice: 'high'"),
         (("sub", "--query", "a &"), "--query: 140 QUERY_SYNTAX"),
         (("sub", "-t", "a/#/b"), "--topic: 123 TOPIC_WILDCARD"),
         (("sub", "--time-window", "tomorrow"), "--time-window: 161 TIME_UNREADABLE"),
-        (("sub", "--area", "around 5"), "say it with --at"),
+        (("sub", "--area", "around 5"), "give it with --at"),
         (("sub", "--at", "x"), "--at: 105 FIELD_TYPE"),
         (("sub", "--count", "0"), "--count: 0 is not above 0"),
         (("sub", "--timeout", "-1"), "--timeout: -1.0 is not above 0"),
@@ -47,6 +49,6 @@ def test_a_wrong_command_line_is_one_line_and_status_2(
     typed: tuple[str, ...], complaint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert status_of(*typed) == 2
-    said = capsys.readouterr()
-    assert (said.out, said.err.count("\n")) == ("", 1)
-    assert complaint in said.err
+    output = capsys.readouterr()
+    assert (output.out, output.err.count("\n")) == ("", 1)
+    assert complaint in output.err

@@ -1,4 +1,4 @@
-"""The command lines of `milepost report`, and of the others over udp, as far as no edge is needed."""
+"""The command lines of `milepost report`, and of the others over udp, as far as they need no edge."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ def line(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_help_teaches_by_example(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_has_examples(capsys: pytest.CaptureFixture[str]) -> None:
     assert status_of("report", "--help") == 0
     text = capsys.readouterr().out
     assert "examples:" in text
@@ -38,31 +38,32 @@ def test_help_teaches_by_example(capsys: pytest.CaptureFixture[str]) -> None:
         (("--laps", "0"), "--laps: 0 is not above 0"),
         (("--laps", "2", "--forever"), "not allowed with argument"),
         (("--url", "udp://"), "the URL 'udp://' is not"),
-        (("--url", "udp://h", "--key", "k"), "--authority, --certificate and --key come together"),
-        (("--url", "udp://h", "--key", "k", "--certificate", "c", "--authority", "none.pub"), "none.pub is not there"),
-        (("--url", "udp://h", "--user", "ada"), "user has a meaning over mqtt only"),
+        (("--url", "udp://h", "--key", "k"), "--ca, --certificate and --key must be given together: --ca is missing"),
+        (("--url", "mqtts://h", "--key", "k"), "--certificate and --key apply to udp:// URLs only"),
+        (("--url", "udp://h", "--key", "k", "--certificate", "c", "--ca", "none.pub"), "none.pub does not exist"),
+        (("--url", "udp://h", "--user", "ada"), "user is an option of MQTT only"),
     ],
 )
 def test_a_wrong_command_line_is_one_line_and_status_2(
     typed: tuple[str, ...], complaint: str, line: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert status_of("report", "--along", line, *typed) == 2
-    said = capsys.readouterr()
-    assert (said.out, said.err.count("\n")) == ("", 1)
-    assert complaint in said.err
+    output = capsys.readouterr()
+    assert (output.out, output.err.count("\n")) == ("", 1)
+    assert complaint in output.err
 
 
-def test_a_file_without_a_line_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_without_a_line_string_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "point.geojson"
     assert status_of("report", "--along", str(path)) == 2
     path.write_text('{"type": "Point", "coordinates": [1, 2]}')
     assert status_of("report", "--along", str(path)) == 2
     missing, wrong = capsys.readouterr().err.splitlines()
-    assert "is not there" in missing
+    assert "does not exist" in missing
     assert "there is no LineString in it" in wrong
 
 
 @pytest.mark.parametrize("typed", [("sub",), ("pub", "-t", "a", "-m", "x")])
-def test_over_udp_it_must_be_known_where_one_is(typed: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+def test_udp_requires_a_position(typed: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     assert status_of(*typed, "--url", "udp://127.0.0.1") == 2
-    assert "say it with --at LAT,LON" in capsys.readouterr().err
+    assert "give it with --at LAT,LON" in capsys.readouterr().err

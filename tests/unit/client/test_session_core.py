@@ -1,4 +1,4 @@
-"""The session core: callers that wait, and what ends their waiting, whatever protocol is underneath."""
+"""The session core: waiting callers and what completes them, independent of the protocol."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable
@@ -6,23 +6,23 @@ from collections.abc import Awaitable, Callable, Hashable
 import pytest
 
 from milepost.client.carrier import ClientLimits
-from milepost.client.errors import ClientFault, EdgeClosed, EdgeUnreachable, RefusedByEdge
+from milepost.client.errors import ClientClosed, ClientFault, EdgeUnreachable, RefusedByEdge
 from milepost.client.events import (
     Arrival,
-    Change,
+    ClientState,
+    ClientStateChange,
     Connected,
     Done,
     Ended,
     Event,
     Lost,
     ReportRefused,
-    State,
     SubscriptionRefused,
     Suppressed,
     Suppression,
 )
 from milepost.client.session_core import SessionCore
-from milepost.client.values import Publication, Received, SubscriptionRequest
+from milepost.client.values import OutgoingMessage, ReceivedMessage, SubscriptionRequest
 from milepost.model import Instant, Reason
 
 REFUSED = RefusedByEdge.of(Reason.NOT_ALLOWED)
@@ -30,7 +30,7 @@ REQUEST = SubscriptionRequest("a")
 
 
 class Recorder:
-    """An observer that remembers everything."""
+    """An observer that records everything."""
 
     def __init__(self) -> None:
         self.seen: list[object] = []
@@ -38,7 +38,7 @@ class Recorder:
     def on_arrival(self, arrival: Arrival) -> None:
         self.seen.append(arrival)
 
-    def on_change(self, change: Change) -> None:
+    def on_change(self, change: ClientStateChange) -> None:
         self.seen.append(change)
 
     def on_suppressed(self, why: Suppression) -> None:
@@ -52,10 +52,10 @@ class Recorder:
 
 
 class Scripted(SessionCore):
-    """A protocol whose events are put by the test."""
+    """A protocol whose events the test injects."""
 
-    def __init__(self, *, waiting_max: int = 10) -> None:
-        super().__init__("car-1", ClientLimits(waiting_max=waiting_max))
+    def __init__(self, *, pending_max: int = 10) -> None:
+        super().__init__("car-1", ClientLimits(pending_max=pending_max))
         self.sent: list[tuple[str, object]] = []
         self.fault: Exception | None = None
 
@@ -73,7 +73,7 @@ class Scripted(SessionCore):
             if self.fault is not None:
                 raise self.fault
 
-    def _publication_sender(self, publication: Publication) -> Callable[[], Hashable]:
+    def _publication_sender(self, publication: OutgoingMessage) -> Callable[[], Hashable]:
         return lambda: self._send("publish", publication.topic)
 
     def _send_subscribe(self, subscription_id: int, request: SubscriptionRequest) -> Hashable:
@@ -97,12 +97,12 @@ class Scripted(SessionCore):
         return kind, what
 
 
-def run(work: Callable[[Scripted, Recorder], Awaitable[None]], *, waiting_max: int = 10) -> Recorder:
+def run(work: Callable[[Scripted, Recorder], Awaitable[None]], *, pending_max: int = 10) -> Recorder:
     """Open a core, connect it, do the work and close it."""
     recorder = Recorder()
 
     async def live() -> None:
-        core = Scripted(waiting_max=waiting_max)
+        core = Scripted(pending_max=pending_max)
         async with asyncio.timeout(10):
             opening = asyncio.create_task(core.open(recorder))
             await asyncio.sleep(0)
@@ -116,7 +116,7 @@ def run(work: Callable[[Scripted, Recorder], Awaitable[None]], *, waiting_max: i
 
 
 async def begin(work: Awaitable[None]) -> "asyncio.Future[None]":
-    """Let a call go on until it waits."""
+    """Let a call run until it waits."""
     task = asyncio.ensure_future(work)
     await asyncio.sleep(0)
     await asyncio.sleep(0)
@@ -125,7 +125,7 @@ async def begin(work: Awaitable[None]) -> "asyncio.Future[None]":
 
 def test_a_call_returns_with_its_own_answer() -> None:
     async def work(core: Scripted, recorder: Recorder) -> None:
-        first, second = await begin(core.publish(Publication("a"))), await begin(core.publish(Publication("b")))
+        first, second = await begin(core.publish(OutgoingMessage("a"))), await begin(core.publish(OutgoingMessage("b")))
         core.put(Done(("publish", "b"), REFUSED), Done(("publish", "unknown")))
         with pytest.raises(RefusedByEdge):
             await second
@@ -137,26 +137,26 @@ def test_a_call_returns_with_its_own_answer() -> None:
 
 
 @pytest.mark.parametrize("fault", [EdgeUnreachable("gone"), None])
-def test_everybody_who_waits_gets_an_answer_when_the_client_ends(fault: ClientFault | None) -> None:
+def test_every_waiting_caller_gets_an_answer_when_the_client_ends(fault: ClientFault | None) -> None:
     async def work(core: Scripted, recorder: Recorder) -> None:
-        calls = [await begin(core.publish(Publication("a"))), await begin(core.subscribe(1, REQUEST))]
+        calls = [await begin(core.publish(OutgoingMessage("a"))), await begin(core.subscribe(1, REQUEST))]
         if fault is None:
             await core.close()
         else:
             core.put(Ended(fault))
         for call in calls:
-            with pytest.raises(EdgeClosed if fault is None else EdgeUnreachable):
+            with pytest.raises(ClientClosed if fault is None else EdgeUnreachable):
                 await call
         with pytest.raises(ClientFault):
-            await core.publish(Publication("b"))
+            await core.publish(OutgoingMessage("b"))
         await core.unsubscribe(1)
 
     assert run(work).seen[-1] == ("end", fault)
 
 
-def test_no_more_publications_wait_for_answers_than_is_allowed() -> None:
+def test_the_number_of_unanswered_publications_is_limited() -> None:
     async def work(core: Scripted, recorder: Recorder) -> None:
-        calls = [await begin(core.publish(Publication(topic))) for topic in "abc"]
+        calls = [await begin(core.publish(OutgoingMessage(topic))) for topic in "abc"]
         assert core.sent == [("publish", "a"), ("publish", "b")]
         core.put(Done(("publish", "a")))
         await calls[0]
@@ -165,12 +165,12 @@ def test_no_more_publications_wait_for_answers_than_is_allowed() -> None:
         core.put(Done(("publish", "b")), Done(("publish", "c")))
         await asyncio.gather(*calls)
 
-    run(work, waiting_max=2)
+    run(work, pending_max=2)
 
 
-def test_a_call_that_is_cancelled_is_withdrawn() -> None:
+def test_a_cancelled_call_is_withdrawn() -> None:
     async def work(core: Scripted, recorder: Recorder) -> None:
-        call = await begin(core.publish(Publication("a")))
+        call = await begin(core.publish(OutgoingMessage("a")))
         call.cancel()
         await asyncio.wait([call])
         assert core.sent[-1] == ("withdraw", ("publish", "a"))
@@ -179,7 +179,7 @@ def test_a_call_that_is_cancelled_is_withdrawn() -> None:
     run(work)
 
 
-def test_a_subscription_whose_caller_is_cancelled_is_ended() -> None:
+def test_cancelling_a_subscribe_call_ends_the_subscription() -> None:
     async def work(core: Scripted, recorder: Recorder) -> None:
         call = await begin(core.subscribe(7, REQUEST))
         call.cancel()
@@ -189,7 +189,7 @@ def test_a_subscription_whose_caller_is_cancelled_is_ended() -> None:
     run(work)
 
 
-def test_the_end_of_a_subscription_is_waited_for_only_while_the_edge_is_there() -> None:
+def test_unsubscribe_waits_for_an_answer_only_while_connected() -> None:
     async def work(core: Scripted, recorder: Recorder) -> None:
         call = await begin(core.unsubscribe(7))
         assert not call.done()
@@ -201,30 +201,38 @@ def test_the_end_of_a_subscription_is_waited_for_only_while_the_edge_is_there() 
     run(work)
 
 
-def test_the_observer_gets_states_messages_and_refusals_in_order() -> None:
-    arrival = Arrival(Received("a", b"", Instant(0)), (1,))
+def test_the_observer_receives_states_messages_and_refusals_in_order() -> None:
+    arrival = Arrival(ReceivedMessage("a", b"", Instant(0)), (1,))
 
     async def work(core: Scripted, recorder: Recorder) -> None:
         core.put(arrival, Suppressed(Suppression.FORGED), SubscriptionRefused(1, REFUSED), ReportRefused(REFUSED))
         core.put(Lost("silence"), Connected(is_resumed=True))
 
-    connected = Change(State.CONNECTED, "at home")
-    expected = [connected, arrival, Suppression.FORGED, (1, REFUSED), Change(State.AWAY, "silence"), connected, ("end", None)]
+    connected = ClientStateChange(ClientState.CONNECTED, "at home")
+    expected = [
+        connected,
+        arrival,
+        Suppression.FORGED,
+        (1, REFUSED),
+        ClientStateChange(ClientState.RECONNECTING, "silence"),
+        connected,
+        ("end", None),
+    ]
     assert run(work).seen == expected
 
 
-def test_a_client_that_is_closed_while_it_connects_says_so() -> None:
+def test_closing_while_connecting_raises_in_open() -> None:
     async def live() -> None:
         core = Scripted()
         opening = await begin(core.open(Recorder()))
         await core.close()
-        with pytest.raises(EdgeClosed):
+        with pytest.raises(ClientClosed):
             await opening
 
     asyncio.run(live())
 
 
-def test_a_bug_is_not_hidden_by_closing() -> None:
+def test_closing_does_not_hide_a_bug() -> None:
     async def live() -> None:
         core = Scripted()
         core.end(ZeroDivisionError())

@@ -42,18 +42,18 @@ def test_the_values_are_the_defaults() -> None:
     assert read(EXAMPLE) == Settings()
 
 
-def test_every_key_is_there_once_and_explained() -> None:
+def test_every_key_is_in_the_example_once() -> None:
     wanted = keys_below(Settings, "")
     assert len(wanted) > 40
     assert sorted(written(UNCOMMENTED)) == sorted(wanted)
 
 
-def test_what_is_commented_out_can_be_used() -> None:
+def test_commented_out_examples_are_valid() -> None:
     settings = read(UNCOMMENTED)
     assert [len(rules) for rules in (settings.access.rules, settings.rules.payload, settings.rules.priority)] == [1, 1, 1]
 
 
-def test_every_key_or_run_of_keys_follows_a_comment_about_it() -> None:
+def test_every_group_of_keys_follows_a_comment() -> None:
     is_key = re.compile(r"#?\w+ =").match
     runs = [(above, line) for above, line in pairwise(EXAMPLE.splitlines()) if is_key(line) and not is_key(above)]
     assert len(runs) > 30

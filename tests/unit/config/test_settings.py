@@ -2,14 +2,23 @@ from pathlib import Path
 
 import pytest
 
-from milepost.broker.limits import Limits, SlowPolicy
+from milepost.broker.limits import BrokerLimits, SlowPolicy
 from milepost.config.errors import UsageFault
 from milepost.config.log_settings import Format, Level
-from milepost.config.settings import AllLimits, Listener, PayloadSetting, PriorityRule, Settings, Transport, settings_from
+from milepost.config.settings import (
+    AllLimits,
+    ListenerSettings,
+    PayloadRuleSettings,
+    PriorityRule,
+    Settings,
+    Transport,
+    check_files,
+    settings_from,
+)
 from milepost.listeners.limits import MqttLimits
 from milepost.model.durability import Durability
 from milepost.model.priorities import Priority
-from milepost.vetting.access import Rule, Verbs
+from milepost.vetting.access import AccessAction, AccessRule
 
 
 def read(text: str, folder: str = "") -> Settings:
@@ -34,11 +43,11 @@ def test_every_kind_of_value_is_read() -> None:
         transport = "ws"
         [limits]
         sessions_max = 5
-        when_slow = "disconnect"
+        slow_consumer = "disconnect"
         connections_max = 3
         [[access.rules]]
         allow = false
-        verbs = "publish"
+        action = "publish"
         topics = "a/#"
         user = "ada"
         [[rules.payload]]
@@ -53,16 +62,16 @@ def test_every_kind_of_value_is_read() -> None:
     """)
     assert settings.storage.durability is Durability.POWER_LOSS
     assert (settings.edge.name, settings.mqtt.receive_max) == ("north", 7)
-    assert settings.mqtt.listen == (Listener("0.0.0.0:1883"), Listener("[::]:9001", Transport.WS))
-    limits = Limits(sessions_max=5, when_slow=SlowPolicy.DISCONNECT)
+    assert settings.mqtt.listen == (ListenerSettings("0.0.0.0:1883"), ListenerSettings("[::]:9001", Transport.WS))
+    limits = BrokerLimits(sessions_max=5, slow_consumer=SlowPolicy.DISCONNECT)
     assert settings.limits == AllLimits(limits, MqttLimits(connections_max=3))
-    assert settings.access.rules == (Rule(False, Verbs.PUBLISH, "a/#", user="ada"),)
-    assert settings.rules.payload == (PayloadSetting("a/+", json=True),)
+    assert settings.access.rules == (AccessRule(False, AccessAction.PUBLISH, "a/#", user="ada"),)
+    assert settings.rules.payload == (PayloadRuleSettings("a/+", json=True),)
     assert settings.rules.priority == (PriorityRule("b", Priority.EMERGENCY),)
     assert (settings.log.level, settings.log.line_format) == (Level.DEBUG, Format.JSON)
 
 
-def test_relative_paths_start_from_the_folder_of_the_file() -> None:
+def test_relative_paths_start_at_the_folder_of_the_file() -> None:
     settings = read('[access]\nusers = "users"\n[[rules.payload]]\ntopic = "a"\nschema = "/s.json"', folder="/etc/milepost")
     assert settings.access.users == "/etc/milepost/users"
     assert settings.edge.data == "/etc/milepost/data/edge"
@@ -70,7 +79,7 @@ def test_relative_paths_start_from_the_folder_of_the_file() -> None:
     assert settings.mqtt.listen[0].certificate == ""
 
 
-def test_a_payload_rule_is_what_vetting_takes() -> None:
+def test_payload_rules_are_converted_for_admission() -> None:
     settings = read('[[rules.payload]]\ntopic = "a"\nschema = "s.json"\n[[rules.payload]]\ntopic = "b"')
     assert [(rule.rule.topics, rule.rule.schema) for rule in settings.rules.payload] == [("a", "s.json"), ("b", None)]
 
@@ -80,7 +89,7 @@ def test_a_payload_rule_is_what_vetting_takes() -> None:
     [
         ("[edgy]", "m.toml, line 1: the file has no key 'edgy'; did you mean 'edge'?"),
         ("\n[mqtt]\nrecieve_max = 3", "m.toml, line 3: [mqtt] has no key 'recieve_max'; did you mean 'receive_max'?"),
-        ("[limits]\nzzz = 3", "m.toml, line 2: [limits] has no key 'zzz'; known are sessions_max, "),
+        ("[limits]\nzzz = 3", "m.toml, line 2: [limits] has no key 'zzz'; known keys: sessions_max, "),
         (
             "[[mqtt.listen]]\n[[mqtt.listen]]\n\nadress = '1'",
             "m.toml, line 4: [[mqtt.listen]] number 2 has no key 'adress'; did you mean 'address'?",
@@ -94,42 +103,78 @@ def test_a_payload_rule_is_what_vetting_takes() -> None:
         ("[mqtt]\nreceive_max = 2.0", "receive_max is 2.0 (a number), expected a whole number"),
         ("[limits]\nsessions_max = -1", "[limits] sessions_max is -1 (a whole number), expected a whole number of at least 0"),
         ("[limits]\nsessions_max = 9223372036854775808", "sessions_max is 9223372036854775808"),
-        ("[limits]\nconnections_max = 0", "m.toml, line 1: [limits]: connections_max is 0, which would let nothing through"),
-        ("[limits]\nbytes_burst = 0", "[limits]: bytes_burst is 0"),
-        ("[storage]\ndurability = 'all'", 'durability is "all" (text), expected "nothing" or "process crash" or "power loss"'),
-        ("[storage]\nsurvives = 1", "durability is 1 (a whole number), expected"),
+        ("[limits]\nconnections_max = 0", "m.toml, line 2: [limits] connections_max is 0, which would refuse everything"),
+        ("[limits]\nbytes_burst = 0", "line 2: [limits] bytes_burst is 0"),
+        ("[storage]\ndurability = 'all'", 'durability is "all" (text), expected "none" or "process crash" or "power loss"'),
+        ("[storage]\ndurability = 1", "durability is 1 (a whole number), expected"),
         ("[edge]\nname = 1979-05-27", "name is 1979-05-27 (a date or time), expected text"),
-        ("[edge]\nname = ''", "[edge]: name '' is part of topics"),
-        ("[edge]\ndata = ''", "[edge]: data is empty"),
+        ("[edge]\nname = ''", "line 2: [edge] name '' is not valid"),
+        ("[edge]\ndata = ''", "line 2: [edge] data is empty"),
         ("edge = 3", "the file edge is 3 (a whole number), expected a table"),
         ("[mqtt]\nlisten = {}", "listen is a table, expected an array of tables"),
-        ("[mqtt]\nlisten = []", "[mqtt]: listen is empty"),
-        ("[mqtt]\nlisten = [{address = 'x'}]", "m.toml, line 2: [[mqtt.listen]] number 1: address 'x' is not HOST:PORT"),
+        ("[mqtt]\nlisten = []", "line 2: [mqtt] listen is empty"),
+        ("[mqtt]\nlisten = [{address = 'x'}]", "m.toml, line 2: [[mqtt.listen]] number 1 address 'x' is not HOST:PORT"),
         (
             "[[mqtt.listen]]\ntransport = 'tls'",
-            'm.toml, line 1: [[mqtt.listen]] number 1: transport "tls" needs certificate and key',
+            'm.toml, line 2: [[mqtt.listen]] number 1 transport "tls" needs certificate and key',
         ),
         ("[[mqtt.listen]]\ncertificate = 'c'", 'transport "tcp" uses no certificate; did you mean "tls"?'),
         ("[[mqtt.listen]]\ntransport = 'ws'\nkey = 'c'", 'did you mean "wss"?'),
         ("[[mqtt.listen]]\ncertificate_is_user = true", "certificate_is_user needs client_ca"),
         ("[[mqtt.listen]]\n[[mqtt.listen]]", "two listeners have the address 127.0.0.1:1883"),
-        ("[http]\naddress = '9464'", "[http]: address '9464' is not HOST:PORT"),
-        ("[[rules.priority]]\ntopic = 'a'", "[[rules.priority]] number 1 lacks class, "),
-        ("[[rules.priority]]\ntopic = 'a#'\nclass = 'safety'", "[[rules.priority]] number 1: 123 TOPIC_WILDCARD"),
-        ("[[access.rules]]\nallow = true\nverbs = 'read'\ntopics = 'a'", 'verbs is "read" (text), expected "publish" or'),
+        ("[http]\naddress = '9464'", "line 2: [http] address '9464' is not HOST:PORT"),
+        ("[[rules.priority]]\ntopic = 'a'", "[[rules.priority]] number 1 needs class, "),
+        ("[[rules.priority]]\ntopic = 'a#'\nclass = 'safety'", "line 2: [[rules.priority]] number 1 topic: 123 TOPIC_WILDCARD"),
+        ("[[access.rules]]\nallow = true\naction = 'read'\ntopics = 'a'", 'action is "read" (text), expected "publish" or'),
+        (
+            "[edge]\nname = 'north'\ncoverage = 'cirle 40.76,-111.89 5000'",
+            "m.toml, line 3: [edge] coverage is not a valid area: ",
+        ),
+        (
+            "[edge]\ncoverage = 'circle -111.891,40.7608 5000'",
+            "line 2: [edge] coverage is not a valid area: latitude is -111.891: are latitude and longitude swapped?",
+        ),
+        ("[pipelines]\nhttp = '9465'", "line 2: [pipelines] http: address '9465' is not HOST:PORT"),
+        ("[pipelines]\ntopics = ['a', 'b#']", "line 2: [pipelines] topics: 123 TOPIC_WILDCARD"),
+        ("[site]\nname = 'a'\nlog = 'kafka'", 'line 3: [site] log = "kafka" needs address'),
+        ("[site]\nname = 'a'\nhandover_timeout_s = 4000", "line 3: [site] handover_timeout_s is 4000.0, not in 0..3600"),
+        ("[edge]\nname = 'a b'\n[site]\nname = 's'", "line 2: [edge] name: 'a b' is not a valid name: "),
+        ("[site]\nname = 's'\n[vetting]\nreputation = 'r'", "line 4: [vetting] reputation applies to an edge without a site"),
         ("x = ", "m.toml: not TOML: Invalid value"),
     ],
 )
-def test_a_fault_says_where_and_what(text: str, complaint: str) -> None:
+def test_a_fault_names_file_line_table_and_key(text: str, complaint: str) -> None:
     with pytest.raises(UsageFault) as caught:
         read(text)
     assert complaint in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-def test_two_listeners_may_let_the_system_choose_their_ports() -> None:
+def test_several_listeners_may_use_port_0() -> None:
     assert len(read('[[mqtt.listen]]\naddress = "[::1]:0"\n[[mqtt.listen]]\naddress = "[::1]:0"').mqtt.listen) == 2
 
 
-def test_no_limit_on_a_rate_needs_no_burst() -> None:
-    assert read("[limits]\nbytes_per_s = 0\nbytes_burst = 0").limits.door.bytes_per_s == 0
+def test_an_unlimited_rate_needs_no_burst() -> None:
+    assert read("[limits]\nbytes_per_s = 0\nbytes_burst = 0").limits.mqtt.bytes_per_s == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ('[trust]\nca = "gone"', "[trust] ca"),
+        ('[trust]\ncertificate = "gone"', "[trust] certificate"),
+        ('[trust]\nkey = "gone"', "[trust] key"),
+        ('[trust]\nrevoked = "gone"', "[trust] revoked"),
+        ('[access]\nusers = "gone"', "[access] users"),
+        ('[vetting]\nreputation = "gone"', "[vetting] reputation"),
+        ('[[rules.payload]]\ntopic = "a/+"\nschema = "gone"', "[[rules.payload]] a/+ schema"),
+        (
+            '[[mqtt.listen]]\naddress = "h:1"\ntransport = "tls"\ncertificate = "gone"\nkey = "gone"',
+            "[[mqtt.listen]] h:1 certificate",
+        ),
+    ],
+)
+def test_a_missing_file_is_reported_with_the_key_that_names_it(tmp_path: Path, text: str, key: str) -> None:
+    with pytest.raises(UsageFault) as caught:
+        check_files(read(text, folder=str(tmp_path)))
+    assert str(caught.value) == f"{key}: {tmp_path}/gone does not exist: correct the path, or create the file"

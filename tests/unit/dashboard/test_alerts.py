@@ -1,17 +1,17 @@
 import pytest
 
-from milepost.dashboard import alerts as room
-from milepost.dashboard.alerts import ALERTS_MAX, Alerts
+from milepost.dashboard import alerts
+from milepost.dashboard.alerts import ALERTS_MAX, AlertTracker
 from milepost.model.reasons import Reason
 from unit.dashboard.mirrors import START, alert, deliveries, later
 
 
-def test_what_is_told_of_an_alert_counts_in_whatever_order_it_comes() -> None:
-    first, second = Alerts(), Alerts()
-    first.take_message(alert(1).message)
-    first.take_deliveries(deliveries(1, ("car", "acknowledged"), at=later(0.02)))
-    second.take_deliveries(deliveries(1, ("car", "acknowledged"), at=later(0.02)))
-    second.take_message(alert(1).message)
+def test_messages_and_deliveries_of_an_alert_count_in_any_order() -> None:
+    first, second = AlertTracker(), AlertTracker()
+    first.add_message(alert(1).message)
+    first.add_deliveries(deliveries(1, ("car", "acknowledged"), at=later(0.02)))
+    second.add_deliveries(deliveries(1, ("car", "acknowledged"), at=later(0.02)))
+    second.add_message(alert(1).message)
     for one in (first, second):
         one.tick(START)
         assert dict(one.warned) == {"car": 1}
@@ -19,16 +19,16 @@ def test_what_is_told_of_an_alert_counts_in_whatever_order_it_comes() -> None:
     assert first.delays_ms(1) == second.delays_ms(1) == [20.0]
 
 
-def test_the_proof_says_who_got_it_when_and_why_not() -> None:
-    found = Alerts()
-    found.take_message(alert(1).message)
-    found.take_deliveries(deliveries(1, ("a", "matched"), ("b", "matched"), ("c", "matched")))
-    found.take_deliveries(deliveries(1, ("a", "sent"), at=later(0.01)))
-    found.take_deliveries(deliveries(1, ("a", "acknowledged"), at=later(0.03)))
-    found.take_deliveries(deliveries(1, ("b", "dropped"), reason=Reason.EXPIRED))
-    found.note_inside("desk:1", ["a", "d"])
+def test_the_proof_lists_receivers_with_delays_and_others_with_reasons() -> None:
+    found = AlertTracker()
+    found.add_message(alert(1).message)
+    found.add_deliveries(deliveries(1, ("a", "matched"), ("b", "matched"), ("c", "matched")))
+    found.add_deliveries(deliveries(1, ("a", "sent"), at=later(0.01)))
+    found.add_deliveries(deliveries(1, ("a", "acknowledged"), at=later(0.03)))
+    found.add_deliveries(deliveries(1, ("b", "dropped"), reason=Reason.EXPIRED))
+    found.set_inside("incidents:1", ["a", "d"])
     found.tick(START)
-    proof = found.maybe_proof("desk:1")
+    proof = found.find_proof("incidents:1")
     assert proof is not None
     rows = {row["endpoint"]: (row["inside"], row["state"], row["after_ms"], row["reason"]) for row in proof["endpoints"]}
     assert rows == {
@@ -38,49 +38,49 @@ def test_the_proof_says_who_got_it_when_and_why_not() -> None:
         "d": (True, "missed", None, ""),
     }
     row = proof["alert"]
-    assert (row["inside"], row["got"], row["acknowledged"], row["dropped"], row["waiting"]) == (4, 1, 1, 1, 2)
-    assert found.maybe_proof("desk:2") is None
+    assert (row["inside"], row["received"], row["acknowledged"], row["dropped"], row["pending"]) == (4, 1, 1, 1, 2)
+    assert found.find_proof("incidents:2") is None
 
 
-def test_a_proof_shows_first_who_did_not_get_it_and_counts_whom_it_leaves_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "PROOF_ROWS_MAX", 3)
-    found = Alerts()
-    found.take_message(alert(1).message)
-    found.take_deliveries(deliveries(1, ("slow", "sent"), at=later(0.2)))
-    found.take_deliveries(deliveries(1, ("quick", "sent"), at=later(0.1)))
-    found.take_deliveries(deliveries(1, ("x", "matched"), ("late", "matched")))
-    proof = found.maybe_proof("desk:1")
+def test_a_proof_lists_undelivered_endpoints_first_and_counts_omitted_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(alerts, "PROOF_ROWS_MAX", 3)
+    found = AlertTracker()
+    found.add_message(alert(1).message)
+    found.add_deliveries(deliveries(1, ("slow", "sent"), at=later(0.2)))
+    found.add_deliveries(deliveries(1, ("quick", "sent"), at=later(0.1)))
+    found.add_deliveries(deliveries(1, ("x", "matched"), ("late", "matched")))
+    proof = found.find_proof("incidents:1")
     assert proof is not None
     assert [row["endpoint"] for row in proof["endpoints"]] == ["late", "x", "quick"]
-    assert proof["left_out"] == 1
+    assert proof["omitted"] == 1
 
 
-def test_what_an_edge_says_late_takes_nothing_back() -> None:
-    found = Alerts()
-    found.take_message(alert(1).message)
-    found.take_deliveries(deliveries(1, ("car", "acknowledged"), at=later(0.01)))
-    found.take_deliveries(deliveries(1, ("car", "sent"), ("car", "matched"), at=later(5)))
+def test_a_late_delivery_record_does_not_undo_an_acknowledgement() -> None:
+    found = AlertTracker()
+    found.add_message(alert(1).message)
+    found.add_deliveries(deliveries(1, ("car", "acknowledged"), at=later(0.01)))
+    found.add_deliveries(deliveries(1, ("car", "sent"), ("car", "matched"), at=later(5)))
     found.tick(START)
     assert found.delays_ms(1) == [10.0]
-    assert dict(found.concerned) == {}
+    assert dict(found.unconfirmed) == {}
 
 
-def test_the_oldest_alerts_are_forgotten_and_nobody_stays_warned_by_them() -> None:
-    found = Alerts()
-    found.take_message(alert(1, valid_s=1_000_000).message)
-    found.take_deliveries(deliveries(1, ("car", "sent")))
+def test_the_oldest_alerts_are_dropped_with_their_warnings() -> None:
+    found = AlertTracker()
+    found.add_message(alert(1, valid_s=1_000_000).message)
+    found.add_deliveries(deliveries(1, ("car", "sent")))
     for number in range(2, ALERTS_MAX + 2):
-        found.take_message(alert(number).message)
+        found.add_message(alert(number).message)
     found.tick(START)
-    assert found.maybe_proof("desk:1") is None
+    assert found.find_proof("incidents:1") is None
     assert len(found.table) == ALERTS_MAX
     assert dict(found.warned) == {}
 
 
-def test_there_is_room_for_so_many_endpoints_and_the_rest_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "FATES_MAX", 2)
-    found = Alerts()
-    found.take_message(alert(1).message)
-    found.take_deliveries(deliveries(1, ("a", "sent"), ("b", "sent"), ("c", "sent")))
+def test_deliveries_beyond_the_limit_are_counted_but_not_tracked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(alerts, "DELIVERIES_MAX", 2)
+    found = AlertTracker()
+    found.add_message(alert(1).message)
+    found.add_deliveries(deliveries(1, ("a", "sent"), ("b", "sent"), ("c", "sent")))
     assert found.dropped == 1
     assert set(found.warned) == {"a", "b"}

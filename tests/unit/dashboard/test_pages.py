@@ -4,8 +4,8 @@ from http import HTTPStatus
 import orjson
 import pytest
 
-from milepost.dashboard.pages import Asked, Guard, Pages, is_loopback
-from milepost.dashboard.past import Past
+from milepost.dashboard.history import SceneHistory
+from milepost.dashboard.pages import Guard, PageRequest, Pages, is_loopback
 from milepost.dashboard.scene import Scene
 from milepost.model.incidents import EVENT_KINDS
 from unit.dashboard.mirrors import START, alert, deliveries
@@ -15,32 +15,32 @@ GUARD = Guard(frozenset({"127.0.0.1:8470", "map.example.org"}), TOKEN)
 
 
 def pages() -> Pages:
-    scene, past = Scene(EVENT_KINDS, vehicles_max=10), Past(minutes=1)
+    scene, past = Scene(EVENT_KINDS, vehicles_max=10), SceneHistory(minutes=1)
     for fact in (alert(1), deliveries(1, ("car", "sent"))):
         scene.take("north", fact, START, START)
-    past.keep(1_000, b"a scene")
+    past.add(1_000, b"a scene")
     return Pages(GUARD, scene, past, roads=b"{}")
 
 
 def status(
     target: str, *, host: str = "127.0.0.1:8470", origin: str | None = None, peer: str = "127.0.0.1", token: str = ""
 ) -> HTTPStatus:
-    return pages().answer(Asked(target, host, origin, peer, f"Bearer {token}" if token else "")).status
+    return pages().answer(PageRequest(target, host, origin, peer, f"Bearer {token}" if token else "")).status
 
 
-def test_what_there_is_is_answered() -> None:
+def test_existing_paths_are_served() -> None:
     found = pages()
-    proof = found.answer(Asked("/alerts/desk%3A1", "127.0.0.1:8470", None, "127.0.0.1"))
+    proof = found.answer(PageRequest("/alerts/incidents%3A1", "127.0.0.1:8470", None, "127.0.0.1"))
     assert orjson.loads(proof.body)["endpoints"][0]["endpoint"] == "car"
-    past = found.answer(Asked("/past?at=5000", "127.0.0.1:8470", None, "127.0.0.1"))
+    past = found.answer(PageRequest("/history?at=5000", "127.0.0.1:8470", None, "127.0.0.1"))
     assert gzip.decompress(past.body) == b"a scene"
-    assert gzip.decompress(found.answer(Asked("/roads", "127.0.0.1:8470", None, "127.0.0.1")).body) == b"{}"
-    assert status("/past?at=x") == status("/past") == HTTPStatus.BAD_REQUEST
-    assert status("/alerts/desk:2") == status("/nothing") == HTTPStatus.NOT_FOUND
+    assert gzip.decompress(found.answer(PageRequest("/roads", "127.0.0.1:8470", None, "127.0.0.1")).body) == b"{}"
+    assert status("/history?at=x") == status("/history") == HTTPStatus.BAD_REQUEST
+    assert status("/alerts/incidents:2") == status("/nothing") == HTTPStatus.NOT_FOUND
 
 
 @pytest.mark.parametrize("host", ["", "evil.example", "127.0.0.1", "127.0.0.1:80", "127.0.0.1:8470.evil.example"])
-def test_a_host_that_is_not_ours_gets_nothing(host: str) -> None:
+def test_an_unknown_host_is_refused(host: str) -> None:
     assert status("/roads", host=host) == HTTPStatus.MISDIRECTED_REQUEST
 
 
@@ -48,31 +48,31 @@ def test_a_host_that_is_not_ours_gets_nothing(host: str) -> None:
     "origin",
     ["null", "", "http://evil.example", "http://127.0.0.1:8471", "file://127.0.0.1:8470", "http://127.0.0.1:8470@evil.example"],
 )
-def test_a_page_of_another_origin_gets_nothing(origin: str) -> None:
+def test_a_page_of_another_origin_is_refused(origin: str) -> None:
     assert status("/roads", origin=origin) == HTTPStatus.FORBIDDEN
 
 
-def test_our_own_page_gets_what_it_asks_for() -> None:
+def test_requests_of_the_own_page_are_served() -> None:
     assert status("/roads", origin="http://127.0.0.1:8470") == HTTPStatus.OK
     assert status("/roads", host="MAP.example.org", origin="https://map.example.org") == HTTPStatus.OK
 
 
-@pytest.mark.parametrize("path", ["/roads", "/past?at=1", "/alerts/desk:1"])
-def test_from_another_machine_nothing_is_read_without_the_token(path: str) -> None:
+@pytest.mark.parametrize("path", ["/roads", "/history?at=1", "/alerts/incidents:1"])
+def test_reading_from_another_machine_needs_the_token(path: str) -> None:
     assert status(path, peer="192.0.2.7") == HTTPStatus.UNAUTHORIZED
     assert status(path, peer="192.0.2.7", token="a wrong token!") == HTTPStatus.UNAUTHORIZED
     assert status(path, peer="192.0.2.7", token=TOKEN) == HTTPStatus.OK
 
 
-def test_loopback_is_known() -> None:
+def test_loopback_addresses_are_recognised() -> None:
     assert is_loopback("127.0.0.9")
     assert is_loopback("::1")
     assert not is_loopback("192.0.2.7")
     assert not is_loopback("localhost.evil.example")
 
 
-def test_every_answer_is_safe_to_show() -> None:
+def test_every_response_has_security_headers() -> None:
     for path in ("/roads", "/nothing", "/"):
-        headers = pages().answer(Asked(path, "127.0.0.1:8470", None, "127.0.0.1")).headers
+        headers = pages().answer(PageRequest(path, "127.0.0.1:8470", None, "127.0.0.1")).headers
         assert headers["X-Content-Type-Options"] == "nosniff"
         assert headers["X-Frame-Options"] == "DENY"

@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milepost.dashboard.records import SAID, TOPICS, DeliveriesHeard, EdgeGone, IncidentsKnown, ReportsHeard, maybe_fact
+from milepost.dashboard.records import MESSAGES, TOPICS, ActiveIncidents, DeliveryBatch, EdgeRemoved, ReportBatch, maybe_fact
 from milepost.eventlog.log import Record
 from milepost.incidents.engine import STATE
-from milepost.model.incidents import State
+from milepost.model.incidents import TrackerState
 from milepost.model.pipeline_records import DELIVERIES, REPORTS
 from milepost.model.reasons import Malformed
 from milepost.model.sites import SUBSCRIPTION_INFO, EdgeInfo, EdgeRef, edge_key
 from milepost.wire.incidents import state_to_json
 from milepost.wire.json_form.notations import Digits
-from milepost.wire.records import Deliveries, Reports, deliveries_to_record, reports_to_record, to_record
+from milepost.wire.records import DeliveryRecord, ReportRecord, deliveries_to_record, reports_to_record, to_record
 from unit.dashboard.mirrors import START, alert
 
 WEST = EdgeRef("north", "west")
@@ -27,26 +27,26 @@ def record(topic: str, value: bytes | None, key: str = "") -> Record:
     return Record(topic, 0, key, value, START)
 
 
-def test_what_edges_write_is_read() -> None:
+def test_records_of_edges_are_decoded() -> None:
     numbers, whole = np.array([1.5, np.nan]), np.array([0, 3], np.uint16)
-    written = Reports(WEST, ["a", "b"], np.array([START, START]), numbers, numbers, numbers, numbers, whole, whole)
+    written = ReportRecord(WEST, ["a", "b"], np.array([START, START]), numbers, numbers, numbers, numbers, whole, whole)
     found = maybe_fact(record(REPORTS, reports_to_record(written)))
     at = START // 1_000
-    nearly = [1.5, None]
-    assert found == ReportsHeard("north/west", ["a", "b"], [at, at], nearly, nearly, nearly, nearly, [0, 3])
-    sent = Deliveries(WEST, "desk", 2**64 - 1, "Alert", ["a"], ["sent"], [5], [0])
+    values = [1.5, None]
+    assert found == ReportBatch("north/west", ["a", "b"], [at, at], values, values, values, values, [0, 3])
+    sent = DeliveryRecord(WEST, "incidents", 2**64 - 1, "Alert", ["a"], ["sent"], [5], [0])
     found = maybe_fact(record(DELIVERIES, deliveries_to_record(sent)))
-    assert found == DeliveriesHeard("north/west", "desk", Digits(2**64 - 1), ["a"], ["sent"], [5], [0])
+    assert found == DeliveryBatch("north/west", "incidents", Digits(2**64 - 1), ["a"], ["sent"], [5], [0])
 
 
-def test_edges_messages_and_incidents_are_read() -> None:
+def test_edges_messages_and_incidents_are_decoded() -> None:
     info = EdgeInfo(WEST)
     assert maybe_fact(record(SUBSCRIPTION_INFO, to_record(info), edge_key(WEST))) == info
-    assert maybe_fact(record(SUBSCRIPTION_INFO, None, edge_key(WEST))) == EdgeGone(edge_key(WEST))
-    assert maybe_fact(record(SUBSCRIPTION_INFO, b"what somebody wants", "north/west\ncar\n#")) is None
-    assert maybe_fact(record(SAID, to_record(alert(1)))) == alert(1)
-    state = compress(orjson.dumps({"last": 1, "incidents": orjson.Fragment(state_to_json(State({}, ())))}))
-    assert maybe_fact(record(STATE, state)) == IncidentsKnown(())
+    assert maybe_fact(record(SUBSCRIPTION_INFO, None, edge_key(WEST))) == EdgeRemoved(edge_key(WEST))
+    assert maybe_fact(record(SUBSCRIPTION_INFO, b"a subscription", "north/west\ncar\n#")) is None
+    assert maybe_fact(record(MESSAGES, to_record(alert(1)))) == alert(1)
+    state = compress(orjson.dumps({"last": 1, "incidents": orjson.Fragment(state_to_json(TrackerState({}, ())))}))
+    assert maybe_fact(record(STATE, state)) == ActiveIncidents(())
 
 
 @pytest.mark.parametrize(
@@ -59,13 +59,13 @@ def test_edges_messages_and_incidents_are_read() -> None:
         orjson.dumps(SENT | {"endpoints": "a"}),
     ],
 )
-@pytest.mark.parametrize("topic", [REPORTS, DELIVERIES, STATE, SAID])
-def test_what_is_no_such_record_is_malformed(topic: str, value: bytes) -> None:
+@pytest.mark.parametrize("topic", [REPORTS, DELIVERIES, STATE, MESSAGES])
+def test_an_invalid_record_is_malformed(topic: str, value: bytes) -> None:
     with pytest.raises(Malformed):
         maybe_fact(record(topic, value))
 
 
 @given(st.sampled_from(TOPICS), st.binary(max_size=200))
-def test_whatever_stands_in_a_log_the_one_fault_is_malformed(topic: str, value: bytes) -> None:
+def test_arbitrary_records_raise_only_malformed(topic: str, value: bytes) -> None:
     with suppress(Malformed):
         maybe_fact(record(topic, value, "@x/y"))

@@ -1,8 +1,8 @@
-from milepost.dashboard.tables import Table
+from milepost.dashboard.tables import SceneTable
 
 
-def test_changes_are_told_once() -> None:
-    table = Table(10)
+def test_changes_are_returned_once() -> None:
+    table = SceneTable(10)
     table.put("a", {"x": 1})
     table.put("b", {"x": 2})
     assert table.take_changes() == {"a": {"x": 1}, "b": {"x": 2}}
@@ -13,16 +13,16 @@ def test_changes_are_told_once() -> None:
     assert table.take_changes() == {}
 
 
-def test_the_oldest_row_goes_when_there_are_too_many() -> None:
-    table = Table(2)
+def test_the_oldest_row_is_dropped_beyond_the_limit() -> None:
+    table = SceneTable(2)
     for key in ("a", "b", "c"):
         table.put(key, {})
     assert list(table.whole()) == ["b", "c"]
     assert table.take_changes() == {"a": None, "b": {}, "c": {}}
 
 
-def test_rows_that_are_not_among_the_new_ones_go() -> None:
-    table = Table(10)
+def test_replace_removes_rows_that_are_not_in_the_new_ones() -> None:
+    table = SceneTable(10)
     table.replace({"a": {}, "b": {}})
     table.take_changes()
     table.replace({"b": {}, "c": {}})

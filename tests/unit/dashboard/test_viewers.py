@@ -7,8 +7,8 @@ def whole() -> bytes:
     return b"whole"
 
 
-def test_who_is_new_gets_a_whole_scene_then_diffs() -> None:
-    async def look() -> list[bytes]:
+def test_a_new_viewer_gets_a_whole_scene_and_then_diffs() -> None:
+    async def view() -> list[bytes]:
         viewer = Viewer()
         viewer.offer(b"too early")
         frames = [await viewer.next_frame(whole)]
@@ -16,11 +16,11 @@ def test_who_is_new_gets_a_whole_scene_then_diffs() -> None:
         viewer.offer(b"2")
         return [*frames, await viewer.next_frame(whole), await viewer.next_frame(whole)]
 
-    assert asyncio.run(look()) == [b"whole", b"1", b"2"]
+    assert asyncio.run(view()) == [b"whole", b"1", b"2"]
 
 
-def test_who_is_slow_loses_diffs_and_gets_a_whole_scene() -> None:
-    async def look() -> tuple[list[bytes], int]:
+def test_a_slow_viewer_loses_diffs_and_gets_a_whole_scene() -> None:
+    async def view() -> tuple[list[bytes], int]:
         viewer = Viewer()
         frames = [await viewer.next_frame(whole)]
         for number in range(WAITING_MAX + 5):
@@ -29,11 +29,11 @@ def test_who_is_slow_loses_diffs_and_gets_a_whole_scene() -> None:
         viewer.offer(b"next")
         return [*frames, await viewer.next_frame(whole)], viewer.skipped
 
-    assert asyncio.run(look()) == ([b"whole", b"whole", b"next"], WAITING_MAX + 5)
+    assert asyncio.run(view()) == ([b"whole", b"whole", b"next"], WAITING_MAX + 5)
 
 
-def test_who_has_all_waits() -> None:
-    async def look() -> bool:
+def test_a_viewer_that_is_up_to_date_waits() -> None:
+    async def view() -> bool:
         viewer = Viewer()
         await viewer.next_frame(whole)
         waiting = asyncio.ensure_future(viewer.next_frame(whole))
@@ -42,4 +42,4 @@ def test_who_has_all_waits() -> None:
         viewer.offer(b"1")
         return is_waiting and await waiting == b"1"
 
-    assert asyncio.run(look())
+    assert asyncio.run(view())

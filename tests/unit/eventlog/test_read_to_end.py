@@ -7,7 +7,7 @@ from milepost.model.instants import Instant
 
 
 class Shrinking:
-    """A log of five records whose first ones go when it is first read."""
+    """A log of five records whose first ones are removed when it is first read."""
 
     def __init__(self, gone: int) -> None:
         self._gone = gone
@@ -27,9 +27,9 @@ def offsets_in(log: Any) -> list[int]:
     return [record.offset for records in read_to_end(cast("Log", log), "t") for record in records]
 
 
-def test_records_that_go_meanwhile_are_left_out() -> None:
+def test_records_removed_meanwhile_are_skipped() -> None:
     assert offsets_in(Shrinking(3)) == [3, 4]
 
 
-def test_a_topic_of_which_nothing_is_left_ends_the_reading() -> None:
+def test_reading_ends_when_the_topic_has_become_empty() -> None:
     assert offsets_in(Shrinking(5)) == []

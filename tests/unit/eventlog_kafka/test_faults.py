@@ -3,7 +3,7 @@
 import pytest
 from confluent_kafka import KafkaError
 
-from milepost.eventlog.kafka.errors import Trouble, fault_of
+from milepost.eventlog.kafka.errors import ClusterFault, fault_of
 from milepost.eventlog.log import LogRefused, LogUnavailable, maybe_gap
 
 ADDRESS = "127.0.0.1:9092"
@@ -12,13 +12,13 @@ ADDRESS = "127.0.0.1:9092"
 @pytest.mark.parametrize(
     ("code", "advice"),
     [
-        (KafkaError.TOPIC_AUTHORIZATION_FAILED, "give this client the right"),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, "grant this client the permission"),
         (KafkaError.MSG_SIZE_TOO_LARGE, "max.message.bytes"),
-        (KafkaError.POLICY_VIOLATION, "by hand"),
+        (KafkaError.POLICY_VIOLATION, "create the topic yourself"),
         (KafkaError.TOPIC_EXCEPTION, "choose another"),
     ],
 )
-def test_what_will_never_work_is_refused_with_what_to_do(code: int, advice: str) -> None:
+def test_permanent_errors_are_refused_with_advice(code: int, advice: str) -> None:
     fault = fault_of(KafkaError(code), ADDRESS)
     assert isinstance(fault, LogRefused)
     assert ADDRESS in str(fault)
@@ -28,38 +28,38 @@ def test_what_will_never_work_is_refused_with_what_to_do(code: int, advice: str)
 @pytest.mark.parametrize(
     ("code", "advice"),
     [
-        (KafkaError._ALL_BROKERS_DOWN, "look whether they run"),
+        (KafkaError._ALL_BROKERS_DOWN, "check that they run"),
         (KafkaError._TIMED_OUT, "network"),
         (KafkaError.NOT_ENOUGH_REPLICAS, "start those that are down"),
         (KafkaError.SASL_AUTHENTICATION_FAILED, "password"),
         (KafkaError.UNKNOWN_TOPIC_OR_PART, "deleted"),
-        (KafkaError.UNKNOWN, "tried again"),
+        (KafkaError.UNKNOWN, "will be retried"),
     ],
 )
-def test_what_may_pass_is_unavailable_with_what_to_do(code: int, advice: str) -> None:
+def test_transient_errors_are_unavailable_with_advice(code: int, advice: str) -> None:
     fault = fault_of(KafkaError(code), ADDRESS)
     assert isinstance(fault, LogUnavailable)
     assert ADDRESS in str(fault)
     assert advice in str(fault)
 
 
-def test_one_broker_that_cannot_be_reached_is_no_trouble_and_all_of_them_are() -> None:
-    trouble = Trouble(ADDRESS)
-    trouble.found(KafkaError(KafkaError._TRANSPORT))
-    assert trouble.text is None
-    trouble.found(KafkaError(KafkaError._ALL_BROKERS_DOWN))
-    assert "no broker can be reached" in (trouble.text or "")
-    trouble.found(KafkaError(KafkaError._TRANSPORT, "Connection refused"))
-    assert "Connection refused" in (trouble.text or "")
-    trouble.passed()
-    assert trouble.text is None
+def test_one_unreachable_broker_is_no_fault_but_all_of_them_are() -> None:
+    fault = ClusterFault(ADDRESS)
+    fault.note_error(KafkaError(KafkaError._TRANSPORT))
+    assert fault.text is None
+    fault.note_error(KafkaError(KafkaError._ALL_BROKERS_DOWN))
+    assert "no broker can be reached" in (fault.text or "")
+    fault.note_error(KafkaError(KafkaError._TRANSPORT, "Connection refused"))
+    assert "Connection refused" in (fault.text or "")
+    fault.clear()
+    assert fault.text is None
 
 
 @pytest.mark.parametrize("wanted", [3, 5, 9])
-def test_what_is_there_or_comes_next_is_no_gap(wanted: int) -> None:
+def test_stored_and_next_offsets_are_no_gap(wanted: int) -> None:
     assert maybe_gap("topic", wanted, 3, 9) is None
 
 
-def test_a_gap_names_what_is_gone() -> None:
+def test_a_gap_names_the_missing_records() -> None:
     assert str(maybe_gap("topic", 1, 3, 9)) == "topic: records 1 to 2 are gone, removed by its retention"
-    assert str(maybe_gap("topic", 10, 3, 9)) == "topic: ends before 9, and 10 was to be read: what was there before is gone"
+    assert str(maybe_gap("topic", 10, 3, 9)) == "topic: offset 10 is beyond its end, 9: the records that were there are gone"

@@ -1,4 +1,4 @@
-"""A session that is taken out of one edge and made again at another is what it was."""
+"""A session exported from one edge and adopted at another is unchanged."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from milepost.broker.publication import Delivery, Publication
 from milepost.broker.roaming_support import SessionSnapshot
 from milepost.broker.session import Session
 from milepost.eventlog.log import RECORD_BYTES_MAX
-from milepost.federation.handover import in_portions, joined
+from milepost.federation.handover import joined, split_into_portions
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import SECOND_NS
 from milepost.model.queries import OnTopic
@@ -43,8 +43,8 @@ def adopted(broker: Broker, one: SessionSnapshot) -> Session:
 
 
 def waiting_of(broker: Broker, session: Session) -> tuple[QueuedMessage, ...]:
-    """Return what waits; the session is gone then."""
-    return broker.export_session(session).waiting
+    """Export the session and return its queued messages."""
+    return broker.export_session(session).queued
 
 
 def filled(queue: list[tuple[int, str, bytes]]) -> tuple[Broker, Session]:
@@ -55,7 +55,9 @@ def filled(queue: list[tuple[int, str, bytes]]) -> tuple[Broker, Session]:
         publication.forwarded_by, publication.forwarded_number = "north/a", number
         is_sent = where == "in flight"
         is_released = where == "released" and qos == 2
-        broker.deliveries.adopt(session, number, Delivery(publication, qos, (number,), is_again=is_sent), is_released=is_released)
+        broker.deliveries.adopt(
+            session, number, Delivery(publication, qos, (number,), is_duplicate=is_sent), is_released=is_released
+        )
     return broker, session
 
 
@@ -64,59 +66,59 @@ def comparable(waiting: Iterable[QueuedMessage]) -> list[tuple[object, ...]]:
 
 
 @given(bodies)
-def test_what_waits_is_the_same_after_it_was_handed_over(queue: list[tuple[int, str, bytes]]) -> None:
+def test_queued_messages_survive_a_handover_unchanged(queue: list[tuple[int, str, bytes]]) -> None:
     before = waiting_of(*filled(queue))
     other = Broker(SMALL)
-    waiting = tuple(joined(one for portion in in_portions((), before) for one in portion.waiting))
+    waiting = tuple(joined(one for portion in split_into_portions((), before) for one in portion.waiting))
     there = adopted(other, snapshot(waiting, (5, 9)))
     assert there.received == {5, 9}
-    assert {key for key, kept in other.changes.queued.items() if kept is not None} == {
-        (there.number, one.number) for one in before
+    assert {key for key, stored in other.changes.queued.items() if stored is not None} == {
+        (there.number, one.packet_id) for one in before
     }
     assert comparable(waiting_of(other, there)) == comparable(before)
 
 
 @given(bodies, bodies)
-def test_what_is_added_to_a_session_takes_no_number_that_is_in_use_and_loses_none(
+def test_merged_messages_reuse_no_packet_id_in_use_and_none_is_lost(
     here: list[tuple[int, str, bytes]], there: list[tuple[int, str, bytes]]
 ) -> None:
-    mine = comparable(waiting_of(*filled(here)))
+    own = comparable(waiting_of(*filled(here)))
     broker, session = filled(here)
-    brought = waiting_of(*filled(there))
-    broker.merge_session(session, snapshot(brought))
+    arriving = waiting_of(*filled(there))
+    broker.merge_session(session, snapshot(arriving))
     after = comparable(waiting_of(broker, session))
-    assert [one for one in after if one in mine] == mine
+    assert [one for one in after if one in own] == own
     assert len({one[0] for one in after}) == len(after)
     messages = Counter(one[-1] for one in after if one[-1])
-    assert messages == Counter(one[-1] for one in (*mine, *comparable(brought)) if one[-1])
+    assert messages == Counter(one[-1] for one in (*own, *comparable(arriving)) if one[-1])
 
 
-def test_much_that_waits_goes_in_several_portions_and_in_order() -> None:
-    portions = in_portions((), waiting_of(*filled([(1, "waiting", bytes(200_000))] * 6)))
+def test_many_queued_messages_are_split_into_portions_in_order() -> None:
+    portions = split_into_portions((), waiting_of(*filled([(1, "waiting", bytes(200_000))] * 6)))
     assert [len(portion.waiting) for portion in portions] == [2, 2, 2]
-    assert [one.number for portion in portions for one in portion.waiting] == [1, 2, 3, 4, 5, 6]
+    assert [one.packet_id for portion in portions for one in portion.waiting] == [1, 2, 3, 4, 5, 6]
 
 
-def test_a_message_that_is_too_large_for_a_record_goes_in_pieces_that_fit_and_is_whole_again() -> None:
+def test_a_message_too_large_for_a_record_is_split_and_joined_again() -> None:
     before = waiting_of(*filled([(1, "waiting", b"small"), (1, "waiting", bytes(1_900_000)), (2, "in flight", b"last")]))
-    portions = in_portions((), before)
-    rests = [HandoverPart(CAR, Epoch(1), EDGE, EDGE, 1, tuple(portion.waiting)) for portion in portions]
-    assert all(len(to_record(rest)) < RECORD_BYTES_MAX for rest in rests)
+    portions = split_into_portions((), before)
+    parts = [HandoverPart(CAR, Epoch(1), EDGE, EDGE, 1, tuple(portion.waiting)) for portion in portions]
+    assert all(len(to_record(part)) < RECORD_BYTES_MAX for part in parts)
     assert joined(one for portion in portions for one in portion.waiting) == list(before)
 
 
-def test_what_a_session_asks_for_goes_with_the_handover_while_there_is_room_and_else_follows() -> None:
+def test_subscriptions_fill_the_first_portion_and_continue_in_the_next() -> None:
     few = [HeldSubscription(f"t/{at}", Subscription(CAR, OnTopic(f"t/{at}"))) for at in range(1_000)]
-    assert [len(portion.held) for portion in in_portions(few, ())] == [1_000]
+    assert [len(portion.held) for portion in split_into_portions(few, ())] == [1_000]
     many = [HeldSubscription(f"{at:04}/" + "x" * 900, Subscription(CAR, OnTopic(f"{at:04}/" + "x" * 900))) for at in range(1_000)]
-    portions = in_portions(many, ())
+    portions = split_into_portions(many, ())
     assert [one for portion in portions for one in portion.held] == many
     assert len(portions) > 1
-    rests = [HandoverPart(CAR, Epoch(1), EDGE, EDGE, 1, (), tuple(portion.held)) for portion in portions]
-    assert all(len(to_record(rest)) < RECORD_BYTES_MAX for rest in rests)
+    parts = [HandoverPart(CAR, Epoch(1), EDGE, EDGE, 1, (), tuple(portion.held)) for portion in portions]
+    assert all(len(to_record(part)) < RECORD_BYTES_MAX for part in parts)
 
 
-def test_a_subscription_under_a_name_that_the_session_has_stays_as_it_is() -> None:
+def test_a_merge_keeps_the_existing_subscription_of_the_same_name() -> None:
     broker = Broker(SMALL)
     session = adopted(broker, snapshot(subscriptions=(HeldSubscription("t/#", Subscription(CAR, OnTopic("t/#"), qos=2)),)))
     broker.merge_session(session, snapshot(subscriptions=(HeldSubscription("t/#", Subscription(CAR, OnTopic("t/#"), qos=0)),)))

@@ -1,12 +1,12 @@
-"""Handover prediction: an endpoint that reports from the coverage of another edge is sent there, once, if that is possible."""
+"""Handover prediction: an endpoint that reports from the coverage of another edge is redirected there, once, if possible."""
 
 from itertools import count
 
 import pytest
 
 from edge_in_memory import Client, EdgeInMemory
-from milepost.broker.presence import Ground
-from milepost.federation.handover_prediction import AGAIN_NS
+from milepost.broker.presence import PlausibilityRules
+from milepost.federation.handover_prediction import REDIRECT_AGAIN_NS
 from milepost.federation.limits import SiteLimits
 from milepost.federation.member import SiteMember
 from milepost.model.areas import Area, Circle
@@ -35,43 +35,43 @@ AROUND_HERE, AROUND_THERE = Circle(HERE, 3_000), Circle(THERE, 3_000)
 ADDRESS = "mqtt://10.0.0.7:1884"
 
 
-class Watched:
-    """An edge of a site with a door in memory, and a log that takes everything it is given, or nothing."""
+class ObservedEdge:
+    """An edge of a site with a listener in memory, and a log that accepts all appends or none."""
 
     def __init__(self, *, coverage: Area | None = AROUND_HERE) -> None:
         self.edge = EdgeInMemory()
-        self.edge.broker.watch.ground = Ground(coverage, ReportLimits(move_mps_max=0))
-        self.member = SiteMember(self.edge.broker, MINE, SiteLimits(places_s=ROUND_S, ahead_s=0))
+        self.edge.broker.presence.plausibility_rules = PlausibilityRules(coverage, ReportLimits(move_mps_max=0))
+        self.member = SiteMember(self.edge.broker, MINE, SiteLimits(position_interval_s=ROUND_S, prediction_s=0))
         self.prepared: list[str] = []
-        self.is_log_there = True
+        self.is_log_available = True
         self._offsets = count()
         self.member.begin_at(0, 0)
         for topic in (SUBSCRIPTION_INFO, VEHICLE_INFO):
             self.member.caught_up(topic, self.edge.now)
         self.flush()
 
-    def hear(self, info: EdgeInfo | HubInfo) -> None:
-        key = edge_key(info.edge) if isinstance(info, EdgeInfo) else "centre"
-        heard = LoggedRecord(next(self._offsets), key, to_record(info), self.edge.now)
-        self.member.on_records(SUBSCRIPTION_INFO, [heard], self.edge.now)
+    def read_info(self, info: EdgeInfo | HubInfo) -> None:
+        key = edge_key(info.edge) if isinstance(info, EdgeInfo) else "hub"
+        record = LoggedRecord(next(self._offsets), key, to_record(info), self.edge.now)
+        self.member.on_records(SUBSCRIPTION_INFO, [record], self.edge.now)
 
     def flush(self) -> None:
-        if self.is_log_there and (appends := self.member.state.outbox.take()):
-            letters = [one for one in appends if one.topic == CROSS_HUB and one.value is not None]
-            self.prepared += [one.key for one in letters if isinstance(from_record(one.value or b""), PrepareHandover)]
+        if self.is_log_available and (appends := self.member.state.outbox.take_batch()):
+            addressed = [one for one in appends if one.topic == CROSS_HUB and one.value is not None]
+            self.prepared += [one.key for one in addressed if isinstance(from_record(one.value or b""), PrepareHandover)]
             self.member.appended(appends, self.edge.now)
 
-    def see(self, client: Client, place: Place) -> None:
-        """A round in which a client is looked at, just after it reported."""
-        assert client.link.session is not None
-        session = client.link.session
+    def report_and_check(self, client: Client, place: Place) -> None:
+        """Report a position, then run one round of checks."""
+        assert client.connection.session is not None
+        session = client.connection.session
         assert self.edge.broker.report(session, Report(session.name, place, self.edge.now), self.edge.now) is None
-        self.look()
+        self.check()
 
-    def look(self) -> None:
-        """A round."""
+    def check(self) -> None:
+        """Run one round of checks."""
         self.member.tick(self.edge.now)
-        self.edge.settle()
+        self.edge.run_ticks()
         self.flush()
         self.edge.pass_time(ROUND_S)
 
@@ -80,126 +80,128 @@ class Watched:
 
 
 @pytest.fixture
-def watched() -> Watched:
-    made = Watched()
-    made.hear(EdgeInfo(OTHER, AROUND_THERE, address=ADDRESS))
+def observed() -> ObservedEdge:
+    made = ObservedEdge()
+    made.read_info(EdgeInfo(OTHER, AROUND_THERE, address=ADDRESS))
     return made
 
 
-def test_who_is_seen_twice_in_another_edges_coverage_is_sent_there_and_announced(watched: Watched) -> None:
-    client = watched.edge.connect("car", expiry_s=60)
-    watched.see(client, HERE)
-    watched.see(client, THERE)
-    assert (client.take(), watched.prepared) == ([], [str(OTHER)]), "once is not enough to send it, but to announce it"
-    watched.see(client, THERE)
+def test_an_endpoint_seen_twice_in_another_edges_coverage_is_redirected_and_announced(observed: ObservedEdge) -> None:
+    client = observed.edge.connect("car", expiry_s=60)
+    observed.report_and_check(client, HERE)
+    observed.report_and_check(client, THERE)
+    assert (client.take(), observed.prepared) == ([], [str(OTHER)]), (
+        "one report prepares the other edge, and does not redirect yet"
+    )
+    observed.report_and_check(client, THERE)
     (last,) = client.take()
     assert isinstance(last, Disconnect)
     assert (last.code, last.properties.server_reference) == (Code.USE_ANOTHER_SERVER, "10.0.0.7:1884")
-    assert watched.redirected() == 1
-    assert watched.edge.broker.sessions.maybe("car") is not None, "its session waits to be fetched"
+    assert observed.redirected() == 1
+    assert observed.edge.broker.sessions.find("car") is not None, "its session waits to be handed over"
 
 
-def test_two_looks_at_one_report_are_one(watched: Watched) -> None:
-    client = watched.edge.connect("car")
-    watched.see(client, THERE)
+def test_two_checks_of_the_same_report_count_once(observed: ObservedEdge) -> None:
+    client = observed.edge.connect("car")
+    observed.report_and_check(client, THERE)
     for _ in range(3):
-        watched.look()
-    assert not watched.redirected()
-    watched.see(client, THERE)
-    assert watched.redirected() == 1
+        observed.check()
+    assert not observed.redirected()
+    observed.report_and_check(client, THERE)
+    assert observed.redirected() == 1
 
 
-@pytest.mark.parametrize("back", [HERE, BETWEEN], ids=["here", "where nobody is"])
-def test_who_was_elsewhere_between_two_looks_is_left_alone(watched: Watched, back: Place) -> None:
-    client = watched.edge.connect("car")
+@pytest.mark.parametrize("back", [HERE, BETWEEN], ids=["here", "outside every coverage"])
+def test_an_endpoint_that_was_elsewhere_between_two_checks_is_not_redirected(observed: ObservedEdge, back: Place) -> None:
+    client = observed.edge.connect("car")
     for place in (THERE, back, THERE, back):
-        watched.see(client, place)
-    assert not watched.redirected()
+        observed.report_and_check(client, place)
+    assert not observed.redirected()
 
 
-def test_who_does_not_go_is_told_again_only_after_a_while_even_if_its_session_ended(watched: Watched) -> None:
-    first = watched.edge.connect("car")
-    watched.see(first, THERE)
-    watched.see(first, THERE)
+def test_an_endpoint_that_ignores_a_redirect_is_redirected_again_only_after_a_while(observed: ObservedEdge) -> None:
+    first = observed.edge.connect("car")
+    observed.report_and_check(first, THERE)
+    observed.report_and_check(first, THERE)
     assert not first.is_open
-    watched.look()
-    assert watched.edge.broker.sessions.maybe("car") is None
-    again = watched.edge.connect("car")
-    for _ in range(int(AGAIN_NS / (ROUND_S * SECOND_NS)) - 2):
-        watched.see(again, THERE)
-    assert (again.is_open, watched.redirected()) == (True, 1)
-    watched.see(again, THERE)
-    assert (again.is_open, watched.redirected()) == (False, 2)
+    observed.check()
+    assert observed.edge.broker.sessions.find("car") is None
+    again = observed.edge.connect("car")
+    for _ in range(int(REDIRECT_AGAIN_NS / (ROUND_S * SECOND_NS)) - 2):
+        observed.report_and_check(again, THERE)
+    assert (again.is_open, observed.redirected()) == (True, 1)
+    observed.report_and_check(again, THERE)
+    assert (again.is_open, observed.redirected()) == (False, 2)
 
 
-def test_who_crosses_one_coverage_on_the_way_to_another_is_sent_to_none_of_them_yet(watched: Watched) -> None:
-    watched.hear(EdgeInfo(THIRD, Circle(BETWEEN, 1_000), address=ADDRESS))
-    client = watched.edge.connect("car")
+def test_an_endpoint_that_crosses_a_coverage_on_its_way_is_not_redirected_yet(observed: ObservedEdge) -> None:
+    observed.read_info(EdgeInfo(THIRD, Circle(BETWEEN, 1_000), address=ADDRESS))
+    client = observed.edge.connect("car")
     for place in (BETWEEN, THERE, BETWEEN):
-        watched.see(client, place)
-    assert (client.is_open, watched.redirected()) == (True, 0)
+        observed.report_and_check(client, place)
+    assert (client.is_open, observed.redirected()) == (True, 0)
 
 
-def test_it_may_be_told_of_another_edge_meanwhile(watched: Watched) -> None:
-    first = watched.edge.connect("car")
-    watched.see(first, THERE)
-    watched.see(first, THERE)
-    watched.hear(EdgeInfo(THIRD, Circle(BETWEEN, 1_000), address=ADDRESS))
-    again = watched.edge.connect("car")
-    watched.see(again, BETWEEN)
-    watched.see(again, BETWEEN)
-    assert (again.is_open, watched.redirected()) == (False, 2)
+def test_an_endpoint_may_be_redirected_to_a_different_edge_meanwhile(observed: ObservedEdge) -> None:
+    first = observed.edge.connect("car")
+    observed.report_and_check(first, THERE)
+    observed.report_and_check(first, THERE)
+    observed.read_info(EdgeInfo(THIRD, Circle(BETWEEN, 1_000), address=ADDRESS))
+    again = observed.edge.connect("car")
+    observed.report_and_check(again, BETWEEN)
+    observed.report_and_check(again, BETWEEN)
+    assert (again.is_open, observed.redirected()) == (False, 2)
 
 
 @pytest.mark.parametrize("address", ["", "mqtts://10.0.0.7:8884", "udp://10.0.0.7:4242", "10.0.0.7:1884"])
-def test_nobody_is_sent_to_an_edge_that_it_cannot_reach_the_way_it_came(address: str) -> None:
-    watched = Watched()
-    watched.hear(EdgeInfo(OTHER, AROUND_THERE, address=address))
-    client = watched.edge.connect("car")
+def test_no_redirect_to_an_edge_with_another_scheme(address: str) -> None:
+    observed = ObservedEdge()
+    observed.read_info(EdgeInfo(OTHER, AROUND_THERE, address=address))
+    client = observed.edge.connect("car")
     for _ in range(4):
-        watched.see(client, THERE)
-    assert (client.is_open, watched.redirected()) == (True, 0)
+        observed.report_and_check(client, THERE)
+    assert (client.is_open, observed.redirected()) == (True, 0)
 
 
-def test_who_can_be_told_of_no_other_edge_is_left_alone(watched: Watched) -> None:
-    client = watched.edge.connect("car", Version.V3)
+def test_clients_without_redirects_in_their_protocol_are_not_redirected(observed: ObservedEdge) -> None:
+    client = observed.edge.connect("car", Version.V3)
     for _ in range(4):
-        watched.see(client, THERE)
-    assert (client.is_open, watched.redirected()) == (True, 0)
+        observed.report_and_check(client, THERE)
+    assert (client.is_open, observed.redirected()) == (True, 0)
 
 
-def test_an_edge_that_covers_everything_keeps_its_endpoints_and_gets_none() -> None:
-    everywhere, bounded = Watched(coverage=None), Watched()
-    everywhere.hear(EdgeInfo(OTHER, AROUND_THERE, address=ADDRESS))
-    bounded.hear(EdgeInfo(OTHER, None, address=ADDRESS))
-    for watched in (everywhere, bounded):
-        client = watched.edge.connect("car")
+def test_no_redirect_from_or_to_an_edge_that_covers_everything() -> None:
+    everywhere, bounded = ObservedEdge(coverage=None), ObservedEdge()
+    everywhere.read_info(EdgeInfo(OTHER, AROUND_THERE, address=ADDRESS))
+    bounded.read_info(EdgeInfo(OTHER, None, address=ADDRESS))
+    for observed in (everywhere, bounded):
+        client = observed.edge.connect("car")
         for _ in range(4):
-            watched.see(client, THERE)
-        assert (client.is_open, watched.redirected()) == (True, 0)
+            observed.report_and_check(client, THERE)
+        assert (client.is_open, observed.redirected()) == (True, 0)
 
 
-def test_nobody_is_sent_away_while_the_log_takes_nothing(watched: Watched) -> None:
-    client = watched.edge.connect("car")
-    watched.is_log_there = False
+def test_no_redirect_while_the_log_accepts_nothing(observed: ObservedEdge) -> None:
+    client = observed.edge.connect("car")
+    observed.is_log_available = False
     for _ in range(4):
-        watched.see(client, THERE)
-    assert not watched.redirected()
-    watched.is_log_there = True
-    watched.see(client, THERE)
-    watched.see(client, THERE)
-    assert watched.redirected() == 1
+        observed.report_and_check(client, THERE)
+    assert not observed.redirected()
+    observed.is_log_available = True
+    observed.report_and_check(client, THERE)
+    observed.report_and_check(client, THERE)
+    assert observed.redirected() == 1
 
 
-def test_to_another_site_only_while_a_centre_can_bring_the_session_there() -> None:
-    watched = Watched()
-    watched.hear(EdgeInfo(FAR, AROUND_THERE, address=ADDRESS))
-    client = watched.edge.connect("car")
+def test_redirects_to_another_site_only_while_the_hub_is_available() -> None:
+    observed = ObservedEdge()
+    observed.read_info(EdgeInfo(FAR, AROUND_THERE, address=ADDRESS))
+    client = observed.edge.connect("car")
     for _ in range(4):
-        watched.see(client, THERE)
-    assert not watched.redirected()
+        observed.report_and_check(client, THERE)
+    assert not observed.redirected()
     for _ in range(3):
-        watched.hear(HubInfo("centre", ("north", "south"), watched.edge.now))
+        observed.read_info(HubInfo("hub", ("north", "south"), observed.edge.now))
         if client.is_open:
-            watched.see(client, THERE)
-    assert watched.redirected() == 1
+            observed.report_and_check(client, THERE)
+    assert observed.redirected() == 1

@@ -1,9 +1,9 @@
-"""Claims across sites: who is told what about endpoints that appear elsewhere."""
+"""Claims across sites: notices and answers to edges about endpoints that connect elsewhere."""
 
 from central_hub_in_memory import START, Sites, ref
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import SECOND_NS
-from milepost.model.sites import VEHICLE_INFO, Claim, ClaimNotice, EdgeRef, Epoch, PriorEdge, SiteRecord, inbox_of
+from milepost.model.sites import VEHICLE_INFO, ClaimNotice, EdgeRef, EndpointClaim, Epoch, PriorEdge, SiteRecord, inbox_of
 
 CAR = EndpointId("car")
 
@@ -12,132 +12,132 @@ def inbox(sites: Sites, edge: str) -> list[SiteRecord]:
     return sites.values(ref(edge).site, inbox_of(ref(edge)))
 
 
-def claim(edge: str, epoch: int, *, anew: int = 0) -> Claim:
-    return Claim(CAR, ref(edge), Epoch(epoch), Epoch(anew))
+def claim(edge: str, epoch: int, *, clean_start_epoch: int = 0) -> EndpointClaim:
+    return EndpointClaim(CAR, ref(edge), Epoch(epoch), Epoch(clean_start_epoch))
 
 
-def test_the_edge_with_the_lower_claim_is_told_of_the_higher_one_once() -> None:
+def test_the_edge_with_the_lower_claim_gets_one_notice_of_the_higher_one() -> None:
     sites = Sites("north", "south")
-    sites.start_centre()
-    sites.claims("north/1", "car", 5)
-    sites.claims("south/1", "car", 7, anew=7)
-    sites.settle()
-    sites.claims("south/1", "car", 7, anew=7)
-    sites.settle()
-    assert inbox(sites, "north/1") == [ClaimNotice(claim("south/1", 7, anew=7))]
+    sites.start_hub()
+    sites.claim("north/1", "car", 5)
+    sites.claim("south/1", "car", 7, clean_start_epoch=7)
+    sites.run_until_idle()
+    sites.claim("south/1", "car", 7, clean_start_epoch=7)
+    sites.run_until_idle()
+    assert inbox(sites, "north/1") == [ClaimNotice(claim("south/1", 7, clean_start_epoch=7))]
     assert inbox(sites, "south/1") == []
 
 
-def test_an_edge_that_says_its_lower_claim_again_is_told_again() -> None:
+def test_an_edge_that_repeats_its_lower_claim_gets_another_notice() -> None:
     sites = Sites("north", "south")
-    sites.start_centre()
-    sites.claims("north/2", "car", 4)
-    sites.claims("north/1", "car", 5)
-    sites.claims("south/1", "car", 7)
-    sites.settle()
-    sites.goes("north/1", "car")
-    sites.claims("north/1", "car", 5)
-    sites.settle()
-    sites.claims("north/1", "car", 5)
-    sites.settle()
+    sites.start_hub()
+    sites.claim("north/2", "car", 4)
+    sites.claim("north/1", "car", 5)
+    sites.claim("south/1", "car", 7)
+    sites.run_until_idle()
+    sites.withdraw_claim("north/1", "car")
+    sites.claim("north/1", "car", 5)
+    sites.run_until_idle()
+    sites.claim("north/1", "car", 5)
+    sites.run_until_idle()
     assert inbox(sites, "north/1") == [ClaimNotice(claim("south/1", 7))] * 3
 
 
-def test_an_edge_whose_claim_comes_late_is_told_that_it_is_lower() -> None:
+def test_an_edge_whose_lower_claim_is_read_late_gets_a_notice() -> None:
     sites = Sites("north", "south")
-    sites.start_centre()
-    sites.claims("south/1", "car", 7)
-    sites.settle()
-    sites.claims("north/1", "car", 5)
-    sites.settle()
+    sites.start_hub()
+    sites.claim("south/1", "car", 7)
+    sites.run_until_idle()
+    sites.claim("north/1", "car", 5)
+    sites.run_until_idle()
     assert inbox(sites, "north/1") == [ClaimNotice(claim("south/1", 7))]
 
 
-def test_a_newer_claim_is_told_again() -> None:
+def test_a_newer_claim_causes_another_notice() -> None:
     sites = Sites("north", "south")
-    sites.start_centre()
-    sites.claims("north/1", "car", 5)
-    sites.claims("south/1", "car", 7)
-    sites.settle()
-    sites.claims("south/2", "car", 9)
-    sites.settle()
+    sites.start_hub()
+    sites.claim("north/1", "car", 5)
+    sites.claim("south/1", "car", 7)
+    sites.run_until_idle()
+    sites.claim("south/2", "car", 9)
+    sites.run_until_idle()
     assert inbox(sites, "north/1") == [ClaimNotice(claim("south/1", 7)), ClaimNotice(claim("south/2", 9))]
 
 
-def test_an_endpoint_that_moves_within_its_site_concerns_no_centre() -> None:
+def test_a_move_within_a_site_causes_no_notice() -> None:
     sites = Sites("north", "south")
-    sites.start_centre()
-    sites.claims("north/1", "car", 5)
-    sites.claims("north/2", "car", 7)
-    sites.settle()
+    sites.start_hub()
+    sites.claim("north/1", "car", 5)
+    sites.claim("north/2", "car", 7)
+    sites.run_until_idle()
     assert inbox(sites, "north/1") == inbox(sites, "north/2") == []
 
 
-def test_who_is_still_lower_is_told_again_by_the_next_process_until_it_is_gone() -> None:
+def test_the_next_hub_process_repeats_the_notice_until_the_lower_claim_is_withdrawn() -> None:
     sites = Sites("north", "south")
-    sites.start_centre().kill()
-    sites.claims("north/1", "car", 5)
-    sites.claims("south/1", "car", 7)
-    sites.start_centre().kill()
+    sites.start_hub().kill()
+    sites.claim("north/1", "car", 5)
+    sites.claim("south/1", "car", 7)
+    sites.start_hub().kill()
     assert len(inbox(sites, "north/1")) == 1
-    sites.start_centre().kill()
+    sites.start_hub().kill()
     assert len(inbox(sites, "north/1")) == 2
-    sites.goes("north/1", "car")
-    sites.start_centre()
+    sites.withdraw_claim("north/1", "car")
+    sites.start_hub()
     assert len(inbox(sites, "north/1")) == 2
 
 
-def test_who_asks_hears_where_the_endpoint_was_before() -> None:
+def test_an_edge_that_asks_gets_the_previous_edge_of_the_endpoint() -> None:
     sites = Sites("north", "south", "east")
-    sites.start_centre()
-    sites.claims("north/1", "car", 5)
-    sites.claims("east/1", "car", 6)
-    sites.settle()
-    sites.claims("south/1", "car", 7, asks=True)
-    sites.settle()
+    sites.start_hub()
+    sites.claim("north/1", "car", 5)
+    sites.claim("east/1", "car", 6)
+    sites.run_until_idle()
+    sites.claim("south/1", "car", 7, asks_prior_edge=True)
+    sites.run_until_idle()
     assert inbox(sites, "south/1") == [PriorEdge(CAR, Epoch(7), EdgeRef("east", "1"))]
 
 
-def test_who_asks_for_an_endpoint_that_was_nowhere_hears_that() -> None:
+def test_an_edge_that_asks_about_an_unknown_endpoint_gets_that_answer() -> None:
     sites = Sites("north", "south")
-    sites.start_centre()
-    sites.claims("north/1", "car", 5)
-    sites.goes("north/1", "car")
-    sites.claims("south/2", "car", 6)
-    sites.settle()
-    sites.claims("south/1", "car", 7, asks=True)
-    sites.settle()
+    sites.start_hub()
+    sites.claim("north/1", "car", 5)
+    sites.withdraw_claim("north/1", "car")
+    sites.claim("south/2", "car", 6)
+    sites.run_until_idle()
+    sites.claim("south/1", "car", 7, asks_prior_edge=True)
+    sites.run_until_idle()
     assert inbox(sites, "south/1") == [PriorEdge(CAR, Epoch(7), None)]
 
 
-def test_a_higher_claim_elsewhere_is_no_earlier_stay() -> None:
+def test_an_edge_with_a_higher_claim_is_not_the_previous_edge() -> None:
     sites = Sites("north", "south")
-    sites.start_centre()
-    sites.claims("north/1", "car", 9)
-    sites.settle()
-    sites.claims("south/1", "car", 7, asks=True)
-    sites.settle()
+    sites.start_hub()
+    sites.claim("north/1", "car", 9)
+    sites.run_until_idle()
+    sites.claim("south/1", "car", 7, asks_prior_edge=True)
+    sites.run_until_idle()
     assert PriorEdge(CAR, Epoch(7), None) in inbox(sites, "south/1")
     assert ClaimNotice(claim("north/1", 9)) in inbox(sites, "south/1")
 
 
-def test_a_question_that_nobody_answered_is_answered_later_if_it_is_young() -> None:
+def test_an_unanswered_question_is_answered_later_if_it_is_recent() -> None:
     sites = Sites("north", "south")
-    sites.claims("south/1", "car", START + 1, asks=True)
-    sites.claims("south/1", "old", START - 40 * SECOND_NS, asks=True)
-    sites.claims("north/1", "car", START)
-    sites.settle()
+    sites.claim("south/1", "car", START + 1, asks_prior_edge=True)
+    sites.claim("south/1", "old", START - 40 * SECOND_NS, asks_prior_edge=True)
+    sites.claim("north/1", "car", START)
+    sites.run_until_idle()
     sites.pass_s(20)
-    sites.start_centre()
+    sites.start_hub()
     assert inbox(sites, "south/1") == [PriorEdge(CAR, Epoch(START + 1), EdgeRef("north", "1"))]
 
 
-def test_a_claim_for_another_site_is_a_lie() -> None:
+def test_a_claim_for_another_site_is_rejected() -> None:
     sites = Sites("north", "south")
-    process = sites.start_centre()
+    process = sites.start_hub()
     sites.append("north", VEHICLE_INFO, "car\nsouth/1", claim("south/1", 9))
     sites.append("north", VEHICLE_INFO, "nonsense", b"{}")
     sites.append("north", VEHICLE_INFO, "nonsense", None)
-    sites.settle()
-    assert len(process.centre.registry) == 0
-    assert sum(process.centre.counts.dropped.values()) == 2
+    sites.run_until_idle()
+    assert len(process.hub.registry) == 0
+    assert sum(process.hub.counts.dropped.values()) == 2

@@ -1,25 +1,25 @@
-"""The registry: who is where."""
+"""The registry: the claims of endpoints."""
 
 from milepost.federation.hub_registry import HubRegistry
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import Instant
 from milepost.model.places import Place
-from milepost.model.sites import Claim, EdgeRef, EndpointPosition, EndpointPositions, Epoch
+from milepost.model.sites import EdgeRef, EndpointClaim, EndpointPosition, EndpointPositions, Epoch
 
 CAR = EndpointId("car")
 NORTH, NORTH_2, SOUTH = EdgeRef("north", "1"), EdgeRef("north", "2"), EdgeRef("south", "1")
 
 
-def claim(edge: EdgeRef, epoch: int, endpoint: EndpointId = CAR) -> Claim:
-    return Claim(endpoint, edge, Epoch(epoch))
+def claim(edge: EdgeRef, epoch: int, endpoint: EndpointId = CAR) -> EndpointClaim:
+    return EndpointClaim(endpoint, edge, Epoch(epoch))
 
 
-def test_an_endpoint_is_where_it_was_claimed_with_the_highest_epoch() -> None:
+def test_an_endpoint_is_at_the_edge_of_its_highest_claim() -> None:
     registry = HubRegistry()
     for one in (claim(NORTH, 5), claim(SOUTH, 7), claim(NORTH_2, 6)):
         registry.put(one)
     assert registry.latest(CAR) == claim(SOUTH, 7)
-    assert registry.stands(CAR) == [claim(SOUTH, 7), claim(NORTH_2, 6)]
+    assert registry.claims_by_site(CAR) == [claim(SOUTH, 7), claim(NORTH_2, 6)]
     assert registry.sites_of(CAR) == {"north", "south"}
 
 
@@ -36,31 +36,31 @@ def test_of_one_edge_the_highest_claim_counts_whichever_is_read_last() -> None:
     registry = HubRegistry()
     for epoch in (5, 7, 6):
         registry.put(claim(NORTH, epoch))
-    assert registry.stands(CAR) == [claim(NORTH, 7)]
+    assert registry.claims_by_site(CAR) == [claim(NORTH, 7)]
 
 
-def test_an_endpoint_comes_back_to_an_edge_that_has_taken_its_claim_back() -> None:
+def test_an_endpoint_can_return_to_an_edge_that_has_withdrawn_its_claim() -> None:
     registry = HubRegistry()
     registry.put(claim(NORTH, 7))
-    registry.clear(CAR, NORTH)
+    registry.remove(CAR, NORTH)
     assert registry.latest(CAR) is None
     registry.put(claim(NORTH, 8))
     assert registry.latest(CAR) == claim(NORTH, 8)
 
 
-def test_the_last_stay_that_ends_removes_the_endpoint() -> None:
+def test_withdrawing_the_last_claim_removes_the_endpoint() -> None:
     registry = HubRegistry()
     registry.put(claim(NORTH, 5))
     registry.put(claim(SOUTH, 7))
-    registry.clear(CAR, NORTH)
+    registry.remove(CAR, NORTH)
     assert list(registry.split) == []
-    assert registry.stands(CAR) == [claim(SOUTH, 7)]
-    registry.clear(CAR, SOUTH)
+    assert registry.claims_by_site(CAR) == [claim(SOUTH, 7)]
+    registry.remove(CAR, SOUTH)
     assert len(registry) == 0
-    assert registry.stands(CAR) == []
+    assert registry.claims_by_site(CAR) == []
 
 
-def test_claims_beyond_the_limit_are_not_taken_and_known_endpoints_still_move() -> None:
+def test_claims_beyond_the_limit_are_rejected_and_known_endpoints_still_move() -> None:
     registry = HubRegistry(endpoints_max=1)
     assert registry.put(claim(NORTH, 5))
     assert not registry.put(claim(NORTH, 5, EndpointId("bus")))
@@ -68,14 +68,14 @@ def test_claims_beyond_the_limit_are_not_taken_and_known_endpoints_still_move() 
     assert len(registry) == 1
 
 
-def test_the_place_seen_last_counts_whatever_is_read_last() -> None:
+def test_the_position_with_the_latest_time_wins_in_any_order() -> None:
     registry = HubRegistry()
     registry.put(claim(NORTH, 5))
     newer = EndpointPosition(CAR, Place(51.0, 7.0), None, None, Instant(20))
     older = EndpointPosition(CAR, Place(52.0, 8.0), None, None, Instant(10))
-    registry.see(EndpointPositions(NORTH, (newer,)))
-    registry.see(
+    registry.note_positions(EndpointPositions(NORTH, (newer,)))
+    registry.note_positions(
         EndpointPositions(NORTH, (older, EndpointPosition(EndpointId("nobody"), Place(0.0, 0.0), None, None, Instant(30))))
     )
-    assert registry.seen(CAR) == newer
-    assert registry.seen(EndpointId("nobody")) is None
+    assert registry.position_of(CAR) == newer
+    assert registry.position_of(EndpointId("nobody")) is None

@@ -1,4 +1,4 @@
-"""Every move to an edge leaves one line for the operator: from where, how it went, why, with how many messages."""
+"""Every move to an edge leaves one line for the operator: origin, outcome, reason, messages."""
 
 from collections.abc import Iterable
 
@@ -16,8 +16,8 @@ from milepost.model.sites import (
     CROSS_HUB,
     SUBSCRIPTION_INFO,
     VEHICLE_INFO,
-    Claim,
     EdgeRef,
+    EndpointClaim,
     Epoch,
     Handover,
     LoggedRecord,
@@ -32,7 +32,7 @@ HERE, THERE = EdgeRef("north", "here"), EdgeRef("north", "there")
 
 
 class Arrival:
-    """An edge of a site whose registry says that an endpoint is at another edge; then the endpoint connects."""
+    """An edge of a site whose registry has an endpoint at another edge; then the endpoint connects."""
 
     def __init__(self, *, end: int = 0) -> None:
         self.now = START
@@ -42,19 +42,19 @@ class Arrival:
         self.claim(THERE, START - 60 * SECOND_NS)
         for topic in (SUBSCRIPTION_INFO, VEHICLE_INFO):
             self.member.caught_up(topic, self.now)
-        assert not self.member.arrive(CAR, self.now, is_fresh=False)
+        assert not self.member.arrive(CAR, self.now, clean_start=False)
         self.epoch = self.member.roaming.residencies[CAR].epoch
 
     def claim(self, edge: EdgeRef, epoch: int) -> None:
-        value = to_record(Claim(CAR, edge, Epoch(epoch)))
+        value = to_record(EndpointClaim(CAR, edge, Epoch(epoch)))
         self.member.on_records(VEHICLE_INFO, [LoggedRecord(0, claim_key(CAR, edge), value, self.now)], self.now)
 
     def read(self, *records: SiteRecord) -> None:
-        heard = [LoggedRecord(offset, str(HERE), to_record(one), self.now) for offset, one in enumerate(records)]
-        self.member.on_records(CROSS_HUB, heard, self.now)
+        logged = [LoggedRecord(offset, str(HERE), to_record(one), self.now) for offset, one in enumerate(records)]
+        self.member.on_records(CROSS_HUB, logged, self.now)
 
     def handover(self, waiting: Iterable[QueuedMessage] = (), *, expiry_ns: int = 60 * SECOND_NS) -> Handover:
-        return Handover(CAR, self.epoch, THERE, HERE, 1, expiry_ns=expiry_ns, waiting=tuple(waiting), offsets={HERE.site: 0})
+        return Handover(CAR, self.epoch, THERE, HERE, 1, expiry_ns=expiry_ns, queued=tuple(waiting), offsets={HERE.site: 0})
 
     def pass_s(self, seconds: float) -> None:
         self.now = Instant(self.now + int(seconds * SECOND_NS))
@@ -66,7 +66,7 @@ def queued(number: int) -> QueuedMessage:
     return QueuedMessage(number, 1, False, False, (), False, "", 0, data)
 
 
-def test_a_completed_move_says_from_where_with_how_many_messages_and_how_long_it_took() -> None:
+def test_a_completed_move_has_its_origin_its_messages_and_its_duration() -> None:
     edge = Arrival()
     edge.now = Instant(edge.now + SECOND_NS // 4)
     edge.read(edge.handover([queued(1), queued(2)]))
@@ -75,13 +75,13 @@ def test_a_completed_move_says_from_where_with_how_many_messages_and_how_long_it
     assert edge.member.take_moves() == []
 
 
-def test_a_session_that_is_not_taken_in_is_a_refused_move_and_says_why() -> None:
+def test_a_session_that_is_not_accepted_is_a_refused_move_with_the_reason() -> None:
     edge = Arrival()
     edge.read(edge.handover([queued(1)], expiry_ns=0))
     assert edge.member.take_moves() == [Move(CAR, "north/there", "north/here", MoveOutcome.REFUSED, "SESSION_EXPIRED", 1, 0)]
 
 
-def test_a_client_that_is_let_in_without_its_session_is_a_move_that_was_given_up() -> None:
+def test_a_client_admitted_without_its_session_is_a_move_given_up() -> None:
     edge = Arrival()
     edge.pass_s(5)
     (move,) = edge.member.take_moves()
@@ -89,7 +89,7 @@ def test_a_client_that_is_let_in_without_its_session_is_a_move_that_was_given_up
     assert move.duration_ns == 5 * SECOND_NS
 
 
-def test_a_client_that_waits_and_is_claimed_by_another_edge_is_a_move_that_was_given_up() -> None:
+def test_a_waiting_client_claimed_by_another_edge_is_a_move_given_up() -> None:
     edge = Arrival()
     edge.claim(THERE, edge.epoch + 1)
     (move,) = edge.member.take_moves()
@@ -106,15 +106,15 @@ def test_a_session_that_leaves_before_it_has_caught_up_is_an_interrupted_move() 
     assert move.messages == 1
 
 
-def test_an_endpoint_that_was_nowhere_else_leaves_no_line() -> None:
+def test_an_endpoint_without_an_earlier_edge_leaves_no_line() -> None:
     edge = Arrival()
-    edge.read(Handover(CAR, edge.epoch, THERE, HERE, 1, is_held=False))
+    edge.read(Handover(CAR, edge.epoch, THERE, HERE, 1, has_session=False))
     assert edge.member.take_moves() == []
 
 
-def test_more_lines_than_a_tick_may_have_are_counted() -> None:
+def test_lines_beyond_the_limit_of_a_tick_are_counted() -> None:
     state = Arrival().member.state
     for _ in range(MOVES_MAX + 2):
         state.note_move(Residency(CAR, Epoch(1)), MoveOutcome.GIVEN_UP, "a flood")
     assert len(state.moves) == MOVES_MAX
-    assert state.counts["moves_not_logged"] == 2
+    assert state.counts["handovers_not_logged"] == 2

@@ -1,4 +1,4 @@
-"""Residencies: the state machine is the documented one, storage keeps all of it, and cursors say what is missing."""
+"""Residencies: the documented state machine, their storage, and the records that cursors show as missing."""
 
 import re
 from pathlib import Path
@@ -7,8 +7,8 @@ import pytest
 
 from milepost.federation.residency import (
     EVERY,
-    FAR,
     OFFSET,
+    OFFSET_MAX,
     TRANSITIONS,
     CatchingUp,
     OutgoingHandover,
@@ -36,7 +36,7 @@ def at(origin: str, number: int) -> Position:
 
 
 def part(offset: int | None = 5, floor: int = 0) -> Part:
-    since = {"t/#": {EVERY: 50, "north/b": 10, OFFSET: 3}, "u": {EVERY: 0, OFFSET: FAR}}
+    since = {"t/#": {EVERY: 50, "north/b": 10, OFFSET: 3}, "u": {EVERY: 0, OFFSET: OFFSET_MAX}}
     return Part("north", ["t/#", "u"], since, {"north/a": 100}, offset, Instant(7), floor, [("north/a", 101)], {"south/a": 30})
 
 
@@ -48,7 +48,7 @@ def documented_transitions() -> dict[tuple[str, str], str]:
     return {(state, event): re.sub(r"\*", "", after) for state, event, after, _ in rows[2:]}
 
 
-def test_the_documented_table_of_states_is_the_one_that_the_code_follows() -> None:
+def test_the_documented_state_table_equals_the_one_in_the_code() -> None:
     assert documented_transitions() == {(state.value, event.value): after.value for (state, event), after in TRANSITIONS.items()}
 
 
@@ -58,7 +58,7 @@ def test_every_state_but_the_first_is_reached_and_every_state_but_the_last_is_le
     assert {event for _, event in TRANSITIONS} == set(ResidencyEvent)
 
 
-def test_an_event_that_a_state_does_not_know_is_a_fault() -> None:
+def test_an_event_without_a_transition_raises() -> None:
     residency = Residency(CAR, Epoch(1))
     advance(residency, ResidencyEvent.ARRIVES)
     with pytest.raises(AssertionError, match="car is awaited: the session ends"):
@@ -66,47 +66,49 @@ def test_an_event_that_a_state_does_not_know_is_a_fault() -> None:
     assert residency.state is ResidencyState.AWAITED
 
 
-def test_a_live_residency_has_nothing_to_catch_up() -> None:
+def test_a_live_residency_has_no_catch_up_data() -> None:
     residency = Residency(CAR, Epoch(1), catching_up=CatchingUp(0))
     with pytest.raises(AssertionError, match="change together"):
         advance(residency, ResidencyEvent.OPENED)
 
 
-def test_a_residency_comes_back_from_its_bytes() -> None:
-    residency = Residency(CAR, Epoch(9), Epoch(8), Epoch(7), ResidencyState.CATCHING_UP, is_whole=False)
-    residency.catching_up = CatchingUp(4, [part(), part(None, 60)], {EVERY}, {"south": 9}, ['{"type":"said"}'], "south/a", 3)
-    residency.had, residency.offsets, residency.ended = {"south/a": 12}, {"south": 44}, ["gone"]
+def test_a_residency_survives_encoding_and_decoding() -> None:
+    residency = Residency(CAR, Epoch(9), Epoch(8), Epoch(7), ResidencyState.CATCHING_UP, is_complete=False)
+    residency.catching_up = CatchingUp(
+        4, [part(), part(None, 60)], {EVERY}, {"south": ["north/a 9"]}, ['{"type":"forwarded"}'], "south/a", 3
+    )
+    residency.received_elsewhere, residency.offsets, residency.ended_subscriptions = {"south/a": 12}, {"south": 44}, ["gone"]
     residency.since = {"t/#": {EVERY: 1, OFFSET: 2}}
     residency.opened_at, residency.opened_after, residency.opened_above = 3, 4, 5
     assert residency_from_bytes(CAR, residency_to_bytes(residency)) == residency
 
 
-def test_an_outgoing_handover_comes_back_from_its_bytes() -> None:
-    held = (HeldSubscription("t/#", Subscription(CAR, OnTopic("t/#"), qos=1), is_not_own=True),)
-    leaving = OutgoingHandover(CAR, Epoch(9), held, [(EdgeRef("north", "a"), Epoch(3))], 2)
-    assert outgoing_from_bytes(CAR, outgoing_to_bytes(leaving)) == leaving
+def test_an_outgoing_handover_survives_encoding_and_decoding() -> None:
+    held = (HeldSubscription("t/#", Subscription(CAR, OnTopic("t/#"), qos=1), no_local=True),)
+    outgoing = OutgoingHandover(CAR, Epoch(9), held, [(EdgeRef("north", "a"), Epoch(3))], 2)
+    assert outgoing_from_bytes(CAR, outgoing_to_bytes(outgoing)) == outgoing
 
 
-def test_a_part_lacks_what_is_above_its_cursors_and_not_before_its_place_in_the_log() -> None:
+def test_a_part_lacks_records_above_its_cursors_and_not_before_its_offset() -> None:
     assert part().lacks(at("north/a", 101))
     assert not part().lacks(at("north/a", 100))
     assert not part().lacks(at("north/a", 101), offset=4)
     assert part().lacks(at("north/a", 101), offset=5)
 
 
-def test_of_edges_of_which_nothing_is_known_only_what_is_above_the_floor_is_lacking() -> None:
+def test_of_unknown_edges_only_records_above_the_floor_are_lacking() -> None:
     assert part(None, 60).lacks(at("north/x", 61))
     assert not part(None, 60).lacks(at("north/x", 60))
 
 
-def test_a_part_is_sure_of_its_own_site_and_of_what_it_was_given_here() -> None:
-    assert part().is_sure_of(at("north/x", 1))
-    assert part().is_sure_of(at("south/a", 30))
-    assert not part().is_sure_of(at("south/a", 29))
-    assert not part().is_sure_of(at("south/x", 99))
+def test_a_part_is_conclusive_for_its_own_site_and_for_streams_served_here() -> None:
+    assert part().is_conclusive_for(at("north/x", 1))
+    assert part().is_conclusive_for(at("south/a", 30))
+    assert not part().is_conclusive_for(at("south/a", 29))
+    assert not part().is_conclusive_for(at("south/x", 99))
 
 
-def test_a_subscription_asked_before_what_was_said_later_or_was_read_later() -> None:
+def test_a_subscription_began_before_records_with_a_higher_number_or_offset() -> None:
     assert part().began_before("t/#", at("north/b", 11), None)
     assert not part().began_before("t/#", at("north/b", 10), None)
     assert not part().began_before("t/#", at("north/x", 50), None)
@@ -114,10 +116,10 @@ def test_a_subscription_asked_before_what_was_said_later_or_was_read_later() -> 
     assert not part().began_before("t/#", at("north/x", 50), 2)
 
 
-def test_records_of_a_site_wait_while_something_is_to_be_read_again_or_the_centre_has_more() -> None:
-    catching_up = CatchingUp(0, [], {"south"}, {"west": 9})
+def test_records_of_a_site_wait_while_it_is_reread_or_the_hub_has_more() -> None:
+    catching_up = CatchingUp(0, [], {"south"}, {"west": ["north/a 9"]})
     assert [site for site in ("north", "south", "west") if catching_up.is_served(site)] == ["north"]
-    catching_up.late = {EVERY}
+    catching_up.sites_to_reread = {EVERY}
     assert not catching_up.is_served("north")
 
 

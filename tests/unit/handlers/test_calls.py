@@ -2,18 +2,18 @@ import threading
 
 import pytest
 
-from milepost.handlers.calls import Caller, TookTooLong
+from milepost.handlers.calls import CallRunner, CallTimeout
 from milepost.handlers.ledger import Cancelled
 
 LONG_S = 60.0
 
 
-def caller(timeout_s: float = LONG_S) -> tuple[Caller, threading.Event]:
-    over = threading.Event()
-    return Caller(timeout_s, over), over
+def caller(timeout_s: float = LONG_S) -> tuple[CallRunner, threading.Event]:
+    cancelled = threading.Event()
+    return CallRunner(timeout_s, cancelled), cancelled
 
 
-def test_a_call_gives_or_raises_what_the_function_does() -> None:
+def test_a_call_returns_or_raises_what_the_function_does() -> None:
     calls, _ = caller()
     assert calls.call(lambda: 3) == 3
     with pytest.raises(ZeroDivisionError):
@@ -30,7 +30,7 @@ def test_calls_share_a_thread() -> None:
     calls.close()
 
 
-def test_a_call_that_does_not_end_is_left_behind_and_the_next_is_made() -> None:
+def test_a_hanging_call_is_abandoned_and_the_next_one_runs() -> None:
     calls, _ = caller(0.01)
     gate = threading.Event()
     ended = threading.Event()
@@ -39,7 +39,7 @@ def test_a_call_that_does_not_end_is_left_behind_and_the_next_is_made() -> None:
         gate.wait()
         ended.set()
 
-    with pytest.raises(TookTooLong, match=r"0\.01 s"):
+    with pytest.raises(CallTimeout, match=r"timeout_s = 0\.01"):
         calls.call(wait)
     assert calls.hung == 1
     thread = calls.call(threading.current_thread)
@@ -51,7 +51,7 @@ def test_a_call_that_does_not_end_is_left_behind_and_the_next_is_made() -> None:
     assert not thread.is_alive()
 
 
-def test_a_thread_that_was_left_behind_ends_when_its_call_does() -> None:
+def test_an_abandoned_thread_ends_when_its_call_returns() -> None:
     calls, _ = caller(0.01)
     gate = threading.Event()
     threads: list[threading.Thread] = []
@@ -60,7 +60,7 @@ def test_a_thread_that_was_left_behind_ends_when_its_call_does() -> None:
         threads.append(threading.current_thread())
         gate.wait()
 
-    with pytest.raises(TookTooLong):
+    with pytest.raises(CallTimeout):
         calls.call(wait)
     gate.set()
     threads[0].join(LONG_S)
@@ -68,12 +68,12 @@ def test_a_thread_that_was_left_behind_ends_when_its_call_does() -> None:
     assert calls.hung == 0
 
 
-def test_a_call_is_not_waited_for_when_it_is_called_off() -> None:
-    calls, over = caller()
+def test_cancellation_ends_the_wait_for_a_call() -> None:
+    calls, cancelled = caller()
     gate = threading.Event()
 
     def wait() -> None:
-        over.set()
+        cancelled.set()
         gate.wait()
 
     with pytest.raises(Cancelled):

@@ -6,15 +6,15 @@ from milepost.handlers import ANYTHING, NOTHING, Handler, Message, Reject, Store
 def take(request: object, message: Message, store: Store) -> None: ...
 
 
-def test_the_first_filter_that_fits_decides() -> None:
+def test_the_first_matching_filter_selects_the_function() -> None:
     app = Handler("parking")
     app.on("service/parking/find", accepts=ANYTHING, answers=NOTHING)(take)
     app.on("service/parking/+", accepts=ANYTHING, answers=NOTHING)(take)
-    found = [app.maybe_route(topic) for topic in ("service/parking/find", "service/parking/x", "service/parking")]
+    found = [app.find_route(topic) for topic in ("service/parking/find", "service/parking/x", "service/parking")]
     assert [route and route.filter for route in found] == ["service/parking/find", "service/parking/+", None]
 
 
-def test_a_function_stays_a_function() -> None:
+def test_the_decorator_returns_the_function_unchanged() -> None:
     assert Handler("parking").on("a", accepts=ANYTHING, answers=NOTHING)(take) is take
 
 
@@ -28,25 +28,25 @@ def test_validators_are_mandatory() -> None:
 
 
 @pytest.mark.parametrize("topics", ["a/#/b", "", "$reserved/publish-x", "$share/g/a", "taken"])
-def test_a_filter_that_will_not_do_is_refused(topics: str) -> None:
+def test_an_invalid_reserved_or_duplicate_filter_is_refused(topics: str) -> None:
     app = Handler("parking")
     app.on("taken", accepts=ANYTHING, answers=NOTHING)(take)
     with pytest.raises(ValueError, match=r".+"):
         app.on(topics, accepts=ANYTHING, answers=NOTHING)
 
 
-def test_a_function_that_takes_other_arguments_is_refused_when_it_is_written() -> None:
+def test_a_function_with_other_arguments_is_refused_at_registration() -> None:
     with pytest.raises(TypeError):
         Handler("parking").on("a", accepts=ANYTHING, answers=NOTHING)(lambda request: None)
 
 
-def test_to_accept_nothing_makes_no_sense() -> None:
+def test_accepts_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match="ANYTHING"):
         Handler("parking").on("a", accepts=NOTHING, answers=NOTHING)
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a/b", "@a", "a.b", "x" * 49])
-def test_a_name_that_no_topic_can_hold_is_refused(name: str) -> None:
+def test_a_handler_name_that_is_invalid_in_topics_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="letters"):
         Handler(name)
 
@@ -59,5 +59,5 @@ def test_limits_of_a_handler_are_checked() -> None:
         Handler("a", timeout_s=0)
 
 
-def test_a_reason_is_not_endless() -> None:
+def test_a_rejection_reason_is_truncated() -> None:
     assert len(Reject("x" * 10_000).reason) == 500

@@ -21,7 +21,7 @@ def test_a_value_is_a_copy() -> None:
     assert store.get("b", 7) == 7
 
 
-def test_what_a_call_changes_is_seen_by_it_alone_until_it_is_applied() -> None:
+def test_changes_are_visible_to_their_call_only_until_they_are_applied() -> None:
     values = StoreValues({"a": b"1"})
     store = Store(values)
     store.put("b", 2)
@@ -33,7 +33,7 @@ def test_what_a_call_changes_is_seen_by_it_alone_until_it_is_applied() -> None:
 
 
 @given(st.dictionaries(KEYS, st.integers(0, 9)), CHANGES)
-def test_a_store_is_a_dictionary(before: dict[str, int], changes: list[tuple[str, object]]) -> None:
+def test_a_store_behaves_like_a_dictionary(before: dict[str, int], changes: list[tuple[str, object]]) -> None:
     model: dict[str, object] = dict(before)
     values = StoreValues({key: b"%d" % value for key, value in before.items()})
     store = Store(values)
@@ -57,7 +57,7 @@ def test_a_bad_key_is_refused(key: str) -> None:
         Store(StoreValues({})).put(key, 1)
 
 
-def test_a_value_that_json_cannot_say_or_that_is_too_large_is_refused() -> None:
+def test_a_value_that_is_not_json_or_too_large_is_refused() -> None:
     store = Store(StoreValues({}))
     with pytest.raises(StoreFault, match="JSON"):
         store.put("a", {1, 2})
@@ -65,7 +65,7 @@ def test_a_value_that_json_cannot_say_or_that_is_too_large_is_refused() -> None:
         store.put("a", "x" * limits.VALUE_BYTES_MAX)
 
 
-def test_a_store_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_store_refuses_keys_and_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "KEYS_MAX", 2)
     store = Store(StoreValues({"a": b"1"}))
     store.put("b", 1)
@@ -80,7 +80,7 @@ def test_a_store_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
         Store(StoreValues({"a": b"1"})).put("a", "x" * 10)
 
 
-def test_one_call_changes_no_more_than_fits_into_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_changes_of_one_call_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "CHANGES_BYTES_MAX", limits.ROW_BYTES + 11)
     store = Store(StoreValues({}))
     store.put("a", "x")
@@ -92,9 +92,9 @@ def test_one_call_changes_no_more_than_fits_into_a_note(monkeypatch: pytest.Monk
     assert store.get("a") == "x" * 7
 
 
-def test_a_call_that_was_given_up_can_do_nothing() -> None:
+def test_an_abandoned_call_cannot_use_its_store() -> None:
     store = Store(StoreValues({"a": b"1"}))
-    store.end()
+    store.close()
     uses: list[Callable[[], object]] = [
         lambda: store.get("a"),
         lambda: store.put("a", 1),
@@ -103,6 +103,6 @@ def test_a_call_that_was_given_up_can_do_nothing() -> None:
         lambda: "a" in store,
     ]
     for use in uses:
-        with pytest.raises(StoreFault, match="given up"):
+        with pytest.raises(StoreFault, match="abandoned"):
             use()
     assert store.changes == {}

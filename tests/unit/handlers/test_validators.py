@@ -15,12 +15,12 @@ def refusal(body: bytes) -> Reason:
     return fault.value.reason
 
 
-def test_what_obeys_is_read() -> None:
+def test_a_valid_body_is_decoded() -> None:
     assert Validator(SPEED, HERE).read(b'{"speed": 3}') == {"speed": 3}
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"speed"])
-def test_what_is_no_json_is_refused(body: bytes) -> None:
+def test_a_body_that_is_not_json_is_refused(body: bytes) -> None:
     assert refusal(body) is Reason.PAYLOAD_NOT_JSON
 
 
@@ -30,7 +30,7 @@ def test_types_presence_and_limits_are_checked(body: bytes) -> None:
     assert refusal(body) is Reason.PAYLOAD_SCHEMA
 
 
-def test_answers_are_checked_as_they_will_be_read() -> None:
+def test_answers_are_validated_in_their_encoded_form() -> None:
     validator = Validator(SPEED, HERE)
     assert validator.write({"speed": 3}) == b'{"speed":3}'
     for answer in ({"speed": 101}, {}, {"speed": float("nan")}, {"speed": object()}, {1, 2}):
@@ -38,7 +38,7 @@ def test_answers_are_checked_as_they_will_be_read() -> None:
             validator.write(answer)
 
 
-def test_an_answer_has_a_limit() -> None:
+def test_the_size_of_an_answer_is_limited() -> None:
     anything = Validator(ANYTHING, HERE)
     assert len(anything.write(b"x" * ANSWER_BYTES_MAX)) == ANSWER_BYTES_MAX
     with pytest.raises(Malformed) as fault:
@@ -46,25 +46,25 @@ def test_an_answer_has_a_limit() -> None:
     assert fault.value.reason is Reason.MESSAGE_TOO_LARGE
 
 
-def test_anything_is_bytes() -> None:
+def test_anything_accepts_and_returns_bytes() -> None:
     anything = Validator(ANYTHING, HERE)
     assert anything.read(b"\xff") == b"\xff"
     with pytest.raises(Malformed, match="bytes"):
         anything.write({})
 
 
-def test_nothing_is_no_answer() -> None:
+def test_nothing_refuses_an_answer() -> None:
     with pytest.raises(Malformed, match="NOTHING"):
         Validator(NOTHING, HERE).write({})
 
 
-def test_a_schema_may_lie_in_a_file_beside_the_handler(tmp_path: Path) -> None:
+def test_a_schema_may_be_a_file_beside_the_handler(tmp_path: Path) -> None:
     (tmp_path / "speed.json").write_text('{"type": "integer"}')
     for name in ("speed.json", Path("speed.json")):
         assert Validator(name, tmp_path).read(b"3") == 3
 
 
-def test_a_schema_that_will_not_do_is_found_at_once(tmp_path: Path) -> None:
+def test_an_invalid_schema_is_refused_at_once(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="cannot be read"):
         Validator("gone.json", tmp_path)
     with pytest.raises(ValueError, match="schema"):

@@ -1,4 +1,4 @@
-"""Events as endpoints report them, and the cells that they make: the definition that anything which makes cells is held to."""
+"""Events as reported by endpoints, and their cells: the reference definition for everything that makes cells."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from milepost.incidents import Incidents
 from milepost.model.endpoints import EndpointId
-from milepost.model.incidents import TALLY_PARTS, WITNESSES_MAX, Cell, CellKey, Change, EventKind, Extent, Tally
+from milepost.model.incidents import TALLY_PARTS, WITNESSES_MAX, Cell, CellKey, EventKind, Extent, IncidentChange, Tally
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.places import Place, moved
 
@@ -17,7 +17,7 @@ NOON = Instant(1_893_499_200 * SECOND_NS)
 
 @dataclass(frozen=True)
 class Event:
-    """What one report says, as far as cells are made of it."""
+    """The parts of a report that go into cells."""
 
     endpoint: str
     place: Place
@@ -34,21 +34,21 @@ def away(north_m: float = 0.0, east_m: float = 0.0, of: Place = HOME) -> Place:
 
 
 def events(count: int, place: Place = HOME, seconds: float = 1.0, witnesses: int = 0) -> list[Event]:
-    """So many reports of one place, by different endpoints or by so many in turn."""
+    """Return reports of one place, by different endpoints or by *witnesses* of them in turn."""
     return [Event(f"car-{number % (witnesses or count)}", place, after(seconds)) for number in range(count)]
 
 
 def cells_of(kind: EventKind, found: Iterable[Event]) -> list[Cell]:
-    """The events, gathered."""
+    """Return the cells of events."""
     gathered: dict[CellKey, list[Event]] = defaultdict(list)
     for event in found:
         slot = event.seen_at // kind.interval_ns
-        gathered[CellKey(kind.name, slot, kind.grid.spot(event.place).square)].append(event)
+        gathered[CellKey(kind.name, slot, kind.grid.locate(event.place).square)].append(event)
     return [cell_of(kind, key, some) for key, some in gathered.items()]
 
 
 def cell_of(kind: EventKind, key: CellKey, some: Sequence[Event]) -> Cell:
-    spots = [kind.grid.spot(event.place) for event in some]
+    spots = [kind.grid.locate(event.place) for event in some]
     norths, easts = [spot.north for spot in spots], [spot.east for spot in spots]
     names = sorted({event.endpoint for event in some})
     values: dict[str, list[int]] = defaultdict(list)
@@ -69,14 +69,14 @@ def cell_of(kind: EventKind, key: CellKey, some: Sequence[Event]) -> Cell:
     )
 
 
-def fed(kind: EventKind, found: Iterable[Event], **options: object) -> Incidents:
-    """Incidents of one kind that have taken all cells and looked at nothing."""
+def incidents_from(kind: EventKind, found: Iterable[Event], **options: object) -> Incidents:
+    """Return incidents of one kind with all cells added and no slot evaluated."""
     incidents = Incidents([kind], **options)  # type: ignore[arg-type]
     for cell in cells_of(kind, found):
-        assert incidents.take(cell) is None
+        assert incidents.add(cell) is None
     return incidents
 
 
-def told(changes: Iterable[Change]) -> list[tuple[str, float]]:
-    """Phases, and when in seconds after noon."""
+def phases_at(changes: Iterable[IncidentChange]) -> list[tuple[str, float]]:
+    """Return phases with their times in seconds after noon."""
     return [(change.phase.value, (change.at - NOON) / SECOND_NS) for change in changes]

@@ -1,4 +1,4 @@
-"""Bins: what predicates may ask of them (M23, M24)."""
+"""Bins: the aggregates that predicates can use (M23, M24)."""
 
 from dataclasses import replace
 from itertools import permutations
@@ -9,13 +9,13 @@ from milepost.incidents.bins import totals_of
 from milepost.model.areas import Circle
 from milepost.model.endpoints import EndpointId
 from milepost.model.incidents import EventKind
-from unit.incidents.events import HOME, Event, after, away, cells_of, events, fed
+from unit.incidents.events import HOME, Event, after, away, cells_of, events, incidents_from
 
 KIND = EventKind("Collision", "Collision", "reports >= 1", "Alert/Collision")
 
 
 def is_hot(predicate: str, found: list[Event]) -> bool:
-    return bool(fed(replace(KIND, predicate=predicate), found).advance(after(10)))
+    return bool(incidents_from(replace(KIND, predicate=predicate), found).advance(after(10)))
 
 
 def with_speeds(*speeds: float) -> list[Event]:
@@ -43,13 +43,13 @@ def test_payload_aggregates_are_over_all_squares_of_a_bin() -> None:
 def test_aggregates_are_over_all_slots_that_a_bin_looks_back_to() -> None:
     slow, fast = (replace(event, seen_at=after(seconds)) for event, seconds in zip(with_speeds(2.0, 4.0), (3, 14), strict=True))
     kind = replace(KIND, predicate="mean_speed_mps == 3 and reports == 2 and witnesses == 2 and age_s == 17")
-    assert [change.at for change in fed(kind, [slow, fast]).advance(after(30))] == [after(20)]
-    (found,) = fed(kind, [slow, fast]).around(Circle(HOME, 10.0), after(20))
+    assert [change.at for change in incidents_from(kind, [slow, fast]).advance(after(30))] == [after(20)]
+    (found,) = incidents_from(kind, [slow, fast]).around(Circle(HOME, 10.0), after(20))
     assert found.bin is not None
     assert (found.bin.first_at, found.bin.last_at) == (after(3), after(14))
 
 
-def test_piles_are_the_same_in_whatever_order_cells_come() -> None:
+def test_square_totals_do_not_depend_on_the_order_of_cells() -> None:
     found = with_speeds(2.0, 4.0, 6.0) + events(70, HOME, 14) + events(3, away(20), 25)
     cells = cells_of(KIND, found)
     assert len(cells) == 3
@@ -62,21 +62,21 @@ def test_age_is_the_time_since_the_first_report() -> None:
     assert is_hot("age_s == 7.5", found)
 
 
-def test_radius_is_asked_in_metres() -> None:
+def test_radius_is_in_metres() -> None:
     found = [*events(1), *events(1, away(140))]
     assert is_hot("radius_m > 69 and radius_m < 71", found)
     assert is_hot("radius_m == 50", events(3))
 
 
-def test_more_witnesses_than_have_names_are_as_many_as_the_largest_cell_has() -> None:
+def test_witnesses_beyond_the_named_ones_count_as_in_the_largest_cell() -> None:
     many = events(100, HOME, 1)
     assert is_hot("witnesses == 100 and weight == 100", many)
     assert is_hot("witnesses == 101", events(101, HOME, 1) + events(100, away(110), 1))
-    later = fed(replace(KIND, predicate="witnesses == 100"), events(1, HOME, 1) + events(100, HOME, 11))
+    later = incidents_from(replace(KIND, predicate="witnesses == 100"), events(1, HOME, 1) + events(100, HOME, 11))
     assert [change.at for change in later.advance(after(20))] == [after(20)]
 
 
-def test_witnesses_without_a_name_are_believed_like_the_others_on_average() -> None:
+def test_unnamed_witnesses_have_the_average_weight_of_the_named_ones() -> None:
     halves = {EndpointId(f"car-{number}"): 0.5 for number in range(100)}
     kind = replace(KIND, predicate="weight == 50")
-    assert fed(kind, events(100), weights=halves).advance(after(10))
+    assert incidents_from(kind, events(100), weights=halves).advance(after(10))

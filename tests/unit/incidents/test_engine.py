@@ -1,4 +1,4 @@
-"""The incident desk of a site: cells in, numbered alerts and answers out, and a state to go on from (M24, M25)."""
+"""The incident engine of a site: cells in, numbered alerts and answers out, and a state to resume from (M24, M25)."""
 
 import orjson
 
@@ -17,15 +17,15 @@ EDGE, FAR = EdgeRef("north", "n1"), EdgeRef("south", "s1")
 
 
 def engine(state: bytes | None = None) -> IncidentEngine:
-    """Without early warnings: those are of slots that begin later."""
-    return IncidentEngine("north", [KIND], late_s=2.0, since=after(10_000), state=state)
+    """Return an engine without early warnings: it starts after the slots of the tests."""
+    return IncidentEngine("north", [KIND], allowed_lateness_s=2.0, since=after(10_000), state=state)
 
 
 def cells(seconds: float = 1.0) -> list[bytes | None]:
     return [cell_to_json(cell) for cell in cells_of(KIND, events(5, seconds=seconds))]
 
 
-def said(append: AlertAppend) -> ForwardedMessage:
+def message_of(append: AlertAppend) -> ForwardedMessage:
     value = from_record(append.value)
     assert isinstance(value, ForwardedMessage)
     return value
@@ -38,24 +38,24 @@ def question(body: bytes = b"", *, sender: EdgeRef = EDGE, with_place: bool = Tr
     return to_record(ForwardedMessage(sender, 7, message, qos=1))
 
 
-def test_an_alert_is_raised_when_cells_had_time_to_come_and_the_state_follows_it() -> None:
+def test_an_alert_is_published_after_the_allowed_lateness_and_followed_by_the_state() -> None:
     one = engine()
-    one.take_cells(cells(), after(1))
+    one.add_cells(cells(), after(1))
     one.tick(after(11))
     assert one.take_appends() == []
     one.tick(after(12))
     alert, copy, state = one.take_appends()
     assert (alert.topic, copy.topic, state.topic) == (CROSS_HUB, "reserved.publish-pipelines", STATE)
-    assert copy.value == alert.value, "what proves who was warned needs to know where"
-    message = said(alert).message
+    assert copy.value == alert.value, "the proof of coverage needs the same record"
+    message = message_of(alert).message
     assert isinstance(message.address, ToArea)
     assert (message.topic, message.fields["phase"]) == ("Alert/Collision", "raised")
-    assert said(alert).sender == EdgeRef("north", "@incidents")
+    assert message_of(alert).sender == EdgeRef("north", "@incidents")
 
 
-def test_a_process_that_goes_on_from_an_earlier_state_says_the_same_under_the_same_numbers() -> None:
+def test_a_process_resumed_from_an_earlier_state_repeats_alerts_under_the_same_numbers() -> None:
     first = engine()
-    first.take_cells(cells(), after(1))
+    first.add_cells(cells(), after(1))
     first.tick(after(12))
     state = first.take_appends()[-1].value
     first.tick(after(100))
@@ -63,27 +63,27 @@ def test_a_process_that_goes_on_from_an_earlier_state_says_the_same_under_the_sa
     second = engine(state)
     second.tick(after(100))
     assert second.take_appends() == cleared
-    assert said(cleared[0]).message.fields["phase"] == "cleared"
+    assert message_of(cleared[0]).message.fields["phase"] == "cleared"
 
 
 def test_numbers_grow_with_every_alert() -> None:
     one = engine()
-    one.take_cells(cells() + cells(25.0), after(25))
+    one.add_cells(cells() + cells(25.0), after(25))
     one.tick(after(200))
-    numbers = [said(append).number for append in one.take_appends() if append.topic == CROSS_HUB]
+    numbers = [message_of(append).number for append in one.take_appends() if append.topic == CROSS_HUB]
     assert len(numbers) >= 2
     assert numbers == sorted(set(numbers))
 
 
-def test_who_asks_is_told_what_goes_on_around_its_place() -> None:
+def test_a_question_is_answered_with_the_conditions_around_its_place() -> None:
     one = engine()
-    one.take_cells(cells(), after(1))
+    one.add_cells(cells(), after(1))
     one.tick(after(12))
     one.take_appends()
-    one.take_questions(4, question(), after(13))
+    one.answer_question(4, question(), after(13))
     answer, state = one.take_appends()
     assert answer.topic == inbox_of(EDGE)
-    message = said(answer).message
+    message = message_of(answer).message
     assert (message.topic, message.address) == ("Area-of-Interest/accept", ToEndpoint(EndpointId("truck-1")))
     (kind,) = orjson.loads(message.body)["kinds"]
     assert (kind["kind"], len(kind["incidents"])) == ("Collision", 1)
@@ -92,52 +92,52 @@ def test_who_asks_is_told_what_goes_on_around_its_place() -> None:
 
 def test_an_area_far_away_has_no_incident() -> None:
     one = engine()
-    one.take_cells(cells(), after(1))
+    one.add_cells(cells(), after(1))
     one.tick(after(12))
     one.take_appends()
-    one.take_questions(0, question(b'{"area": "circle 10,10 500"}'), after(13))
-    (kind,) = orjson.loads(said(one.take_appends()[0]).message.body)["kinds"]
+    one.answer_question(0, question(b'{"area": "circle 10,10 500"}'), after(13))
+    (kind,) = orjson.loads(message_of(one.take_appends()[0]).message.body)["kinds"]
     assert kind["incidents"] == []
 
 
-def test_who_asks_from_another_site_is_answered_through_the_centre() -> None:
+def test_a_question_from_another_site_is_answered_through_the_hub() -> None:
     one = engine()
-    one.take_questions(0, question(sender=FAR), after(13))
+    one.answer_question(0, question(sender=FAR), after(13))
     assert one.take_appends()[0].topic == CROSS_HUB
 
 
-def test_who_asks_wrongly_is_told_what_is_wrong() -> None:
+def test_an_invalid_question_is_answered_with_its_fault() -> None:
     one = engine()
     for value in (question(b"nonsense"), question(b"{}"), question(b'{"area": "circle x"}'), question(with_place=False)):
-        one.take_questions(0, value, after(13))
-    answers = [said(append).message for append in one.take_appends() if append.topic != STATE]
+        one.answer_question(0, value, after(13))
+    answers = [message_of(append).message for append in one.take_appends() if append.topic != STATE]
     assert [message.topic for message in answers] == ["Area-of-Interest/reject"] * 4
     assert all(orjson.loads(message.body)["detail"] for message in answers)
     assert one.counts.rejected == 4
 
 
-def test_what_is_no_cell_or_no_question_changes_nothing_but_a_count() -> None:
+def test_unreadable_cells_and_questions_are_only_counted() -> None:
     one = engine()
-    one.take_cells([b"nonsense", None, b"{}"], after(13))
-    one.take_questions(0, b"nonsense", after(13))
-    one.take_questions(1, None, after(13))
+    one.add_cells([b"nonsense", None, b"{}"], after(13))
+    one.answer_question(0, b"nonsense", after(13))
+    one.answer_question(1, None, after(13))
     assert one.counts.unreadable == 4
     assert one.take_appends() == []
 
 
-def test_witnesses_count_as_far_as_they_are_believed_from_when_that_is_told() -> None:
+def test_witnesses_have_the_weight_of_their_reputation_once_it_is_read() -> None:
     kind = EventKind("Collision", "Collision", "weight >= 3", "Alert/Collision", slots=1)
     for scores, alerts in (({}, 1), ({"car-0": 0.5}, 0), ({"car-0": 1.0}, 1)):
-        one = IncidentEngine("north", [kind], late_s=2.0, since=after(10_000))
-        one.take_scores((name, score_of(name, score)) for name, score in scores.items())
-        one.take_cells([cell_to_json(cell) for cell in cells_of(kind, events(3))], after(1))
+        one = IncidentEngine("north", [kind], allowed_lateness_s=2.0, since=after(10_000))
+        one.add_scores((name, score_of(name, score)) for name, score in scores.items())
+        one.add_cells([cell_to_json(cell) for cell in cells_of(kind, events(3))], after(1))
         one.tick(after(12))
         assert one.counts.alerts == alerts
 
 
-def test_a_score_that_is_none_changes_nothing_but_a_count() -> None:
+def test_an_unreadable_score_is_only_counted() -> None:
     one = engine()
-    one.take_scores([("car-0", b"nonsense"), ("car-0", score_of("another", 0.5))])
+    one.add_scores([("car-0", b"nonsense"), ("car-0", score_of("another", 0.5))])
     assert one.counts.unreadable == 2
     assert one.incidents.weights == {}
 

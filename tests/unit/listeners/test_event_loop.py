@@ -1,10 +1,10 @@
-"""Turns: what is due is called when it is due, what was asked for soon in the next turn, and every turn is settled."""
+"""The event loop: timers run when they are due, `call_soon` in the next tick, and end-of-tick calls in every tick."""
 
 from collections.abc import Iterator
 
 import pytest
 
-from milepost.listeners import event_loop as turns_module
+from milepost.listeners import event_loop as event_loop_module
 from milepost.listeners.event_loop import EventLoop
 from milepost.model.instants import Instant
 
@@ -20,64 +20,64 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(turns_module, "monotonic", clock)
+    monkeypatch.setattr(event_loop_module, "monotonic", clock)
     return clock
 
 
 @pytest.fixture
-def turns(clock: Clock) -> Iterator[EventLoop]:
-    turns = EventLoop()
-    yield turns
-    turns.close()
+def loop(clock: Clock) -> Iterator[EventLoop]:
+    loop = EventLoop()
+    yield loop
+    loop.close()
 
 
-def test_a_timer_is_called_each_time_it_is_due_and_not_for_every_time_it_was_missed(turns: EventLoop, clock: Clock) -> None:
+def test_a_timer_that_was_missed_several_times_runs_once(loop: EventLoop, clock: Clock) -> None:
     called: list[float] = []
-    turns.every(1.0, lambda now: called.append(clock.now_s))
+    loop.call_every(1.0, lambda now: called.append(clock.now_s))
     for at in (100.5, 101.0, 101.5, 105.0, 105.9, 106.0):
         clock.now_s = at
-        turns.turn(0)
+        loop.run_once(0)
     assert called == [101.0, 105.0, 106.0]
 
 
-def test_timers_are_called_in_the_order_in_which_they_are_due(turns: EventLoop, clock: Clock) -> None:
+def test_timers_run_in_the_order_in_which_they_are_due(loop: EventLoop, clock: Clock) -> None:
     called: list[str] = []
-    turns.every(2.0, lambda now: called.append("late"))
-    turns.every(1.0, lambda now: called.append("early"))
-    turns.every(1.0, lambda now: called.append("after"))
+    loop.call_every(2.0, lambda now: called.append("late"))
+    loop.call_every(1.0, lambda now: called.append("early"))
+    loop.call_every(1.0, lambda now: called.append("after"))
     clock.now_s = 102.0
-    turns.turn(0)
+    loop.run_once(0)
     assert called == ["early", "after", "late"]
 
 
-def test_what_is_asked_for_soon_is_called_once_in_the_next_turn(turns: EventLoop, clock: Clock) -> None:
+def test_call_soon_runs_a_call_once_in_the_next_tick(loop: EventLoop, clock: Clock) -> None:
     called: list[Instant] = []
-    turns.call_soon(called.append)
-    turns.call_soon(lambda now: turns.call_soon(called.append))
-    turns.turn(0)
+    loop.call_soon(called.append)
+    loop.call_soon(lambda now: loop.call_soon(called.append))
+    loop.run_once(0)
     assert len(called) == 1
-    turns.turn(0)
-    turns.turn(0)
+    loop.run_once(0)
+    loop.run_once(0)
     assert len(called) == 2
 
 
-def test_every_turn_is_settled_and_another_is_wanted_if_anybody_wants_one(turns: EventLoop, clock: Clock) -> None:
-    wants = [False, False]
-    turns.settle_with(lambda now: wants[0])
-    turns.settle_with(lambda now: wants[1])
-    assert not turns.turn(0)
-    wants[0] = True
-    assert turns.turn(0)
+def test_a_tick_requests_another_if_any_end_of_tick_call_does(loop: EventLoop, clock: Clock) -> None:
+    needs = [False, False]
+    loop.at_end_of_tick(lambda now: needs[0])
+    loop.at_end_of_tick(lambda now: needs[1])
+    assert not loop.run_once(0)
+    needs[0] = True
+    assert loop.run_once(0)
 
 
-def test_the_loop_ends_after_the_turn_in_which_it_was_told_to(turns: EventLoop, clock: Clock) -> None:
-    settled: list[Instant] = []
+def test_the_loop_ends_after_the_tick_in_which_it_was_stopped(loop: EventLoop, clock: Clock) -> None:
+    ended: list[Instant] = []
 
-    def settle(now: Instant) -> bool:
-        settled.append(now)
+    def end_tick(now: Instant) -> bool:
+        ended.append(now)
         return True
 
-    turns.settle_with(settle)
-    turns.call_soon(lambda now: turns.stop())
-    turns.run()
-    assert len(settled) == 1
+    loop.at_end_of_tick(end_tick)
+    loop.call_soon(lambda now: loop.stop())
+    loop.run()
+    assert len(ended) == 1

@@ -1,34 +1,34 @@
-"""The HTTP end, against the client's end of h11, and against bytes that are not HTTP."""
+"""The HTTP server protocol, against the client side of h11 and against bytes that are not HTTP."""
 
 import h11
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milepost.listeners.http import ANSWERS_AT_ONCE_MAX, HEAD_BYTES_MAX, HttpEnd
+from milepost.listeners.http import HEAD_BYTES_MAX, RESPONSES_PER_READ_MAX, HttpProtocol
 
 PAGE = b"up 1\n"
 
 
-def answer(method: str, path: str) -> tuple[int, str, bytes]:
+def handler(method: str, path: str) -> tuple[int, str, bytes]:
     assert method in ("GET", "HEAD")
     return (200, "text/plain", PAGE) if path == "/metrics" else (404, "text/plain", path.encode())
 
 
-class Visitor:
-    """A client and our end, with nothing but bytes between them."""
+class HttpClient:
+    """An h11 client and the server protocol, joined by bytes."""
 
     def __init__(self) -> None:
-        self.end = HttpEnd(answer)
+        self.protocol = HttpProtocol(handler)
         self.client = h11.Connection(h11.CLIENT)
 
-    def ask(self, method: str, target: str, *headers: tuple[str, str]) -> tuple[int, dict[str, str], bytes]:
+    def request(self, method: str, target: str, *headers: tuple[str, str]) -> tuple[int, dict[str, str], bytes]:
         if self.client.our_state is h11.DONE:
             self.client.start_next_cycle()
         request = self.client.send(h11.Request(method=method, target=target, headers=[("Host", "edge"), *headers]))
         assert request is not None
         request += self.client.send(h11.EndOfMessage()) or b""
-        self.client.receive_data(self.end.on_bytes(request))
+        self.client.receive_data(self.protocol.on_bytes(request))
         return self.read()
 
     def read(self) -> tuple[int, dict[str, str], bytes]:
@@ -41,76 +41,76 @@ class Visitor:
         return response.status_code, {name.decode(): value.decode() for name, value in response.headers}, content
 
 
-def test_a_page_is_served_again_and_again_on_one_connection() -> None:
-    visitor = Visitor()
+def test_a_page_is_served_many_times_on_one_connection() -> None:
+    client = HttpClient()
     for _ in range(20):
-        status, headers, content = visitor.ask("GET", "/metrics?x=1")
+        status, headers, content = client.request("GET", "/metrics?x=1")
         assert (status, headers["content-type"], content) == (200, "text/plain", PAGE)
-        assert not visitor.end.is_over
-    assert visitor.ask("GET", "/nowhere")[::2] == (404, b"/nowhere")
+        assert not client.protocol.is_over
+    assert client.request("GET", "/nowhere")[::2] == (404, b"/nowhere")
 
 
-def test_head_gives_the_same_without_the_content() -> None:
-    status, headers, content = Visitor().ask("HEAD", "/metrics")
+def test_head_returns_the_headers_of_get_without_content() -> None:
+    status, headers, content = HttpClient().request("HEAD", "/metrics")
     assert (status, headers["content-length"], content) == (200, str(len(PAGE)), b"")
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "TRACE", "CONNECT", "get"])
 def test_other_methods_are_refused(method: str) -> None:
-    visitor = Visitor()
-    status, headers, _ = visitor.ask(method, "/metrics")
+    client = HttpClient()
+    status, headers, _ = client.request(method, "/metrics")
     assert (status, headers["allow"], headers["connection"]) == (405, "GET, HEAD", "close")
-    assert visitor.end.is_over
+    assert client.protocol.is_over
 
 
 def test_the_client_may_ask_to_close() -> None:
-    visitor = Visitor()
-    assert visitor.ask("GET", "/metrics", ("Connection", "close"))[0] == 200
-    assert visitor.end.is_over
-    assert visitor.end.on_bytes(b"GET / HTTP/1.1\r\n\r\n") == b""
+    client = HttpClient()
+    assert client.request("GET", "/metrics", ("Connection", "close"))[0] == 200
+    assert client.protocol.is_over
+    assert client.protocol.on_bytes(b"GET / HTTP/1.1\r\n\r\n") == b""
 
 
 def test_http_1_0_is_answered_and_closed() -> None:
-    end = HttpEnd(answer)
-    assert end.on_bytes(b"GET /metrics HTTP/1.0\r\n\r\n").endswith(PAGE)
-    assert end.is_over
+    protocol = HttpProtocol(handler)
+    assert protocol.on_bytes(b"GET /metrics HTTP/1.0\r\n\r\n").endswith(PAGE)
+    assert protocol.is_over
 
 
-def test_an_offer_to_speak_something_else_is_passed_over() -> None:
-    visitor = Visitor()
+def test_an_upgrade_offer_is_ignored() -> None:
+    client = HttpClient()
     for _ in range(2):
-        status, _, content = visitor.ask("GET", "/metrics", ("Upgrade", "h2c"), ("Connection", "upgrade"))
+        status, _, content = client.request("GET", "/metrics", ("Upgrade", "h2c"), ("Connection", "upgrade"))
         assert (status, content) == (200, PAGE)
 
 
-def test_what_is_not_http_is_refused_also_after_a_good_request() -> None:
-    end = HttpEnd(answer)
-    reply = end.on_bytes(b"HEAD /metrics HTTP/1.1\r\nHost: a\r\n\r\n\x10\x0c\0\x04MQTT")
+def test_input_that_is_not_http_is_refused_even_after_a_valid_request() -> None:
+    protocol = HttpProtocol(handler)
+    reply = protocol.on_bytes(b"HEAD /metrics HTTP/1.1\r\nHost: a\r\n\r\n\x10\x0c\0\x04MQTT")
     assert [line for line in reply.split(b"\r\n") if line.startswith(b"HTTP/")] == [
         b"HTTP/1.1 200 OK",
         b"HTTP/1.1 400 Bad Request",
     ]
-    assert end.is_over
+    assert protocol.is_over
 
 
-def test_a_client_that_leaves_gets_nothing() -> None:
-    end = HttpEnd(answer)
-    assert end.on_bytes(b"") == b""
-    assert end.is_over
+def test_a_client_that_closes_receives_no_response() -> None:
+    protocol = HttpProtocol(handler)
+    assert protocol.on_bytes(b"") == b""
+    assert protocol.is_over
 
 
-def test_one_read_is_answered_only_so_often() -> None:
-    end = HttpEnd(answer)
-    reply = end.on_bytes(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n" * 100)
-    assert reply.count(PAGE) == ANSWERS_AT_ONCE_MAX
+def test_responses_per_read_are_limited() -> None:
+    protocol = HttpProtocol(handler)
+    reply = protocol.on_bytes(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n" * 100)
+    assert reply.count(PAGE) == RESPONSES_PER_READ_MAX
     assert reply.count(b"close") == 1
-    assert end.is_over
+    assert protocol.is_over
 
 
 def test_two_requests_in_one_read_are_both_answered() -> None:
-    end = HttpEnd(answer)
-    assert end.on_bytes(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n" * 2).count(PAGE) == 2
-    assert not end.is_over
+    protocol = HttpProtocol(handler)
+    assert protocol.on_bytes(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n" * 2).count(PAGE) == 2
+    assert not protocol.is_over
 
 
 @pytest.mark.parametrize(
@@ -130,20 +130,20 @@ def test_two_requests_in_one_read_are_both_answered() -> None:
         (b"GET / HTTP/1.1\r\nHost: a\r\n" + b"a: b\r\n" * 2_000, 431),
     ],
 )
-def test_what_cannot_be_answered_is_refused_and_over(request_text: bytes, status: int) -> None:
-    end = HttpEnd(answer)
-    reply = end.on_bytes(request_text)
+def test_an_invalid_request_gets_an_error_and_the_connection_closes(request_text: bytes, status: int) -> None:
+    protocol = HttpProtocol(handler)
+    reply = protocol.on_bytes(request_text)
     assert reply.startswith(b"HTTP/1.1 %d " % status)
-    assert end.is_over
+    assert protocol.is_over
 
 
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=20))
-def test_however_a_request_is_cut_the_answer_is_the_same(cuts: list[int]) -> None:
+def test_a_request_split_anywhere_gets_the_same_response(cuts: list[int]) -> None:
     request = b"GET /metrics HTTP/1.1\r\nHost: edge\r\nUser-Agent: test\r\n\r\n"
-    whole, end, found, at, turn = HttpEnd(answer).on_bytes(request), HttpEnd(answer), b"", 0, 0
+    whole, protocol, found, at, step = HttpProtocol(handler).on_bytes(request), HttpProtocol(handler), b"", 0, 0
     while at < len(request):
-        size = cuts[turn % len(cuts)]
-        found, at, turn = found + end.on_bytes(request[at : at + size]), at + size, turn + 1
+        size = cuts[step % len(cuts)]
+        found, at, step = found + protocol.on_bytes(request[at : at + size]), at + size, step + 1
     assert found == whole
 
 
@@ -156,9 +156,9 @@ PIECES = st.one_of(
 
 
 @given(st.lists(PIECES, max_size=25), st.booleans())
-def test_any_bytes_are_taken_without_a_fault(pieces: list[bytes], is_one_read: bool) -> None:
-    end = HttpEnd(answer)
+def test_arbitrary_bytes_raise_no_exception(pieces: list[bytes], is_one_read: bool) -> None:
+    protocol = HttpProtocol(handler)
     for data in [b"".join(pieces)] if is_one_read else pieces:
-        was_over = end.is_over
-        reply = end.on_bytes(data)
-        assert not reply or (reply.startswith(b"HTTP/1.1 ") and not was_over)
+        was_closed = protocol.is_over
+        reply = protocol.on_bytes(data)
+        assert not reply or (reply.startswith(b"HTTP/1.1 ") and not was_closed)

@@ -1,4 +1,4 @@
-"""Points that move: found wherever they are, in leaves that split and join; the rules of the module hold after every change."""
+"""The point index: points are found at their position while leaves split and merge; the invariants hold after every change."""
 
 import numpy as np
 import pytest
@@ -10,25 +10,25 @@ from milepost.model.areas import Box, Circle
 from milepost.model.places import Place, vectors
 from milepost.model.reasons import Malformed, Reason
 
-PORCH_LEAVES = 8
-PORCH_SLOTS = PORCH_LEAVES * LEAF
+BUFFER_LEAVES = 8
+BUFFER_SLOTS = BUFFER_LEAVES * LEAF
 
 Known = dict[int, tuple[float, float]]
 
 
-def check_rules(index: PointIndex, known: Known) -> None:
-    """What the docstring of the module says must hold."""
+def check_invariants(index: PointIndex, known: Known) -> None:
+    """Check the invariants in the docstring of the module."""
     directory = index._directory
     leaves = directory._leaves[: len(directory)].tolist()
     lows, highs = directory.low[leaves], directory.high[leaves]
     assert directory._lows == directory._low_keys[: len(directory)].tolist() == lows.tolist()
     assert (lows[0], highs[-1]) == (0, KEY_MAX)
-    assert (lows[1:] == highs[:-1] + np.uint64(1)).all(), "stretches follow each other without gap or overlap"
+    assert (lows[1:] == highs[:-1] + np.uint64(1)).all(), "key ranges follow each other without gap or overlap"
     assert (lows <= highs).all()
     assert len(set(leaves)) == len(leaves)
     assert not set(leaves) & set(index._free)
-    assert index._leaves_made == PORCH_LEAVES + len(leaves) + len(index._free), "every leaf is in use or free"
-    assert not any(map(directory.owns, [*range(PORCH_LEAVES), *index._free]))
+    assert index._leaves_allocated == BUFFER_LEAVES + len(leaves) + len(index._free), "every leaf is in use or free"
+    assert not any(map(directory.owns, [*range(BUFFER_LEAVES), *index._free]))
     check_leaves(index, leaves)
     check_points(index, known)
 
@@ -36,12 +36,12 @@ def check_rules(index: PointIndex, known: Known) -> None:
 def check_leaves(index: PointIndex, leaves: list[int]) -> None:
     for leaf in leaves:
         is_point = index._numbers[leaf] >= 0
-        assert is_point.sum() == index._live[leaf]
+        assert is_point.sum() == index._counts[leaf]
         keys = index._keys[leaf][is_point]
         assert ((index._directory.low[leaf] <= keys) & (keys <= index._directory.high[leaf])).all(), (
-            "a point is in the leaf whose stretch holds it"
+            "a point is in the leaf whose range contains its key"
         )
-    assert not (index._numbers[:PORCH_LEAVES].reshape(-1)[index._porch_fill :] >= 0).any()
+    assert not (index._numbers[:BUFFER_LEAVES].reshape(-1)[index._buffer_fill :] >= 0).any()
 
 
 def check_points(index: PointIndex, known: Known) -> None:
@@ -52,9 +52,9 @@ def check_points(index: PointIndex, known: Known) -> None:
     numbers = np.array(list(known), np.int32)
     latitudes, longitudes = np.array(list(known.values())).T
     slots = index._slot_of[numbers] - 1
-    assert (index._numbers.reshape(-1)[slots] == numbers).all(), "_slot_of names the place of every point"
+    assert (index._numbers.reshape(-1)[slots] == numbers).all(), "_slot_of has the slot of every point"
     assert (index._keys.reshape(-1)[slots] == keys_of(latitudes, longitudes, numbers)).all()
-    is_known, where = index.where(numbers)
+    is_known, where = index.positions_of(numbers)
     assert is_known.all()
     assert np.abs(where - vectors(latitudes, longitudes)).max() < 1e-15
 
@@ -76,32 +76,32 @@ def cloud(random: np.random.Generator, count: int, spread: float) -> tuple[NDArr
 def test_an_index_without_points_finds_none() -> None:
     index = PointIndex(10)
     assert inside(index, 0.0, 0.0, 1e6) == []
-    assert index.where(np.array([3], np.int32))[0].tolist() == [False]
-    check_rules(index, {})
+    assert index.positions_of(np.array([3], np.int32))[0].tolist() == [False]
+    check_invariants(index, {})
 
 
-def test_a_few_points_wait_in_the_porch_and_are_found_there() -> None:
+def test_a_few_points_stay_in_the_insert_buffer_and_are_found_there() -> None:
     index, known = PointIndex(10), Known()
     moved(index, known, [1, 2, 3], [0.0, 0.0, 50.0], [0.0, 0.001, 7.0])
     assert inside(index, 0.0, 0.0, 500.0) == [1, 2]
-    assert (len(index._directory), index._porch_fill) == (1, 3)
-    check_rules(index, known)
+    assert (len(index._directory), index._buffer_fill) == (1, 3)
+    check_invariants(index, known)
 
 
-def test_a_full_porch_is_flushed_into_leaves_and_everything_is_found() -> None:
+def test_a_full_insert_buffer_is_flushed_into_leaves_and_every_point_is_found() -> None:
     index, known = PointIndex(2000), Known()
     random = np.random.default_rng(1)
-    waiting = []
+    buffered = []
     for start in range(0, 2000, 100):
         moved(index, known, np.arange(start, start + 100), *cloud(random, 100, 0.1))
-        check_rules(index, known)
-        waiting.append(index._porch_fill)
-    assert waiting[:7] == [100, 200, 300, 400, 500, 0, 100], "with the sixth hundred all go in"
+        check_invariants(index, known)
+        buffered.append(index._buffer_fill)
+    assert buffered[:7] == [100, 200, 300, 400, 500, 0, 100], "the sixth hundred flushes the buffer"
     assert len(index._directory) > 10, "leaves were cut"
     assert inside(index, 0.0, 0.0, 100_000.0) == list(range(2000))
 
 
-def test_leaves_that_lose_their_points_are_joined() -> None:
+def test_sparse_leaves_are_merged() -> None:
     index, known = PointIndex(4000), Known()
     random = np.random.default_rng(2)
     moved(index, known, np.arange(4000), *cloud(random, 4000, 0.1))
@@ -111,7 +111,7 @@ def test_leaves_that_lose_their_points_are_joined() -> None:
         index.remove(np.arange(start, start + 20))
         for number in range(start, start + 20):
             del known[number]
-        check_rules(index, known)
+        check_invariants(index, known)
     assert len(index._directory) < most / 4, "sparse leaves were joined"
     assert inside(index, 0.0, 0.0, 100_000.0) == list(range(3900, 4000))
 
@@ -120,14 +120,14 @@ def test_of_several_moves_of_one_point_in_a_batch_the_last_counts() -> None:
     index, known = PointIndex(10), Known()
     moved(index, known, [4, 5, 4, 4], [0.0, 0.0, 10.0, 20.0], [0.0, 0.0, 0.0, 0.0])
     assert known[4] == (20.0, 0.0)
-    check_rules(index, known)
+    check_invariants(index, known)
     assert inside(index, 0.0, 0.0, 500.0) == [5]
     moved(index, known, [5, 4, 5], [1.0, 1.0, 2.0], [0.0, 0.0, 0.0])
     assert (inside(index, 1.0, 0.0, 500.0), inside(index, 2.0, 0.0, 500.0)) == ([4], [5])
-    check_rules(index, known)
+    check_invariants(index, known)
 
 
-def test_a_point_that_stays_in_its_leaf_is_found_where_it_went() -> None:
+def test_a_point_that_moves_within_its_leaf_is_found_at_its_new_place() -> None:
     index, known = PointIndex(1000), Known()
     random = np.random.default_rng(3)
     moved(index, known, np.arange(1000), *cloud(random, 1000, 0.1))
@@ -135,11 +135,11 @@ def test_a_point_that_stays_in_its_leaf_is_found_where_it_went() -> None:
     moved(index, known, [7], [known[7][0] + 1e-7], [known[7][1]])
     assert (index._slot_of == slots).all()
     assert 7 in inside(index, *known[7], 0.005)
-    check_rules(index, known)
+    check_invariants(index, known)
 
 
 def everywhere(seed: int) -> tuple[PointIndex, Known]:
-    """Points 1 to 800 all over the Earth, so that there are leaves; room for a few more."""
+    """Points 1 to 800 all over the Earth, so that there are leaves; capacity for a few more."""
     index, known = PointIndex(1000), Known()
     random = np.random.default_rng(seed)
     moved(index, known, np.arange(1, 801), random.uniform(-90, 90, 800), random.uniform(-180, 180, 800))
@@ -148,17 +148,17 @@ def everywhere(seed: int) -> tuple[PointIndex, Known]:
 
 @pytest.mark.parametrize("longitude", [180.0, -180.0, 179.9999999, -179.9999999])
 @pytest.mark.parametrize("asked", [180.0, -180.0, 179.9995, -179.9995])
-def test_across_the_antimeridian_nothing_is_lost(longitude: float, asked: float) -> None:
+def test_points_across_the_antimeridian_are_found(longitude: float, asked: float) -> None:
     index, known = everywhere(4)
     moved(index, known, [0], [12.0], [longitude])
     assert 0 in inside(index, 12.0, asked, 500.0)
     assert 0 in index.inside(Box(11.0, 179.0, 13.0, -179.0)).tolist()
-    check_rules(index, known)
+    check_invariants(index, known)
 
 
 @pytest.mark.parametrize("longitude", [180.0, -180.0])
 @pytest.mark.parametrize("box", [Box(11.0, 179.0, 13.0, 180.0), Box(11.0, -180.0, 13.0, -179.0), Box(11.0, -180.0, 13.0, 180.0)])
-def test_a_point_on_the_antimeridian_is_found_from_both_sides_by_either_name(longitude: float, box: Box) -> None:
+def test_a_point_on_the_antimeridian_is_found_from_both_sides_by_either_longitude(longitude: float, box: Box) -> None:
     index, known = everywhere(4)
     moved(index, known, [0], [12.0], [longitude])
     assert 0 in index.inside(box).tolist()
@@ -166,26 +166,26 @@ def test_a_point_on_the_antimeridian_is_found_from_both_sides_by_either_name(lon
 
 @pytest.mark.parametrize("latitude", [90.0, -90.0, 89.99999, -89.99999])
 @pytest.mark.parametrize("longitude", [0.0, 180.0, -180.0, 77.0])
-def test_around_the_poles_nothing_is_lost(latitude: float, longitude: float) -> None:
+def test_points_around_the_poles_are_found(latitude: float, longitude: float) -> None:
     index, known = everywhere(5)
     moved(index, known, [0], [latitude], [longitude])
     pole = 90.0 if latitude > 0 else -90.0
     for asked in (0.0, -123.0, 180.0):
         assert 0 in inside(index, pole, asked, 5.0)
         assert 0 in inside(index, pole - 1e-4 if pole > 0 else pole + 1e-4, asked, 20.0)
-    check_rules(index, known)
+    check_invariants(index, known)
 
 
-def test_a_thousand_points_on_one_spot_are_all_found_and_can_leave_again() -> None:
+def test_a_thousand_points_at_one_place_are_all_found_and_can_move_away() -> None:
     index, known = PointIndex(1200), Known()
     moved(index, known, np.arange(1000), np.full(1000, 50.0), np.full(1000, 7.0))
     moved(index, known, np.arange(1000, 1200), np.full(200, 50.0), np.full(200, 7.1))
     assert inside(index, 50.0, 7.0, 1.0) == list(range(1000))
-    check_rules(index, known)
+    check_invariants(index, known)
     moved(index, known, np.arange(500), np.full(500, -50.0), np.full(500, 7.0))
     assert inside(index, 50.0, 7.0, 1.0) == list(range(500, 1000))
     assert inside(index, -50.0, 7.0, 1.0) == list(range(500))
-    check_rules(index, known)
+    check_invariants(index, known)
 
 
 @pytest.mark.parametrize("bad", [-1, 10, 2**31 - 1])
@@ -198,51 +198,51 @@ def test_a_number_beyond_the_limit_is_refused_and_changes_nothing(bad: int) -> N
     with pytest.raises(Malformed, match="0 to 9"):
         index.remove([1, bad])
     assert inside(index, 0.0, 0.0, 500.0) == [1]
-    check_rules(index, known)
+    check_invariants(index, known)
 
 
 def test_an_empty_batch_changes_nothing() -> None:
     index = PointIndex(10)
     index.move([], [], [])
     index.remove([])
-    check_rules(index, {})
+    check_invariants(index, {})
 
 
-def test_forgetting_an_unknown_point_or_one_twice_does_no_harm() -> None:
+def test_removing_an_unknown_point_or_one_twice_is_harmless() -> None:
     index, known = PointIndex(10), Known()
     moved(index, known, [1, 2], [0.0, 0.0], [0.0, 0.0])
     index.remove([2, 2, 5])
     index.remove([2])
     del known[2]
     assert inside(index, 0.0, 0.0, 500.0) == [1]
-    check_rules(index, known)
+    check_invariants(index, known)
 
 
-def test_where_tells_known_from_unknown_points() -> None:
+def test_positions_of_distinguishes_known_from_unknown_points() -> None:
     index = PointIndex(10)
     index.move([3], [10.0], [20.0])
-    is_known, where = index.where(np.array([2, 3, 3], np.int32))
+    is_known, where = index.positions_of(np.array([2, 3, 3], np.int32))
     assert is_known.tolist() == [False, True, True]
     assert np.abs(where[1:] - vectors([10.0] * 2, [20.0] * 2)).max() < 1e-15
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_the_rules_hold_after_random_moves(seed: int) -> None:
+def test_the_invariants_hold_after_random_moves(seed: int) -> None:
     random = np.random.default_rng(seed)
     index, known = PointIndex(1500), Known()
     for turn in range(60):
         count = int(random.integers(1, (30, 400)[turn % 7 == 0]))
-        who = random.integers(0, 1500, count)
+        points = random.integers(0, 1500, count)
         spread = float(random.choice([0.0, 1e-5, 0.01, 3.0, 80.0]))
         north, east = cloud(random, count, spread)
         middle = random.choice([-89.9, -17.0, 0.0, 50.0, 90.0])
-        moved(index, known, who, np.clip(middle + north, -90, 90), (178.0 * (seed % 2) + east + 180) % 360 - 180)
+        moved(index, known, points, np.clip(middle + north, -90, 90), (178.0 * (seed % 2) + east + 180) % 360 - 180)
         if turn % 3 == 2:
             gone = random.integers(0, 1500, count)
             index.remove(gone)
             for number in gone.tolist():
                 known.pop(number, None)
-        check_rules(index, known)
+        check_invariants(index, known)
         centre = Place(*list(known.values())[-1]) if known else Place(0.0, 0.0)
         circle = Circle(centre, float(random.choice([10.0, 5e3, 1e6])))
         numbers, places = list(known), np.array(list(known.values())).reshape(-1, 2)
@@ -251,7 +251,7 @@ def test_the_rules_hold_after_random_moves(seed: int) -> None:
     assert len(index._directory) > 5
 
 
-def test_a_search_looks_at_few_leaves_where_it_asks_for_little() -> None:
+def test_a_small_search_visits_few_leaves() -> None:
     index = PointIndex(20_000)
     random = np.random.default_rng(6)
     index.move(np.arange(20_000), *cloud(random, 20_000, 1.0))
@@ -259,13 +259,13 @@ def test_a_search_looks_at_few_leaves_where_it_asks_for_little() -> None:
     assert len(few) < len(index._directory) / 10
 
 
-def test_a_fleet_that_moves_far_at_once_and_often_never_runs_out_of_leaves() -> None:
+def test_a_fleet_that_moves_far_and_often_never_exhausts_the_leaves() -> None:
     index, known = PointIndex(5_000), Known()
     random = np.random.default_rng(7)
     for turn in range(12):
         north, east = cloud(random, 5_000, 0.2)
         moved(index, known, np.arange(5_000), north + 5 * turn, east + 7 * turn)
-    check_rules(index, known)
+    check_invariants(index, known)
 
 
 @pytest.mark.parametrize(
@@ -279,7 +279,7 @@ def test_a_fleet_that_moves_far_at_once_and_often_never_runs_out_of_leaves() -> 
         ([-1, 2], [0.0, 0.0], [0.0, 0.0], Reason.ENDPOINTS_FULL),
     ],
 )
-def test_a_batch_with_something_out_of_range_is_refused_and_moves_nobody(
+def test_a_batch_with_a_value_out_of_range_is_refused_and_moves_no_point(
     numbers: list[int], latitudes: list[float], longitudes: list[float], reason: Reason
 ) -> None:
     index = PointIndex(100)
@@ -291,7 +291,7 @@ def test_a_batch_with_something_out_of_range_is_refused_and_moves_nobody(
     assert len(index) == 1
 
 
-def test_an_empty_batch_moves_nobody() -> None:
+def test_an_empty_batch_moves_no_point() -> None:
     index = PointIndex(100)
     index.move([], [], [])
     index.remove([])

@@ -1,4 +1,4 @@
-"""Addresses: by endpoint, by content, by area, to those notified and to all (M5), and whom each includes."""
+"""Addresses: by endpoint, by content, by area, to those notified and to all (M5), and the audience of each."""
 
 import pytest
 
@@ -16,14 +16,14 @@ def test_m5_the_ways_to_address_are_different_addresses() -> None:
     assert len(addresses) == 5
 
 
-def test_equal_addresses_are_equal_whoever_made_them() -> None:
+def test_addresses_are_compared_by_value() -> None:
     assert ToContent() == ToContent(None)
     assert ToArea(HERE) == ToArea(Circle(Place(1.0, 2.0), 500.0))
     assert ToArea(HERE) != ToArea(Circle(Place(1.0, 2.0), 501.0))
 
 
 @pytest.mark.parametrize("name", ["", "a\0", "x" * 129])
-def test_nobody_is_addressed_by_a_name_that_no_endpoint_has(name: str) -> None:
+def test_an_address_with_an_invalid_endpoint_id_is_refused(name: str) -> None:
     with pytest.raises(Malformed) as caught:
         ToEndpoint(EndpointId(name))
     assert caught.value.reason is Reason.ENDPOINT_ID

@@ -3,7 +3,7 @@
 import pytest
 
 from milepost.model.endpoints import EndpointId
-from milepost.model.incidents.kinds import Kind
+from milepost.model.incidents.kinds import MercuryKind
 from milepost.model.instants import Instant
 from milepost.model.messages import Message, MessageId
 from milepost.model.priorities import DEADLINE_NS, Priority
@@ -13,17 +13,17 @@ MERCURY = {"Emergency", "Moving_Object", "Collision", "Object_Hazard", "Congesti
 
 
 def test_m21_all_kinds_of_the_paper_ship_each_with_its_own_topic() -> None:
-    assert {kind.value.topic for kind in Kind} == MERCURY
-    assert len(Kind) == len(MERCURY)
+    assert {kind.value.topic for kind in MercuryKind} == MERCURY
+    assert len(MercuryKind) == len(MERCURY)
 
 
-def test_m29_the_emergency_goes_before_every_other_kind() -> None:
-    assert [kind for kind in Kind if kind.value.priority is Priority.EMERGENCY] == [Kind.EMERGENCY]
-    assert min(Kind, key=lambda kind: kind.value.priority) is Kind.EMERGENCY
+def test_m29_an_emergency_is_sent_before_every_other_kind() -> None:
+    assert [kind for kind in MercuryKind if kind.value.priority is Priority.EMERGENCY] == [MercuryKind.EMERGENCY]
+    assert min(MercuryKind, key=lambda kind: kind.value.priority) is MercuryKind.EMERGENCY
 
 
-@pytest.mark.parametrize("kind", Kind)
-def test_a_message_can_be_made_by_the_rule_of_every_kind(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", MercuryKind)
+def test_every_kind_has_a_rule_from_which_a_message_can_be_made(kind: MercuryKind) -> None:
     rule = kind.value
     check_topic(rule.topic)
     seen_at = Instant(1_000)
@@ -33,6 +33,6 @@ def test_a_message_can_be_made_by_the_rule_of_every_kind(kind: Kind) -> None:
     assert message.deadline == seen_at + min(DEADLINE_NS[rule.priority], rule.validity_ns)
 
 
-@pytest.mark.parametrize("kind", Kind)
-def test_nothing_expires_before_it_should_have_arrived(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", MercuryKind)
+def test_the_validity_of_every_kind_is_not_below_its_deadline(kind: MercuryKind) -> None:
     assert kind.value.validity_ns >= DEADLINE_NS[kind.value.priority]

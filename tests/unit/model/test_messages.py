@@ -1,4 +1,4 @@
-"""Messages: what one must be made of, by which name it is known, and when it should have arrived (M6, M29, T2)."""
+"""Messages: required parts, identity and deadline (M6, M29, T2)."""
 
 from math import inf, nan
 from typing import Any
@@ -35,13 +35,13 @@ def refused(**changes: Any) -> Malformed:
     return caught.value
 
 
-def test_what_is_not_said_is_for_content_for_ever_and_of_no_hurry() -> None:
+def test_the_defaults_of_a_message() -> None:
     plain = message()
     assert (plain.address, plain.valid_until, plain.priority) == (ToContent(), FOREVER, Priority.CONVENIENCE)
     assert (plain.tags, plain.place, plain.reliable, dict(plain.fields), plain.body) == (frozenset(), None, False, {}, b"")
 
 
-def test_a_message_is_known_by_source_and_id_so_names_of_two_sources_never_clash() -> None:
+def test_a_message_is_identified_by_source_and_id_so_that_ids_of_two_sources_never_clash() -> None:
     """T2: (owner, id) is the name."""
     assert message().key == ("truck-7", 7)
     assert message().key == message(topic="Other", body=b"x").key
@@ -55,7 +55,7 @@ def test_a_positive_64_bit_integer_is_a_message_id(number: int) -> None:
 
 
 @pytest.mark.parametrize("number", [0, -1, 2**64, 10**400, 1.0, True, "1", None])
-def test_anything_else_is_no_message_id(number: Any) -> None:
+def test_other_values_are_not_message_ids(number: Any) -> None:
     assert refused(id=number).reason is Reason.FIELD_RANGE
     with pytest.raises(Malformed, match=r"not in 1\.\.2\^64-1"):
         check_message_id(number)
@@ -77,18 +77,18 @@ def test_anything_else_is_no_message_id(number: Any) -> None:
         ({"body": bytes(BODY_BYTES_MAX + 1)}, Reason.MESSAGE_TOO_LARGE),
     ],
 )
-def test_a_message_with_a_part_that_cannot_be_is_refused(changes: dict[str, Any], reason: Reason) -> None:
+def test_a_message_with_an_invalid_part_is_refused(changes: dict[str, Any], reason: Reason) -> None:
     assert refused(**changes).reason is reason
 
 
-def test_a_body_may_be_as_large_as_a_door_without_datagrams_takes() -> None:
+def test_a_body_may_be_as_large_as_listeners_without_datagrams_allow() -> None:
     assert len(message(body=bytes(BODY_BYTES_MAX)).body) == BODY_BYTES_MAX
 
 
 @pytest.mark.parametrize(
     "value", ["", "text", "\0", 0, -(2**63), 2**63 - 1, 0.0, -1.5, 1e300, True, False, b"", b"\xff"], ids=repr
 )
-def test_a_field_holds_text_number_truth_or_bytes(value: Scalar) -> None:
+def test_a_field_is_a_string_number_boolean_or_bytes(value: Scalar) -> None:
     """M6: the payload is keys and values."""
     found = message(fields={"key": value}).fields["key"]
     assert found == value
@@ -96,14 +96,14 @@ def test_a_field_holds_text_number_truth_or_bytes(value: Scalar) -> None:
 
 
 @pytest.mark.parametrize("value", [None, [1], {"a": 1}, ("a",), object()])
-def test_a_field_holds_nothing_else(value: Any) -> None:
+def test_a_field_of_another_type_is_refused(value: Any) -> None:
     fault = refused(fields={"key": value})
     assert fault.reason is Reason.FIELD_TYPE
     assert type(value).__name__ in fault.detail
 
 
 @pytest.mark.parametrize("value", [nan, inf, -inf, 2**63, -(2**63) - 1, 10**400])
-def test_a_number_that_no_wire_can_carry_is_refused(value: Scalar) -> None:
+def test_a_number_that_cannot_be_encoded_is_refused(value: Scalar) -> None:
     assert refused(fields={"key": value}).reason is Reason.FIELD_RANGE
 
 
@@ -119,7 +119,7 @@ def test_as_many_fields_as_allowed_are_let_in_and_one_more_is_refused() -> None:
     assert refused(fields=fields | {"more": 1}).reason is Reason.TOO_MANY_FIELDS
 
 
-def test_no_message_without_fields_can_be_given_some_by_another() -> None:
+def test_messages_without_fields_do_not_share_mutable_state() -> None:
     with pytest.raises(TypeError):
         message().fields["key"] = 1  # type: ignore[index]
     assert not message().fields

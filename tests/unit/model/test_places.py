@@ -1,4 +1,4 @@
-"""Places: what is one, its unit vector, distances and bearings between them, and how to get from one to another."""
+"""Places: validity, unit vectors, distances, bearings, and the place at a distance and bearing."""
 
 from math import inf, nan, pi
 from typing import Any
@@ -19,7 +19,7 @@ def test_every_latitude_and_longitude_up_to_the_ends_is_a_place(latitude: float,
 
 
 @pytest.mark.parametrize("bad", [nan, inf, -inf, 1e300, 10**400, -(10**400), True, "50", None, 1j, np.float32(50)])
-def test_what_is_no_number_of_degrees_is_refused_by_its_name(bad: Any) -> None:
+def test_an_invalid_coordinate_is_refused_by_name(bad: Any) -> None:
     with pytest.raises(Malformed, match="latitude is") as caught:
         Place(bad, 0.0)
     assert caught.value.reason is Reason.COORDINATE_RANGE
@@ -28,8 +28,21 @@ def test_what_is_no_number_of_degrees_is_refused_by_its_name(bad: Any) -> None:
     assert caught.value.reason is Reason.COORDINATE_RANGE
 
 
+@pytest.mark.parametrize(("latitude", "longitude"), [(-111.891, 40.7608), (151.2, -33.87), (-180, 90)])
+def test_a_latitude_that_would_be_a_longitude_suggests_that_they_are_swapped(latitude: float, longitude: float) -> None:
+    with pytest.raises(Malformed, match=r"latitude is .*: are latitude and longitude swapped\?"):
+        Place(latitude, longitude)
+
+
+@pytest.mark.parametrize(("latitude", "longitude"), [(200.0, 0.0), (95.0, 95.0), (0.0, 181.0), (nan, 10.0)])
+def test_coordinates_that_are_out_of_range_in_either_order_suggest_nothing(latitude: float, longitude: float) -> None:
+    with pytest.raises(Malformed) as caught:
+        Place(latitude, longitude)
+    assert "swapped" not in str(caught.value)
+
+
 @pytest.mark.parametrize(("latitude", "longitude"), [(90.00000000000001, 0.0), (-91, 0), (0.0, 180.00000000000003), (0, -181)])
-def test_beyond_the_ends_there_is_no_place(latitude: float, longitude: float) -> None:
+def test_coordinates_out_of_range_are_refused(latitude: float, longitude: float) -> None:
     with pytest.raises(Malformed):
         check_coordinates(latitude, longitude)
 
@@ -59,9 +72,9 @@ def test_vectors_are_those_of_sine_and_cosine_and_have_length_one() -> None:
     latitudes = np.append(random.uniform(-90, 90, 1000), [90.0, -90.0, 89.9999999, 0.0])
     longitudes = np.append(random.uniform(-180, 180, 1000), [180.0, -180.0, 179.9999999, 1e-9])
     up, along = np.radians(latitudes), np.radians(longitudes)
-    wanted = np.column_stack((np.cos(up) * np.cos(along), np.cos(up) * np.sin(along), np.sin(up)))
+    expected = np.column_stack((np.cos(up) * np.cos(along), np.cos(up) * np.sin(along), np.sin(up)))
     found = vectors(latitudes, longitudes)
-    assert np.abs(found - wanted).max() < NANOMETRES
+    assert np.abs(found - expected).max() < NANOMETRES
     assert np.abs(np.linalg.norm(found, axis=1) - 1).max() < NANOMETRES
 
 
@@ -103,9 +116,7 @@ STARTS = [
 @pytest.mark.parametrize("start", STARTS)
 @pytest.mark.parametrize("bearing", [0.0, 45.0, 133.3, 270.0, 359.9])
 @pytest.mark.parametrize("metres", [0.5, 1500.0, 9e6, 1.9e7])
-def test_one_arrives_as_far_away_as_one_goes_and_in_the_direction_one_set_out(
-    start: Place, bearing: float, metres: float
-) -> None:
+def test_moved_gives_the_place_at_the_given_distance_and_bearing(start: Place, bearing: float, metres: float) -> None:
     reached = moved(start, bearing, metres)
     assert distance_m(start, reached) == pytest.approx(metres, abs=1e-6)
     assert turn_deg(bearing, bearing_deg(start, reached)) < 1e-5
@@ -128,7 +139,7 @@ def test_one_arrives_as_far_away_as_one_goes_and_in_the_direction_one_set_out(
         (Place(45.0, 0.0), 0.0, 45.0, Place(90.0, 0.0)),
     ],
 )
-def test_one_goes_over_the_pole_and_across_the_antimeridian(
+def test_moved_works_over_the_pole_and_across_the_antimeridian(
     start: Place, bearing: float, degrees_away: float, reached: Place
 ) -> None:
     metres = degrees_away * pi / 180 * EARTH_RADIUS_M

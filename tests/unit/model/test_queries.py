@@ -68,7 +68,7 @@ def form(text: str) -> list[str]:
         ("and & or", And((HasTag(Tag("and")), HasTag(Tag("or"))))),
     ],
 )
-def test_a_text_is_read_as_its_formula_and_the_formula_prints_as_the_text(text: str, query: Query) -> None:
+def test_a_query_is_parsed_to_its_formula_and_the_formula_prints_as_the_query(text: str, query: Query) -> None:
     assert parse_query(text) == query
     assert str(query) == text
 
@@ -124,11 +124,11 @@ def test_a_syntax_error_says_what_was_found_where_and_what_was_expected(text: st
         ("a & not b", "write ! for not"),
     ],
 )
-def test_who_writes_words_for_operators_is_told_the_mark(text: str, hint: str) -> None:
+def test_a_query_with_word_operators_gets_a_hint_of_the_symbols(text: str, hint: str) -> None:
     assert refusal_of(text).detail.endswith(hint)
 
 
-def test_who_writes_no_words_for_operators_is_told_of_none() -> None:
+def test_a_syntax_error_without_word_operators_has_no_hint() -> None:
     assert "write" not in refusal_of("a & not & b c").detail
 
 
@@ -144,13 +144,13 @@ def test_who_writes_no_words_for_operators_is_told_of_none() -> None:
         ("a & topic:$share/group/b", Reason.QUERY_SYNTAX, 10),
     ],
 )
-def test_a_bad_tag_or_filter_keeps_its_own_reason_and_is_pointed_at_in_the_query(text: str, reason: Reason, at: int) -> None:
+def test_an_invalid_tag_or_filter_keeps_its_reason_and_its_position_in_the_query(text: str, reason: Reason, at: int) -> None:
     fault = refusal_of(text)
     assert (fault.reason, fault.at) == (reason, at)
     assert fault.detail.endswith(f"at {at} of the query")
 
 
-def test_sharing_is_no_part_of_a_formula() -> None:
+def test_a_shared_filter_is_refused_inside_a_query() -> None:
     with pytest.raises(Malformed, match="share the whole subscription") as caught:
         OnTopic("$share/group/a")
     assert caught.value.reason is Reason.QUERY_SYNTAX
@@ -168,7 +168,7 @@ def test_the_caret_may_stand_after_the_end() -> None:
 
 
 @pytest.mark.parametrize("at", [0, 37, 38, 500, 961, 962, 999, 1000])
-def test_of_a_long_text_a_window_is_shown_with_the_caret_below_the_same_character(at: int) -> None:
+def test_of_a_long_text_an_excerpt_is_shown_with_the_caret_below_the_same_character(at: int) -> None:
     text = "".join(chr(ord("a") + number % 26) for number in range(1000))
     shown, caret = point_at(text, at).split("\n")
     assert len(shown) <= 82
@@ -182,7 +182,7 @@ def test_line_breaks_do_not_move_the_caret() -> None:
 # The limits
 
 
-def test_a_text_of_the_longest_length_is_read_and_one_more_character_is_refused() -> None:
+def test_the_length_limit_of_a_text_is_exact_to_the_character() -> None:
     text = "a".ljust(QUERY_CHARACTERS_MAX)
     assert parse_query(text) == A
     fault = refusal_of(text + " ")
@@ -202,11 +202,11 @@ def test_texts_nested_however_deep_are_refused_with_a_reason(opening: str, closi
 
 
 @pytest.mark.parametrize(("opening", "closing"), [("!", ""), ("(", ")")])
-def test_texts_nested_to_the_limit_are_read(opening: str, closing: str) -> None:
+def test_texts_nested_to_the_limit_are_parsed(opening: str, closing: str) -> None:
     parse_query(opening * QUERY_DEPTH_MAX + "a" + closing * QUERY_DEPTH_MAX)
 
 
-def test_formulas_built_by_hand_are_refused_beyond_the_depth_limit() -> None:
+def test_formulas_constructed_directly_are_refused_beyond_the_depth_limit() -> None:
     query: Query = A
     for _ in range(QUERY_DEPTH_MAX):
         query = Not(query)
@@ -269,7 +269,7 @@ def test_equal_formulas_have_equal_hashes_and_survive_pickling() -> None:
         ("Collision", "t", {"collision"}, False),
     ],
 )
-def test_a_query_holds_as_its_words_say(text: str, topic: str, tags: set[str], is_true: bool) -> None:
+def test_a_query_matches_according_to_its_operators(text: str, topic: str, tags: set[str], is_true: bool) -> None:
     assert holds(parse_query(text), topic, tags) is is_true
 
 
@@ -292,27 +292,27 @@ def test_a_query_holds_as_its_words_say(text: str, topic: str, tags: set[str], i
         ("topic:x/# & a", ["a & topic:x/#"]),
     ],
 )
-def test_the_normal_form_lists_the_alternatives_without_needless_ones(text: str, clauses: list[str]) -> None:
+def test_the_normal_form_lists_the_minimal_alternatives(text: str, clauses: list[str]) -> None:
     assert form(text) == clauses
 
 
-def test_a_clause_says_what_it_wants_and_what_not() -> None:
+def test_a_clause_prints_its_required_and_excluded_atoms() -> None:
     assert normal_form(parse_query("a & !topic:b/#")) == (Clause(frozenset({A}), frozenset({OnTopic("b/#")})),)
 
 
 @pytest.mark.parametrize("text", ["a & !a", "!(a | !a)", "(a | b) & !a & !b"])
-def test_a_query_that_no_message_can_meet_is_refused(text: str) -> None:
+def test_a_query_that_no_message_can_match_is_refused(text: str) -> None:
     with pytest.raises(Malformed) as caught:
         form(text)
     assert caught.value.reason is Reason.QUERY_NEVER_TRUE
 
 
 @pytest.mark.parametrize(("text", "answers"), [("a & !b", [False]), ("!a & !b", [True]), ("!a | b", [True, False])])
-def test_a_clause_without_wanted_atoms_is_negated_only(text: str, answers: list[bool]) -> None:
+def test_a_clause_without_required_atoms_is_negated_only(text: str, answers: list[bool]) -> None:
     assert [is_negated_only(clause) for clause in normal_form(parse_query(text))] == answers
 
 
-def test_as_many_alternatives_as_allowed_are_kept_and_one_more_is_refused() -> None:
+def test_the_limit_of_alternatives_is_exact() -> None:
     names = [f"t{number}" for number in range(CLAUSES_MAX + 1)]
     assert len(form(" | ".join(names[:-1]))) == CLAUSES_MAX
     with pytest.raises(Malformed, match=f"has {CLAUSES_MAX + 1} alternatives, {CLAUSES_MAX} are allowed") as caught:
@@ -350,13 +350,13 @@ def test_the_work_on_a_formula_is_limited_also_where_each_step_stays_small() -> 
     assert COMBINATIONS_MAX < 5 * CLAUSES_MAX**2
 
 
-def test_a_small_part_is_used_first_so_that_it_may_keep_the_rest_small() -> None:
+def test_small_parts_are_expanded_first_because_they_absorb_most() -> None:
     with pytest.raises(Malformed):
         form(" & ".join(PAIRS[:7]))
     assert form(" & ".join([*PAIRS[:7], "a0", "a1", "a2"])) == form(" & ".join(["a0", "a1", "a2", *PAIRS[3:7]]))
 
 
-def test_among_parts_of_equal_size_the_order_of_writing_decides_nothing() -> None:
+def test_the_normal_form_does_not_depend_on_the_order_of_equally_large_parts() -> None:
     narrowing = [f"(!b{number} & x | !b{number} & y)" for number in range(7)]
     for parts in ([*PAIRS[:7], *narrowing], [*narrowing, *PAIRS[:7]]):
         with pytest.raises(Malformed) as caught:

@@ -1,4 +1,4 @@
-"""Reasons: each has one number and a sentence, and the text of a refusal says number, name, what was wrong and what to change."""
+"""Reasons: each has one number and one sentence of advice; the text of a refusal has number, name, detail and advice."""
 
 import pickle
 
@@ -8,12 +8,12 @@ from milepost.model.reasons import Malformed, Reason, Refused
 
 
 def test_no_two_reasons_share_a_number() -> None:
-    assert len(Reason.__members__) == len({reason.value for reason in Reason}), "an alias would hide a number given twice"
+    assert len(Reason.__members__) == len({reason.value for reason in Reason}), "an alias would hide a duplicate number"
     assert all(100 <= reason < 1000 for reason in Reason)
 
 
 @pytest.mark.parametrize("reason", Reason)
-def test_every_reason_says_in_a_sentence_what_to_change(reason: Reason) -> None:
+def test_every_reason_has_one_sentence_of_advice(reason: Reason) -> None:
     assert reason.advice[0].isupper()
     assert reason.advice.endswith(".")
     assert len(reason.advice.split()) >= 3
@@ -23,7 +23,7 @@ def test_no_two_reasons_give_the_same_advice() -> None:
     assert len({reason.advice for reason in Reason}) == len(Reason)
 
 
-def test_numbers_that_were_released_stay() -> None:
+def test_released_reason_codes_do_not_change() -> None:
     released = {100: "MALFORMED", 101: "MESSAGE_TOO_LARGE", 112: "TAG_CHARACTER", 140: "QUERY_SYNTAX", 150: "COORDINATE_RANGE"}
     released |= {154: "AREA_SELF_CROSSING", 160: "TIME_WINDOW_BACKWARDS", 180: "SUBSCRIPTIONS_FULL", 190: "SESSION_UNKNOWN"}
     assert {number: Reason(number).name for number in released} == released
@@ -41,18 +41,18 @@ def test_without_a_detail_the_advice_follows_the_name(make: type[Refused] | type
     assert str(make(Reason.TAG_EMPTY)) == "110 TAG_EMPTY: Give the tag at least one character."
 
 
-def test_an_error_gives_its_verdict_as_a_value() -> None:
+def test_malformed_gives_its_refusal_as_a_value() -> None:
     fault = Malformed(Reason.TAG_EMPTY, "here", at=3)
     assert fault.refused == Refused(Reason.TAG_EMPTY, "here")
     assert (fault.reason, fault.detail, fault.at) == (Reason.TAG_EMPTY, "here", 3)
     assert Malformed(Reason.TAG_EMPTY).at is None
 
 
-def test_an_error_is_a_value_error_for_those_who_know_no_other() -> None:
+def test_malformed_is_a_value_error() -> None:
     with pytest.raises(ValueError, match="110 TAG_EMPTY"):
         raise Malformed(Reason.TAG_EMPTY)
 
 
-def test_a_verdict_can_be_sent_to_another_process() -> None:
+def test_a_refused_value_can_be_pickled() -> None:
     refused = Refused(Reason.AREA_HOLE, "hole 2")
     assert pickle.loads(pickle.dumps(refused)) == refused

@@ -30,7 +30,7 @@ def test_heading_and_speed_may_be_unknown_which_is_not_zero() -> None:
 @pytest.mark.parametrize(
     ("heading_deg", "speed_mps"), [(0, 0), (0.0, SPEED_MPS_MAX), (359.9999999999999, 1e-9), (None, 3), (90, None)]
 )
-def test_m7_a_report_within_range_says_what_it_was_given(heading_deg: float | None, speed_mps: float | None) -> None:
+def test_m7_a_valid_report_has_the_given_values(heading_deg: float | None, speed_mps: float | None) -> None:
     report = Report(BUS, HERE, Instant(5), heading_deg, speed_mps)
     assert (report.endpoint, report.place, report.seen_at) == (BUS, HERE, 5)
     assert (report.heading_deg, report.speed_mps) == (heading_deg, speed_mps)
@@ -47,9 +47,9 @@ def test_a_speed_is_from_0_to_the_limit(speed_mps: float) -> None:
 
 
 @pytest.mark.parametrize("seen_at", [-1, FOREVER, FOREVER + 1, 1.0, True])
-def test_a_report_was_seen_at_an_instant(seen_at: Any) -> None:
+def test_a_report_needs_a_valid_instant(seen_at: Any) -> None:
     assert refused(BUS, HERE, seen_at) is Reason.TIME_RANGE
 
 
-def test_a_report_is_that_of_a_named_endpoint() -> None:
+def test_a_report_needs_a_valid_endpoint_id() -> None:
     assert refused("", HERE, Instant(5)) is Reason.ENDPOINT_ID

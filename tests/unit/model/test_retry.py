@@ -31,7 +31,7 @@ def test_nanoseconds_are_the_same_wait() -> None:
     assert POLICY.wait_ns(2) == 2 * SECOND_NS
 
 
-def test_a_retry_counts_its_failures_and_a_reset_starts_anew() -> None:
+def test_a_retry_counts_its_failures_and_a_reset_starts_over() -> None:
     retry = Retry(POLICY)
     assert [retry.next_wait_s() for _ in range(3)] == [0.5, 1.0, 2.0]
     assert retry.failures == 3

@@ -10,10 +10,10 @@ from milepost.model.sessions import (
     DETAIL_CHARACTERS_MAX,
     MATCHES_MAX,
     REPORTING_INTERVAL_NS_MAX,
-    Acknowledge,
+    AcknowledgeDatagram,
     Heartbeat,
     MessageName,
-    Publish,
+    PublishDatagram,
     Refusal,
     SessionToken,
     SubscriptionName,
@@ -36,8 +36,8 @@ def test_a_token_is_64_bits_and_never_zero(token: int) -> None:
 @pytest.mark.parametrize("interval_ns", [0, -1, REPORTING_INTERVAL_NS_MAX + 1])
 def test_a_reporting_interval_is_above_zero_and_at_most_a_day(interval_ns: int) -> None:
     with pytest.raises(Malformed):
-        Acknowledge(TOKEN, interval_ns, EDGE)
-    assert Acknowledge(TOKEN, REPORTING_INTERVAL_NS_MAX, EDGE).reporting_interval_ns == 86_400 * SECOND_NS
+        AcknowledgeDatagram(TOKEN, interval_ns, EDGE)
+    assert AcknowledgeDatagram(TOKEN, REPORTING_INTERVAL_NS_MAX, EDGE).reporting_interval_ns == 86_400 * SECOND_NS
 
 
 @pytest.mark.parametrize(("number", "name"), [(106, "FIELD_TYPE"), (0, "X"), (65_536, "X"), (60_000, "not a name"), (60_000, "")])
@@ -47,12 +47,12 @@ def test_a_refusal_has_a_number_and_the_name_that_belongs_to_it(number: int, nam
     assert found.value.reason is Reason.FIELD_RANGE
 
 
-def test_a_verdict_becomes_a_refusal_with_number_name_and_detail() -> None:
+def test_a_refused_value_becomes_a_refusal_with_number_name_and_detail() -> None:
     name = MessageName(EDGE, MessageId(3))
     assert refusal_of(Refused(Reason.TAG_EMPTY, "here"), name, TOKEN) == Refusal(110, "TAG_EMPTY", "here", name, TOKEN)
 
 
-def test_a_very_long_detail_is_cut_where_the_refusal_is_made_and_refused_where_it_arrives() -> None:
+def test_a_very_long_detail_is_truncated_by_the_sender_and_refused_by_the_receiver() -> None:
     cut = refusal_of(Refused(Reason.MALFORMED, "x" * 5000))
     assert len(cut.detail) == DETAIL_CHARACTERS_MAX
     assert cut.detail.endswith("x...")
@@ -61,14 +61,14 @@ def test_a_very_long_detail_is_cut_where_the_refusal_is_made_and_refused_where_i
 
 
 def test_a_delivered_message_names_a_limited_number_of_subscriptions() -> None:
-    Publish(MESSAGE, TOKEN, (SubscriptionId(1),) * MATCHES_MAX)
+    PublishDatagram(MESSAGE, TOKEN, (SubscriptionId(1),) * MATCHES_MAX)
     with pytest.raises(Malformed):
-        Publish(MESSAGE, TOKEN, (SubscriptionId(1),) * (MATCHES_MAX + 1))
+        PublishDatagram(MESSAGE, TOKEN, (SubscriptionId(1),) * (MATCHES_MAX + 1))
     with pytest.raises(Malformed):
-        Publish(MESSAGE, TOKEN, (SubscriptionId(2**32),))
+        PublishDatagram(MESSAGE, TOKEN, (SubscriptionId(2**32),))
 
 
-def test_names_stay_within_the_ranges_of_what_they_name() -> None:
+def test_names_have_the_ranges_of_the_ids_they_contain() -> None:
     with pytest.raises(Malformed):
         MessageName(EDGE, MessageId(2**64))
     with pytest.raises(Malformed):

@@ -1,4 +1,4 @@
-"""Subscriptions ask for what, where and when at once (T3); a notice tells of a match without its content (T5: the type only)."""
+"""Subscriptions combine content, location and time (T3); a notice of a match has no content (T5: the type only)."""
 
 from dataclasses import fields
 from typing import Any
@@ -43,14 +43,18 @@ def refused(**changes: Any) -> Reason:
     return caught.value.reason
 
 
-def test_what_is_not_said_is_anywhere_always_and_for_its_owner_alone() -> None:
+def test_the_defaults_of_a_subscription_are_everywhere_always_and_not_shared() -> None:
     plain = Subscription(BUS, ICE)
     assert (plain.area, plain.time_window, plain.share, plain.qos, plain.id) == (None, ALWAYS, None, 1, 0)
 
 
-def test_t3_what_where_and_when_are_asked_for_at_once() -> None:
-    asked = Subscription(BUS, ICE, Circle(HERE, 500.0), TimeWindow(Instant(5), Instant(9)), SubscriptionId(7), 2)
-    assert (asked.query, asked.area, asked.time_window) == (ICE, Circle(HERE, 500.0), TimeWindow(Instant(5), Instant(9)))
+def test_t3_a_subscription_combines_content_location_and_time() -> None:
+    subscription = Subscription(BUS, ICE, Circle(HERE, 500.0), TimeWindow(Instant(5), Instant(9)), SubscriptionId(7), 2)
+    assert (subscription.query, subscription.area, subscription.time_window) == (
+        ICE,
+        Circle(HERE, 500.0),
+        TimeWindow(Instant(5), Instant(9)),
+    )
     assert Subscription(BUS, ICE, Around(500.0)) != Subscription(BUS, ICE, Circle(HERE, 500.0))
 
 
@@ -61,13 +65,13 @@ def test_an_id_has_32_bits(number: int) -> None:
 
 
 @pytest.mark.parametrize("qos", [-1, 3, None, "1"])
-def test_quality_of_service_is_0_1_or_2(qos: Any) -> None:
+def test_qos_is_0_1_or_2(qos: Any) -> None:
     assert refused(qos=qos) is Reason.FIELD_RANGE
     assert [Subscription(BUS, ICE, qos=good).qos for good in (0, 1, 2)] == [0, 1, 2]
 
 
 @pytest.mark.parametrize("share", ["", "a/b", "+", "a#", "x" * (SHARE_NAME_CHARACTERS_MAX + 1)])
-def test_a_share_has_a_name_that_mqtt_can_say(share: str) -> None:
+def test_a_share_name_is_valid_in_mqtt(share: str) -> None:
     assert refused(share=share) is Reason.SHARE_NAME
     assert Subscription(BUS, ICE, share="x" * SHARE_NAME_CHARACTERS_MAX).share
 
@@ -107,7 +111,7 @@ def test_a_summary_is_only_what_the_publisher_chose() -> None:
         ({"seen_at": -1}, Reason.TIME_RANGE),
     ],
 )
-def test_a_notice_of_no_possible_message_is_refused(changes: dict[str, Any], reason: Reason) -> None:
+def test_a_notice_with_an_invalid_message_id_is_refused(changes: dict[str, Any], reason: Reason) -> None:
     with pytest.raises(Malformed) as caught:
         Notice(**(USUAL | changes))
     assert caught.value.reason is reason

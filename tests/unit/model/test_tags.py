@@ -1,4 +1,4 @@
-"""Tags: which words may be one, and how many a message may carry."""
+"""Tags: valid texts, and how many a message may have."""
 
 from typing import Any
 from unicodedata import category
@@ -34,7 +34,7 @@ def test_combining_marks_of_any_script_are_part_of_a_tag(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["हिन्दी", "தமிழ்", "e\u0301"])
-def test_a_tag_with_combining_marks_can_be_asked_for_in_a_query(text: str) -> None:
+def test_a_tag_with_combining_marks_can_be_used_in_a_query(text: str) -> None:
     query = parse_query(f"{text} & !cleared")
     assert holds(query, "any", frozenset([text]))
     assert not holds(query, "any", frozenset([text[:-1]]))
@@ -69,28 +69,28 @@ def test_other_text_is_refused_at_its_first_bad_character(text: str, reason: Rea
     assert (caught.value.reason, caught.value.at) == (reason, at)
 
 
-@pytest.mark.parametrize("thing", [None, 7, b"a", ["a"]])
-def test_what_is_no_text_is_no_tag(thing: Any) -> None:
+@pytest.mark.parametrize("value", [None, 7, b"a", ["a"]])
+def test_a_tag_that_is_not_a_string_is_refused(value: Any) -> None:
     with pytest.raises(Malformed) as caught:
-        tag(thing)
+        tag(value)
     assert caught.value.reason is Reason.TAG_EMPTY
 
 
-def test_one_bad_tag_spoils_the_set() -> None:
+def test_one_invalid_tag_makes_the_set_invalid() -> None:
     for check in (tags, check_tags):
         with pytest.raises(Malformed) as caught:
             check(frozenset(["a", "b c"]))
         assert caught.value.reason is Reason.TAG_CHARACTER
 
 
-def test_a_set_of_too_many_tags_is_refused_however_it_was_made() -> None:
+def test_a_set_of_too_many_tags_is_refused_by_every_constructor() -> None:
     check_tags({f"t{number}" for number in range(TAGS_MAX)})
     with pytest.raises(Malformed, match=f"{TAGS_MAX + 1} tags") as caught:
         check_tags({f"t{number}" for number in range(TAGS_MAX + 1)})
     assert caught.value.reason is Reason.TOO_MANY_TAGS
 
 
-def test_capitals_count() -> None:
+def test_tags_are_case_sensitive() -> None:
     assert tags(["Ice", "ice"]) == {"Ice", "ice"}
 
 

@@ -10,7 +10,7 @@ from milepost.model.time_windows import ALWAYS, TimeWindow
 
 
 @pytest.mark.parametrize(("instant", "is_held"), [(9, False), (10, True), (15, True), (20, True), (21, False)])
-def test_a_time_window_holds_both_its_ends_and_what_lies_between(instant: int, is_held: bool) -> None:
+def test_a_time_window_includes_both_ends(instant: int, is_held: bool) -> None:
     assert TimeWindow(Instant(10), Instant(20)).holds(Instant(instant)) is is_held
 
 
@@ -19,7 +19,7 @@ def test_a_time_window_may_be_a_single_instant() -> None:
 
 
 @pytest.mark.parametrize("instant", [0, 1, FOREVER])
-def test_always_holds_every_instant_and_is_never_over(instant: int) -> None:
+def test_always_includes_every_instant_and_never_ends(instant: int) -> None:
     assert ALWAYS.holds(Instant(instant))
     assert not ALWAYS.is_over(Instant(instant))
 
@@ -52,7 +52,7 @@ def test_a_time_window_that_ends_before_it_starts_is_refused() -> None:
         ("1", 5),
     ],
 )
-def test_ends_that_are_no_instants_are_refused(start: Any, end: Any) -> None:
+def test_invalid_ends_of_a_time_window_are_refused(start: Any, end: Any) -> None:
     with pytest.raises(Malformed) as caught:
         TimeWindow(start, end)
     assert caught.value.reason is Reason.TIME_RANGE
@@ -64,7 +64,7 @@ def test_integers_from_1970_to_2262_are_instants(value: int, may_be_forever: boo
     check_instant("seen_at", value, may_be_forever=may_be_forever)
 
 
-def test_for_ever_is_an_instant_only_where_that_is_allowed() -> None:
+def test_forever_is_an_instant_only_where_that_is_allowed() -> None:
     check_instant("valid_until", FOREVER, may_be_forever=True)
     with pytest.raises(Malformed, match="seen_at is 9223372036854775807 ns") as caught:
         check_instant("seen_at", FOREVER)

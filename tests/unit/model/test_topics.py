@@ -1,4 +1,4 @@
-"""Topics and filters: what may be published to, what may be asked for, and which topic passes which filter."""
+"""Topics and filters: valid topics, valid filters, and which topic matches which filter."""
 
 import pytest
 
@@ -15,7 +15,7 @@ from milepost.model.topics import (
 
 
 @pytest.mark.parametrize("topic", ["a", "/", "/a", "a/", "a//b", "a b/ü", "$SYS/load", "\U0001f697", "x" * TOPIC_BYTES_MAX])
-def test_ordinary_topics_may_be_published_to_and_asked_for(topic: str) -> None:
+def test_ordinary_topics_can_be_published_and_subscribed(topic: str) -> None:
     check_topic(topic)
     check_filter(topic)
     assert filter_matches(topic, topic)
@@ -54,14 +54,14 @@ def test_wildcards_cannot_be_published_to(topic: str, at: int) -> None:
 
 
 @pytest.mark.parametrize("topic_filter", ["+", "#", "+/+", "/+", "a/+/b", "a/#", "+/#", "/#"])
-def test_wildcards_that_are_whole_levels_may_be_asked_for(topic_filter: str) -> None:
+def test_wildcards_that_are_whole_levels_can_be_subscribed(topic_filter: str) -> None:
     check_filter(topic_filter)
 
 
 @pytest.mark.parametrize(
     ("topic_filter", "at"), [("a+", 0), ("a/b#", 2), ("a/#/b", 2), ("#/", 0), ("++", 0), ("/+#", 1), ("##", 0)]
 )
-def test_wildcards_in_other_places_are_refused(topic_filter: str, at: int) -> None:
+def test_wildcards_inside_a_level_are_refused(topic_filter: str, at: int) -> None:
     with pytest.raises(Malformed) as caught:
         check_filter(topic_filter)
     assert (caught.value.reason, caught.value.at) == (Reason.TOPIC_WILDCARD, at)
@@ -96,11 +96,11 @@ def test_wildcards_in_other_places_are_refused(topic_filter: str, at: int) -> No
         ("a/#", "a/$b", True),
     ],
 )
-def test_a_topic_passes_a_filter_as_the_mqtt_standard_says(topic_filter: str, topic: str, is_passed: bool) -> None:
+def test_topics_match_filters_as_in_the_mqtt_specification(topic_filter: str, topic: str, is_passed: bool) -> None:
     assert filter_matches(topic_filter, topic) is is_passed
 
 
-def test_a_shared_filter_is_taken_apart_into_group_and_filter() -> None:
+def test_a_shared_filter_is_split_into_group_and_filter() -> None:
     assert maybe_shared("$share/group/a/+/#") == SharedFilter("group", "a/+/#")
     assert maybe_shared("$share/group//a") == SharedFilter("group", "/a")
 
@@ -122,7 +122,7 @@ def test_an_ordinary_filter_is_not_shared(topic_filter: str) -> None:
         ("$share/group/a/#/b", Reason.TOPIC_WILDCARD),
     ],
 )
-def test_a_badly_shared_filter_is_refused(topic_filter: str, reason: Reason) -> None:
+def test_a_malformed_shared_filter_is_refused(topic_filter: str, reason: Reason) -> None:
     with pytest.raises(Malformed) as caught:
         maybe_shared(topic_filter)
     assert caught.value.reason is reason

@@ -1,4 +1,4 @@
-"""What hazards must give, in plain Python: cells of events by the definition in `unit.incidents.events`."""
+"""The reference model of hazards, in plain Python: cells of events by the definition in `unit.incidents.events`."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,16 +23,16 @@ class Sighting:
 
 
 def expected_cells(kinds: Iterable[EventKind], sightings: Sequence[Sighting]) -> dict[CellKey, Cell]:
-    """The cells that all these make, however they come."""
+    """Return the cells of all sightings, in whatever order they arrive."""
     found: dict[CellKey, Cell] = {}
     for kind in kinds:
-        asked = fields_of(kind.condition)
+        used = fields_of(kind.condition)
         events = [
             Event(
                 one.endpoint,
                 one.place,
                 Instant(one.seen_at // 1000 * 1000),
-                {name: value for name, value in one.fields.items() if name in asked and abs(value) <= FIELD_MAX},
+                {name: value for name, value in one.fields.items() if name in used and abs(value) <= FIELD_MAX},
             )
             for one in sightings
             if one.topic == kind.topic
@@ -41,11 +41,11 @@ def expected_cells(kinds: Iterable[EventKind], sightings: Sequence[Sighting]) ->
     return found
 
 
-def last_of(told: Iterable[Cell]) -> dict[CellKey, Cell]:
-    """What readers make of cells that were told again and again."""
+def last_of(cells: Iterable[Cell]) -> dict[CellKey, Cell]:
+    """Return the valid version of each cell, of all versions that were published."""
     found: dict[CellKey, Cell] = {}
-    for cell in told:
-        cell = replace(cell, tallies=dict(cell.tallies))  # compares like the oracle's
+    for cell in cells:
+        cell = replace(cell, tallies=dict(cell.tallies))  # a plain dict, as in the oracle
         if cell.key not in found or cell.is_after(found[cell.key]):
             found[cell.key] = cell
     return found

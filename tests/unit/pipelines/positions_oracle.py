@@ -1,4 +1,4 @@
-"""What positions must give, in plain Python, report by report."""
+"""The reference model of positions, in plain Python, report by report."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,8 +10,8 @@ from milepost.pipelines.positions import FORGET_S, HOLES_TOPIC, SIDE_M, SLOT_S, 
 
 
 @dataclass(frozen=True, order=True)
-class Sight:
-    """A report that was let in, in the order in which places are compared."""
+class PositionReport:
+    """An accepted report, ordered as positions are compared."""
 
     seen_at_us: int
     edge: str
@@ -24,23 +24,23 @@ class Sight:
 
     @property
     def rank(self) -> tuple[Any, ...]:
-        """A heading or speed that is not known comes after all that are."""
+        """The sort key: unknown headings and speeds come last."""
         unknown = [(one is None, one or 0.0) for one in (self.heading_deg, self.speed_mps)]
         return self.seen_at_us, self.edge, self.latitude, self.longitude, *unknown
 
 
-def last_places(sights: Iterable[Sight]) -> dict[str, Sight]:
-    found: dict[str, Sight] = {}
-    for one in sights:
+def last_places(position_reports: Iterable[PositionReport]) -> dict[str, PositionReport]:
+    found: dict[str, PositionReport] = {}
+    for one in position_reports:
         if one.endpoint not in found or one.rank > found[one.endpoint].rank:
             found[one.endpoint] = one
     return found
 
 
-def handovers(sights: Iterable[Sight]) -> list[tuple[str, str, str, int, float]]:
-    """Endpoint, from, to, when, gap: of reports looked at in the order in which they were seen."""
-    found, last = [], dict[str, Sight]()
-    for one in sorted(sights, key=lambda one: one.rank):
+def handovers(position_reports: Iterable[PositionReport]) -> list[tuple[str, str, str, int, float]]:
+    """Return endpoint, from, to, time and gap of each handover, of reports in order of `seen_at`."""
+    found, last = [], dict[str, PositionReport]()
+    for one in sorted(position_reports, key=lambda one: one.rank):
         before = last.get(one.endpoint)
         if before is not None and before.edge != one.edge:
             gap_s = (one.seen_at_us - before.seen_at_us) / 1e6
@@ -50,11 +50,11 @@ def handovers(sights: Iterable[Sight]) -> list[tuple[str, str, str, int, float]]
     return sorted(found)
 
 
-def slots(sights: Iterable[Sight]) -> dict[tuple[str, str], tuple[Any, ...]]:
-    """By topic and key: reports, endpoints, and of speeds the mean, least and greatest."""
+def slots(position_reports: Iterable[PositionReport]) -> dict[tuple[str, str], tuple[Any, ...]]:
+    """Return, by topic and key: reports, endpoints, and for speeds the mean, minimum and maximum."""
     gathered: dict[tuple[str, str], list[tuple[str, int]]] = {}
-    for one in sights:
-        row, column = Grid(SIDE_M).spot(Place(one.latitude, one.longitude)).square
+    for one in position_reports:
+        row, column = Grid(SIDE_M).locate(Place(one.latitude, one.longitude)).square
         slot = one.seen_at_us // (SLOT_S * 1_000_000)
         octant = "-" if one.heading_deg is None else str(int((one.heading_deg + 22.5) // 45) % 8)
         if one.speed_mps is not None:
@@ -65,6 +65,6 @@ def slots(sights: Iterable[Sight]) -> dict[tuple[str, str], tuple[Any, ...]]:
     found: dict[tuple[str, str], tuple[Any, ...]] = {}
     for key, parts in gathered.items():
         speeds = [speed for _, speed in parts]
-        figures = (sum(speeds) / len(speeds) / 1000, min(speeds) / 1000, max(speeds) / 1000) if key[0] == SPEEDS_TOPIC else ()
-        found[key] = (len(parts), len({endpoint for endpoint, _ in parts}), *figures)
+        statistics = (sum(speeds) / len(speeds) / 1000, min(speeds) / 1000, max(speeds) / 1000) if key[0] == SPEEDS_TOPIC else ()
+        found[key] = (len(parts), len({endpoint for endpoint, _ in parts}), *statistics)
     return found

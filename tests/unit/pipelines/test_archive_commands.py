@@ -1,4 +1,4 @@
-"""Commands about the archive say what is wrong with what was typed, before anything is started."""
+"""Archive commands report errors in their arguments before anything is started."""
 
 from pathlib import Path
 
@@ -10,38 +10,38 @@ TIMES = ["--from", "2030-01-01T00:00Z", "--to", "2030-01-01T01:00Z"]
 
 
 @pytest.mark.parametrize(
-    ("words", "fault"),
+    ("arguments", "fault"),
     [
-        (["archive", "compact", "--archive", "gone"], "gone is no folder"),
-        (["archive", "compact", "--keep", "a while"], "--keep: 'a while' is no duration"),
-        (["archive", "compact", "--keep", "2 days"], "at least 8 days are kept"),
-        (["archive", "files", "reports", "--from", "soon"], "--from: 'soon' is no instant"),
+        (["archive", "compact", "--archive", "gone"], "gone is not a folder"),
+        (["archive", "compact", "--keep", "a while"], "--keep: 'a while' is not a duration"),
+        (["archive", "compact", "--keep", "2 days"], "give at least 8 days"),
+        (["archive", "files", "reports", "--from", "soon"], "--from: 'soon' is not an instant"),
         (["archive", "files", "reports", "--from", "2030-01-02T00:00Z", "--to", "2030-01-01T00:00Z"], "--to is not after --from"),
         (["archive", "files", "reports", "--area", "here"], "--area: "),
-        (["backtest", "gone.toml", *TIMES], "gone.toml is not there"),
+        (["backtest", "gone.toml", *TIMES], "gone.toml does not exist"),
         (["backtest", "a.toml", "b.toml", "c.toml", *TIMES], "one rule file, or two"),
-        (["lookback", "gone.json"], "gone.json is not there"),
-        (["lookback", "questions.json"], "question 1 has a member 'areas'; did you mean 'area'?"),
-        (["lookback", "questions.json", "--query", "x"], "a file of questions or options, not both"),
-        (["lookback", "number.json"], "number.json is not an array"),
-        (["lookback", "--query", "x &"], "QUERY_SYNTAX"),
-        (["lookback", "--count", "0"], "--count is less than 1"),
-        (["lookback", "--after", "here"], "give what it said as `more`"),
-        (["coverage", "17", "--to", "later"], "--to: 'later' is no instant"),
+        (["search", "gone.json"], "gone.json does not exist"),
+        (["search", "queries.json"], "query 1 has a member 'areas'; did you mean 'area'?"),
+        (["search", "queries.json", "--query", "x"], "a file of queries or options, not both"),
+        (["search", "number.json"], "number.json is not an array"),
+        (["search", "--query", "x &"], "QUERY_SYNTAX"),
+        (["search", "--count", "0"], "--count is 0: give at least 1"),
+        (["search", "--after", "here"], "pass the value of `more` from an earlier answer"),
+        (["coverage", "17", "--to", "later"], "--to: 'later' is not an instant"),
     ],
 )
-def test_a_wrong_command_line_is_told_before_anything_is_started(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str], fault: str
+def test_an_invalid_command_line_is_reported_before_anything_is_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str], fault: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "data" / "pipelines" / "archive").mkdir(parents=True)
-    (tmp_path / "questions.json").write_text('[{}, {"areas": 3}]')
+    (tmp_path / "queries.json").write_text('[{}, {"areas": 3}]')
     (tmp_path / "number.json").write_text("17")
-    assert main(["pipeline", *words]) == 2
+    assert main(["pipeline", *arguments]) == 2
     assert fault in capsys.readouterr().err
 
 
-def test_an_archive_of_nothing_has_no_files(
+def test_an_empty_archive_has_no_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""How far a batch over the embedded log goes."""
+"""The range of a batch over the embedded log."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +14,7 @@ starts = st.dictionaries(st.sampled_from("abcd"), st.integers(0, 120))
 
 
 @given(starts, ends, st.none() | st.integers(1, 200))
-def test_a_batch_goes_forward_and_has_no_more_than_it_may(
+def test_a_batch_moves_forward_within_its_limit(
     start: dict[str, int], found: dict[str, tuple[int, int]], most: int | None
 ) -> None:
     reached = next_position(start, found, most)
@@ -25,13 +25,13 @@ def test_a_batch_goes_forward_and_has_no_more_than_it_may(
 
 
 @given(starts, ends)
-def test_without_a_limit_it_goes_to_the_end(start: dict[str, int], found: dict[str, tuple[int, int]]) -> None:
+def test_without_a_limit_a_batch_reaches_the_end(start: dict[str, int], found: dict[str, tuple[int, int]]) -> None:
     reached = next_position(start, found, None)
     assert reached == {topic: max(end, start.get(topic, first)) for topic, (first, end) in found.items()}
 
 
 @given(starts, ends, st.integers(1, 50))
-def test_batch_after_batch_comes_to_the_end(start: dict[str, int], found: dict[str, tuple[int, int]], most: int) -> None:
+def test_repeated_batches_reach_the_end(start: dict[str, int], found: dict[str, tuple[int, int]], most: int) -> None:
     reached, batches = start, 0
     while (further := next_position(reached, found, most)) != reached:
         reached, batches = further, batches + 1
@@ -39,17 +39,17 @@ def test_batch_after_batch_comes_to_the_end(start: dict[str, int], found: dict[s
     assert all(reached[topic] >= end for topic, (_, end) in found.items())
 
 
-def test_what_topics_with_little_leave_the_others_get() -> None:
+def test_small_topics_leave_the_rest_of_the_limit_to_others() -> None:
     assert next_position({}, {"a": (0, 1_000), "b": (0, 2), "c": (0, 0)}, 10) == {"a": 8, "b": 2, "c": 0}
 
 
 @given(st.integers(0, 100_000), st.integers(0, 100_000))
-def test_parts_lie_side_by_side_and_are_all_there_is(first: int, end: int) -> None:
+def test_ranges_are_adjacent_and_complete(first: int, end: int) -> None:
     found = ranges({"a": first}, {"a": end})
     assert [at for one in found for at in (one.first, one.end)] == sorted(at for one in found for at in (one.first, one.end))
     assert sum(one.end - one.first for one in found) == max(0, end - first)
     assert all(one.end - one.first <= PARTITION_OFFSETS for one in found)
 
 
-def test_topics_with_much_share_alike() -> None:
+def test_large_topics_share_the_limit_equally() -> None:
     assert next_position({"a": 3}, {"a": (0, 1_000), "b": (0, 1_000)}, 10) == {"a": 8, "b": 5}

@@ -1,4 +1,4 @@
-"""Cells that are told again: what readers are left with does not depend on how they came."""
+"""Cells that are published repeatedly: the valid versions do not depend on the order of arrival."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,14 +21,14 @@ sightings = st.builds(
 
 
 @given(st.lists(sightings, min_size=1, max_size=60), st.data())
-def test_cells_told_in_any_order_and_any_number_of_times_leave_those_of_all_reports(
+def test_cells_published_in_any_order_and_repeatedly_yield_the_cells_of_all_reports(
     found: list[Sighting], data: st.DataObject
 ) -> None:
     cuts = data.draw(st.lists(st.integers(1, len(found)), max_size=6))
-    told = [cell for cut in (*cuts, len(found)) for cell in expected_cells([KIND], found[:cut]).values()]
-    again = data.draw(st.permutations([*told, *told]))
+    versions = [cell for cut in (*cuts, len(found)) for cell in expected_cells([KIND], found[:cut]).values()]
+    again = data.draw(st.permutations([*versions, *versions]))
     assert last_of(again) == expected_cells([KIND], found)
 
 
-def test_an_oracle_of_no_reports_has_no_cells() -> None:
+def test_without_matching_reports_the_oracle_has_no_cells() -> None:
     assert expected_cells([KIND], [Sighting("Blocked", "car-1", HOME, after(1))]) == {}

@@ -1,49 +1,49 @@
-from milepost.pipelines.reputation.evidence import Limits, What
-from milepost.pipelines.reputation.judges import VISITORS_MAX, judge_ways, learnt, ways_from_bytes, ways_to_bytes
-from unit.pipelines.reputation_sights import MINUTE, Row, driving, found_of, frame, later
+from milepost.pipelines.reputation.detectors import VISITORS_MAX, check_ways, learn_ways, ways_from_bytes, ways_to_bytes
+from milepost.pipelines.reputation.evidence import EvidenceKind, EvidenceThresholds
+from unit.pipelines.reputation_sightings import MINUTE, Row, driving, found_of, frame, later
 
-LIMITS = Limits()
+THRESHOLDS = EvidenceThresholds()
 TOWN = [row for number in range(6) for row in driving(f"car-{number}", east_m=-15.0 * number)]
-KNOWN = learnt(ways_from_bytes(None), frame(TOWN), MINUTE, LIMITS)
+KNOWN = learn_ways(ways_from_bytes(None), frame(TOWN), MINUTE, THRESHOLDS)
 
 
-def judged(rows: list[Row], name: str) -> dict[What, float]:
-    return found_of(judge_ways(KNOWN, frame(later(rows, 60)), MINUTE + 1, LIMITS), name)
+def evidence_of(rows: list[Row], name: str) -> dict[EvidenceKind, float]:
+    return found_of(check_ways(KNOWN, frame(later(rows, 60)), MINUTE + 1, THRESHOLDS), name)
 
 
-def test_who_drives_where_others_do_is_on_the_ways() -> None:
-    assert set(judged(TOWN, "car-3")) == {What.PLACES}
+def test_an_endpoint_that_drives_where_others_do_is_on_the_ways() -> None:
+    assert set(evidence_of(TOWN, "car-3")) == {EvidenceKind.PLACES}
 
 
-def test_who_drives_where_nobody_does_is_off_them() -> None:
-    found = judged(TOWN + driving("liar", north_m=80), "liar")
-    assert found[What.OFF_WAYS] == found[What.PLACES] > 40
+def test_an_endpoint_that_drives_where_no_other_does_is_off_the_ways() -> None:
+    found = evidence_of(TOWN + driving("attacker", north_m=80), "attacker")
+    assert found[EvidenceKind.OFF_WAYS] == found[EvidenceKind.PLACES] > 40
 
 
-def test_nobody_makes_a_way_for_himself_nor_with_one_friend() -> None:
-    two = driving("liar", north_m=80) + driving("friend", north_m=80)
-    ways = learnt(KNOWN, frame(later(two, 60)), MINUTE + 1, LIMITS)
-    rows = later(TOWN + driving("liar", north_m=80), 120)
-    assert found_of(judge_ways(ways, frame(rows), MINUTE + 2, LIMITS), "liar")[What.OFF_WAYS] > 40
+def test_one_or_two_endpoints_do_not_make_a_way() -> None:
+    two = driving("attacker", north_m=80) + driving("friend", north_m=80)
+    ways = learn_ways(KNOWN, frame(later(two, 60)), MINUTE + 1, THRESHOLDS)
+    rows = later(TOWN + driving("attacker", north_m=80), 120)
+    assert found_of(check_ways(ways, frame(rows), MINUTE + 2, THRESHOLDS), "attacker")[EvidenceKind.OFF_WAYS] > 40
 
 
-def test_where_ways_are_not_known_nobody_is_judged_by_them() -> None:
-    assert judge_ways(ways_from_bytes(None), frame(TOWN), MINUTE, LIMITS) == []
+def test_without_known_ways_there_is_no_evidence() -> None:
+    assert check_ways(ways_from_bytes(None), frame(TOWN), MINUTE, THRESHOLDS) == []
 
 
-def test_reporting_more_often_is_no_more_say() -> None:
+def test_frequent_reports_give_no_more_weight() -> None:
     loud = [row for number in range(20) for row in driving("loud", east_m=number / 2, seconds=range(60))]
-    assert judged(TOWN + loud + driving("liar", north_m=80), "liar")[What.OFF_WAYS] > 40
+    assert evidence_of(TOWN + loud + driving("attacker", north_m=80), "attacker")[EvidenceKind.OFF_WAYS] > 40
 
 
-def test_ways_are_bounded_and_forgotten_when_nobody_uses_them() -> None:
+def test_ways_are_bounded_and_forgotten_when_unused() -> None:
     crowd = [row for number in range(3 * VISITORS_MAX) for row in driving(f"bus-{number}")]
-    ways = learnt(KNOWN, frame(crowd), MINUTE, LIMITS)
+    ways = learn_ways(KNOWN, frame(crowd), MINUTE, THRESHOLDS)
     assert ways.groupby(["east", "north"]).size().max() == VISITORS_MAX
-    hour = round(60 * LIMITS.way_hours)
-    after = learnt(ways, frame(later(driving("car", north_m=500), 60 * hour)), MINUTE + hour, LIMITS)
+    hour = round(60 * THRESHOLDS.way_hours)
+    after = learn_ways(ways, frame(later(driving("car", north_m=500), 60 * hour)), MINUTE + hour, THRESHOLDS)
     assert set(after["minute"]) == {MINUTE + hour}
 
 
-def test_ways_are_kept_as_they_are() -> None:
+def test_ways_survive_a_round_trip() -> None:
     assert ways_from_bytes(ways_to_bytes(KNOWN)).to_dict("list") == KNOWN.to_dict("list")

@@ -1,4 +1,4 @@
-"""When a query that failed is started again."""
+"""The restart schedule of a failed query."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,7 +21,7 @@ def test_waits_grow_to_a_minute() -> None:
     assert waits(Restarts(8), 8) == [1, 2, 4, 8, 16, 32, RESTART_POLICY.limit_s, RESTART_POLICY.limit_s]
 
 
-def test_one_that_fails_too_often_in_a_row_is_given_up() -> None:
+def test_a_query_that_fails_too_often_in_a_row_is_given_up() -> None:
     restarts = Restarts(3)
     assert len(waits(restarts, 10)) == 3
     assert restarts.is_given_up
@@ -29,17 +29,17 @@ def test_one_that_fails_too_often_in_a_row_is_given_up() -> None:
     assert not restarts.is_due(1e9)
 
 
-def test_a_batch_that_is_done_makes_it_as_good_as_new() -> None:
+def test_a_finished_batch_resets_the_failures() -> None:
     restarts = Restarts(3)
     for _ in range(5):
         assert waits(restarts, 2) == [1, 2]
-        restarts.did_a_batch()
+        restarts.batch_finished()
     assert not restarts.is_given_up
     assert restarts.total == 10
 
 
 @given(st.integers(0, 5), st.floats(0, 1e6), st.floats(0, 200))
-def test_it_is_due_when_the_wait_is_over_and_not_before(most: int, now_s: float, later_s: float) -> None:
+def test_a_restart_is_due_after_its_wait_and_not_before(most: int, now_s: float, later_s: float) -> None:
     restarts = Restarts(most)
     restarts.failed("no", now_s)
     assert restarts.is_given_up == (most == 0)

@@ -1,4 +1,4 @@
-"""Which plans run in real-time mode, and how many cores that takes."""
+"""Which plans run in real-time mode, and how many cores they need."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from milepost.model.incidents import EventKind
 from milepost.pipelines.hazards import plans
 from milepost.pipelines.plan import Plan
 from milepost.pipelines.runner import checkpoint_of, cores_needed, is_real_time, query_name
-from milepost.pipelines.settings import Mode, Pace, PipelineSettings
+from milepost.pipelines.settings import BatchSettings, Mode, PipelineSettings
 from milepost.pipelines.sources import Source
 from milepost.pipelines.sources.embedded import EmbeddedSource
 from milepost.pipelines.sources.kafka import KafkaSource
@@ -21,7 +21,7 @@ OTHER = Plan("other", ("a",), 1, lambda log: log)
 
 
 @pytest.mark.parametrize(
-    ("plan", "source", "mode", "is_so"),
+    ("plan", "source", "mode", "is_expected"),
     [
         (URGENT, KAFKA, Mode.AUTO, True),
         (URGENT, KAFKA, Mode.REAL_TIME, True),
@@ -30,29 +30,29 @@ OTHER = Plan("other", ("a",), 1, lambda log: log)
         (OTHER, KAFKA, Mode.REAL_TIME, False),
     ],
 )
-def test_real_time_mode_is_for_urgent_plans_on_kafka(plan: Plan, source: Source, mode: Mode, is_so: bool) -> None:
-    assert is_real_time(plan, source, mode) == is_so
+def test_real_time_mode_is_for_urgent_plans_on_kafka(plan: Plan, source: Source, mode: Mode, is_expected: bool) -> None:
+    assert is_real_time(plan, source, mode) == is_expected
 
 
-def test_tasks_of_real_time_queries_all_have_a_core() -> None:
-    assert cores_needed([URGENT], KAFKA, Pace(), partitions=2) == 4
-    assert cores_needed([URGENT, OTHER], KAFKA, Pace(), partitions=2) == 6
-    assert cores_needed([URGENT, OTHER], EMBEDDED, Pace(), partitions=2) == 2
+def test_every_task_of_a_real_time_query_has_a_core() -> None:
+    assert cores_needed([URGENT], KAFKA, BatchSettings(), partitions=2) == 4
+    assert cores_needed([URGENT, OTHER], KAFKA, BatchSettings(), partitions=2) == 6
+    assert cores_needed([URGENT, OTHER], EMBEDDED, BatchSettings(), partitions=2) == 2
 
 
-def test_a_contract_has_checkpoints_of_its_own() -> None:
+def test_a_state_version_has_its_own_checkpoints() -> None:
     assert query_name(URGENT) == "urgent-3"
     assert checkpoint_of("data", URGENT) == "data/checkpoints/urgent-3"
 
 
-def test_other_tallied_fields_are_another_contract() -> None:
+def test_other_tallied_fields_have_another_state_version() -> None:
     usual = PipelineSettings()
-    asking = tuple(kind for kind in usual.kinds if not kind.from_reports)
-    (plain,) = plans(PipelineSettings(kinds=asking))
-    (one,) = plans(PipelineSettings(kinds=(*asking[1:], _asking(asking[0].topic, "mean_speed_mps < 3"))))
-    (other,) = plans(PipelineSettings(kinds=(*asking[1:], _asking(asking[0].topic, "max_lanes < 3"))))
-    assert len({plain.contract, one.contract, other.contract}) == 3
+    by_messages = tuple(kind for kind in usual.kinds if not kind.from_reports)
+    (plain,) = plans(PipelineSettings(kinds=by_messages))
+    (one,) = plans(PipelineSettings(kinds=(*by_messages[1:], _kind_with(by_messages[0].topic, "mean_speed_mps < 3"))))
+    (other,) = plans(PipelineSettings(kinds=(*by_messages[1:], _kind_with(by_messages[0].topic, "max_lanes < 3"))))
+    assert len({plain.state_version, one.state_version, other.state_version}) == 3
 
 
-def _asking(topic: str, predicate: str) -> EventKind:
-    return EventKind("Asking", topic, predicate, None)
+def _kind_with(topic: str, predicate: str) -> EventKind:
+    return EventKind("With_fields", topic, predicate, None)

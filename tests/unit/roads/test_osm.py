@@ -1,4 +1,4 @@
-"""OpenStreetMap extracts: directions, speeds, lanes, junctions, forbidden turns, and every file that is none (M26)."""
+"""OpenStreetMap extracts: directions, speeds, lanes, junctions, turn restrictions, and invalid files (M26)."""
 
 import gzip
 from io import BytesIO
@@ -7,9 +7,9 @@ from pathlib import Path
 import osmium
 import pytest
 
-from milepost.roads import Network, UnreadableRoads
+from milepost.roads import RoadNetwork, UnreadableRoads
 from milepost.roads.osm import read_osm
-from unit.roads.drawn import degrees, names
+from unit.roads.small_networks import degrees, names
 
 NODES = {1: (0, 0), 2: (300, 0), 3: (600, 0), 4: (300, 300), 5: (300, -300), 6: (300, 150)}
 
@@ -35,22 +35,22 @@ def extract(*parts: str, without: int = 0) -> bytes:
     return f"<?xml version='1.0'?><osm version='0.6'>{said}{''.join(parts)}</osm>".encode()
 
 
-def read(*parts: str, without: int = 0) -> Network:
+def read(*parts: str, without: int = 0) -> RoadNetwork:
     return read_osm(BytesIO(extract(*parts, without=without)))
 
 
 MAIN, SIDE = way(10, (1, 2, 3), highway="primary"), way(11, (4, 6, 2), highway="residential", oneway="yes")
 
 
-def ways_on(network: Network, road: str) -> set[str]:
-    return names(network, network.ways_on(network.ids.index(road)))
+def successors(network: RoadNetwork, road: str) -> set[str]:
+    return names(network, network.successors(network.ids.index(road)))
 
 
-def test_m26_ways_are_cut_at_junctions_and_driven_both_ways_unless_they_are_one_way() -> None:
+def test_m26_ways_are_split_at_junctions_and_two_way_unless_tagged_one_way() -> None:
     network = read(MAIN, SIDE)
     assert set(network.ids) == {"10#0", "-10#0", "10#1", "-10#1", "11#0"}
-    assert ways_on(network, "11#0") == {"10#1", "-10#0"}
-    assert ways_on(network, "10#0") == {"10#1"}
+    assert successors(network, "11#0") == {"10#1", "-10#0"}
+    assert successors(network, "10#0") == {"10#1"}
     assert network.lengths_m[network.ids.index("11#0")] == pytest.approx(300.0, abs=0.5)
     assert network.first[network.ids.index("11#0") + 1] - network.first[network.ids.index("11#0")] == 3
 
@@ -65,7 +65,7 @@ def test_m26_ways_are_cut_at_junctions_and_driven_both_ways_unless_they_are_one_
         ({"highway": "tertiary", "junction": "roundabout"}, {"10#0"}),
     ],
 )
-def test_m26_tags_say_which_ways_one_may_drive(tags: dict[str, str], roads: set[str]) -> None:
+def test_m26_tags_determine_the_driving_directions(tags: dict[str, str], roads: set[str]) -> None:
     assert set(read(way(10, (1, 2), **tags)).ids) == roads
 
 
@@ -79,7 +79,7 @@ def test_m26_tags_say_which_ways_one_may_drive(tags: dict[str, str], roads: set[
         {"railway": "rail"},
     ],
 )
-def test_m26_what_is_not_for_cars_is_no_road(tags: dict[str, str]) -> None:
+def test_m26_ways_closed_to_cars_are_no_roads(tags: dict[str, str]) -> None:
     assert set(read(way(10, (1, 2), **tags), way(11, (2, 3), highway="primary", oneway="yes")).ids) == {"11#0"}
 
 
@@ -96,29 +96,29 @@ def test_m26_what_is_not_for_cars_is_no_road(tags: dict[str, str]) -> None:
         ({"maxspeed": "0"}, 3.6, 1),
     ],
 )
-def test_m26_speed_and_lanes_are_as_tagged_or_as_usual(tags: dict[str, str], kmh: float, lanes: int) -> None:
+def test_m26_speed_and_lanes_are_as_tagged_or_the_default_of_the_road_kind(tags: dict[str, str], kmh: float, lanes: int) -> None:
     network = read(way(10, (1, 2), highway="secondary", **tags))
     number = network.ids.index("10#0")
     assert (network.speeds_mps[number] * 3.6, network.lanes[number]) == (pytest.approx(kmh, abs=0.01), lanes)
 
 
-def test_m26_forbidden_turns_are_no_ways_on() -> None:
-    assert ways_on(read(MAIN, SIDE, ban("no_left_turn", 11, 2, 10)), "11#0") == set()
+def test_m26_turn_restrictions_remove_successors() -> None:
+    assert successors(read(MAIN, SIDE, ban("no_left_turn", 11, 2, 10)), "11#0") == set()
     south = way(12, (2, 5), highway="residential", oneway="yes")
-    assert ways_on(read(MAIN, SIDE, south, ban("only_straight_on", 11, 2, 12)), "11#0") == {"12#0"}
-    assert ways_on(read(MAIN, SIDE, south, ban("no_entry", 11, 2, 12, **{"except": "motorcar"})), "11#0") == {
+    assert successors(read(MAIN, SIDE, south, ban("only_straight_on", 11, 2, 12)), "11#0") == {"12#0"}
+    assert successors(read(MAIN, SIDE, south, ban("no_entry", 11, 2, 12, **{"except": "motorcar"})), "11#0") == {
         "10#1",
         "-10#0",
         "12#0",
     }
-    assert ways_on(read(MAIN, SIDE, south, ban("no_u_turn", 77, 2, 12)), "11#0") == {"10#1", "-10#0", "12#0"}
+    assert successors(read(MAIN, SIDE, south, ban("no_u_turn", 77, 2, 12)), "11#0") == {"10#1", "-10#0", "12#0"}
 
 
-def test_m26_roads_that_leave_the_extract_are_left_out() -> None:
+def test_m26_roads_that_leave_the_extract_are_excluded() -> None:
     assert set(read(MAIN, SIDE, without=3).ids) == {"10#0", "-10#0", "11#0"}
 
 
-def test_m26_packed_xml_and_pbf_are_read_alike(tmp_path: Path) -> None:
+def test_m26_compressed_xml_and_pbf_are_read_alike(tmp_path: Path) -> None:
     data = extract(MAIN, SIDE)
     with osmium.SimpleWriter(str(tmp_path / "town.osm.pbf")) as writer:
         for one in osmium.FileProcessor(osmium.io.FileBuffer(data, "osm")):
@@ -137,13 +137,13 @@ def test_m26_packed_xml_and_pbf_are_read_alike(tmp_path: Path) -> None:
     [
         (b"", "neither XML nor PBF"),
         (b"PK\x03\x04 a zip", "neither XML nor PBF"),
-        (b"<osm version='0.6'", "no OpenStreetMap extract"),
-        (b"<html/>", "no OpenStreetMap extract"),
-        (b"\x00\x00\x00\x0d\x0a\x09OSMHeader\x18", "no OpenStreetMap extract"),
-        (gzip.compress(extract(MAIN))[:-30], "no OpenStreetMap extract"),
+        (b"<osm version='0.6'", "not an OpenStreetMap extract"),
+        (b"<html/>", "not an OpenStreetMap extract"),
+        (b"\x00\x00\x00\x0d\x0a\x09OSMHeader\x18", "not an OpenStreetMap extract"),
+        (gzip.compress(extract(MAIN))[:-30], "not an OpenStreetMap extract"),
         (extract(), "no roads for cars"),
     ],
 )
-def test_what_is_no_extract_is_refused_with_the_reason(data: bytes, why: str) -> None:
+def test_an_invalid_extract_is_refused_with_the_reason(data: bytes, why: str) -> None:
     with pytest.raises(UnreadableRoads, match=why):
         read_osm(BytesIO(data))

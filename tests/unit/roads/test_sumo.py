@@ -1,4 +1,4 @@
-"""Networks of SUMO: lanes for cars, connections, projections, and every file that is none (M26)."""
+"""Networks of SUMO: lanes for cars, connections, projections, and invalid files (M26)."""
 
 import gzip
 from io import BytesIO
@@ -6,7 +6,7 @@ from io import BytesIO
 import pytest
 
 from milepost.model.places import Place, distance_m
-from milepost.roads import Network, UnreadableRoads
+from milepost.roads import RoadNetwork, UnreadableRoads
 from milepost.roads.sumo import read_sumo
 
 UTM = '<location netOffset="-500000.00,-4982950.40" projParameter="+proj=utm +zone=33 +ellps=WGS84 +units=m +no_defs"/>'
@@ -50,11 +50,11 @@ def net(*parts: str) -> bytes:
     return f'<?xml version="1.0" encoding="UTF-8"?>\n<net version="1.20">{"".join(parts)}</net>'.encode()
 
 
-def read(data: bytes, origin: Place | None = None) -> Network:
+def read(data: bytes, origin: Place | None = None) -> RoadNetwork:
     return read_sumo(BytesIO(data), origin=origin)
 
 
-def test_m26_edges_that_cars_may_use_become_roads_along_their_middle_lane() -> None:
+def test_m26_sumo_edges_for_cars_become_roads_along_their_middle_lane() -> None:
     network = read(net(FLAT, *TOWN), HERE)
     assert network.ids == ("ab", "ba", "bc")
     assert network.lanes.tolist() == [2, 1, 1]
@@ -63,13 +63,13 @@ def test_m26_edges_that_cars_may_use_become_roads_along_their_middle_lane() -> N
     assert distance_m(network.at(0, 0.0), network.at(0, 100.0)) == pytest.approx(100.0, abs=0.05)
 
 
-def test_m26_connections_are_the_ways_on_but_for_turns_back_and_lanes_that_cars_may_not_use() -> None:
+def test_m26_connections_become_successors_without_u_turns_and_lanes_closed_to_cars() -> None:
     network = read(net(FLAT, *TOWN), HERE)
-    assert network.ways_on(0) == [2]
-    assert [(road, round(across_m)) for road, across_m, _ in network.ways_in(2)] == [(0, 20)]
+    assert network.successors(0) == [2]
+    assert [(road, round(across_m)) for road, across_m, _ in network.predecessors(2)] == [(0, 20)]
 
 
-def test_m26_metres_become_degrees_by_the_projection_of_the_file_packed_or_not() -> None:
+def test_m26_metres_are_converted_by_the_projection_of_the_file_compressed_or_not() -> None:
     for data in (net(UTM, *TOWN), gzip.compress(net(UTM, *TOWN))):
         network = read(data)
         assert distance_m(network.at(0, 0.0), Place(45.0, 15.0)) == pytest.approx(1.0, abs=0.05)
@@ -79,16 +79,16 @@ def test_m26_metres_become_degrees_by_the_projection_of_the_file_packed_or_not()
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        (b"", "no XML"),
-        (b"net", "no XML"),
-        (net(UTM, *TOWN)[:-20], "no XML"),
-        (gzip.compress(net(UTM, *TOWN))[:-20], "cannot be unpacked"),
-        (b"\x1f\x8b" + b"x" * 50, "cannot be unpacked"),
-        (b"<routes/>", "holds a 'routes', not a 'net'"),
-        (net(UTM), "no edge of the file is for cars"),
-        (net(FLAT, *TOWN), "does not say where on Earth"),
-        (net(*TOWN), "does not say where on Earth"),
-        (net('<location netOffset="0,0" projParameter="+proj=nothing"/>', *TOWN), "projection '.proj=nothing' is not known"),
+        (b"", "not an XML file"),
+        (b"net", "not an XML file"),
+        (net(UTM, *TOWN)[:-20], "not an XML file"),
+        (gzip.compress(net(UTM, *TOWN))[:-20], "cannot be decompressed"),
+        (b"\x1f\x8b" + b"x" * 50, "cannot be decompressed"),
+        (b"<routes/>", "root element is 'routes', not 'net'"),
+        (net(UTM), "no edge of the file is open to cars"),
+        (net(FLAT, *TOWN), "has no projection"),
+        (net(*TOWN), "has no projection"),
+        (net('<location netOffset="0,0" projParameter="+proj=nothing"/>', *TOWN), "projection '.proj=nothing' is unknown"),
         (net('<location netOffset="0" projParameter="+proj=utm +zone=33"/>', *TOWN), "cannot be read"),
         (net('<location projParameter="+proj=utm +zone=33"/>', *TOWN), "cannot be read: 'netOffset'"),
         (net(UTM, edge("ab", "a", "b", '<lane index="0" speed="1" length="1"/>')), "cannot be read: 'shape'"),
@@ -97,6 +97,6 @@ def test_m26_metres_become_degrees_by_the_projection_of_the_file_packed_or_not()
         (net(UTM, *TOWN, "<connection from='ab'/>"), "cannot be read: 'to'"),
     ],
 )
-def test_what_is_no_network_is_refused_with_the_reason(data: bytes, why: str) -> None:
+def test_an_invalid_sumo_file_is_refused_with_the_reason(data: bytes, why: str) -> None:
     with pytest.raises(UnreadableRoads, match=why):
         read(data)

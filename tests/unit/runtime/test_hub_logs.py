@@ -1,4 +1,4 @@
-"""What the centre appends: in order, whatever a log does meanwhile, and what is dealt with by that."""
+"""Appends of the central hub: in order for each log, whatever the log does, and the offsets that may be committed."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -9,19 +9,19 @@ from milepost.federation.central_hub import HEARTBEAT_KEY
 from milepost.federation.hub_actions import HubAppend
 from milepost.model.instants import Instant
 from milepost.model.sites import SUBSCRIPTION_INFO
-from milepost.runtime.hub_logs import BATCH_BYTES, WAITING_MAX, Outgoing
+from milepost.runtime.hub_logs import BATCH_BYTES, WAITING_MAX, AppendQueues
 
 
 @dataclass
 class MoodyLog:
-    """Takes, refuses or is away as a test says; answers when a test says."""
+    """A log that accepts, refuses or is unavailable, and confirms when the test says so."""
 
-    kept: list[str] = field(default_factory=list)
+    appended: list[str] = field(default_factory=list)
     open: list[tuple[Sequence[Entry], Done | None]] = field(default_factory=list)
-    is_away: bool = False
+    is_unavailable: bool = False
 
     def append(self, entries: Sequence[Entry], done: Done | None = None) -> None:
-        if self.is_away:
+        if self.is_unavailable:
             raise LogUnavailable("away")
         if any(entry.key == "bad" for entry in entries):
             raise LogRefused("too large")
@@ -30,19 +30,19 @@ class MoodyLog:
     def answer(self, fault: Exception | None = None) -> None:
         entries, done = self.open.pop(0)
         if fault is None:
-            self.kept += [entry.key for entry in entries]
+            self.appended += [entry.key for entry in entries]
         assert done is not None
         done(fault)
 
 
-class Bench:
-    """Two logs, and calls that are made at once."""
+class Fixture:
+    """Two scripted logs, with callbacks that run at once."""
 
     def __init__(self) -> None:
         self.north, self.south = MoodyLog(), MoodyLog()
-        self.told: list[str] = []
+        self.events: list[str] = []
         logs = {"north": cast("Log", self.north), "south": cast("Log", self.south)}
-        self.outgoing = Outgoing(logs, _at_once, lambda event, site, reason: self.told.append(event))
+        self.outgoing = AppendQueues(logs, _at_once, lambda event, site, reason: self.events.append(event))
 
     def put(self, site: str, *keys: str, stream: str = "") -> None:
         self.outgoing.put([HubAppend(site, "t", key, b"x", stream) for key in keys])
@@ -53,132 +53,132 @@ def _at_once(call: Callable[[Instant], None]) -> None:
     call(Instant(0))
 
 
-def test_one_batch_at_a_time_is_with_a_log_and_the_next_has_all_that_came_meanwhile() -> None:
-    bench = Bench()
-    bench.put("south", "a")
-    bench.put("south", "b", "c")
-    assert len(bench.south.open) == 1
-    bench.south.answer()
-    assert [entry.key for entry in bench.south.open[0][0]] == ["b", "c"]
-    bench.south.answer()
-    assert bench.south.kept == ["a", "b", "c"]
-    assert bench.outgoing.waiting == 0
+def test_a_log_has_one_batch_in_flight_and_the_next_has_all_records_since() -> None:
+    fixture = Fixture()
+    fixture.put("south", "a")
+    fixture.put("south", "b", "c")
+    assert len(fixture.south.open) == 1
+    fixture.south.answer()
+    assert [entry.key for entry in fixture.south.open[0][0]] == ["b", "c"]
+    fixture.south.answer()
+    assert fixture.south.appended == ["a", "b", "c"]
+    assert fixture.outgoing.waiting == 0
 
 
-def test_what_failed_goes_again_before_what_came_after() -> None:
-    bench = Bench()
-    bench.put("south", "a")
-    bench.put("south", "b")
-    bench.south.answer(LogUnavailable("gone"))
-    assert bench.south.open == []
-    bench.outgoing.try_again()
-    bench.south.answer()
-    assert bench.south.kept == ["a", "b"]
+def test_a_failed_batch_is_retried_before_later_records() -> None:
+    fixture = Fixture()
+    fixture.put("south", "a")
+    fixture.put("south", "b")
+    fixture.south.answer(LogUnavailable("gone"))
+    assert fixture.south.open == []
+    fixture.outgoing.try_again()
+    fixture.south.answer()
+    assert fixture.south.appended == ["a", "b"]
 
 
-def test_a_log_that_is_away_holds_up_only_what_is_for_it() -> None:
-    bench = Bench()
-    bench.south.is_away = True
-    bench.put("south", "a")
-    bench.put("north", "b")
-    bench.north.answer()
-    assert bench.north.kept == ["b"]
-    assert bench.told == ["log takes nothing"]
-    bench.south.is_away = False
-    bench.outgoing.push()
-    assert bench.south.open == []
-    bench.outgoing.try_again()
-    bench.south.answer()
-    assert bench.south.kept == ["a"]
+def test_an_unavailable_log_delays_only_its_own_records() -> None:
+    fixture = Fixture()
+    fixture.south.is_unavailable = True
+    fixture.put("south", "a")
+    fixture.put("north", "b")
+    fixture.north.answer()
+    assert fixture.north.appended == ["b"]
+    assert fixture.events == ["log unavailable"]
+    fixture.south.is_unavailable = False
+    fixture.outgoing.push()
+    assert fixture.south.open == []
+    fixture.outgoing.try_again()
+    fixture.south.answer()
+    assert fixture.south.appended == ["a"]
 
 
-def test_what_a_log_will_never_take_is_left_out_alone() -> None:
-    bench = Bench()
-    bench.put("south", "first")
-    bench.put("south", "a", "bad", "b", "c")
-    while bench.south.open:
-        bench.south.answer()
-        bench.outgoing.push()
-    assert bench.south.kept == ["first", "a", "b", "c"]
-    assert bench.outgoing.refused == 1
-    assert "record refused by the log" in bench.told
+def test_only_the_record_that_a_log_refuses_is_left_out() -> None:
+    fixture = Fixture()
+    fixture.put("south", "first")
+    fixture.put("south", "a", "bad", "b", "c")
+    while fixture.south.open:
+        fixture.south.answer()
+        fixture.outgoing.push()
+    assert fixture.south.appended == ["first", "a", "b", "c"]
+    assert fixture.outgoing.refused == 1
+    assert "record refused by the log" in fixture.events
 
 
-def test_a_refusal_that_is_told_later_costs_that_record_alone() -> None:
-    bench = Bench()
-    bench.put("south", "first")
-    bench.put("south", "a", "b")
-    bench.south.answer()
-    bench.south.answer(LogRefused("not allowed"))
-    bench.south.answer()
-    bench.south.answer(LogRefused("not allowed"))
-    assert bench.south.kept == ["first", "a"]
-    assert bench.outgoing.refused == 1
-    assert bench.outgoing.waiting == 0
+def test_a_refusal_reported_later_drops_only_that_record() -> None:
+    fixture = Fixture()
+    fixture.put("south", "first")
+    fixture.put("south", "a", "b")
+    fixture.south.answer()
+    fixture.south.answer(LogRefused("not allowed"))
+    fixture.south.answer()
+    fixture.south.answer(LogRefused("not allowed"))
+    assert fixture.south.appended == ["first", "a"]
+    assert fixture.outgoing.refused == 1
+    assert fixture.outgoing.waiting == 0
 
 
-def test_a_stream_is_dealt_with_up_to_where_all_its_records_are_safe() -> None:
-    bench = Bench()
-    bench.put("south", "a", stream="north")
-    bench.outgoing.mark("north", 5)
-    bench.put("south", "b", stream="north")
-    bench.outgoing.mark("north", 9)
-    assert bench.outgoing.settled("north") is None
-    bench.south.answer()
-    assert bench.outgoing.settled("north") == 5
-    assert bench.outgoing.settled("north") is None
-    bench.south.answer()
-    assert bench.outgoing.settled("north") == 9
-    bench.outgoing.mark("north", 9)
-    assert bench.outgoing.settled("north") is None
+def test_a_stream_is_committable_up_to_its_confirmed_records() -> None:
+    fixture = Fixture()
+    fixture.put("south", "a", stream="north")
+    fixture.outgoing.note_position("north", 5)
+    fixture.put("south", "b", stream="north")
+    fixture.outgoing.note_position("north", 9)
+    assert fixture.outgoing.take_committable("north") is None
+    fixture.south.answer()
+    assert fixture.outgoing.take_committable("north") == 5
+    assert fixture.outgoing.take_committable("north") is None
+    fixture.south.answer()
+    assert fixture.outgoing.take_committable("north") == 9
+    fixture.outgoing.note_position("north", 9)
+    assert fixture.outgoing.take_committable("north") is None
 
 
-def test_a_stream_without_anything_to_append_is_dealt_with_at_once() -> None:
-    bench = Bench()
-    bench.put("south", "of nobody's stream")
-    bench.outgoing.mark("north", 5)
-    assert bench.outgoing.settled("north") == 5
+def test_a_stream_without_appends_is_committable_at_once() -> None:
+    fixture = Fixture()
+    fixture.put("south", "of no stream")
+    fixture.outgoing.note_position("north", 5)
+    assert fixture.outgoing.take_committable("north") == 5
 
 
-def test_what_somebody_else_deals_with_is_not_told() -> None:
-    bench = Bench()
-    bench.outgoing.mark("north", 5)
-    bench.outgoing.forget("north")
-    assert bench.outgoing.settled("north") is None
+def test_a_stream_of_another_owner_is_not_committed() -> None:
+    fixture = Fixture()
+    fixture.outgoing.note_position("north", 5)
+    fixture.outgoing.forget("north")
+    assert fixture.outgoing.take_committable("north") is None
 
 
-def test_only_one_sign_of_life_waits_for_a_log() -> None:
-    bench = Bench()
-    bench.south.is_away = True
-    beat = HubAppend("south", SUBSCRIPTION_INFO, HEARTBEAT_KEY, b"{}")
-    bench.outgoing.put([beat, beat])
-    bench.outgoing.put([beat])
-    assert bench.outgoing.waiting == 1
-    bench.south.is_away = False
-    bench.outgoing.push()
-    bench.south.answer()
-    bench.outgoing.put([beat])
-    assert bench.outgoing.waiting == 1
+def test_at_most_one_heartbeat_waits_for_a_log() -> None:
+    fixture = Fixture()
+    fixture.south.is_unavailable = True
+    heartbeat = HubAppend("south", SUBSCRIPTION_INFO, HEARTBEAT_KEY, b"{}")
+    fixture.outgoing.put([heartbeat, heartbeat])
+    fixture.outgoing.put([heartbeat])
+    assert fixture.outgoing.waiting == 1
+    fixture.south.is_unavailable = False
+    fixture.outgoing.push()
+    fixture.south.answer()
+    fixture.outgoing.put([heartbeat])
+    assert fixture.outgoing.waiting == 1
 
 
-def test_batches_are_limited_and_too_much_is_told() -> None:
-    bench = Bench()
+def test_batches_are_limited_and_a_full_queue_is_reported() -> None:
+    fixture = Fixture()
     large = HubAppend("south", "t", "k", bytes(BATCH_BYTES // 2 + 1))
-    bench.outgoing.put([large, large])
-    bench.outgoing.push()
-    assert len(bench.south.open[0][0]) == 1
-    assert not bench.outgoing.is_full
-    bench.outgoing.put([HubAppend("north", "t", "k", b"")] * WAITING_MAX)
-    assert bench.outgoing.is_full
+    fixture.outgoing.put([large, large])
+    fixture.outgoing.push()
+    assert len(fixture.south.open[0][0]) == 1
+    assert not fixture.outgoing.is_full
+    fixture.outgoing.put([HubAppend("north", "t", "k", b"")] * WAITING_MAX)
+    assert fixture.outgoing.is_full
 
 
-def test_whoever_runs_it_can_tell_whether_a_log_was_given_something() -> None:
-    bench = Bench()
-    bench.outgoing.push()
-    assert bench.outgoing.handed_over == 0
-    bench.put("south", "a", "b")
-    assert bench.outgoing.handed_over == 1
-    bench.put("south", "c")  # it waits
-    assert bench.outgoing.handed_over == 1
-    bench.south.answer()
-    assert bench.outgoing.handed_over == 2
+def test_the_number_of_batches_handed_to_logs_is_counted() -> None:
+    fixture = Fixture()
+    fixture.outgoing.push()
+    assert fixture.outgoing.handed_over == 0
+    fixture.put("south", "a", "b")
+    assert fixture.outgoing.handed_over == 1
+    fixture.put("south", "c")  # it waits
+    assert fixture.outgoing.handed_over == 1
+    fixture.south.answer()
+    assert fixture.outgoing.handed_over == 2

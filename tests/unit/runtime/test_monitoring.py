@@ -28,35 +28,35 @@ def test_every_failed_check_is_named() -> None:
     assert text_of(monitoring, "/ready") == (503, "not ready: storage: the disk is full; queries: starting\n")
 
 
-def test_a_process_that_stops_is_not_ready_but_alive() -> None:
+def test_a_stopping_process_is_alive_but_not_ready() -> None:
     monitoring = Monitoring()
     monitoring.is_stopping = True
     assert text_of(monitoring, "/ready") == (503, "not ready: stopping\n")
     assert text_of(monitoring, "/health") == (200, "alive\n")
 
 
-def test_metrics_begin_with_the_age_of_the_process() -> None:
+def test_metrics_start_with_the_uptime() -> None:
     monitoring = Monitoring()
     monitoring.add_metrics(lambda: [counter("x_total", "What.", 3)])
     status, page = text_of(monitoring, "/metrics")
     assert status == 200
-    assert page.startswith("# HELP milepost_up_seconds ")
+    assert page.startswith("# HELP milepost_uptime_seconds ")
     assert page.endswith("x_total 3\n")
 
 
-def test_other_paths_are_answered_with_those_there_are() -> None:
+def test_an_unknown_path_is_answered_with_the_known_ones() -> None:
     assert text_of(Monitoring(), "/") == (404, "there are /metrics, /health and /ready\n")
 
 
-def test_an_empty_address_serves_nowhere() -> None:
+def test_an_empty_address_disables_the_endpoint() -> None:
     assert Monitoring().listen(EventLoop(), "") is None
 
 
-def test_the_endpoint_is_served_by_the_event_loop_and_an_address_is_taken_once() -> None:
+def test_the_event_loop_serves_the_endpoint_and_an_address_is_bound_once() -> None:
     loop, monitoring = EventLoop(), Monitoring()
     address = monitoring.listen(loop, "127.0.0.1:0")
     assert address is not None
-    with pytest.raises(StartFault, match="is taken by another process"):
+    with pytest.raises(StartFault, match="is in use by another process"):
         Monitoring().listen(loop, address)
     thread = threading.Thread(target=loop.run)
     thread.start()

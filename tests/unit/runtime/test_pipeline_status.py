@@ -1,4 +1,4 @@
-"""What is told of pipelines: the file, the table, the line, the figures."""
+"""The status of pipelines: file, table, progress line and metrics."""
 
 import json
 import time
@@ -10,7 +10,7 @@ import pytest
 from milepost.config.errors import StartFault
 from milepost.config.settings import Pipelines, Settings
 from milepost.pipelines.plan import Plan
-from milepost.pipelines.runner import Progress, Restarts, Running
+from milepost.pipelines.runner import Progress, Restarts, RunningQuery
 from milepost.runtime.metrics import exposition
 from milepost.runtime.pipeline_status import (
     OLD_S,
@@ -25,23 +25,23 @@ from milepost.runtime.pipeline_status import (
 PLAN = Plan("hazards", ("a", "b"), 1, lambda log: log)
 
 
-def running(*, fault: str = "", most: int = 1) -> Running:
-    found = Running(PLAN, Restarts(most), is_real_time=False)
+def running(*, fault: str = "", most: int = 1) -> RunningQuery:
+    found = RunningQuery(PLAN, Restarts(most), is_real_time=False)
     found.progress = Progress(3, 10, 1234.5, 0.5, 77, 1000, 2, {"a": 90, "b": 5})
     if fault:
         found.restarts.failed(fault, 0.0)
     return found
 
 
-def test_lag_is_what_its_topics_have_beyond_its_position() -> None:
+def test_lag_is_the_number_of_records_after_the_position() -> None:
     assert status_of(running(), {"a": 100, "b": 5, "c": 900}).lag == 10
 
 
-def test_lag_is_not_known_while_the_log_is_away() -> None:
+def test_lag_is_unknown_while_the_log_is_unavailable() -> None:
     assert status_of(running(), {}).lag is None
 
 
-def test_the_line_has_rates_lag_and_state_or_what_is_wrong() -> None:
+def test_the_progress_line_has_rates_lag_and_state_or_the_fault() -> None:
     fine = QueryStatus("hazards", "running", "real-time", 3, 1234.5, 0.5, 10, 77, 0, 0, "")
     bad = status_of(running(fault="no", most=0), {})
     assert progress_line([fine, bad]) == "hazards 1,234/s lag 10 state 77 · hazards given up"
@@ -59,12 +59,10 @@ def test_metrics_show_the_state_of_each_query_and_a_failed_one_is_not_ready() ->
     assert metrics.check() is None
 
 
-def test_the_table_shows_what_was_told_last_and_fails_if_one_does_not_run(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_table_has_the_last_status_and_fails_if_a_query_is_down(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     settings = Settings(pipelines=Pipelines(folder=str(tmp_path)))
-    told = [status_of(running(fault="it broke"), {"a": 100, "b": 5})]
-    write_status(str(tmp_path), site="north", at_ns=time.time_ns(), queries=told)
+    status = [status_of(running(fault="it broke"), {"a": 100, "b": 5})]
+    write_status(str(tmp_path), site="north", at_ns=time.time_ns(), queries=status)
     assert show_status(settings) == 1
     shown = capsys.readouterr().out.splitlines()
     assert shown[0] == "pipelines of site north, running"
@@ -72,14 +70,14 @@ def test_the_table_shows_what_was_told_last_and_fails_if_one_does_not_run(
     assert shown[3] == "hazards: it broke"
 
 
-def test_a_process_that_is_silent_does_not_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_process_with_an_old_status_counts_as_down(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     settings = Settings(pipelines=Pipelines(folder=str(tmp_path)))
     write_status(str(tmp_path), site="north", at_ns=time.time_ns() - int((OLD_S + 5) * 1e9), queries=[])
     assert show_status(settings) == 1
     assert "not running" in capsys.readouterr().out
 
 
-def test_what_cannot_be_shown_is_one_line(tmp_path: Path) -> None:
+def test_a_status_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
     settings = Settings(pipelines=Pipelines(folder=str(tmp_path)))
     with pytest.raises(StartFault, match="no pipelines have run"):
         show_status(settings)

@@ -12,7 +12,7 @@ from milepost.cli.certificate_table import shown_files
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.runtime.certificate_authority import CLOCK_SLACK_NS, issued_in, revoked_in, serial_text
 from milepost.runtime.trust_files import read_authority, read_certificate_file, read_key, read_public_key
-from milepost.trust.certificates import Authority
+from milepost.trust.certificates import CertificateAuthority
 from milepost.trust.noise import public_of
 from milepost.trust.signing import Signer, signing_public_of
 
@@ -22,14 +22,14 @@ DAY_NS = 86_400 * SECOND_NS
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Types `milepost trust ...` in a folder of its own; gives what it says, on success or not."""
+    """Run `milepost trust ...` in a folder of its own; return its output."""
     monkeypatch.chdir(tmp_path)
 
-    def typed(*words: str, status: int = 0) -> str:
-        assert command.main(["trust", *words]) == status
-        said = capsys.readouterr()
-        assert (said.err == "") is (status == 0)
-        return said.out + said.err
+    def typed(*arguments: str, status: int = 0) -> str:
+        assert command.main(["trust", *arguments]) == status
+        output = capsys.readouterr()
+        assert (output.err == "") is (status == 0)
+        return output.out + output.err
 
     return typed
 
@@ -45,7 +45,7 @@ def names(folder: Path = Path()) -> set[str]:
 
 
 @pytest.mark.parametrize("verb", [(), ("init",), ("key",), ("issue",), ("revoke",), ("show",)])
-def test_help_teaches_by_example(verb: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_has_examples(verb: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         command.main(["trust", *verb, "--help"])
     text = capsys.readouterr().out
@@ -53,7 +53,7 @@ def test_help_teaches_by_example(verb: tuple[str, ...], capsys: pytest.CaptureFi
     assert "  milepost trust" in text
 
 
-def test_an_authority_is_made_once(run: Run, ca: Path) -> None:
+def test_an_authority_is_created_once(run: Run, ca: Path) -> None:
     assert names(ca) == {"authority.key", "authority.pub", "revoked.list", "issued.jsonl"}
     assert stat.S_IMODE((ca / "authority.key").stat().st_mode) == 0o600
     assert revoked_in(ca).serials == frozenset()
@@ -63,14 +63,14 @@ def test_an_authority_is_made_once(run: Run, ca: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["authority.pub", "revoked.list", "issued.jsonl"])
-def test_an_authority_is_not_made_over_what_is_left_of_another(run: Run, name: str) -> None:
+def test_an_authority_does_not_overwrite_files_of_another(run: Run, name: str) -> None:
     Path("ca").mkdir()
     (Path("ca") / name).write_text("mine")
     assert f"has {name} already" in run("init", "ca", status=2)
     assert names(Path("ca")) == {name}
 
 
-def test_two_authorities_and_two_keys_are_different(run: Run, ca: Path) -> None:
+def test_keys_are_random(run: Run, ca: Path) -> None:
     run("init", "cb")
     run("key", "a")
     run("key", "b", "--edge")
@@ -79,19 +79,19 @@ def test_two_authorities_and_two_keys_are_different(run: Run, ca: Path) -> None:
     assert len({one.static, other.static, other.signing}) == 3
 
 
-def test_an_issued_certificate_fits_its_key_and_holds(run: Run, ca: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_issued_certificate_matches_its_key_and_is_valid(run: Run, ca: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.time_ns", lambda: 10**18 + 5)
-    said = run("issue", "ca", "truck-17", "--role", "vehicle", "--days", "2")
+    output = run("issue", "ca", "truck-17", "--role", "vehicle", "--days", "2")
     certificate, keys = read_certificate_file(Path("truck-17.cert")), read_key(Path("truck-17.key"))
     assert (certificate.id, certificate.role, certificate.signing_key) == ("truck-17", "vehicle", b"")
     assert (certificate.key, keys.signing) == (public_of(keys.static), b"")
     assert (certificate.not_before, certificate.not_after) == (10**18 - CLOCK_SLACK_NS, 10**18 + 2 * DAY_NS)
-    assert serial_text(certificate.serial) in said
-    assert Authority(read_authority(ca / "authority.pub")).check(certificate, Instant(10**18)) is None
+    assert serial_text(certificate.serial) in output
+    assert CertificateAuthority(read_authority(ca / "authority.pub")).check(certificate, Instant(10**18)) is None
     assert list(issued_in(ca)) == [certificate]
 
 
-def test_the_register_can_be_read_by_people_and_their_tools(run: Run, ca: Path) -> None:
+def test_the_register_is_readable_json_lines(run: Run, ca: Path) -> None:
     run("issue", "ca", "Ünal/1", "--role", "vehicle")
     run("issue", "ca", "edge-3", "--edge")
     first, second = map(json.loads, (ca / "issued.jsonl").read_text().splitlines())
@@ -103,14 +103,14 @@ def test_the_register_can_be_read_by_people_and_their_tools(run: Run, ca: Path) 
 
 
 @pytest.mark.parametrize("role", [("--edge",), ("--role", "edge")])
-def test_an_edge_can_sign(run: Run, ca: Path, role: tuple[str, ...]) -> None:
+def test_an_edge_gets_a_signing_key(run: Run, ca: Path, role: tuple[str, ...]) -> None:
     run("issue", str(ca), "edge-3", *role)
     keys, certificate = read_key(Path("edge-3.key")), read_certificate_file(Path("edge-3.cert"))
     assert (certificate.role, certificate.signing_key) == ("edge", signing_public_of(keys.signing))
     Signer(keys.signing, certificate)
 
 
-def test_a_private_key_need_not_travel(run: Run, ca: Path) -> None:
+def test_a_certificate_can_be_issued_for_a_public_key(run: Run, ca: Path) -> None:
     run("key", "edge-3", "--edge", "--out", str(ca))
     run("issue", "ca", "edge-3", "--edge", "--key", "ca/edge-3.pub")
     assert names() == {"edge-3.cert"}
@@ -120,33 +120,35 @@ def test_a_private_key_need_not_travel(run: Run, ca: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "complaint"),
+    ("arguments", "complaint"),
     [
-        (("issue", "ca", "x", "--role", "Truck"), "no certificate for 'x': the role is 'Truck'"),
+        (("issue", "ca", "x", "--role", "Truck"), "no certificate was issued for 'x': the role is 'Truck'"),
         (("issue", "ca", "x", "--role", "truck", "--days", "0"), "--days 0: give at least 1"),
         (("issue", "ca", "x", "--role", "truck", "--days", "99999999"), "not_after"),
-        (("issue", "ca", "", "--role", "truck"), "'' is no endpoint id"),
-        (("issue", "nowhere", "x", "--role", "truck"), "nowhere/authority.key is not there"),
-        (("issue", "ca", "x", "--role", "truck", "--out", "nowhere"), "nowhere is no folder"),
-        (("issue", "ca", "x", "--role", "truck", "--key", "both.pub"), "has a signing key, which only an edge has"),
-        (("issue", "ca", "x", "--edge", "--key", "one.pub"), "has no signing key: make it with --edge"),
-        (("issue", "ca", "x", "--role", "truck", "--key", "one.key"), "holds a private key, not a public key"),
-        (("issue", "ca", "one", "--role", "truck"), "one.key is there already: nothing was issued"),
-        (("key", "one"), "one.key is there already"),
-        (("key", "a\nb"), "is no endpoint id"),
+        (("issue", "ca", "", "--role", "truck"), "'' is not a valid endpoint id"),
+        (("issue", "nowhere", "x", "--role", "truck"), "nowhere/authority.key does not exist"),
+        (("issue", "ca", "x", "--role", "truck", "--out", "nowhere"), "nowhere is not a folder"),
+        (("issue", "ca", "x", "--role", "truck", "--key", "both.pub"), "has a signing key, which only edges have"),
+        (("issue", "ca", "x", "--edge", "--key", "one.pub"), "has no signing key: create it with --edge"),
+        (("issue", "ca", "x", "--role", "truck", "--key", "one.key"), "has a private key, not a public key"),
+        (("issue", "ca", "one", "--role", "truck"), "one.key exists already: nothing was issued"),
+        (("key", "one"), "one.key exists already"),
+        (("key", "a\nb"), "is not a valid endpoint id"),
         (("revoke", "ca", "nobody"), "'nobody' has no certificate in ca/issued.jsonl, nor is it a serial number"),
         (("revoke", "ca", "0123456789abcdeg"), "nor is it a serial number"),
-        (("revoke", "nowhere", "x"), "nowhere is not there"),
-        (("show", "nothing"), "nothing is not there"),
+        (("revoke", "nowhere", "x"), "nowhere does not exist"),
+        (("show", "nothing"), "nothing does not exist"),
     ],
 )
-def test_what_cannot_be_done_is_one_line_and_changes_nothing(run: Run, ca: Path, words: tuple[str, ...], complaint: str) -> None:
+def test_a_failed_command_prints_one_line_and_changes_nothing(
+    run: Run, ca: Path, arguments: tuple[str, ...], complaint: str
+) -> None:
     run("key", "one")
     run("key", "both", "--edge")
     before = names() | names(ca)
-    said = run(*words, status=2)
-    assert complaint in said
-    assert said.count("\n") == 1
+    output = run(*arguments, status=2)
+    assert complaint in output
+    assert output.count("\n") == 1
     assert names() | names(ca) == before
     assert (ca / "issued.jsonl").read_text() == ""
     assert revoked_in(ca).serials == frozenset()
@@ -157,35 +159,35 @@ def test_revoking_a_name_revokes_all_its_certificates_and_no_others(run: Run, ca
         Path(folder).mkdir()
         run("issue", "ca", "truck-17", "--role", "vehicle", "--out", folder)
     run("issue", "ca", "truck-18", "--role", "vehicle")
-    said = run("revoke", "ca", "truck-17")
+    output = run("revoke", "ca", "truck-17")
     serials = {read_certificate_file(Path(folder, "truck-17.cert")).serial for folder in ("first", "second")}
     assert revoked_in(ca).serials == serials
-    assert all(f"{serial_text(serial)} is revoked" in said for serial in serials)
-    assert "notice within a second" in said
+    assert all(f"{serial_text(serial)} is revoked" in output for serial in serials)
+    assert "apply it within a second" in output
     assert stat.S_IMODE((ca / "revoked.list").stat().st_mode) == 0o644
 
 
-def test_a_serial_number_is_revoked_also_if_the_register_lost_it(run: Run, ca: Path) -> None:
+def test_a_serial_number_missing_in_the_register_can_be_revoked(run: Run, ca: Path) -> None:
     run("revoke", "ca", "00000000000000ff", "00000000000000fe")
     run("revoke", "ca", "00000000000000fd")
     assert revoked_in(ca).serials == {0xFD, 0xFE, 0xFF}
 
 
-def test_a_name_that_looks_like_a_serial_number_is_a_name_first(run: Run, ca: Path) -> None:
+def test_a_name_that_looks_like_a_serial_number_is_taken_as_a_name(run: Run, ca: Path) -> None:
     run("issue", "ca", "00000000000000ff", "--role", "vehicle")
     run("revoke", "ca", "00000000000000ff")
     assert revoked_in(ca).serials == {read_certificate_file(Path("00000000000000ff.cert")).serial}
 
 
-def test_what_was_revoked_before_gives_no_new_list(run: Run, ca: Path) -> None:
+def test_revoking_again_writes_no_new_list(run: Run, ca: Path) -> None:
     run("issue", "ca", "truck-17", "--role", "vehicle")
     run("revoke", "ca", "truck-17")
     before = (ca / "revoked.list").read_bytes()
-    assert "all of that was revoked before" in run("revoke", "ca", "truck-17")
+    assert "all of these were revoked before" in run("revoke", "ca", "truck-17")
     assert (ca / "revoked.list").read_bytes() == before
 
 
-def test_one_unknown_name_among_others_revokes_nothing(run: Run, ca: Path) -> None:
+def test_an_unknown_name_among_others_revokes_nothing(run: Run, ca: Path) -> None:
     run("issue", "ca", "truck-17", "--role", "vehicle")
     run("revoke", "ca", "truck-17", "truck-71", status=2)
     assert revoked_in(ca).serials == frozenset()
@@ -199,7 +201,7 @@ def test_a_folder_is_shown_with_the_state_of_each_certificate(run: Run, ca: Path
 
     def states(now: int) -> list[str]:
         lines = shown_files([ca], Instant(now)).split("\n")
-        assert lines[0] == f"ca/authority.pub: the authority {read_authority(ca / 'authority.pub').hex()}"
+        assert lines[0] == f"ca/authority.pub: the CA {read_authority(ca / 'authority.pub').hex()}"
         assert lines[1].startswith("ca/revoked.list: 1 revoked, signed at 20")
         assert lines[2].split() == ["id", "role", "serial", "valid", "from", "valid", "until", "state"]
         assert lines[3].startswith(f"truck-17  vehicle  {serial_text(truck.serial)}  20")
@@ -214,28 +216,28 @@ def test_a_folder_is_shown_with_the_state_of_each_certificate(run: Run, ca: Path
 def test_files_are_shown_without_their_secrets(run: Run, ca: Path) -> None:
     run("issue", "ca", "edge-3", "--edge")
     run("key", "truck-17")
-    said = run("show", "edge-3.cert", "edge-3.key", "truck-17.pub", "ca/authority.key", "ca/revoked.list")
+    output = run("show", "edge-3.cert", "edge-3.key", "truck-17.pub", "ca/authority.key", "ca/revoked.list")
     keys, certificate = read_key(Path("edge-3.key")), read_certificate_file(Path("edge-3.cert"))
     assert (
-        f"edge-3.key: a private key, of the public key {certificate.key.hex()}, signing {certificate.signing_key.hex()}" in said
+        f"edge-3.key: a private key, of the public key {certificate.key.hex()}, signing {certificate.signing_key.hex()}" in output
     )
-    assert f"truck-17.pub: a public key, {read_public_key(Path('truck-17.pub')).static.hex()}\n" in said
-    assert f"private key of the authority {read_authority(ca / 'authority.pub').hex()}" in said
-    assert "ca/revoked.list: 0 revoked" in said
-    assert "not judged: no authority.pub beside it" in said
-    assert not any(secret.hex() in said for secret in keys)
+    assert f"truck-17.pub: a public key, {read_public_key(Path('truck-17.pub')).static.hex()}\n" in output
+    assert f"private key of the CA {read_authority(ca / 'authority.pub').hex()}" in output
+    assert "ca/revoked.list: 0 revoked" in output
+    assert "not verified: no authority.pub in its folder" in output
+    assert not any(secret.hex() in output for secret in keys)
 
 
-def test_a_certificate_is_judged_by_the_authority_beside_it(run: Run, ca: Path) -> None:
+def test_a_certificate_is_verified_with_the_authority_in_its_folder(run: Run, ca: Path) -> None:
     run("init", "cb")
     run("issue", "ca", "truck-17", "--role", "vehicle", "--out", "ca")
     run("issue", "ca", "truck-17", "--role", "vehicle", "--out", "cb")
-    said = run("show", "ca/truck-17.cert", "cb/truck-17.cert").splitlines()
-    assert [line.split("Z  ")[-1] for line in said[1:]] == ["valid", "of another authority"]
+    output = run("show", "ca/truck-17.cert", "cb/truck-17.cert").splitlines()
+    assert [line.split("Z  ")[-1] for line in output[1:]] == ["valid", "of another CA"]
 
 
-def test_a_spoilt_line_of_the_register_is_named(run: Run, ca: Path) -> None:
+def test_a_damaged_line_of_the_register_is_reported_with_its_number(run: Run, ca: Path) -> None:
     run("issue", "ca", "truck-17", "--role", "vehicle")
     with (ca / "issued.jsonl").open("a") as register:
         register.write('{"id": "x"}\n')
-    assert "ca/issued.jsonl, line 2 cannot be read" in run("show", "ca", status=2)
+    assert "ca/issued.jsonl, line 2 cannot be decoded" in run("show", "ca", status=2)

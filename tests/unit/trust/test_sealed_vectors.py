@@ -13,26 +13,26 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.reasons import Malformed, Reason, Refused
-from milepost.model.sessions import Datagram, Publish
-from milepost.trust.certificates import Authority, read_certificate, read_revocations
+from milepost.model.sessions import Datagram, PublishDatagram
+from milepost.trust.certificates import CertificateAuthority, read_certificate, read_revocations
 from milepost.trust.cookies import Macs, open_cookie
-from milepost.trust.noise import Initiator, Keys, Responder
-from milepost.trust.replay_window import Window
+from milepost.trust.noise import NoiseInitiator, NoiseResponder, SessionKeys
+from milepost.trust.replay_window import ReplayWindow
 from milepost.trust.signing import Verifier
 from milepost.wire.datagrams import decode
 from milepost.wire.sealed import (
     DATA_HEAD_BYTES,
     MACS_BYTES,
-    Kind,
-    ask_from_bytes,
+    SealedType,
     counter_of,
+    discovery_reply_from_bytes,
+    discovery_request_from_bytes,
     hello_from_bytes,
-    here_from_bytes,
     nonce_of,
     token_of,
 )
 from scripts.make_sealed_vectors import VECTORS, written
-from unit.trust.foreign import foreign, keys_of
+from unit.trust.independent_noise import independent_handshake, keys_of
 
 FILE = orjson.loads(VECTORS.read_bytes())
 NOW, TOKEN = Instant(int(FILE["now"])), int(FILE["token"])
@@ -58,13 +58,13 @@ def insist(verdict: Refused | None) -> None:
 
 
 class Side:
-    """What both sides do with DATA."""
+    """The handling of DATA, common to both sides."""
 
     def __init__(self) -> None:
-        self.authority = Authority(public("authority"))
+        self.authority = CertificateAuthority(public("authority"))
         self.authority.use(read_revocations(bytes.fromhex(FILE["revocations"]["hex"]), public("authority")))
-        self.window = Window()
-        self.keys = Keys(b"", b"")
+        self.window = ReplayWindow()
+        self.keys = SessionKeys(b"", b"")
 
     def read_data(self, data: bytes) -> Datagram:
         counter = counter_of(data)
@@ -75,13 +75,13 @@ class Side:
         try:
             plain = AESGCM(self.keys.receive).decrypt(nonce_of(counter), data[DATA_HEAD_BYTES:], None)
         except InvalidTag:
-            raise Malformed(Reason.SEAL_BROKEN) from None
+            raise Malformed(Reason.DECRYPTION_FAILED) from None
         self.window.take(counter)
         return decode(plain)
 
 
 class Edge(Side):
-    """Reads what an endpoint sends."""
+    """Reads the datagrams of an endpoint."""
 
     def __init__(self, cookie: bytes) -> None:
         super().__init__()
@@ -89,18 +89,18 @@ class Edge(Side):
 
     def read(self, data: bytes) -> None:
         match data[0]:
-            case Kind.INIT:
+            case SealedType.INIT:
                 self._read_init(data)
-            case Kind.ASK:
-                ask_from_bytes(data)
+            case SealedType.ASK:
+                discovery_request_from_bytes(data)
             case _:
                 self.read_data(data)
 
     def _read_init(self, data: bytes) -> None:
-        macs, responder = Macs(public("edge static")), Responder(private("edge static"))
-        if not macs.is_first_right(data):
-            raise Malformed(Reason.SEAL_BROKEN)
-        if any(data[-MACS_BYTES // 2 :]) and not macs.is_second_right(data, self._cookie):
+        macs, responder = Macs(public("edge static")), NoiseResponder(private("edge static"))
+        if not macs.is_mac1_valid(data):
+            raise Malformed(Reason.DECRYPTION_FAILED)
+        if any(data[-MACS_BYTES // 2 :]) and not macs.is_mac2_valid(data, self._cookie):
             raise Malformed(Reason.COOKIE_NEEDED)
         heard = responder.read(data[1:-MACS_BYTES])
         hello = hello_from_bytes(heard.payload)
@@ -115,11 +115,11 @@ class Edge(Side):
 
 
 class Endpoint(Side):
-    """Reads what an edge sends, after the first INIT."""
+    """Reads the datagrams of an edge, after the first INIT."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._initiator = Initiator(private("truck static"), public("edge static"), private("truck ephemeral"))
+        self._initiator = NoiseInitiator(private("truck static"), public("edge static"), private("truck ephemeral"))
         self._initiator.write(bytes.fromhex(FILE["datagrams"][2]["payload"]))
         self.reset = b""
         self.cookie = b""
@@ -127,30 +127,30 @@ class Endpoint(Side):
     def read(self, data: bytes) -> None:
         verifier = Verifier(self.authority)
         match data[0]:
-            case Kind.ACK:
+            case SealedType.ACK:
                 _, self.keys = self._initiator.read(data[1:])
-            case Kind.COOKIE:
+            case SealedType.COOKIE:
                 self.cookie = open_cookie(public("edge static"), data[1:17], data[17:], datagram("INIT")[-32:-16])
-            case Kind.RESET:
+            case SealedType.RESET:
                 if token_of(data) != TOKEN or not hmac.compare_digest(data[9:], bytes.fromhex(FILE["datagrams"][5]["reset"])):
-                    raise Malformed(Reason.SEAL_BROKEN)
-            case Kind.HERE:
-                here = here_from_bytes(data)
-                insist(verifier.check_here(here.signed, read_certificate(here.certificate), here.signature, NOW))
+                    raise Malformed(Reason.DECRYPTION_FAILED)
+            case SealedType.HERE:
+                here = discovery_reply_from_bytes(data)
+                insist(verifier.check_discovery_reply(here.signed, read_certificate(here.certificate), here.signature, NOW))
             case _:
                 said = self.read_data(data)
-                if isinstance(said, Publish):
+                if isinstance(said, PublishDatagram):
                     insist(verifier.check(said.message, NOW))
 
 
 def both_sides() -> dict[str, Edge | Endpoint]:
-    """Both sides after all good datagrams went to whom they are for."""
+    """Return both sides after each has read all valid datagrams addressed to it."""
     endpoint = Endpoint()
     endpoint.read(datagram("COOKIE"))
     edge = Edge(endpoint.cookie)
     for one in FILE["datagrams"]:
         data = bytes.fromhex(one["hex"])
-        is_for_edge = data[0] in (Kind.INIT, Kind.ASK) or "endpoint to edge" in one["name"]
+        is_for_edge = data[0] in (SealedType.INIT, SealedType.ASK) or "endpoint to edge" in one["name"]
         (edge if is_for_edge else endpoint).read(data)
     return {"edge": edge, "endpoint": endpoint}
 
@@ -159,9 +159,9 @@ def test_the_file_is_what_the_script_writes() -> None:
     assert VECTORS.read_bytes() == written()
 
 
-def test_every_good_datagram_is_understood_and_every_kind_is_there() -> None:
+def test_every_valid_datagram_decodes_and_every_kind_occurs() -> None:
     sides = both_sides()
-    assert {bytes.fromhex(one["hex"])[0] for one in FILE["datagrams"]} == set(Kind)
+    assert {bytes.fromhex(one["hex"])[0] for one in FILE["datagrams"]} == set(SealedType)
     assert [(side.window.greatest, side.window.seen) for side in sides.values()] == [(1, 3), (1, 3)]
 
 
@@ -173,10 +173,12 @@ def test_a_bad_datagram_is_refused_for_the_stated_reason(vector: dict[str, Any])
     assert (caught.value.reason.value, caught.value.reason.name) == (vector["reason"], vector["reason_name"])
 
 
-def test_an_independent_implementation_says_the_same_as_both_sides_of_the_handshake() -> None:
+def test_an_independent_implementation_matches_both_sides_of_the_handshake() -> None:
     shown = FILE["handshake"]
-    endpoint = foreign(static=private("truck static"), ephemeral=private("truck ephemeral"), responder_key=public("edge static"))
-    edge = foreign(static=private("edge static"), ephemeral=private("edge ephemeral"))
+    endpoint = independent_handshake(
+        static=private("truck static"), ephemeral=private("truck ephemeral"), responder_key=public("edge static")
+    )
+    edge = independent_handshake(static=private("edge static"), ephemeral=private("edge ephemeral"))
     first = bytes(endpoint.write_message(bytes.fromhex(FILE["datagrams"][2]["payload"])))
     edge.read_message(first)
     second = bytes(edge.write_message(bytes.fromhex(FILE["datagrams"][5]["payload"])))
@@ -192,7 +194,7 @@ def test_an_independent_implementation_says_the_same_as_both_sides_of_the_handsh
     ]
 
 
-def test_the_steps_of_the_handshake_lead_to_its_end() -> None:
+def test_the_handshake_steps_lead_to_the_stated_keys() -> None:
     steps = FILE["handshake"]["steps"]
     assert [step["h"] for step in steps if "h" in step][-1] == FILE["handshake"]["handshake_hash"]
     assert [step["ck"] for step in steps if "ck" in step][-1] == FILE["handshake"]["chaining_key"]
@@ -202,7 +204,7 @@ def test_the_steps_of_the_handshake_lead_to_its_end() -> None:
     )
 
 
-def test_the_certificates_say_what_stands_beside_them() -> None:
+def test_the_certificates_decode_to_the_stated_fields() -> None:
     for one in FILE["certificates"]:
         certificate = read_certificate(bytes.fromhex(one["hex"]))
         assert (certificate.id, certificate.role, certificate.key.hex()) == (one["id"], one["role"], one["key"])

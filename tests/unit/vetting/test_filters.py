@@ -25,7 +25,7 @@ from milepost.model.topics import are_covering, covers, levels_of, maybe_overlap
         ("+/+", "/", True),
     ],
 )
-def test_one_filter_holds_another(outer: str, inner: str, expected: bool) -> None:
+def test_one_filter_covers_another(outer: str, inner: str, expected: bool) -> None:
     assert covers(levels_of(outer), levels_of(inner)) is expected
 
 
@@ -46,13 +46,13 @@ def test_one_filter_holds_another(outer: str, inner: str, expected: bool) -> Non
         ("a", "b", None),
     ],
 )
-def test_what_two_filters_have_in_common_is_a_filter(one: str, other: str, common: str | None) -> None:
+def test_the_overlap_of_two_filters_is_a_filter(one: str, other: str, common: str | None) -> None:
     for first, second in ((one, other), (other, one)):
         found = maybe_overlap(levels_of(first), levels_of(second))
         assert (None if found is None else text_of(found)) == common
 
 
-def test_several_filters_share_out_the_depths_of_one() -> None:
+def test_several_filters_together_cover_every_depth_of_one() -> None:
     assert are_covering([levels_of("a"), levels_of("a/+/#")], levels_of("a/#"))
     assert are_covering([levels_of("+"), levels_of("+/+"), levels_of("+/+/+/#")], levels_of("#"))
     assert not are_covering([levels_of("a"), levels_of("a/+"), levels_of("a/+/+")], levels_of("a/#"))

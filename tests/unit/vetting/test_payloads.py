@@ -4,10 +4,10 @@ import sys
 import pytest
 
 from milepost.model.reasons import Malformed, Reason
-from milepost.vetting import PayloadRule, Payloads
+from milepost.vetting import PayloadChecks, PayloadRule
 
 SCHEMA = b'{"type": "object", "properties": {"speed": {"type": "number", "minimum": 0}}, "required": ["speed"]}'
-PAYLOADS = Payloads(
+PAYLOADS = PayloadChecks(
     [
         PayloadRule("plain/raw/#"),
         PayloadRule("plain/#", json=True),
@@ -44,14 +44,14 @@ def reason(topic: str, payload: bytes) -> Reason | None:
         ("bus/speed", b"[" * 1000 + b"]" * 1000, Reason.PAYLOAD_SCHEMA),
     ],
 )
-def test_the_first_rule_of_the_topic_decides(topic: str, payload: bytes, expected: Reason | None) -> None:
+def test_the_first_payload_rule_of_a_topic_decides(topic: str, payload: bytes, expected: Reason | None) -> None:
     assert reason(topic, payload) is expected
 
 
-def test_a_topic_without_a_check_says_so() -> None:
+def test_a_topic_without_a_rule_has_no_check() -> None:
     assert PAYLOADS.check_for("other") is None
     assert PAYLOADS.check_for("plain/raw/a") is None
-    assert Payloads().check_for("a") is None
+    assert PayloadChecks().check_for("a") is None
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_a_topic_without_a_check_says_so() -> None:
         (b"{}", 'the document: "speed" is a required property'),
     ],
 )
-def test_a_refusal_says_where_and_what(payload: bytes, detail: str) -> None:
+def test_a_refusal_names_the_position_and_the_fault(payload: bytes, detail: str) -> None:
     check = PAYLOADS.check_for("bus/speed")
     assert check is not None
     verdict = check(payload)
@@ -69,7 +69,7 @@ def test_a_refusal_says_where_and_what(payload: bytes, detail: str) -> None:
     assert verdict.detail == detail
 
 
-def test_a_refusal_of_something_long_is_short() -> None:
+def test_the_refusal_of_a_long_value_is_short() -> None:
     check = PAYLOADS.check_for("bus/speed")
     assert check is not None
     verdict = check(b'{"speed": "' + b"x" * 10_000 + b'"}')
@@ -89,22 +89,22 @@ def test_a_refusal_of_something_long_is_short() -> None:
         b'{"pattern": "("}',
     ],
 )
-def test_a_schema_that_is_none_or_lies_elsewhere_is_refused_at_the_start(content: bytes) -> None:
+def test_an_invalid_or_remote_schema_is_refused_at_startup(content: bytes) -> None:
     with pytest.raises(Malformed) as caught:
-        Payloads([PayloadRule("a", schema="x.json")], {"x.json": content})
+        PayloadChecks([PayloadRule("a", schema="x.json")], {"x.json": content})
     assert caught.value.reason is Reason.FIELD_RANGE
     assert "x.json" in caught.value.detail
     assert "\n" not in caught.value.detail
 
 
-def test_a_schema_elsewhere_is_not_fetched() -> None:
+def test_a_remote_schema_is_not_fetched() -> None:
     with pytest.raises(Malformed, match="Retrieval is disabled"):
-        Payloads([PayloadRule("a", schema="x.json")], {"x.json": b'{"$ref": "http://127.0.0.1:9/x.json"}'})
+        PayloadChecks([PayloadRule("a", schema="x.json")], {"x.json": b'{"$ref": "http://127.0.0.1:9/x.json"}'})
 
 
 def test_a_schema_that_was_not_given_is_refused() -> None:
     with pytest.raises(Malformed) as caught:
-        Payloads([PayloadRule("a", schema="x.json")])
+        PayloadChecks([PayloadRule("a", schema="x.json")])
     assert caught.value.reason is Reason.FIELD_MISSING
 
 
@@ -113,9 +113,9 @@ def test_a_rule_needs_a_filter() -> None:
         PayloadRule("a/#/b")
 
 
-def test_who_has_no_schema_does_not_pay_for_the_validator() -> None:
+def test_the_validator_is_imported_only_if_there_is_a_schema() -> None:
     code = (
-        "import sys; from milepost.vetting import Payloads, PayloadRule\n"
-        "Payloads([PayloadRule('a', json=True)]); sys.exit('jsonschema_rs' in sys.modules)"
+        "import sys; from milepost.vetting import PayloadChecks, PayloadRule\n"
+        "PayloadChecks([PayloadRule('a', json=True)]); sys.exit('jsonschema_rs' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

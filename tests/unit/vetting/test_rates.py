@@ -1,4 +1,4 @@
-"""Rates: nobody sends more than his share for long (M27)."""
+"""Rate limits: no sender exceeds its rate for long (M27)."""
 
 from math import inf, nan
 
@@ -17,7 +17,7 @@ def after(seconds: float) -> Instant:
     return Instant(NOON + round(seconds * SECOND_NS))
 
 
-def test_a_burst_is_let_in_and_then_the_rate_holds() -> None:
+def test_a_burst_is_granted_and_then_the_rate_applies() -> None:
     bucket = Bucket(10, 5)
     assert [bucket.take(1, NOON) for _ in range(6)] == [True] * 5 + [False]
     assert not bucket.take(1, after(0.05))
@@ -25,20 +25,20 @@ def test_a_burst_is_let_in_and_then_the_rate_holds() -> None:
     assert not bucket.take(1, after(0.1002))
 
 
-def test_what_is_refused_costs_nothing() -> None:
+def test_a_refused_request_costs_nothing() -> None:
     bucket = Bucket(10, 5)
     assert bucket.take(3, NOON)
     assert not bucket.take(3, NOON)
     assert bucket.take(2, NOON)
 
 
-def test_no_more_than_the_burst_is_saved_up() -> None:
+def test_a_bucket_accumulates_no_more_than_the_burst() -> None:
     bucket = Bucket(10, 5)
     bucket.take(5, NOON)
     assert [bucket.take(1, after(3600)) for _ in range(6)] == [True] * 5 + [False]
 
 
-def test_a_read_larger_than_the_burst_is_let_in_by_a_full_bucket_and_owed() -> None:
+def test_a_request_larger_than_the_burst_is_granted_to_a_full_bucket_and_owed() -> None:
     bucket = Bucket(10, 5)
     assert bucket.take(25, NOON)
     assert not bucket.take(1, after(2))
@@ -53,12 +53,12 @@ def test_over_time_no_more_than_rate_and_burst_passes(count: int) -> None:
     assert 10 * 100 - count <= passed <= 10 * 100 + 20 + count
 
 
-def test_a_rate_of_zero_is_no_limit() -> None:
+def test_a_rate_of_zero_means_no_limit() -> None:
     bucket = Bucket(0, 0)
     assert all(bucket.take(10**9, NOON) for _ in range(3))
 
 
-def test_a_clock_set_back_costs_no_time() -> None:
+def test_setting_the_clock_back_causes_no_wait() -> None:
     bucket = Bucket(10, 5)
     bucket.take(5, NOON)
     assert not bucket.take(1, after(-3600))
@@ -66,7 +66,7 @@ def test_a_clock_set_back_costs_no_time() -> None:
 
 
 @pytest.mark.parametrize(("rate", "burst"), [(-1, 5), (nan, 5), (inf, 5), (1, 0), (1, -1), (1, nan), (1, inf)])
-def test_a_rate_that_is_none_is_refused(rate: float, burst: float) -> None:
+def test_an_invalid_rate_is_refused(rate: float, burst: float) -> None:
     for make in (Bucket, buckets, lambda rate, burst: PrefixBuckets(rate, burst, prefixes_max=9)):
         with pytest.raises(Malformed) as caught:
             make(rate, burst)
@@ -87,14 +87,14 @@ def test_a_row_of_zeros_is_a_full_bucket_at_any_time(now: Instant) -> None:
     assert [many.take(rows(3, 4), now).tolist() for _ in range(3)] == [[True, True], [True, True], [False, False]]
 
 
-def test_who_comes_twice_in_a_batch_is_counted_twice_in_order() -> None:
+def test_an_endpoint_repeated_in_a_batch_is_charged_in_order() -> None:
     many = buckets(10, 2)
     assert many.take(rows(5, 1, 5, 5, 1), NOON).tolist() == [True, True, True, False, True]
     assert many.take(rows(1, 5, 2), after(0.1001)).tolist() == [True, True, True]
     assert many.take(rows(1, 5, 2), after(0.1001)).tolist() == [False, False, True]
 
 
-def test_a_share_lowers_rate_and_burst_of_its_endpoint_alone() -> None:
+def test_a_share_lowers_rate_and_burst_of_its_endpoint_only() -> None:
     # M27
     many = buckets(10, 10)
     share = np.array([0.2] * 12 + [1.0] * 12)
@@ -103,25 +103,25 @@ def test_a_share_lowers_rate_and_burst_of_its_endpoint_alone() -> None:
     assert many.take(both, after(0.5001), share=share).sum() == 1 + 5
 
 
-def test_a_share_too_small_for_a_whole_token_still_gives_one_after_a_while() -> None:
+def test_a_share_below_one_token_still_grants_one_eventually() -> None:
     many = buckets(10, 10)
     share = np.array([0.01])
     given = [step for step in range(0, 301, 5) if many.take(rows(1), after(step / 10), share=share)[0]]
     assert given == [0, 100, 200, 300]
 
 
-def test_whose_share_falls_waits_for_one_token_only() -> None:
+def test_an_endpoint_whose_share_falls_waits_for_one_token_only() -> None:
     many = buckets(10, 1000)
     assert many.take(rows(*[1] * 1000), NOON).all()
     assert not many.take(rows(1), after(0.9), share=np.array([0.1]))[0]
     assert many.take(rows(1), after(1.1), share=np.array([0.1]))[0]
 
 
-def test_many_buckets_without_a_rate_let_all_in() -> None:
+def test_buckets_without_a_rate_grant_everything() -> None:
     assert buckets(0, 0).take(rows(*[1] * 1000), NOON).all()
 
 
-def test_the_clock_of_many_buckets_may_be_set_back() -> None:
+def test_setting_the_clock_back_causes_no_wait_in_many_buckets() -> None:
     many = buckets(10, 5)
     many.take(rows(*[1] * 5), NOON)
     assert not many.take(rows(1), after(-3600))[0]
@@ -136,18 +136,18 @@ def test_each_prefix_has_a_bucket_of_its_own() -> None:
     assert prefixes.take(b"a", 1, after(0.1001))
 
 
-def test_the_table_of_prefixes_is_bounded_and_forgets_who_was_not_heard_for_longest() -> None:
+def test_the_prefix_table_is_bounded_and_evicts_the_least_recently_used() -> None:
     prefixes = PrefixBuckets(1, 1, prefixes_max=3)
     for name in (b"a", b"b", b"c"):
         assert prefixes.take(name, 1, NOON)
     assert not prefixes.take(b"a", 1, NOON)
     assert prefixes.take(b"d", 1, NOON)
     assert len(prefixes) == 3
-    assert not prefixes.take(b"a", 1, NOON), "heard of again, so b was forgotten in its place"
+    assert not prefixes.take(b"a", 1, NOON), "a was used again, so b was evicted instead"
     assert prefixes.take(b"b", 1, NOON)
 
 
-def test_a_sender_gains_little_by_emptying_the_table_of_prefixes() -> None:
+def test_flushing_the_prefix_table_gains_little() -> None:
     prefixes = PrefixBuckets(1, 10, prefixes_max=100)
     passed = 0
     for other in range(1000):
@@ -156,7 +156,7 @@ def test_a_sender_gains_little_by_emptying_the_table_of_prefixes() -> None:
     assert passed == 10
 
 
-def test_prefixes_without_a_rate_take_no_room() -> None:
+def test_without_a_rate_no_prefix_is_stored() -> None:
     prefixes = PrefixBuckets(0, 0, prefixes_max=1)
     assert all(prefixes.take(bytes([number]), 10**9, NOON) for number in range(5))
     assert len(prefixes) == 0

@@ -1,4 +1,4 @@
-"""Reputation: who is little believed may send little, but never nothing (M27)."""
+"""Reputation: a low score lowers the rate limit, but never to zero (M27)."""
 
 import pytest
 
@@ -8,14 +8,14 @@ from milepost.vetting import Reputations
 from milepost.vetting.reputation import SCORES_BYTES_MAX, SCORES_MAX, SHARE_MIN
 
 
-def test_a_share_is_the_score_and_never_nothing() -> None:
+def test_the_share_is_the_score_but_never_zero() -> None:
     scores = Reputations.read('{"truck-7": 0.2, "good": 1, "bad": 0, "Zoë": 0.5}'.encode())
     shares = [scores.share_of(EndpointId(name)) for name in ("truck-7", "good", "bad", "Zoë")]
     assert shares == [0.2, 1.0, SHARE_MIN, 0.5]
     assert len(scores) == 4
 
 
-def test_whoever_has_no_score_is_believed() -> None:
+def test_an_endpoint_without_a_score_has_the_full_share() -> None:
     assert Reputations().share_of(EndpointId("new")) == 1.0
     assert Reputations.read(b"{}").share_of(EndpointId("new")) == 1.0
 
@@ -37,14 +37,14 @@ def test_whoever_has_no_score_is_believed() -> None:
         (b'{"a": 1e400}', Reason.MALFORMED),
     ],
 )
-def test_what_is_no_table_of_scores_is_refused(content: bytes, reason: Reason) -> None:
+def test_an_invalid_score_table_is_refused(content: bytes, reason: Reason) -> None:
     with pytest.raises(Malformed) as caught:
         Reputations.read(content)
     assert caught.value.reason is reason
     assert len(caught.value.detail) < 200
 
 
-def test_the_table_of_scores_has_a_limit() -> None:
+def test_the_score_table_is_limited() -> None:
     with pytest.raises(Malformed) as caught:
         Reputations.read(bytes(SCORES_BYTES_MAX + 1))
     assert caught.value.reason is Reason.MESSAGE_TOO_LARGE

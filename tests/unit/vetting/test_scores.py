@@ -1,4 +1,4 @@
-"""Scores as the log tells them: one by one, the last of each endpoint counts, and what is none changes nothing (M27)."""
+"""Scores read from the log: the last one of each endpoint counts, and an invalid one changes nothing (M27)."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ CAR = EndpointId("car-1")
 
 
 def record(endpoint: str = "car-1", score: object = 0.42, **others: Any) -> bytes:
-    why = [{"what": "impossible_move", "count": 3}]
+    why = [{"evidence": "impossible_move", "count": 3}]
     return orjson.dumps({"type": "reputation", "endpoint": endpoint, "score": score, "at_us": 1, "reasons": why, **others})
 
 
@@ -25,7 +25,7 @@ def test_the_last_score_of_an_endpoint_counts() -> None:
 
 
 @pytest.mark.parametrize("value", [None, record(score=1), record(score=1.0)])
-def test_who_is_believed_again_is_no_longer_known(value: bytes | None) -> None:
+def test_a_full_score_or_deletion_removes_the_entry(value: bytes | None) -> None:
     scores = Scores()
     scores.take("car-1", record())
     assert scores.take("car-1", value) == CAR
@@ -38,14 +38,14 @@ def test_who_is_believed_again_is_no_longer_known(value: bytes | None) -> None:
         ("car-1", b"", Reason.MALFORMED),
         ("car-1", b"[]", Reason.FIELD_TYPE),
         ("car-1", b"{}", Reason.FIELD_MISSING),
-        ("car-1", record(type="said"), Reason.FIELD_RANGE),
+        ("car-1", record(type="forwarded"), Reason.FIELD_RANGE),
         ("car-1", record(score="0.4"), Reason.FIELD_TYPE),
         ("car-1", record(score=1.5), Reason.FIELD_RANGE),
         ("car-1", record(score=-0.5), Reason.FIELD_RANGE),
         ("car-1", record(score=None), Reason.FIELD_TYPE),
         ("car-1", record(endpoint=""), Reason.ENDPOINT_ID),
         ("car-1", record(at_us="1"), Reason.FIELD_TYPE),
-        ("car-1", record(reasons=[{"what": "x"}]), Reason.FIELD_MISSING),
+        ("car-1", record(reasons=[{"evidence": "x"}]), Reason.FIELD_MISSING),
         ("car-1", record(reasons={}), Reason.FIELD_TYPE),
         ("car-1", record(socre=1), Reason.FIELD_UNKNOWN),
         ("car-1", record(reasons=["x" * 10_000]), Reason.MESSAGE_TOO_LARGE),
@@ -53,7 +53,7 @@ def test_who_is_believed_again_is_no_longer_known(value: bytes | None) -> None:
         ("", None, Reason.ENDPOINT_ID),
     ],
 )
-def test_what_is_no_score_is_refused_and_changes_nothing(key: str, value: bytes | None, reason: Reason) -> None:
+def test_an_invalid_score_is_refused_and_changes_nothing(key: str, value: bytes | None, reason: Reason) -> None:
     scores = Scores()
     scores.take("car-1", record())
     with pytest.raises(Malformed) as caught:
@@ -62,7 +62,7 @@ def test_what_is_no_score_is_refused_and_changes_nothing(key: str, value: bytes 
     assert scores.known == {CAR: 0.42}
 
 
-def test_there_are_never_more_scores_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_scores_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reputation, "SCORES_MAX", 1)
     scores = Scores()
     scores.take("car-1", record())

@@ -1,4 +1,4 @@
-"""Datagrams: what is required, what is refused and with which reason (M3, M6, M10)."""
+"""Datagrams: required fields, and refusals with their reasons (M3, M6, M10)."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,16 @@ from milepost.model.places import Place
 from milepost.model.queries import parse_query
 from milepost.model.reasons import Malformed, Reason
 from milepost.model.reports import Report
-from milepost.model.sessions import Datagram, Heartbeat, Notify, Publish, Refusal, ReportSent, SessionToken, Subscribe
+from milepost.model.sessions import (
+    Datagram,
+    Heartbeat,
+    Notify,
+    PublishDatagram,
+    Refusal,
+    ReportSent,
+    SessionToken,
+    SubscribeDatagram,
+)
 from milepost.model.subscriptions import Notice, Subscription, SubscriptionId
 from milepost.wire._generated import datagram_pb2 as pb
 from milepost.wire.datagrams import decode, encode
@@ -44,7 +53,7 @@ def parsed(value: Datagram) -> pb.Datagram:
 
 
 def nested_unions(levels: int) -> bytes:
-    part = pb.Datagram.FromString(encode(Publish(MESSAGE)))
+    part = pb.Datagram.FromString(encode(PublishDatagram(MESSAGE)))
     area = part.publish.message.address.area
     for _ in range(levels):
         area = area.union.parts.add()
@@ -61,12 +70,12 @@ def test_a_report_without_a_required_field_is_refused_by_its_name(field: str) ->
 
 @pytest.mark.parametrize("field", ["id", "source", "topic", "seen_at"])
 def test_a_message_without_a_required_field_is_refused_by_its_name(field: str) -> None:
-    part = parsed(Publish(MESSAGE))
+    part = parsed(PublishDatagram(MESSAGE))
     part.publish.message.ClearField(field)
     assert refused(part.SerializeToString()) == (Reason.FIELD_MISSING, f"Message.{field} is missing")
 
 
-def test_zeros_that_were_sent_are_not_taken_for_missing() -> None:
+def test_explicit_zeros_are_not_taken_for_absent_fields() -> None:
     zeros = ReportSent(TOKEN, Report(TRUCK, Place(0.0, 0.0), Instant(0), 0.0, 0.0))
     assert decode(encode(zeros)) == zeros
 
@@ -84,13 +93,13 @@ def test_a_later_session_message_without_token_is_refused() -> None:
     assert refused(part.SerializeToString()) == (Reason.FIELD_MISSING, "Datagram.session is missing")
 
 
-def test_a_pubsub_message_between_parts_of_the_system_needs_no_token() -> None:
+def test_a_pubsub_message_between_components_needs_no_token() -> None:
     # M3
-    assert decode(encode(Publish(MESSAGE))) == Publish(MESSAGE, None)
+    assert decode(encode(PublishDatagram(MESSAGE))) == PublishDatagram(MESSAGE, None)
 
 
 @pytest.mark.parametrize("version", [0, 2, 2**32 - 1])
-def test_another_version_is_refused_whatever_it_holds(version: int) -> None:
+def test_another_version_is_refused_whatever_its_content(version: int) -> None:
     part = parsed(Heartbeat(TOKEN))
     part.version = version
     assert refused(part.SerializeToString())[0] is Reason.VERSION_UNKNOWN
@@ -102,10 +111,10 @@ def test_too_long_a_datagram_is_refused_before_it_is_parsed() -> None:
     assert refused(b"\xff" * MESSAGE_BYTES_MAX)[0] is Reason.MALFORMED
 
 
-def test_a_message_fits_up_to_the_last_byte_and_not_one_further() -> None:
+def test_the_size_limit_of_a_message_is_exact_to_the_byte() -> None:
     # M6
-    def with_body(size: int) -> Publish:
-        return Publish(Message(MessageId(1), TRUCK, "Collision", NOON, body=bytes(size)))
+    def with_body(size: int) -> PublishDatagram:
+        return PublishDatagram(Message(MessageId(1), TRUCK, "Collision", NOON, body=bytes(size)))
 
     overhead = len(encode(with_body(60_000))) - 60_000
     largest = with_body(MESSAGE_BYTES_MAX - overhead)
@@ -121,7 +130,7 @@ def test_nested_unions_are_refused_at_any_depth(levels: int) -> None:
 
 def test_nested_unions_within_the_limit_are_accepted() -> None:
     value = decode(nested_unions(3))
-    assert isinstance(value, Publish)
+    assert isinstance(value, PublishDatagram)
     assert isinstance(value.message.address, ToArea)
 
 
@@ -139,9 +148,9 @@ def test_a_union_of_too_many_parts_is_refused_at_the_first_one_too_many(monkeypa
     assert len(built) == UNION_PARTS_MAX
 
 
-def test_for_ever_is_an_absent_field() -> None:
-    assert not parsed(Publish(MESSAGE)).publish.message.HasField("valid_until")
-    subscription = parsed(Subscribe(Subscription(TRUCK, parse_query("a")))).subscribe
+def test_forever_is_encoded_as_an_absent_field() -> None:
+    assert not parsed(PublishDatagram(MESSAGE)).publish.message.HasField("valid_until")
+    subscription = parsed(SubscribeDatagram(Subscription(TRUCK, parse_query("a")))).subscribe
     assert not subscription.HasField("start")
     assert not subscription.HasField("end")
 
@@ -160,13 +169,13 @@ def valid_beyond(part: pb.Datagram) -> None:
 
 @pytest.mark.parametrize("change", [seen_for_ever, valid_for_ever, valid_beyond])
 def test_a_number_that_would_mean_for_ever_is_refused(change: Callable[[pb.Datagram], None]) -> None:
-    part = parsed(Publish(MESSAGE))
+    part = parsed(PublishDatagram(MESSAGE))
     change(part)
     assert refused(part.SerializeToString())[0] is Reason.TIME_RANGE
 
 
 def test_a_lone_surrogate_is_not_sent() -> None:
-    assert refused_writing(Publish(Message(MessageId(1), TRUCK, "a", NOON, fields={"x": "\ud800"}))) is Reason.FIELD_RANGE
+    assert refused_writing(PublishDatagram(Message(MessageId(1), TRUCK, "a", NOON, fields={"x": "\ud800"}))) is Reason.FIELD_RANGE
 
 
 def no_such_message(part: pb.Notice) -> None:
@@ -199,7 +208,7 @@ def seen_never(part: pb.Notice) -> None:
         (seen_never, Reason.TIME_RANGE),
     ],
 )
-def test_a_notice_of_no_possible_message_is_refused(change: Callable[[pb.Notice], None], reason: Reason) -> None:
+def test_a_notice_with_an_invalid_message_id_is_refused(change: Callable[[pb.Notice], None], reason: Reason) -> None:
     part = parsed(Notify(NOTICE))
     assert decode(part.SerializeToString()) == Notify(NOTICE)
     change(part.notice)
@@ -212,8 +221,8 @@ def test_a_report_seen_at_no_instant_is_refused() -> None:
     assert refused(part.SerializeToString())[0] is Reason.TIME_RANGE
 
 
-def test_a_time_window_that_starts_when_time_ends_is_refused() -> None:
-    part = parsed(Subscribe(Subscription(TRUCK, parse_query("a"))))
+def test_a_time_window_that_starts_at_forever_is_refused() -> None:
+    part = parsed(SubscribeDatagram(Subscription(TRUCK, parse_query("a"))))
     part.subscribe.start = FOREVER
     assert refused(part.SerializeToString())[0] is Reason.TIME_RANGE
 
@@ -228,8 +237,8 @@ def test_a_report_takes_seventy_bytes() -> None:
 
 
 def upstream(**columns: list[int]) -> bytes:
-    """A message to an upstream of one stretch, with some columns as said."""
-    part = pb.Datagram.FromString(encode(Publish(Message(MessageId(1), TRUCK, "Alert", NOON, address=ToArea(ROAD)))))
+    """Return a message to an upstream of one stretch, with some columns replaced."""
+    part = pb.Datagram.FromString(encode(PublishDatagram(Message(MessageId(1), TRUCK, "Alert", NOON, address=ToArea(ROAD)))))
     area = part.publish.message.address.area.upstream
     for name, values in columns.items():
         area.ClearField(name)
@@ -259,18 +268,18 @@ ROAD = Upstream((Stretch((Place(40.0, -111.0), Place(40.001, -111.0)), 12.0, 60.
         ({"points": [2**32 - 1]}, Reason.FIELD_RANGE),
     ],
 )
-def test_an_upstream_whose_columns_do_not_fit_is_refused(columns: dict[str, list[int]], reason: Reason) -> None:
+def test_an_upstream_with_columns_of_different_lengths_is_refused(columns: dict[str, list[int]], reason: Reason) -> None:
     assert refused(upstream(**columns))[0] is reason
 
 
-def test_an_upstream_of_too_many_points_is_refused_before_a_place_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_upstream_of_too_many_points_is_refused_before_places_are_constructed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("milepost.wire.datagrams.areas.Place", None)
     count = UPSTREAM_POINTS_MAX + 1
     assert refused(upstream(points=[count], latitudes=[1] * count, longitudes=[1] * count))[0] is Reason.AREA_TOO_COMPLEX
 
 
-def test_an_upstream_is_told_to_a_centimetre_and_a_tenth() -> None:
+def test_an_upstream_is_encoded_to_a_centimetre_and_a_tenth() -> None:
     rough = Upstream((Stretch((Place(40.00000004, -111.0), Place(40.001, -111.0)), 12.04, 60.04, 10.0, 600.0, 100.0),))
-    said = decode(encode(Publish(Message(MessageId(1), TRUCK, "Alert", NOON, address=ToArea(rough)))))
-    assert isinstance(said, Publish)
-    assert said.message.address == ToArea(ROAD)
+    decoded = decode(encode(PublishDatagram(Message(MessageId(1), TRUCK, "Alert", NOON, address=ToArea(rough)))))
+    assert isinstance(decoded, PublishDatagram)
+    assert decoded.message.address == ToArea(ROAD)

@@ -1,4 +1,4 @@
-"""GeoJSON: what each shape looks like, and what is refused with which words."""
+"""GeoJSON: the encoding of each shape, and refusals with their explanations."""
 
 from typing import Any
 
@@ -90,7 +90,7 @@ def test_distance_given_twice_is_refused() -> None:
     assert "twice" in error.detail
 
 
-def test_distance_that_nothing_would_use_is_refused() -> None:
+def test_a_distance_that_a_shape_does_not_have_is_refused() -> None:
     polygon = {"type": "Polygon", "coordinates": [RING]}
     assert "'radius_m'" in refusal({**polygon, "radius_m": 5.0}).detail
     assert "'half_width_m'" in refusal({"type": "Feature", "geometry": polygon, "properties": {"half_width_m": 5}}).detail
@@ -110,7 +110,7 @@ def test_polygon_cut_at_the_antimeridian_is_a_union() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "detail"),
     [
         (None, "null, not a JSON object"),
         ([], "a list, not a JSON object"),
@@ -151,13 +151,13 @@ def test_polygon_cut_at_the_antimeridian_is_a_union() -> None:
         ({**POINT, "radius_m": 10**5000}, "300 digits"),
         ({"type": "Box", "bbox": [0, 0, 0, 1, 1, 1]}, "6 numbers"),
         ({"type": "Box", "bbox": [0, 0, 1, None]}, "null, not a number"),
-        ({"type": "Point", "coordinates": [10.0, 50.0], "radius_m": 5, None: 1}, "a member null"),
+        ({"type": "Point", "coordinates": [10.0, 50.0], "radius_m": 5, None: 1}, "unknown member null"),
     ],
 )
-def test_what_is_not_an_area_is_refused_with_words_that_help(value: object, said: str) -> None:
+def test_an_invalid_area_is_refused_with_an_explanation(value: object, detail: str) -> None:
     error = refusal(value)
     assert error.reason is Reason.AREA_UNREADABLE
-    assert said in error.detail
+    assert detail in error.detail
     assert len(error.detail) < 200
 
 
@@ -206,7 +206,7 @@ def test_parts_are_counted_while_they_are_read_not_after() -> None:
     assert "65 parts" in refusal(wide).detail, "16 million of them would take minutes"
 
 
-def test_value_that_holds_itself_is_refused() -> None:
+def test_a_value_that_contains_itself_is_refused() -> None:
     loop: dict[str, Any] = {"type": "GeometryCollection"}
     loop["geometries"] = [loop]
     assert refusal(loop).reason is Reason.AREA_TOO_COMPLEX

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 
 from milepost.model.areas import Circle
-from milepost.model.incidents import EventKind, Grid, State
+from milepost.model.incidents import EventKind, Grid, TrackerState
 from milepost.model.places import Place
 from milepost.model.reasons import Malformed, Reason
 from milepost.wire.incidents import (
@@ -27,7 +27,7 @@ from milepost.wire.incidents import (
     state_to_json,
 )
 from strategies import places
-from unit.incidents.events import HOME, Event, after, away, cells_of, events, fed
+from unit.incidents.events import HOME, Event, after, away, cells_of, events, incidents_from
 from unit.wire.test_schema import ODD, STRUCTURAL, changed
 
 PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "incidents.md").read_text()
@@ -35,7 +35,7 @@ SCHEMA = jsonschema_rs.Draft202012Validator(orjson.loads(INCIDENTS_SCHEMA_PATH.r
 KIND = EventKind("Collision", "Collision", "reports >= 5", "Alert/Collision")
 FOUND = [Event(f"car-{number}", away(10.0 * number), after(number), {"speed_mps": 1.5 * number}) for number in range(6)]
 (CELL, *_) = cells_of(KIND, FOUND)
-INCIDENTS = fed(KIND, FOUND)
+INCIDENTS = incidents_from(KIND, FOUND)
 CHANGES = INCIDENTS.advance(after(10))
 
 
@@ -52,27 +52,27 @@ def verdict(value: object, read: Callable[[bytes], object]) -> str:
     if reason is None:
         assert is_valid, f"the decoder accepts {value}, the schema does not"
         return "accepted"
-    assert not (is_valid and reason in STRUCTURAL), f"the schema accepts {value}, the decoder says {reason.name}"
+    assert not (is_valid and reason in STRUCTURAL), f"the schema accepts {value}, the decoder refuses it with {reason.name}"
     return "value refused" if is_valid else "structure refused"
 
 
 @pytest.mark.parametrize("cell", [CELL, *cells_of(KIND, events(100)), *cells_of(KIND, events(1, Place(-17.0, 180.0)))])
-def test_a_cell_comes_back(cell: object) -> None:
+def test_a_cell_survives_encoding_and_decoding(cell: object) -> None:
     assert cell_from_json(cell_to_json(cell)) == cell  # type: ignore[arg-type]
 
 
-def test_a_cell_is_told_again_under_one_key() -> None:
+def test_every_update_of_a_cell_has_the_same_key() -> None:
     assert cell_key(CELL) == f"Collision/{CELL.slot}/{CELL.square.row}/{CELL.square.column}"
 
 
-def test_the_state_comes_back() -> None:
+def test_the_state_survives_encoding_and_decoding() -> None:
     state = INCIDENTS.state()
     assert len(state.incidents) == 1
     assert state_from_json(state_to_json(state)) == state
-    assert state_from_json(state_to_json(State({}, ()))) == State({}, ())
+    assert state_from_json(state_to_json(TrackerState({}, ()))) == TrackerState({}, ())
 
 
-def test_what_is_written_obeys_the_schema() -> None:
+def test_encoded_values_satisfy_the_schema() -> None:
     now = after(12)
     answers = INCIDENTS.around(Circle(HOME, 500.0), now), INCIDENTS.around(Circle(away(50_000), 5.0), now)
     texts = [cell_to_json(CELL), change_to_json(CHANGES[0]), state_to_json(INCIDENTS.state())]
@@ -80,7 +80,7 @@ def test_what_is_written_obeys_the_schema() -> None:
         SCHEMA.validate(orjson.loads(text))
 
 
-def test_m25_the_answer_says_what_is_there() -> None:
+def test_m25_the_reply_has_the_current_conditions() -> None:
     answer = orjson.loads(conditions_to_json(INCIDENTS.around(Circle(HOME, 500.0), after(12)), after(12)))
     (kind,) = answer["kinds"]
     assert (kind["kind"], kind["is_hot"], kind["bin"]["reports"]) == ("Collision", True, 6)
@@ -117,7 +117,7 @@ def test_schema_and_decoder_agree_on_every_change(value: object, read: Callable[
         ({"v": 2, "type": "bell"}, Reason.VERSION_UNKNOWN),
     ],
 )
-def test_a_wrong_cell_is_refused_with_a_reason(change: dict[str, object], reason: Reason) -> None:
+def test_an_invalid_cell_is_refused_with_a_reason(change: dict[str, object], reason: Reason) -> None:
     with pytest.raises(Malformed) as raised:
         cell_from_json(orjson.dumps({**orjson.loads(cell_to_json(CELL)), **change}))
     assert raised.value.reason is reason
@@ -132,7 +132,7 @@ def test_a_wrong_cell_is_refused_with_a_reason(change: dict[str, object], reason
         (b" " * (CELL_BYTES_MAX + 1), Reason.MESSAGE_TOO_LARGE),
     ],
 )
-def test_what_is_no_cell_at_all_is_refused(text: bytes, reason: Reason) -> None:
+def test_a_text_that_is_no_cell_is_refused(text: bytes, reason: Reason) -> None:
     with pytest.raises(Malformed) as raised:
         cell_from_json(text)
     assert raised.value.reason is reason
@@ -146,8 +146,8 @@ def test_the_largest_cell_may_be_read() -> None:
 
 
 @given(places)
-def test_the_page_says_in_sql_where_a_place_is_in_the_grid(place: Place) -> None:
-    """SQLite stands for Spark: it knows no div of integers, no least and no greatest under these names."""
+def test_the_sql_of_the_page_computes_the_grid_position_of_a_place(place: Place) -> None:
+    """SQLite in place of Spark: it lacks integer div, least and greatest under these names."""
     (text,) = re.findall(r"^```sql\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     for there, here in ((" div ", " / "), ("least(", "min("), ("greatest(", "max("), ("bigint", "integer")):
         text = text.replace(there, here)
@@ -156,7 +156,7 @@ def test_the_page_says_in_sql_where_a_place_is_in_the_grid(place: Place) -> None
         database.execute("insert into reports values (?, ?)", (place.latitude, place.longitude))
         found = database.execute(text).fetchone()
     database.close()
-    square, north, east = Grid(150.0).spot(place)
+    square, north, east = Grid(150.0).locate(place)
     assert found == (*square, north, east)
 
 
@@ -166,6 +166,6 @@ def test_the_examples_of_the_page_are_cells_and_predicates() -> None:
     assert cells
     assert predicates
     for text in cells:
-        assert fed(KIND, []).take(cell_from_json(text.encode())) is None
+        assert incidents_from(KIND, []).add(cell_from_json(text.encode())) is None
     for line in "".join(predicates).splitlines():
         EventKind("Ice", "t", line, None)

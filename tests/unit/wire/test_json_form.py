@@ -11,7 +11,7 @@ from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.messages import BODY_BYTES_MAX, Message, MessageId
 from milepost.model.reasons import Malformed, Reason
 from milepost.model.reports import Report
-from milepost.model.sessions import Init, Subscribe
+from milepost.model.sessions import Init, SubscribeDatagram
 from milepost.model.subscriptions import Subscription
 from milepost.model.time_windows import TimeWindow
 from milepost.wire.json_form import (
@@ -52,7 +52,7 @@ def message(**members: object) -> dict[str, object]:
     return orjson.loads(to_json(MESSAGE)) | members  # type: ignore[no-any-return]
 
 
-def test_a_message_reads_like_this() -> None:
+def test_the_json_form_of_a_message() -> None:
     assert to_json(MESSAGE) == (
         b'{"v":1,"type":"message","id":"18446744073709551615","source":"truck-7","topic":"Collision","seen_at":"2030-01-01T12:00:00Z"}'
     )
@@ -64,10 +64,10 @@ def test_an_unknown_member_is_refused_with_the_nearest_known_one() -> None:
         "report has a member 'spede_mps'; did you mean 'speed_mps'?",
     )
     reason, detail = refused(REPORT | {"qqq": 3})
-    assert (reason, "known are endpoint, heading_deg" in detail) == (Reason.FIELD_UNKNOWN, True)
+    assert (reason, "known members: endpoint, heading_deg" in detail) == (Reason.FIELD_UNKNOWN, True)
 
 
-def test_a_missing_member_is_named_with_the_way_to_it() -> None:
+def test_a_missing_member_is_named_with_its_path() -> None:
     assert refused(REPORT | {"place": {"latitude": 1}}) == (Reason.FIELD_MISSING, "report.place.longitude is missing")
 
 
@@ -80,7 +80,7 @@ def test_a_missing_member_is_named_with_the_way_to_it() -> None:
         ({"heading_deg": True}, "report.heading_deg is true or false, not a number"),
     ],
 )
-def test_a_wrong_type_is_named_and_so_is_the_right_one(members: dict[str, object], detail: str) -> None:
+def test_a_type_error_names_both_the_found_and_the_expected_type(members: dict[str, object], detail: str) -> None:
     assert refused(REPORT | members) == (Reason.FIELD_TYPE, detail)
 
 
@@ -89,7 +89,7 @@ def test_an_unknown_type_is_refused_with_the_nearest_known_one() -> None:
     assert (reason, detail.endswith("did you mean 'message'?")) == (Reason.FIELD_RANGE, True)
 
 
-def test_members_of_another_kind_are_refused() -> None:
+def test_members_of_another_type_are_refused() -> None:
     with pytest.raises(Malformed) as found:
         from_json(orjson.dumps(REPORT | {"type": "message"}))
     assert found.value.reason is Reason.FIELD_UNKNOWN
@@ -99,7 +99,7 @@ def test_members_of_another_kind_are_refused() -> None:
     "instant",
     ["now", "10 minutes ago", "12:00Z", "2030-01-01", "2030-01-01T12:00:00", "2030-01-01 12:00:00Z", "2030-01-01T12:00:00.Z"],
 )
-def test_instants_for_people_are_not_taken_from_the_wire(instant: str) -> None:
+def test_phrases_for_instants_are_not_accepted_in_json(instant: str) -> None:
     assert refused(REPORT | {"seen_at": instant})[0] is Reason.TIME_UNREADABLE
 
 
@@ -111,10 +111,10 @@ def test_instants_are_exact_to_the_nanosecond_in_any_zone() -> None:
 
 @pytest.mark.parametrize("wrapped", [False, True])
 def test_a_time_window_may_be_a_phrase_where_the_reader_knows_the_time(wrapped: bool) -> None:
-    asked: dict[str, object] = {"type": "subscription", "owner": "truck-7", "query": "a", "time_window": "last 10 minutes"}
-    data = orjson.dumps({"type": "subscribe", "session": "1", "subscription": asked} if wrapped else asked)
+    members: dict[str, object] = {"type": "subscription", "owner": "truck-7", "query": "a", "time_window": "last 10 minutes"}
+    data = orjson.dumps({"type": "subscribe", "session": "1", "subscription": members} if wrapped else members)
     found = from_json(data, now=NOON)
-    subscription = found.subscription if isinstance(found, Subscribe) else found
+    subscription = found.subscription if isinstance(found, SubscribeDatagram) else found
     assert isinstance(subscription, Subscription)
     assert subscription.time_window == TimeWindow(Instant(NOON - 600 * 10**9), NOON)
     with pytest.raises(Malformed) as caught:
@@ -122,21 +122,21 @@ def test_a_time_window_may_be_a_phrase_where_the_reader_knows_the_time(wrapped: 
     assert caught.value.reason is Reason.TIME_UNREADABLE
 
 
-def test_a_phrase_that_is_none_is_refused() -> None:
-    asked = {"type": "subscription", "owner": "truck-7", "query": "a", "time_window": "some other day"}
+def test_an_unknown_phrase_is_refused() -> None:
+    subscription = {"type": "subscription", "owner": "truck-7", "query": "a", "time_window": "some other day"}
     with pytest.raises(Malformed) as caught:
-        from_json(orjson.dumps(asked), now=NOON)
+        from_json(orjson.dumps(subscription), now=NOON)
     assert caught.value.reason is Reason.TIME_UNREADABLE
 
 
 @pytest.mark.parametrize("member", ["valid_until", "seen_at"])
-def test_for_ever_is_an_absent_member_and_its_number_is_refused(member: str) -> None:
+def test_forever_is_an_absent_member_and_its_number_is_refused(member: str) -> None:
     assert b"valid_until" not in to_json(MESSAGE)
     assert refused(message(**{member: "2262-04-11T23:47:16.854775807Z"}))[0] is Reason.TIME_RANGE
 
 
 @pytest.mark.parametrize("number", [2**53, -(2**53), 2**63])
-def test_integers_that_not_every_reader_keeps_exact_are_written_as_text(number: int) -> None:
+def test_integers_beyond_53_bits_are_encoded_as_text(number: int) -> None:
     assert refused(message(fields={"x": number}))[0] is Reason.FIELD_RANGE
     if number < 2**63:
         found = from_json(orjson.dumps(message(fields={"x": {"integer": str(number)}})))
@@ -145,17 +145,17 @@ def test_integers_that_not_every_reader_keeps_exact_are_written_as_text(number: 
 
 
 @pytest.mark.parametrize("digits", ["", "01", "+1", "-1", " 1", "1.0", "1e3", "١"])
-def test_ids_have_one_spelling(digits: str) -> None:
+def test_ids_have_one_canonical_encoding(digits: str) -> None:
     assert refused(message(id=digits))[0] is Reason.FIELD_TYPE
 
 
 @pytest.mark.parametrize("spelled", ["YQ", "YR==", "YQ==\n", "Y Q==", "_-8=", "YQ==YQ=="])
-def test_bytes_have_one_spelling(spelled: str) -> None:
+def test_bytes_have_one_canonical_encoding(spelled: str) -> None:
     assert refused(message(body=spelled))[0] is Reason.FIELD_TYPE
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"NaN", b'"\xff"', b'{"type":"\\ud800"}', b"[" * 5000, b'{"type": "message"} {}'])
-def test_what_is_no_json_is_refused(text: bytes) -> None:
+def test_a_body_that_is_not_json_is_refused(text: bytes) -> None:
     assert refused(text)[0] is Reason.MALFORMED
 
 
@@ -168,7 +168,7 @@ def test_the_largest_body_fits() -> None:
     assert from_json(to_json(largest)) == largest
 
 
-def test_what_is_too_long_is_not_written() -> None:
+def test_texts_that_are_too_long_are_not_encoded() -> None:
     with pytest.raises(Malformed) as found:
         to_json(Message(MessageId(1), EndpointId("a"), "a", NOON, fields={"x": "y" * JSON_BYTES_MAX}))
     assert found.value.reason is Reason.MESSAGE_TOO_LARGE
@@ -181,16 +181,16 @@ def test_a_lone_surrogate_is_not_written() -> None:
 
 
 @pytest.mark.parametrize("members", [{}, {"type": "of tomorrow"}, {"new": 1}, {"place": 7}])
-def test_a_newer_version_is_refused_as_such_whatever_else_it_holds(members: dict[str, object]) -> None:
+def test_a_newer_version_is_refused_as_such_whatever_its_content(members: dict[str, object]) -> None:
     assert refused(REPORT | members | {"v": 2}) == (Reason.VERSION_UNKNOWN, "v is 2, and only version 1 is known")
 
 
 @pytest.mark.parametrize("version", ["1", None, True, 1.5])
-def test_a_version_that_is_no_number_is_of_another_type(version: object) -> None:
+def test_a_version_that_is_not_a_number_is_a_type_error(version: object) -> None:
     assert refused(REPORT | {"v": version})[0] is Reason.FIELD_TYPE
 
 
-def test_a_text_without_a_version_is_of_version_1() -> None:
+def test_a_text_without_a_version_has_version_1() -> None:
     assert from_json(orjson.dumps(REPORT)) == from_json(orjson.dumps(REPORT | {"v": 1}))
 
 
@@ -234,7 +234,7 @@ def test_the_schema_lists_the_members_of_objects_without_a_form_or_a_name() -> N
     assert set(SCHEMA["$defs"]["acknowledge"]["properties"]["cells"]["properties"]) == member_names(CellsForm)
 
 
-def test_the_schema_lists_the_words_and_limits_of_the_decoder() -> None:
+def test_the_schema_lists_the_names_and_limits_of_the_decoder() -> None:
     defs = SCHEMA["$defs"]
     assert set(defs["priority"]["enum"]) == set(PriorityName.WORDS)
     assert set(defs["close"]["properties"]["cause"]["enum"]) == set(CauseName.WORDS)

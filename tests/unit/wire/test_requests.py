@@ -18,11 +18,11 @@ from milepost.model.subscriptions import Subscription, SubscriptionId
 from milepost.model.tags import Tag
 from milepost.model.time_windows import ALWAYS, TimeWindow
 from milepost.wire.requests import (
-    Service,
+    RequestKind,
     message_from_json,
     reply_to_json,
     report_from_json,
-    service_at,
+    request_kind_at,
     subscription_from_json,
     unsubscription_from_json,
 )
@@ -40,7 +40,7 @@ def fault_of(make: Callable[[], object]) -> Malformed:
     return caught.value
 
 
-def test_a_report_in_json_needs_a_place_alone() -> None:
+def test_a_report_in_json_needs_only_a_place() -> None:
     assert report_from_json(orjson.dumps({"place": PLACE_JSON}), TRUCK, NOON) == Report(TRUCK, PLACE, NOON)
     whole = {"type": "report", "endpoint": "truck-7", "place": PLACE_JSON, "seen_at": "2030-01-01T11:00:00Z", "speed_mps": 3}
     expected = Report(TRUCK, PLACE, Instant(NOON - 3600 * SECOND_NS), None, 3.0)
@@ -59,12 +59,12 @@ def test_a_subscription_in_json_needs_query_and_id() -> None:
 
 
 @pytest.mark.parametrize("query", ["ice", "!ice", "topic:a | ice"])
-def test_a_formula_without_topic_asks_for_no_topic_of_the_system(query: str) -> None:
+def test_a_query_without_a_topic_does_not_match_system_topics(query: str) -> None:
     found = subscription_from_json(orjson.dumps({"query": query, "id": 7}), TRUCK, NOON)
     assert found.query == And((OnTopic("#"), parse_query(query)))
 
 
-def test_a_message_in_json_needs_a_topic_alone() -> None:
+def test_a_message_in_json_needs_only_a_topic() -> None:
     assert message_from_json(b'{"topic": "a"}', TRUCK, NOON, MessageId(2**63)) == Message(MessageId(2**63), TRUCK, "a", NOON)
     whole = {"type": "message", "source": "truck-7", "id": "5", "topic": "a", "seen_at": "2030-01-01T12:00:01Z", "tags": ["ice"]}
     expected = Message(MessageId(5), TRUCK, "a", Instant(NOON + SECOND_NS), frozenset([Tag("ice")]))
@@ -75,19 +75,19 @@ def test_an_unsubscription_names_the_subscription() -> None:
     assert unsubscription_from_json(b'{"id": 7}') == SubscriptionId(7)
 
 
-def by_service(service: Service, payload: bytes) -> object:
+def by_service(service: RequestKind, payload: bytes) -> object:
     match service:
-        case Service.REPORT:
+        case RequestKind.REPORT:
             return report_from_json(payload, TRUCK, NOON)
-        case Service.SUBSCRIBE:
+        case RequestKind.SUBSCRIBE:
             return subscription_from_json(payload, TRUCK, NOON)
-        case Service.UNSUBSCRIBE:
+        case RequestKind.UNSUBSCRIBE:
             return unsubscription_from_json(payload)
-        case Service.PUBLISH:
+        case RequestKind.PUBLISH:
             return message_from_json(payload, TRUCK, NOON, MessageId(1))
 
 
-@pytest.mark.parametrize("service", Service)
+@pytest.mark.parametrize("service", RequestKind)
 @pytest.mark.parametrize(
     ("payload", "reason"),
     [
@@ -100,49 +100,61 @@ def by_service(service: Service, payload: bytes) -> object:
         (b" " * 4_000_001, Reason.MESSAGE_TOO_LARGE),
     ],
 )
-def test_a_request_that_is_none_is_refused(service: Service, payload: bytes, reason: Reason) -> None:
+def test_a_malformed_request_is_refused(service: RequestKind, payload: bytes, reason: Reason) -> None:
     assert fault_of(lambda: by_service(service, payload)).reason is reason
 
 
 @pytest.mark.parametrize(
     ("service", "request_", "reason", "detail"),
     [
-        (Service.REPORT, {"place": PLACE_JSON, "endpoint": "bus-9"}, Reason.FIELD_RANGE, "report.endpoint: 'bus-9' is not the"),
-        (Service.REPORT, {"place": PLACE_JSON, "type": "message"}, Reason.FIELD_RANGE, "report.type is 'message'"),
-        (Service.SUBSCRIBE, {"query": "a", "id": 7, "owner": "bus-9"}, Reason.FIELD_RANGE, "subscription.owner: 'bus-9' is not"),
-        (Service.SUBSCRIBE, {"query": "a"}, Reason.FIELD_MISSING, "subscription.id is missing"),
-        (Service.SUBSCRIBE, {"query": "a", "id": 0}, Reason.FIELD_RANGE, "subscription.id is not >= 1"),
-        (Service.SUBSCRIBE, {"query": "a & !a", "id": 7}, Reason.QUERY_NEVER_TRUE, ""),
-        (Service.UNSUBSCRIBE, {"id": 2**32}, Reason.FIELD_RANGE, "unsubscription.id is not <= 4294967295"),
-        (Service.UNSUBSCRIBE, {"id": "7"}, Reason.FIELD_TYPE, "unsubscription.id is text"),
-        (Service.PUBLISH, {"topic": "a", "source": "bus-9"}, Reason.FIELD_RANGE, "message.source: 'bus-9' is not the sender"),
-        (Service.PUBLISH, {"topic": "a", "id": 5}, Reason.FIELD_TYPE, "message.id is not a text"),
+        (
+            RequestKind.REPORT,
+            {"place": PLACE_JSON, "endpoint": "bus-9"},
+            Reason.FIELD_RANGE,
+            "report.endpoint: 'bus-9' is not the",
+        ),
+        (RequestKind.REPORT, {"place": PLACE_JSON, "type": "message"}, Reason.FIELD_RANGE, "report.type is 'message'"),
+        (
+            RequestKind.SUBSCRIBE,
+            {"query": "a", "id": 7, "owner": "bus-9"},
+            Reason.FIELD_RANGE,
+            "subscription.owner: 'bus-9' is not",
+        ),
+        (RequestKind.SUBSCRIBE, {"query": "a"}, Reason.FIELD_MISSING, "subscription.id is missing"),
+        (RequestKind.SUBSCRIBE, {"query": "a", "id": 0}, Reason.FIELD_RANGE, "subscription.id is not >= 1"),
+        (RequestKind.SUBSCRIBE, {"query": "a & !a", "id": 7}, Reason.QUERY_NEVER_TRUE, ""),
+        (RequestKind.UNSUBSCRIBE, {"id": 2**32}, Reason.FIELD_RANGE, "unsubscription.id is not <= 4294967295"),
+        (RequestKind.UNSUBSCRIBE, {"id": "7"}, Reason.FIELD_TYPE, "unsubscription.id is text"),
+        (RequestKind.PUBLISH, {"topic": "a", "source": "bus-9"}, Reason.FIELD_RANGE, "message.source: 'bus-9' is not the sender"),
+        (RequestKind.PUBLISH, {"topic": "a", "id": 5}, Reason.FIELD_TYPE, "message.id is not a text"),
     ],
 )
-def test_a_request_that_may_not_be_is_refused(service: Service, request_: object, reason: Reason, detail: str) -> None:
+def test_an_invalid_request_is_refused(service: RequestKind, request_: object, reason: Reason, detail: str) -> None:
     fault = fault_of(lambda: by_service(service, orjson.dumps(request_)))
     assert fault.reason is reason
     assert fault.detail.startswith(detail)
 
 
-def test_services_are_found_by_their_topic() -> None:
-    assert [service_at(f"$milepost/{name}") for name in ("report", "subscribe", "unsubscribe", "publish")] == list(Service)
-    fault = fault_of(lambda: service_at("$milepost/reports"))
+def test_kinds_of_requests_are_found_by_their_topic() -> None:
+    assert [request_kind_at(f"$milepost/{name}") for name in ("report", "subscribe", "unsubscribe", "publish")] == list(
+        RequestKind
+    )
+    fault = fault_of(lambda: request_kind_at("$milepost/reports"))
     assert fault.reason is Reason.TOPIC_RESERVED
     assert fault.detail.endswith("did you mean $milepost/report?")
-    assert fault_of(lambda: service_at("x")).detail.endswith(
-        "known are " + ", ".join(f"$milepost/{one.value}" for one in Service)
+    assert fault_of(lambda: request_kind_at("x")).detail.endswith(
+        "known request topics: " + ", ".join(f"$milepost/{one.value}" for one in RequestKind)
     )
 
 
-def test_a_reply_says_what_it_is_about_and_how_it_went() -> None:
-    assert reply_to_json(Service.SUBSCRIBE, 7) == b'{"about":"subscribe","id":7,"ok":true}'
-    assert reply_to_json(Service.REPORT) == b'{"about":"report","ok":true}'
-    assert reply_to_json(Service.PUBLISH, 2**64 - 1) == b'{"about":"publish","id":"18446744073709551615","ok":true}'
+def test_a_reply_has_the_kind_of_request_and_the_outcome() -> None:
+    assert reply_to_json(RequestKind.SUBSCRIBE, 7) == b'{"about":"subscribe","id":7,"ok":true}'
+    assert reply_to_json(RequestKind.REPORT) == b'{"about":"report","ok":true}'
+    assert reply_to_json(RequestKind.PUBLISH, 2**64 - 1) == b'{"about":"publish","id":"18446744073709551615","ok":true}'
     page = PAGE.read_bytes()
-    assert reply_to_json(Service.SUBSCRIBE, 7) in page
-    assert reply_to_json(Service.REPORT, None, Refused(Reason.FIELD_MISSING, "report.place is missing")) in page
-    refused = orjson.loads(reply_to_json(Service.SUBSCRIBE, 7, Refused(Reason.QUERY_SYNTAX, "a \ud800")))
+    assert reply_to_json(RequestKind.SUBSCRIBE, 7) in page
+    assert reply_to_json(RequestKind.REPORT, None, Refused(Reason.FIELD_MISSING, "report.place is missing")) in page
+    refused = orjson.loads(reply_to_json(RequestKind.SUBSCRIBE, 7, Refused(Reason.QUERY_SYNTAX, "a \ud800")))
     assert refused == {
         "about": "subscribe",
         "id": 7,

@@ -14,13 +14,13 @@ from scripts.make_vectors import VECTORS
 SCHEMA = jsonschema_rs.Draft202012Validator(orjson.loads(SCHEMA_PATH.read_bytes()))
 VALUES = {vector["name"]: vector["value"] for vector in orjson.loads(VECTORS.read_bytes())["accepted"]}
 STRUCTURAL = {Reason.MALFORMED, Reason.FIELD_MISSING, Reason.FIELD_UNKNOWN, Reason.FIELD_TYPE, Reason.AREA_UNREADABLE}
-"""What the schema must see too; all other reasons are about values, where the decoder may be stricter."""
+"""Reasons that the schema must detect, too; the others are about values, where the decoder may be stricter."""
 
 ODD = [None, True, False, 1.5, -1, 400, 2**40, "", "1", "x", "a b", [], {}, ["x"], [1, 2], [[1, 2]], {"x": 1}, {"type": "Point"}]
 
 
 def changed(value: object) -> Iterator[object]:
-    """The value with one thing changed, somewhere inside: gone, doubled, unknown, or odd."""
+    """Iterate over the value with one change somewhere inside: a member removed, duplicated, unknown, or odd."""
     yield from ODD
     if isinstance(value, dict):
         yield value | {"extra": 1}
@@ -49,7 +49,7 @@ def verdict(value: object) -> str:
     if reason is None:
         assert is_valid, f"the decoder accepts {value}, the schema does not"
         return "accepted"
-    assert not (is_valid and reason in STRUCTURAL), f"the schema accepts {value}, the decoder says {reason.name}"
+    assert not (is_valid and reason in STRUCTURAL), f"the schema accepts {value}, the decoder refuses it with {reason.name}"
     return "value refused" if is_valid else "structure refused"
 
 
@@ -61,5 +61,5 @@ def test_schema_and_decoder_agree_on_every_change_to(name: str) -> None:
 
 
 def test_changes_reach_all_three_outcomes() -> None:
-    counts = Counter(verdict(value) for value in changed(VALUES["publish, nothing left at its default"]))
+    counts = Counter(verdict(value) for value in changed(VALUES["publish, no defaults"]))
     assert set(counts) == {"structure refused", "value refused", "accepted"}

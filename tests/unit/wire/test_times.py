@@ -1,4 +1,4 @@
-"""Times as text: every phrase of the table, exactness to the nanosecond, and a sentence for what cannot be read."""
+"""Times as text: every phrase of the table, exactness to the nanosecond, and explanations for unreadable texts."""
 
 import pytest
 
@@ -59,7 +59,7 @@ def time_window_refusal(text: str) -> Malformed:
         ("2262-04-11T23:47:16.854775807Z", FOREVER),
     ],
 )
-def test_an_iso_instant_is_read_to_the_nanosecond(text: str, instant: int) -> None:
+def test_an_iso_instant_is_parsed_to_the_nanosecond(text: str, instant: int) -> None:
     assert instant_from_text(text, NOW) == instant
 
 
@@ -76,7 +76,7 @@ def test_an_iso_instant_is_read_to_the_nanosecond(text: str, instant: int) -> No
         ("20:00+02:00", NOW + 30 * MINUTE_NS),
     ],
 )
-def test_a_phrase_is_read_from_now(text: str, instant: int) -> None:
+def test_a_phrase_is_relative_to_now(text: str, instant: int) -> None:
     assert instant_from_text(text, NOW) == instant
 
 
@@ -91,31 +91,31 @@ def test_a_time_of_day_is_today_by_the_calendar_of_its_zone() -> None:
     [
         ("", "it is empty"),
         ("  ", "it is empty"),
-        ("2030-05-01T18:00:00", "names no zone"),
-        ("18:00", "names no zone"),
+        ("2030-05-01T18:00:00", "has no time zone"),
+        ("18:00", "has no time zone"),
         ("2030-05-01", "is a whole day"),
         ("2030-02-30T00:00:00Z", "there is no day 2030-02-30"),
         ("2030-13-01T00:00:00Z", "there is no day 2030-13-01"),
         ("0000-01-01T00:00:00Z", "there is no day 0000-01-01"),
         ("2023-02-29T00:00:00Z", "there is no day 2023-02-29"),
         ("2016-12-31T23:59:60Z", "leap seconds are not counted"),
-        ("2030-05-01T24:00:00Z", "no clock shows 24:00:00"),
-        ("2030-05-01T18:60:00Z", "no clock shows 18:60:00"),
-        ("2030-05-01T18:00:61Z", "no clock shows 18:00:61"),
+        ("2030-05-01T24:00:00Z", "24:00:00 is not a time of day"),
+        ("2030-05-01T18:60:00Z", "18:60:00 is not a time of day"),
+        ("2030-05-01T18:00:61Z", "18:00:61 is not a time of day"),
         ("2030-05-01T18:00:00.1234567890Z", "10 digits after the second"),
         ("2030-05-01T18:00:00+24:00", "there is no offset +24:00"),
         ("2030-05-01T18:00:00+01:60", "there is no offset +01:60"),
-        ("2030-5-1T18:00:00Z", "is no instant"),
-        ("20300501T180000Z", "is no instant"),
-        ("2030-05-01T18:00:00ZZ", "is no instant"),
-        ("yesterday", "is no instant"),
+        ("2030-5-1T18:00:00Z", "is not an instant"),
+        ("20300501T180000Z", "is not an instant"),
+        ("2030-05-01T18:00:00ZZ", "is not an instant"),
+        ("yesterday", "is not an instant"),
         ("٢٠٣٠-05-01T18:00:00Z", "characters other than ASCII"),
-        ("in a while", "is no duration"),
-        ("ago", "is no instant"),
+        ("in a while", "is not a duration"),
+        ("ago", "is not an instant"),
         ("z" * (TIME_CHARACTERS_MAX + 1), f"it has {TIME_CHARACTERS_MAX + 1} characters"),
     ],
 )
-def test_an_unreadable_instant_is_refused_with_a_sentence(text: str, sentence: str) -> None:
+def test_an_unreadable_instant_is_refused_with_an_explanation(text: str, sentence: str) -> None:
     fault = instant_refusal(text)
     assert fault.reason is Reason.TIME_UNREADABLE
     assert sentence in fault.detail
@@ -151,11 +151,11 @@ def test_an_instant_outside_1970_to_2262_is_refused(text: str, sentence: str) ->
         (FOREVER, "2262-04-11T23:47:16.854775807Z"),
     ],
 )
-def test_an_instant_prints_with_as_many_thirds_of_a_fraction_as_it_has(instant: int, text: str) -> None:
+def test_a_fraction_of_a_second_prints_in_groups_of_three_digits(instant: int, text: str) -> None:
     assert instant_to_text(Instant(instant)) == text
 
 
-def test_an_open_start_is_no_instant_to_print() -> None:
+def test_an_open_start_cannot_be_printed_as_an_instant() -> None:
     with pytest.raises(Malformed) as caught:
         instant_to_text(BEGINNING)
     assert caught.value.reason is Reason.TIME_RANGE
@@ -185,7 +185,7 @@ def test_an_open_start_is_no_instant_to_print() -> None:
         ("9223372036854775807ns", FOREVER),
     ],
 )
-def test_a_duration_is_read_exactly(text: str, length_ns: int) -> None:
+def test_a_duration_is_parsed_exactly(text: str, length_ns: int) -> None:
     assert duration_from_text(text) == length_ns
 
 
@@ -199,9 +199,9 @@ def test_a_duration_is_read_exactly(text: str, length_ns: int) -> None:
         ("P1M", Reason.TIME_UNREADABLE, "months and years vary"),
         ("P1Y", Reason.TIME_UNREADABLE, "months and years vary"),
         ("PT1D", Reason.TIME_UNREADABLE, "is not an amount of H, M, S"),
-        ("P", Reason.TIME_UNREADABLE, "is no duration"),
-        ("PT", Reason.TIME_UNREADABLE, "is no duration"),
-        ("P1DT", Reason.TIME_UNREADABLE, "is no duration"),
+        ("P", Reason.TIME_UNREADABLE, "is not a duration"),
+        ("PT", Reason.TIME_UNREADABLE, "is not a duration"),
+        ("P1DT", Reason.TIME_UNREADABLE, "is not a duration"),
         ("30m1h", Reason.TIME_UNREADABLE, "longer units come first"),
         ("1h 1 hour", Reason.TIME_UNREADABLE, "each once"),
         ("0.5ns", Reason.TIME_UNREADABLE, "not a whole number of nanoseconds"),
@@ -209,7 +209,7 @@ def test_a_duration_is_read_exactly(text: str, length_ns: int) -> None:
         ("9" * 120 + "w", Reason.TIME_RANGE, "longer than 292 years"),
     ],
 )
-def test_a_bad_duration_is_refused_with_a_sentence(text: str, reason: Reason, sentence: str) -> None:
+def test_an_invalid_duration_is_refused_with_an_explanation(text: str, reason: Reason, sentence: str) -> None:
     with pytest.raises(Malformed) as caught:
         duration_from_text(text)
     assert caught.value.reason is reason
@@ -241,7 +241,7 @@ def test_a_bad_duration_is_refused_with_a_sentence(text: str, reason: Reason, se
         ("../now", TimeWindow(BEGINNING, NOW)),
     ],
 )
-def test_a_time_window_is_read_as_the_table_says(text: str, time_window: TimeWindow) -> None:
+def test_a_time_window_is_parsed_as_in_the_table(text: str, time_window: TimeWindow) -> None:
     assert time_window_from_text(text, NOW) == time_window
 
 
@@ -254,20 +254,20 @@ def test_a_time_window_is_read_as_the_table_says(text: str, time_window: TimeWin
         ("last 4000 weeks", Reason.TIME_RANGE, "before 1970"),
         ("next 15000 weeks", Reason.TIME_RANGE, "after April 2262"),
         ("", Reason.TIME_UNREADABLE, "it is empty"),
-        ("now", Reason.TIME_UNREADABLE, "is no time window"),
-        ("from now", Reason.TIME_UNREADABLE, "is no time window"),
-        ("from now until", Reason.TIME_UNREADABLE, "is no time window"),
-        ("last", Reason.TIME_UNREADABLE, "is no duration"),
-        ("since", Reason.TIME_UNREADABLE, "is no time window"),
-        ("since 18:00", Reason.TIME_UNREADABLE, "names no zone"),
-        ("/", Reason.TIME_UNREADABLE, "is no instant"),
-        ("now/now/now", Reason.TIME_UNREADABLE, "is no instant"),
-        ("PT1H/PT1H", Reason.TIME_UNREADABLE, "is no instant"),
+        ("now", Reason.TIME_UNREADABLE, "is not a time window"),
+        ("from now", Reason.TIME_UNREADABLE, "is not a time window"),
+        ("from now until", Reason.TIME_UNREADABLE, "is not a time window"),
+        ("last", Reason.TIME_UNREADABLE, "is not a duration"),
+        ("since", Reason.TIME_UNREADABLE, "is not a time window"),
+        ("since 18:00", Reason.TIME_UNREADABLE, "has no time zone"),
+        ("/", Reason.TIME_UNREADABLE, "is not an instant"),
+        ("now/now/now", Reason.TIME_UNREADABLE, "is not an instant"),
+        ("PT1H/PT1H", Reason.TIME_UNREADABLE, "is not an instant"),
         ("../PT1H", Reason.TIME_UNREADABLE, "open start"),
-        ("PT1H/..", Reason.TIME_UNREADABLE, "is no instant"),
+        ("PT1H/..", Reason.TIME_UNREADABLE, "is not an instant"),
     ],
 )
-def test_a_bad_time_window_is_refused_with_a_sentence(text: str, reason: Reason, sentence: str) -> None:
+def test_an_invalid_time_window_is_refused_with_an_explanation(text: str, reason: Reason, sentence: str) -> None:
     fault = time_window_refusal(text)
     assert fault.reason is reason
     assert sentence in fault.detail

@@ -1,4 +1,4 @@
-"""Milepost's words in the user properties of MQTT packets."""
+"""Milepost's user properties in MQTT packets."""
 
 import time
 from collections.abc import Callable
@@ -19,12 +19,12 @@ from milepost.model.subscriptions import Subscription, SubscriptionId
 from milepost.model.tags import Tag
 from milepost.model.time_windows import TimeWindow
 from milepost.wire.user_properties import (
-    MessageWords,
+    MessageProperties,
     message_to_properties,
     ordinary_properties,
+    parse_message_properties,
     report_from_properties,
     subscription_from_properties,
-    words_from_properties,
 )
 
 NOON = Instant(1_893_499_200 * SECOND_NS)
@@ -33,13 +33,13 @@ PLACE = Place(40.7608, -111.891)
 CIRCLE = Circle(PLACE, 500.0)
 
 
-def words(*pairs: tuple[str, str]) -> MessageWords:
-    found = words_from_properties(pairs, sender=TRUCK, now=NOON)
+def parsed(*pairs: tuple[str, str]) -> MessageProperties:
+    found = parse_message_properties(pairs, sender=TRUCK, now=NOON)
     assert found is not None
     return found
 
 
-def asked(topic_filter: str, *pairs: tuple[str, str]) -> Subscription:
+def subscription_of(topic_filter: str, *pairs: tuple[str, str]) -> Subscription:
     return subscription_from_properties(topic_filter, pairs, owner=TRUCK, qos=1, number=SubscriptionId(7), now=NOON)
 
 
@@ -49,13 +49,13 @@ def fault_of(make: Callable[[], object]) -> Malformed:
     return caught.value
 
 
-def test_a_packet_without_our_words_says_nothing() -> None:
-    assert words_from_properties((), sender=TRUCK, now=NOON) is None
-    assert words_from_properties((("colour", "red"), ("milepost", "x")), sender=TRUCK, now=NOON) is None
+def test_a_packet_without_milepost_properties_has_none() -> None:
+    assert parse_message_properties((), sender=TRUCK, now=NOON) is None
+    assert parse_message_properties((("colour", "red"), ("milepost", "x")), sender=TRUCK, now=NOON) is None
 
 
-def test_all_words_of_a_message_are_read() -> None:
-    assert words(
+def test_all_properties_of_a_message_are_parsed() -> None:
+    assert parsed(
         ("colour", "red"),
         ("milepost-tag", "ice"),
         ("milepost-tag", "bridge"),
@@ -66,7 +66,7 @@ def test_all_words_of_a_message_are_read() -> None:
         ("milepost-valid-until", "2030-01-01T13:00:00Z"),
         ("milepost-report", "40.5,-111.5,90,24.6"),
         ("milepost-source", "truck-7"),
-    ) == MessageWords(
+    ) == MessageProperties(
         tags=frozenset([Tag("ice"), Tag("bridge")]),
         place=PLACE,
         priority=Priority.EMERGENCY,
@@ -77,13 +77,13 @@ def test_all_words_of_a_message_are_read() -> None:
     )
 
 
-def test_what_is_not_said_is_as_in_an_ordinary_message() -> None:
-    assert words(("milepost-tag", "ice")) == MessageWords(tags=frozenset([Tag("ice")]))
+def test_absent_properties_have_the_defaults_of_a_message() -> None:
+    assert parsed(("milepost-tag", "ice")) == MessageProperties(tags=frozenset([Tag("ice")]))
 
 
-def test_a_report_without_an_instant_is_of_now_and_may_lack_its_motion() -> None:
-    assert words(("milepost-report", "40.5, -111.5")).report == Report(TRUCK, Place(40.5, -111.5), NOON)
-    assert words(("milepost-report", "40.5,-111.5,90")).report == Report(TRUCK, Place(40.5, -111.5), NOON, 90.0)
+def test_a_report_without_an_instant_is_of_now_and_may_lack_heading_and_speed() -> None:
+    assert parsed(("milepost-report", "40.5, -111.5")).report == Report(TRUCK, Place(40.5, -111.5), NOON)
+    assert parsed(("milepost-report", "40.5,-111.5,90")).report == Report(TRUCK, Place(40.5, -111.5), NOON, 90.0)
 
 
 @pytest.mark.parametrize(
@@ -92,22 +92,22 @@ def test_a_report_without_an_instant_is_of_now_and_may_lack_its_motion() -> None
         ("everyone", ToEveryone()),
         ("endpoint:bus:9", ToEndpoint(EndpointId("bus:9"))),
         ("area:circle 40.7608,-111.891 500", ToArea(CIRCLE)),
-        ("told:jam-1 jam-2", ToNotified(("jam-1", "jam-2"))),
+        ("notified:jam-1 jam-2", ToNotified(("jam-1", "jam-2"))),
         ("area:BOX (179.5 -17.5, -179.5 -16.5)", ToArea(Box(-17.5, 179.5, -16.5, -179.5))),
     ],
 )
-def test_a_message_goes_to_whom_it_says(text: str, address: object) -> None:
-    assert words(("milepost-to", text)).address == address
+def test_the_address_of_a_message_is_parsed(text: str, address: object) -> None:
+    assert parsed(("milepost-to", text)).address == address
 
 
-def test_a_message_to_an_area_may_say_what_it_is_about_and_others_may_not() -> None:
-    said = words(("milepost-to", "area:circle 40.7608,-111.891 500"), ("milepost-incident", "jam-1"))
-    assert said.address == ToArea(CIRCLE, "jam-1")
+def test_only_a_message_to_an_area_may_name_an_incident() -> None:
+    found = parsed(("milepost-to", "area:circle 40.7608,-111.891 500"), ("milepost-incident", "jam-1"))
+    assert found.address == ToArea(CIRCLE, "jam-1")
     for pairs in ((("milepost-incident", "jam-1"),), (("milepost-to", "everyone"), ("milepost-incident", "jam-1"))):
-        assert fault_of(lambda: words(*pairs)).reason is Reason.FIELD_RANGE  # noqa: B023
+        assert fault_of(lambda: parsed(*pairs)).reason is Reason.FIELD_RANGE  # noqa: B023
     for name in ("", "two words", "x" * 129):
         pairs = (("milepost-to", "area:circle 40.7608,-111.891 500"), ("milepost-incident", name))
-        assert fault_of(lambda: words(*pairs)).reason is Reason.FIELD_RANGE  # noqa: B023
+        assert fault_of(lambda: parsed(*pairs)).reason is Reason.FIELD_RANGE  # noqa: B023
 
 
 @pytest.mark.parametrize(
@@ -123,23 +123,23 @@ def test_a_message_to_an_area_may_say_what_it_is_about_and_others_may_not() -> N
     ],
 )
 def test_an_area_is_a_circle_with_latitude_first_or_geojson_or_wkt(text: str, kind: type) -> None:
-    area = asked("a", ("milepost-area", text)).area
+    area = subscription_of("a", ("milepost-area", text)).area
     assert isinstance(area, kind)
     if kind is Circle:
         assert area == CIRCLE
 
 
-def test_an_area_may_move_with_whom_asks() -> None:
-    assert asked("a", ("milepost-area", "around 250")).area == Around(250.0)
-    assert asked("a", ("milepost-area", "Around  250.5 ")).area == Around(250.5)
+def test_an_area_may_move_with_the_subscriber() -> None:
+    assert subscription_of("a", ("milepost-area", "around 250")).area == Around(250.0)
+    assert subscription_of("a", ("milepost-area", "Around  250.5 ")).area == Around(250.5)
 
 
 @pytest.mark.parametrize(
     ("pair", "reason", "detail"),
     [
-        (("milepost-tags", "a"), Reason.FIELD_UNKNOWN, "a user property 'milepost-tags'; did you mean milepost-tag?"),
-        (("milepost-query", "a"), Reason.FIELD_UNKNOWN, "a user property 'milepost-query'; "),
-        (("milepost-", "a"), Reason.FIELD_UNKNOWN, "a user property 'milepost-'; "),
+        (("milepost-tags", "a"), Reason.FIELD_UNKNOWN, "unknown user property 'milepost-tags'; did you mean milepost-tag?"),
+        (("milepost-query", "a"), Reason.FIELD_UNKNOWN, "unknown user property 'milepost-query'; "),
+        (("milepost-", "a"), Reason.FIELD_UNKNOWN, "unknown user property 'milepost-'; "),
         (("milepost-tag", "a b"), Reason.TAG_CHARACTER, ""),
         (("milepost-tag", ""), Reason.TAG_EMPTY, ""),
         (
@@ -161,9 +161,9 @@ def test_an_area_may_move_with_whom_asks() -> None:
         (("milepost-within", "circle 40,-111"), Reason.FIELD_TYPE, "milepost-within: '' is not LATITUDE,LONGITUDE"),
         (("milepost-within", "circle 40,-111 -5"), Reason.AREA_RADIUS, "milepost-within: "),
         (("milepost-within", "circle"), Reason.FIELD_TYPE, "milepost-within: "),
-        (("milepost-within", "{"), Reason.AREA_UNREADABLE, "milepost-within: no JSON"),
+        (("milepost-within", "{"), Reason.AREA_UNREADABLE, "milepost-within: invalid JSON"),
         (("milepost-within", ""), Reason.AREA_UNREADABLE, "milepost-within: "),
-        (("milepost-valid-until", "soon"), Reason.TIME_UNREADABLE, "milepost-valid-until: 'soon' is no instant"),
+        (("milepost-valid-until", "soon"), Reason.TIME_UNREADABLE, "milepost-valid-until: 'soon' is not an instant"),
         (("milepost-seen-at", "1969-01-01T00:00:00Z"), Reason.TIME_RANGE, "milepost-seen-at: "),
         (("milepost-seen-at", "2262-04-11T23:47:16.854775807Z"), Reason.TIME_RANGE, "milepost-seen-at: "),
         (("milepost-valid-until", "2262-04-11T23:47:16.854775807Z"), Reason.TIME_RANGE, "milepost-valid-until: "),
@@ -174,45 +174,45 @@ def test_an_area_may_move_with_whom_asks() -> None:
         (("milepost-source", ""), Reason.ENDPOINT_ID, "milepost-source: it is empty"),
     ],
 )
-def test_a_word_that_cannot_be_understood_is_refused_by_name(pair: tuple[str, str], reason: Reason, detail: str) -> None:
-    fault = fault_of(lambda: words(pair))
+def test_an_invalid_property_is_refused_by_name(pair: tuple[str, str], reason: Reason, detail: str) -> None:
+    fault = fault_of(lambda: parsed(pair))
     assert fault.reason is reason
     assert fault.detail.startswith(detail)
 
 
 @pytest.mark.parametrize("name", ["milepost-place", "milepost-to", "milepost-report"])
-def test_what_can_be_said_once_is_refused_twice(name: str) -> None:
-    fault = fault_of(lambda: words((name, "1,1"), (name, "1,1")))
-    assert (fault.reason, fault.detail) == (Reason.FIELD_RANGE, f"{name} is there twice")
+def test_a_property_that_may_occur_once_is_refused_twice(name: str) -> None:
+    fault = fault_of(lambda: parsed((name, "1,1"), (name, "1,1")))
+    assert (fault.reason, fault.detail) == (Reason.FIELD_RANGE, f"{name} occurs twice")
 
 
 def test_the_same_tag_twice_and_too_many_tags_are_refused() -> None:
-    assert fault_of(lambda: words(("milepost-tag", "a"), ("milepost-tag", "a"))).reason is Reason.FIELD_RANGE
+    assert fault_of(lambda: parsed(("milepost-tag", "a"), ("milepost-tag", "a"))).reason is Reason.FIELD_RANGE
     many = [("milepost-tag", f"t{number}") for number in range(33)]
-    assert fault_of(lambda: words(*many)).reason is Reason.TOO_MANY_TAGS
-    assert len(words(*many[:32]).tags) == 32
+    assert fault_of(lambda: parsed(*many)).reason is Reason.TOO_MANY_TAGS
+    assert len(parsed(*many[:32]).tags) == 32
 
 
-def test_a_message_is_addressed_in_one_way() -> None:
-    fault = fault_of(lambda: words(("milepost-to", "everyone"), ("milepost-within", "circle 1,1 5")))
+def test_a_message_has_one_kind_of_address() -> None:
+    fault = fault_of(lambda: parsed(("milepost-to", "everyone"), ("milepost-within", "circle 1,1 5")))
     assert fault.reason is Reason.FIELD_RANGE
 
 
 @pytest.mark.parametrize("make", ["CIRCLE ({}x", "circle {}x,1 5", "circle 1,1 {}x", "{{{}", "{}", "around {}x", "circle {}"])
 @pytest.mark.parametrize("filling", ["1", ",", " ", ".", "[", "1,", "1."])
-def test_a_long_text_of_nothing_costs_no_time(make: str, filling: str) -> None:
+def test_a_long_malformed_text_is_refused_quickly(make: str, filling: str) -> None:
     text = make.format(filling * (65_000 // len(filling)))
     started = time.perf_counter()
-    fault_of(lambda: asked("a", ("milepost-area", text)))
+    fault_of(lambda: subscription_of("a", ("milepost-area", text)))
     assert time.perf_counter() - started < 1
 
 
-def test_what_is_not_ours_is_handed_on_as_it_came() -> None:
+def test_user_properties_of_others_are_forwarded_unaltered() -> None:
     user = (("b", "1"), ("milepost-tag", "ice"), ("a", "2"), ("b", "3"))
     assert ordinary_properties(user) == (("b", "1"), ("a", "2"), ("b", "3"))
 
 
-def test_a_receiver_is_told_what_mqtt_does_not_say() -> None:
+def test_receivers_get_user_properties_for_all_that_mqtt_lacks() -> None:
     tags = frozenset([Tag("ice"), Tag("bridge")])
     message = Message(MessageId(1), TRUCK, "road/ice", NOON, tags, ToEveryone(), PLACE, priority=Priority.SAFETY)
     assert message_to_properties(message) == (
@@ -227,7 +227,7 @@ def test_a_receiver_is_told_what_mqtt_does_not_say() -> None:
     )
 
 
-def test_an_area_too_large_for_a_property_is_left_out() -> None:
+def test_an_area_too_large_for_a_property_is_omitted() -> None:
     path = tuple(Place(0.0123456789 * number, 0.0123456789 * number) for number in range(60))
     long, short = Union((Corridor(path, 5.0),) * 64), Corridor(path[:2], 5.0)
     large, small = (Message(MessageId(1), TRUCK, "a", NOON, address=ToArea(area)) for area in (long, short))
@@ -235,13 +235,15 @@ def test_an_area_too_large_for_a_property_is_left_out() -> None:
     assert [name for name, _ in message_to_properties(small)][3:] == ["milepost-to"]
 
 
-def test_a_subscription_without_our_words_is_its_filter() -> None:
-    assert asked("city/+/parking", ("colour", "red")) == Subscription(TRUCK, OnTopic("city/+/parking"), id=SubscriptionId(7))
-    assert asked("$share/g/a/#") == Subscription(TRUCK, OnTopic("a/#"), id=SubscriptionId(7), share="g")
+def test_a_subscription_without_milepost_properties_is_its_filter() -> None:
+    assert subscription_of("city/+/parking", ("colour", "red")) == Subscription(
+        TRUCK, OnTopic("city/+/parking"), id=SubscriptionId(7)
+    )
+    assert subscription_of("$share/g/a/#") == Subscription(TRUCK, OnTopic("a/#"), id=SubscriptionId(7), share="g")
 
 
-def test_all_words_of_a_subscription_are_read() -> None:
-    assert asked(
+def test_all_properties_of_a_subscription_are_parsed() -> None:
+    assert subscription_of(
         "$share/crews/road/#",
         ("milepost-query", "ice & !cleared"),
         ("milepost-area", "circle 40.7608,-111.891 500"),
@@ -272,14 +274,12 @@ def test_all_words_of_a_subscription_are_read() -> None:
         ("a", ("milepost-area", "nowhere"), Reason.AREA_UNREADABLE),
     ],
 )
-def test_a_subscription_that_cannot_be_understood_is_refused(
-    topic_filter: str, pair: tuple[str, str] | None, reason: Reason
-) -> None:
-    assert fault_of(lambda: asked(topic_filter, *([pair] if pair else []))).reason is reason
+def test_a_malformed_subscription_is_refused(topic_filter: str, pair: tuple[str, str] | None, reason: Reason) -> None:
+    assert fault_of(lambda: subscription_of(topic_filter, *([pair] if pair else []))).reason is reason
 
 
-def test_the_error_points_into_the_value() -> None:
-    fault = fault_of(lambda: asked("a", ("milepost-query", "a & ")))
+def test_the_error_has_the_path_into_the_value() -> None:
+    fault = fault_of(lambda: subscription_of("a", ("milepost-query", "a & ")))
     assert fault.at == 4
     assert fault.detail.startswith("milepost-query: ")
 
@@ -295,4 +295,4 @@ def test_a_report_may_come_with_connect() -> None:
 
 
 def test_a_tag_alone_is_a_formula_over_everything() -> None:
-    assert asked("#", ("milepost-query", "ice")).query == And((OnTopic("#"), HasTag(Tag("ice"))))
+    assert subscription_of("#", ("milepost-query", "ice")).query == And((OnTopic("#"), HasTag(Tag("ice"))))

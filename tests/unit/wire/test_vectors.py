@@ -29,12 +29,12 @@ def value_of(vector: dict[str, object]) -> Value:
 
 
 @named("accepted")
-def test_the_bytes_say_the_value(vector: dict[str, object]) -> None:
+def test_the_bytes_decode_to_the_value(vector: dict[str, object]) -> None:
     assert decode(bytes_of(vector)) == value_of(vector)
 
 
 @named("accepted")
-def test_the_value_is_said_with_these_bytes(vector: dict[str, object]) -> None:
+def test_the_value_encodes_to_these_bytes(vector: dict[str, object]) -> None:
     value = value_of(vector)
     assert encode(value).hex() == vector["hex"]  # type: ignore[arg-type]  # the vectors hold datagrams only
     assert orjson.loads(to_json(value)) == vector["value"]

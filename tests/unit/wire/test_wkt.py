@@ -1,4 +1,4 @@
-"""Well-known text: what each shape looks like, and errors that point at the character."""
+"""Well-known text: the form of each shape, and errors with the position of the character."""
 
 import pytest
 
@@ -49,12 +49,12 @@ def test_space_case_and_number_format_do_not_matter(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "at", "said"),
+    ("text", "at", "detail"),
     [
         ("", 0, "the end of the text"),
         ("   ", 3, "the end of the text"),
         ("POINT (1 2)", 0, "one of CIRCLE, BOX"),
-        ("SRID=4326;POLYGON ((0 0))", 0, "not 'SRID'"),
+        ("SRID=4326;POLYGON ((0 0))", 0, "found 'SRID'"),
         ("CIRCLE 10 50", 7, "'('"),
         ("CIRCLE (10 50 500)", 14, "leave out the altitude"),
         ("CIRCLE (10 50; 500)", 13, "','"),
@@ -62,13 +62,13 @@ def test_space_case_and_number_format_do_not_matter(text: str) -> None:
         ("UPSTREAM (10 50, 11 51; 12, 9 3, 9 3)", 10, "'('"),
         ("UPSTREAM ((10 50, 11 51; 12, 9, 9 3))", 30, "seconds left at the end"),
         ("CIRCLE (10 50,)", 14, "a radius in metres"),
-        ("CIRCLE (10 50, 500", 18, "')', not the end"),
+        ("CIRCLE (10 50, 500", 18, "')', found the end"),
         ("CIRCLE (10 50, 500) x", 20, "the end of the text"),
-        ("CIRCLE (1O 50, 500)", 8, "begins no word"),
-        ("CIRCLE (1.2.3 50, 500)", 8, "begins no word"),
-        ("CIRCLE (10 -, 500)", 11, "begins no word"),
-        ("CIRCLE (10 50, 0x10)", 15, "begins no word"),
-        ("CIRCLE (١ 50, 500)", 8, "begins no word"),
+        ("CIRCLE (1O 50, 500)", 8, "does not start a keyword"),
+        ("CIRCLE (1.2.3 50, 500)", 8, "does not start a keyword"),
+        ("CIRCLE (10 -, 500)", 11, "does not start a keyword"),
+        ("CIRCLE (10 50, 0x10)", 15, "does not start a keyword"),
+        ("CIRCLE (١ 50, 500)", 8, "does not start a keyword"),
         ("CIRCLE (nan 50, 500)", 8, "a longitude"),
         ("POLYGON Z ((0 0 0))", 8, "altitude"),
         ("POLYGON ((0 0 0))", 14, "altitude"),
@@ -81,10 +81,10 @@ def test_space_case_and_number_format_do_not_matter(text: str) -> None:
         ("GEOMETRYCOLLECTION ((0 0))", 20, "one of CIRCLE"),
     ],
 )
-def test_error_points_at_the_character(text: str, at: int, said: str) -> None:
+def test_error_points_at_the_character(text: str, at: int, detail: str) -> None:
     error = refusal(text)
     assert (error.reason, error.at) == (Reason.AREA_UNREADABLE, at)
-    assert said in error.detail
+    assert detail in error.detail
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_faults_of_the_area_itself_keep_their_reason_and_point_at_its_text(text:
     assert (error.reason, error.at) == (reason, at)
 
 
-def test_text_above_the_limit_is_refused_unread() -> None:
+def test_a_text_above_the_limit_is_refused_before_parsing() -> None:
     assert area_from_wkt("CIRCLE (10 50, 500)".ljust(WKT_CHARACTERS_MAX)) == CIRCLE
     assert refusal("CIRCLE (10 50, 500)".ljust(WKT_CHARACTERS_MAX + 1)).reason is Reason.AREA_TOO_COMPLEX
 

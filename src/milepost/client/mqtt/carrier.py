@@ -19,15 +19,15 @@ from random import random
 from time import monotonic, time_ns
 from typing import Final
 
-from milepost.client.carrier import ClientLimits, Motion
-from milepost.client.errors import EdgeClosed, EdgeUnreachable, RefusedByEdge
-from milepost.client.events import Change, Ended, State
+from milepost.client.carrier import ClientLimits, PositionFix
+from milepost.client.errors import ClientClosed, EdgeUnreachable, RefusedByEdge
+from milepost.client.events import ClientState, ClientStateChange, Ended
 from milepost.client.mqtt.mapping import packet_of
 from milepost.client.mqtt.redirects import KeepAlive, KeepAliveStep, Redirects
-from milepost.client.mqtt.session import MqttSession, Phase
-from milepost.client.mqtt.streams import GOODBYE_S, Stream, Target, open_stream
+from milepost.client.mqtt.session import MqttPhase, MqttSession
+from milepost.client.mqtt.streams import CLOSE_TIMEOUT_S, ClientStream, MqttTarget, open_stream
 from milepost.client.session_core import SessionCore
-from milepost.client.values import Publication, SubscriptionRequest
+from milepost.client.values import OutgoingMessage, SubscriptionRequest
 from milepost.model.instants import Instant
 from milepost.model.reasons import Malformed
 from milepost.model.retry import Retry, RetryPolicy
@@ -35,7 +35,7 @@ from milepost.model.retry import Retry, RetryPolicy
 ATTEMPT_S: Final = 10.0
 """Maximum duration of one attempt to connect, from the name lookup to CONNACK."""
 
-SETTLED_S: Final = 5.0
+STABLE_S: Final = 5.0
 """Duration after which a connection counts as stable: back-off and redirects then restart."""
 
 RECONNECT: Final = RetryPolicy(first_s=0.2, limit_s=20.0, spread=0.5)
@@ -45,13 +45,19 @@ class MqttCarrier(SessionCore):
     """One client of one server, or of the servers it is redirected to."""
 
     def __init__(
-        self, target: Target, session: MqttSession, *, tls: ssl.SSLContext | None, limits: ClientLimits, forgets: bool
+        self,
+        target: MqttTarget,
+        session: MqttSession,
+        *,
+        tls: ssl.SSLContext | None,
+        limits: ClientLimits,
+        discards_session: bool,
     ) -> None:
         super().__init__(session.setup.client_id, limits)
         self._redirects = Redirects(target)
         self._session = session
         self._tls = tls
-        self._forgets = forgets
+        self._discards_session = discards_session
         self._accepted = asyncio.Event()
         """Set by the CONNACK of the current connection."""
         self._keep_alive = KeepAlive(0, 0)
@@ -63,10 +69,10 @@ class MqttCarrier(SessionCore):
         """The URL of the server in use or being tried."""
         return str(self._redirects.target)
 
-    async def report(self, motion: Motion) -> None:
+    async def report(self, fix: PositionFix) -> None:
         """Report the endpoint's position."""
-        async with self._room:
-            await self._answer_to(lambda: self._session.report(motion, Instant(time_ns())))
+        async with self._slots:
+            await self._answer_to(lambda: self._session.report(fix, Instant(time_ns())))
 
     def subscription_id_for(self, request: SubscriptionRequest) -> int:
         """Return the id for a new subscription."""
@@ -77,7 +83,7 @@ class MqttCarrier(SessionCore):
         self._session.acknowledge(receipt)
         self._wake.set()
 
-    def _publication_sender(self, publication: Publication) -> Callable[[], Hashable]:
+    def _publication_sender(self, publication: OutgoingMessage) -> Callable[[], Hashable]:
         packet, valid_until = packet_of(publication, Instant(time_ns()))
         return lambda: self._session.publish(packet, valid_until)
 
@@ -86,7 +92,7 @@ class MqttCarrier(SessionCore):
 
     def _send_unsubscribe(self, subscription_id: int) -> Hashable | None:
         ticket, done = self._session.unsubscribe(subscription_id)
-        return ticket if done is None and self._session.phase is Phase.OPEN else None
+        return ticket if done is None and self._session.phase is MqttPhase.CONNECTED else None
 
     def _withdraw(self, key: Hashable) -> None:
         assert isinstance(key, int), "keys are tickets of the session"
@@ -97,71 +103,73 @@ class MqttCarrier(SessionCore):
         self._begin_deadline(self._limits.connect_within_s)
         while not self._closing.is_set():
             self._began_s, url, self._ended = monotonic(), self.url, None
-            why = await self._attempt()
+            failure = await self._attempt()
             if self._closing.is_set():
                 return
-            if self._has_lasted:
+            if self._is_stable:
                 retry.reset()
-            self._report_loss(why, url)
+            self._report_loss(failure, url)
             left_s = self._left_s or 0.0
             if not left_s:
-                raise why if isinstance(why, RefusedByEdge) else EdgeUnreachable(f"{url}: {why}")
+                raise failure if isinstance(failure, RefusedByEdge) else EdgeUnreachable(f"{url}: {failure}")
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(min(retry.next_wait_s(random()) or 0.0, left_s)):
                     await self._closing.wait()
 
-    def _report_loss(self, why: Exception, url: str) -> None:
+    def _report_loss(self, failure: Exception, url: str) -> None:
         """Report the lost connection, and the next server if it is a different one."""
-        text = str(why) if url == self.url else f"{str(why).rstrip('.')}; going to {self.url}"
+        text = str(failure) if url == self.url else f"{str(failure).rstrip('.')}; connecting to {self.url} instead"
         if self._is_connected:
             self._lose(text)
         elif url != self.url:
-            self._to.on_change(Change(State.AWAY if self._was_connected else State.CONNECTING, text))
+            self._open_observer.on_change(
+                ClientStateChange(ClientState.RECONNECTING if self._was_connected else ClientState.CONNECTING, text)
+            )
 
     @property
-    def _has_lasted(self) -> bool:
-        return self._is_connected and monotonic() - self._began_s > SETTLED_S
+    def _is_stable(self) -> bool:
+        return self._is_connected and monotonic() - self._began_s > STABLE_S
 
     async def _attempt(self) -> Exception:
         """Run one connection from the first byte to the last; return why it ended."""
-        stream: Stream | None = None
+        stream: ClientStream | None = None
         try:
             async with asyncio.timeout(ATTEMPT_S):
                 stream = await self._unless_closing(
                     open_stream(self._redirects.target, self._tls, self._session.setup.packet_bytes_max)
                 )
             if stream is None:
-                return EdgeClosed()
+                return ClientClosed()
             await self._exchange(stream)
         except (OSError, Malformed) as fault:  # timeouts and TLS errors are OSErrors too
             if self._ended is None:  # otherwise the reason in DISCONNECT is more precise
-                return self._failed(ConnectionError(_described(fault)))
+                return self._count_failure(ConnectionError(_describe(fault)))
         finally:
             self._dispatch(self._session.on_lost())
-            if self._has_lasted:
-                self._redirects.settled()
+            if self._is_stable:
+                self._redirects.on_stable()
             if stream is not None:
                 with contextlib.suppress(OSError):
                     await stream.close()
         if self._ended is None:
-            return self._failed(ConnectionError("the connection was closed"))
-        return self._judged(self._ended)
+            return self._count_failure(ConnectionError("the server closed the connection"))
+        return self._end_reason(self._ended)
 
-    def _judged(self, ended: Ended) -> Exception:
+    def _end_reason(self, ended: Ended) -> Exception:
         """Return why the server ended the connection; raise it if reconnecting, here or elsewhere, is pointless."""
-        assert ended.fault is not None, "a server gives a reason code"
+        assert ended.fault is not None, "a server always sends a reason code"
         if ended.reference and self._redirects.follow(ended.reference):
             return ended.fault
-        if ended.is_final and (self._is_connected or not self._redirects.turn_back()):
+        if ended.is_final and (self._is_connected or not self._redirects.return_home()):
             raise ended.fault
-        return self._failed(ended.fault)
+        return self._count_failure(ended.fault)
 
-    def _failed(self, why: Exception) -> Exception:
+    def _count_failure(self, failure: Exception) -> Exception:
         if not self._is_connected:
-            self._redirects.failed()
-        return why
+            self._redirects.on_failure()
+        return failure
 
-    async def _exchange(self, stream: Stream) -> None:
+    async def _exchange(self, stream: ClientStream) -> None:
         """Send and receive over one connection until it ends or the client is closed."""
         self._session.begin()
         self._accepted.clear()
@@ -178,30 +186,30 @@ class MqttCarrier(SessionCore):
             ends = await asyncio.gather(*tasks, return_exceptions=True)
         faults = [end for end in ends if isinstance(end, Exception)]
         if self._closing.is_set():
-            self._session.leave(forget=self._forgets)
+            self._session.disconnect(discard_session=self._discards_session)
             await self._send_last(stream)
         elif malformed := [fault for fault in faults if isinstance(fault, Malformed)]:
-            self._session.object_to(malformed[0])
+            self._session.reject(malformed[0])
             await self._send_last(stream)
         if faults:
             raise faults[0]
 
-    async def _send_last(self, stream: Stream) -> None:
+    async def _send_last(self, stream: ClientStream) -> None:
         data, _ = self._session.take(Instant(time_ns()))
         if data:
             with contextlib.suppress(OSError):
-                async with asyncio.timeout(GOODBYE_S):
+                async with asyncio.timeout(CLOSE_TIMEOUT_S):
                     await stream.send(data)
 
-    async def _read(self, stream: Stream) -> None:
+    async def _read(self, stream: ClientStream) -> None:
         while data := await stream.read():
-            self._keep_alive.heard(monotonic())
+            self._keep_alive.on_received(monotonic())
             self._dispatch(self._session.on_bytes(data, Instant(time_ns())))
             self._wake.set()
-            if self._session.phase is Phase.OFF:
+            if self._session.phase is MqttPhase.DISCONNECTED:
                 return
 
-    async def _write(self, stream: Stream) -> None:
+    async def _write(self, stream: ClientStream) -> None:
         while True:
             data, events = self._session.take(Instant(time_ns()))
             if not data and not events:
@@ -212,7 +220,7 @@ class MqttCarrier(SessionCore):
                 await stream.send(data)
             finally:  # QoS 0 is done once the bytes are handed over
                 self._dispatch(events)
-            self._keep_alive.sent(monotonic())
+            self._keep_alive.on_sent(monotonic())
 
     async def _ping(self) -> None:
         async with asyncio.timeout(ATTEMPT_S):
@@ -221,7 +229,7 @@ class MqttCarrier(SessionCore):
             await asyncio.sleep(self._keep_alive.due_s(monotonic()))
             step = self._keep_alive.step(monotonic())
             if step is KeepAliveStep.GIVE_UP:
-                raise TimeoutError("the server does not answer a ping")
+                raise TimeoutError("the server did not answer PINGREQ")
             if step is KeepAliveStep.PING:
                 self._session.ping()
                 self._wake.set()
@@ -229,14 +237,14 @@ class MqttCarrier(SessionCore):
     def _on_connected(self) -> str:
         self._accepted.set()
         self._keep_alive = KeepAlive(self._session.keep_alive_s, monotonic())
-        self._redirects.opened()
+        self._redirects.on_connected()
         return "" if self._redirects.is_home else f"at {self.url}"
 
     def _on_ended(self, ended: Ended) -> None:
         self._ended = ended
 
 
-def _described(fault: Exception) -> str:
+def _describe(fault: Exception) -> str:
     if isinstance(fault, OSError) and not isinstance(fault, ssl.SSLError) and fault.errno and fault.errno > 0:
         return os.strerror(fault.errno)  # asyncio replaces the system's message by its own
     return str(fault) or ("no answer in time" if isinstance(fault, TimeoutError) else type(fault).__name__)

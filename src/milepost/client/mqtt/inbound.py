@@ -1,15 +1,15 @@
 """Messages for the application, and the acknowledgements that the server waits for.
 
     stage      when                                          next
-    HELD       not yet taken by the application              taken: PUBACK, done (1); PUBREC ─▶ RECEIVED (2)
-    OWED       taken while the server was unreachable        redelivered: acknowledged at once, not delivered again
+    UNTAKEN    not yet taken by the application              taken: PUBACK, done (1); PUBREC ─▶ RECEIVED (2)
+    ACK_DUE    taken while the server was unreachable        redelivered: acknowledged at once, not delivered again
     RECEIVED   PUBREC was sent (2)                           PUBREL: PUBCOMP, done
 
 Invariants:
 - a message is acknowledged only once the application has it, so that the announced receive maximum bounds the unacknowledged
   messages;
 - with QoS 2 no message is delivered twice while this object exists and the server has the session [MQTT-4.3.3-10];
-- after a reconnection the server is expected to redeliver `HELD` messages (`is_expected`): with DUP it is the same message,
+- after a reconnection the server is expected to redeliver `UNTAKEN` messages (`is_expected`): with DUP it is the same message,
   without DUP the server discarded the old one and reuses its packet identifier.
 """
 
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from milepost.wire.mqtt import Acknowledge, Code, Kind, Publish
+from milepost.wire.mqtt import Acknowledge, Code, PacketType, Publish
 
 OVERRUN_MAX: Final = 1_000
 """Tolerated messages beyond the receive maximum."""
@@ -26,18 +26,18 @@ OVERRUN_MAX: Final = 1_000
 class InboundStage(Enum):
     """Progress of an inbound message."""
 
-    HELD = 0
-    OWED = 1
+    UNTAKEN = 0
+    ACK_DUE = 1
     RECEIVED = 2
 
 
 @dataclass(slots=True, eq=False)
-class Held:
+class UnacknowledgedMessage:
     """A message whose acknowledgement the server waits for."""
 
-    number: int
+    packet_id: int
     qos: int
-    stage: InboundStage = InboundStage.HELD
+    stage: InboundStage = InboundStage.UNTAKEN
     is_expected: bool = False
 
 
@@ -46,11 +46,11 @@ class MqttInbound:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._held: dict[int, Held] = {}
+        self._unacknowledged: dict[int, UnacknowledgedMessage] = {}
         self._is_connected = False
 
     def __len__(self) -> int:
-        return len(self._held)
+        return len(self._unacknowledged)
 
     @property
     def is_overrun(self) -> bool:
@@ -58,63 +58,65 @@ class MqttInbound:
 
         Tolerant, because Mosquitto 2.0 miscounts when acknowledgements arrive in a batch, and disconnecting would not cure that.
         """
-        return len(self._held) > self._limit + OVERRUN_MAX
+        return len(self._unacknowledged) > self._limit + OVERRUN_MAX
 
-    def on_publish(self, packet: Publish) -> tuple[Held | None, Acknowledge | None]:
+    def on_publish(self, packet: Publish) -> tuple[UnacknowledgedMessage | None, Acknowledge | None]:
         """Process a PUBLISH of QoS 1 or 2; return the message if it is new, and the acknowledgement to send at once, if any."""
-        assert packet.number is not None, "it has a number, or it could not have been read"
-        held = self._held.get(packet.number)
-        if held is None or self._is_another(held, packet):
-            new = self._held[packet.number] = Held(packet.number, packet.qos)
+        assert packet.packet_id is not None, "a PUBLISH of QoS 1 or 2 has a packet identifier"
+        message = self._unacknowledged.get(packet.packet_id)
+        if message is None or self._is_new_message(message, packet):
+            new = self._unacknowledged[packet.packet_id] = UnacknowledgedMessage(packet.packet_id, packet.qos)
             return new, None
-        held.is_expected = False
-        match held.stage:
-            case InboundStage.HELD:
+        message.is_expected = False
+        match message.stage:
+            case InboundStage.UNTAKEN:
                 return None, None
-            case InboundStage.OWED:
-                return None, self._answer(held)
+            case InboundStage.ACK_DUE:
+                return None, self._answer(message)
             case InboundStage.RECEIVED:
-                return None, Acknowledge(Kind.PUBREC, held.number)
+                return None, Acknowledge(PacketType.PUBREC, message.packet_id)
 
     @staticmethod
-    def _is_another(held: Held, packet: Publish) -> bool:
-        return packet.qos != held.qos or (held.is_expected and not packet.dup and held.stage is not InboundStage.RECEIVED)
+    def _is_new_message(message: UnacknowledgedMessage, packet: Publish) -> bool:
+        return packet.qos != message.qos or (
+            message.is_expected and not packet.dup and message.stage is not InboundStage.RECEIVED
+        )
 
-    def acknowledge(self, held: Held) -> Acknowledge | None:
+    def acknowledge(self, message: UnacknowledgedMessage) -> Acknowledge | None:
         """Record that the application has a message; return the acknowledgement to send, if any."""
-        if self._held.get(held.number) is not held or held.stage is not InboundStage.HELD:
+        if self._unacknowledged.get(message.packet_id) is not message or message.stage is not InboundStage.UNTAKEN:
             return None  # from a session that the server discarded
-        if not self._is_connected or held.is_expected:
-            held.stage = InboundStage.OWED
+        if not self._is_connected or message.is_expected:
+            message.stage = InboundStage.ACK_DUE
             return None
-        return self._answer(held)
+        return self._answer(message)
 
-    def _answer(self, held: Held) -> Acknowledge:
-        if held.qos == 1:
-            del self._held[held.number]
-            return Acknowledge(Kind.PUBACK, held.number)
-        held.stage = InboundStage.RECEIVED
-        return Acknowledge(Kind.PUBREC, held.number)
+    def _answer(self, message: UnacknowledgedMessage) -> Acknowledge:
+        if message.qos == 1:
+            del self._unacknowledged[message.packet_id]
+            return Acknowledge(PacketType.PUBACK, message.packet_id)
+        message.stage = InboundStage.RECEIVED
+        return Acknowledge(PacketType.PUBREC, message.packet_id)
 
-    def on_release(self, number: int) -> Acknowledge:
+    def on_release(self, packet_id: int) -> Acknowledge:
         """Process PUBREL: the server will not send that message again. [MQTT-4.3.3-11]"""
-        held = self._held.get(number)
-        if held is None or held.stage is not InboundStage.RECEIVED:
-            return Acknowledge(Kind.PUBCOMP, number, Code.PACKET_IDENTIFIER_NOT_FOUND)
-        del self._held[number]
-        return Acknowledge(Kind.PUBCOMP, number)
+        message = self._unacknowledged.get(packet_id)
+        if message is None or message.stage is not InboundStage.RECEIVED:
+            return Acknowledge(PacketType.PUBCOMP, packet_id, Code.PACKET_IDENTIFIER_NOT_FOUND)
+        del self._unacknowledged[packet_id]
+        return Acknowledge(PacketType.PUBCOMP, packet_id)
 
     def on_lost(self) -> None:
         """Process the loss of the connection."""
         self._is_connected = False
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Resume the session: the server will resend unacknowledged messages."""
         self._is_connected = True
-        for held in self._held.values():
-            held.is_expected = True
+        for message in self._unacknowledged.values():
+            message.is_expected = True
 
-    def start_over(self) -> None:
+    def restart(self) -> None:
         """Start a new session; messages that the application has not taken need no acknowledgement any more."""
         self._is_connected = True
-        self._held.clear()
+        self._unacknowledged.clear()

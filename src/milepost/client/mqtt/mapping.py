@@ -4,9 +4,9 @@ import re
 from dataclasses import replace
 from typing import Final
 
-from milepost.client.carrier import Motion
+from milepost.client.carrier import PositionFix
 from milepost.client.errors import RefusedByEdge
-from milepost.client.values import UNKNOWN, Publication, Received, SubscriptionRequest
+from milepost.client.values import UNKNOWN_SOURCE, OutgoingMessage, ReceivedMessage, SubscriptionRequest
 from milepost.model.addresses import ToContent
 from milepost.model.areas import Around
 from milepost.model.endpoints import EndpointId, endpoint_id
@@ -38,15 +38,15 @@ from milepost.wire.user_properties import (
     UserProperties,
     message_to_properties,
     ordinary_properties,
-    words_from_properties,
+    parse_message_properties,
 )
 
-_ANYBODY: Final = ToContent()
+_ANY_SUBSCRIBER: Final = ToContent()
 
 
-def packet_of(publication: Publication, now: Instant) -> tuple[Publish, Instant | None]:
+def packet_of(publication: OutgoingMessage, now: Instant) -> tuple[Publish, Instant | None]:
     """Return the PUBLISH and the end of its validity; raise `Malformed` before anything reaches the edge."""
-    user = _said(publication, now) + publication.properties
+    user = _message_properties(publication, now) + publication.properties
     packet = Publish(
         publication.topic,
         publication.body,
@@ -55,29 +55,34 @@ def packet_of(publication: Publication, now: Instant) -> tuple[Publish, Instant 
         properties=Properties(user=user) if user else NO_PROPERTIES,
     )
     if publication.properties:  # the types of all other fields validate them
-        encode(replace(packet, number=1 if packet.qos else None), Version.V5)
+        encode(replace(packet, packet_id=1 if packet.qos else None), Version.V5)
     if publication.valid_for_s is not None:
         return packet, Instant(now + round(publication.valid_for_s * SECOND_NS))
     return packet, publication.valid_until
 
 
-def will_of(publication: Publication, delay_s: int, now: Instant) -> Will:
+def will_of(publication: OutgoingMessage, delay_s: int, now: Instant) -> Will:
     """Return the publication as a will; its validity counts from the time the server publishes it."""
     if publication.valid_until is not None:
-        raise Malformed(Reason.FIELD_RANGE, "nobody knows when a will is published: give valid_for_s instead of valid_until")
+        raise Malformed(
+            Reason.FIELD_RANGE, "the time at which a will is published is unknown: give valid_for_s instead of valid_until"
+        )
     packet, _ = packet_of(publication, now)
     expiry_s = None if publication.valid_for_s is None else -int(-publication.valid_for_s // 1)
     properties = replace(packet.properties, message_expiry_s=expiry_s, will_delay_s=delay_s or None)
     return Will(packet.topic, packet.payload, packet.qos, packet.retain, properties)
 
 
-def _said(publication: Publication, now: Instant) -> UserProperties:
+def _message_properties(publication: OutgoingMessage, now: Instant) -> UserProperties:
     """Return the user properties for the fields that the application set."""
-    if bad := [name for name, _ in publication.properties if name.startswith(PREFIX)]:
-        raise Malformed(Reason.FIELD_RANGE, f"the property {bad[0][:40]!r}: names that begin with {PREFIX} are ours")
+    if reserved := [name for name, _ in publication.properties if name.startswith(PREFIX)]:
+        raise Malformed(
+            Reason.FIELD_RANGE,
+            f"the property {reserved[0][:40]!r}: names that begin with {PREFIX} are reserved; choose another name",
+        )
     message = Message(
         MessageId(1),
-        UNKNOWN,
+        UNKNOWN_SOURCE,
         publication.topic,
         now if publication.seen_at is None else publication.seen_at,
         publication.tags,
@@ -87,70 +92,75 @@ def _said(publication: Publication, now: Instant) -> UserProperties:
         publication.priority,
         body=publication.body,
     )
-    left_out = {SOURCE, MESSAGE_ID} | ({SEEN_AT} if publication.seen_at is None else set())
-    user = tuple(pair for pair in message_to_properties(message) if pair[0] not in left_out)
-    if publication.address != _ANYBODY and not any(name in (TO, WITHIN) for name, _ in user):
-        raise Malformed(Reason.AREA_TOO_COMPLEX, f"written out, the area takes more than {PROPERTY_BYTES_MAX} bytes")
+    omitted = {SOURCE, MESSAGE_ID} | ({SEEN_AT} if publication.seen_at is None else set())
+    user = tuple(pair for pair in message_to_properties(message) if pair[0] not in omitted)
+    if publication.address != _ANY_SUBSCRIBER and not any(name in (TO, WITHIN) for name, _ in user):
+        raise Malformed(Reason.AREA_TOO_COMPLEX, f"the area takes more than {PROPERTY_BYTES_MAX} bytes as text")
     return user
 
 
-def received_from(packet: Publish, now: Instant) -> Received:
+def received_from(packet: Publish, now: Instant) -> ReceivedMessage:
     """Return the received message; properties that cannot be decoded do not discard it but stay among its user properties."""
     properties = packet.properties
-    plain = Received(
+    without_fields = ReceivedMessage(
         packet.topic,
         packet.payload,
         now,
         valid_until=FOREVER if properties.message_expiry_s is None else Instant(now + properties.message_expiry_s * SECOND_NS),
         qos=packet.qos,
         is_retained=packet.retain,
-        is_again=packet.dup,
+        is_redelivery=packet.dup,
         properties=properties.user,
     )
     try:
-        return _with_words(plain, properties.user, now)
+        return _with_fields(without_fields, properties.user, now)
     except Malformed:
-        return plain
+        return without_fields
 
 
-def _with_words(plain: Received, user: UserProperties, now: Instant) -> Received:
+def _with_fields(without_fields: ReceivedMessage, user: UserProperties, now: Instant) -> ReceivedMessage:
     source = next((endpoint_id(value) for name, value in user if name == SOURCE), None)
-    words = words_from_properties(user, sender=source or UNKNOWN, now=now)
-    if words is None:
-        return plain
+    fields = parse_message_properties(user, sender=source or UNKNOWN_SOURCE, now=now)
+    if fields is None:
+        return without_fields
     return replace(
-        plain,
-        tags=words.tags,
-        place=words.place,
+        without_fields,
+        tags=fields.tags,
+        place=fields.place,
         source=source,
-        seen_at=words.seen_at,
-        valid_until=plain.valid_until if words.valid_until is None else words.valid_until,
-        priority=Priority.CONVENIENCE if words.priority is None else words.priority,
-        address=words.address,
+        seen_at=fields.seen_at,
+        valid_until=without_fields.valid_until if fields.valid_until is None else fields.valid_until,
+        priority=Priority.CONVENIENCE if fields.priority is None else fields.priority,
+        address=fields.address,
         properties=ordinary_properties(user),
     )
 
 
-def whole_filter(request: SubscriptionRequest) -> str:
+def full_filter(request: SubscriptionRequest) -> str:
     """Return the topic filter, with the prefix of a shared subscription if there is a group."""
     return request.filter if request.share is None else f"{SHARE_PREFIX}{request.share}/{request.filter}"
 
 
 def subscribe_properties(request: SubscriptionRequest, subscription_id: int, *, is_first: bool) -> Properties:
-    """Return the properties of a SUBSCRIBE. A phrase such as "last hour" is sent once; resent, it would mean another hour."""
+    """Return the properties of a SUBSCRIBE. A text such as "last hour" is sent once; resent, it would mean another hour."""
     user = []
     if request.query is not None:
         user.append((QUERY, str(request.query)))
     if request.area is not None:
-        user.append((AREA, _where(request.area) if isinstance(request.area, Around) else area_to_text(request.area)))
+        user.append((AREA, _around_text(request.area) if isinstance(request.area, Around) else area_to_text(request.area)))
     if request.time_window != ALWAYS:
-        user.append((TIME_WINDOW, request.phrase if is_first and request.phrase else time_window_to_text(request.time_window)))
+        user.append(
+            (
+                TIME_WINDOW,
+                request.time_window_text if is_first and request.time_window_text else time_window_to_text(request.time_window),
+            )
+        )
     if any(len(value.encode()) > PROPERTY_BYTES_MAX for _, value in user):
-        raise Malformed(Reason.AREA_TOO_COMPLEX, f"written out, what is asked for takes more than {PROPERTY_BYTES_MAX} bytes")
+        raise Malformed(Reason.AREA_TOO_COMPLEX, f"query, area or time window takes more than {PROPERTY_BYTES_MAX} bytes as text")
     return Properties(user=tuple(user), subscription_ids=(subscription_id,))
 
 
-def _where(around: Around) -> str:
+def _around_text(around: Around) -> str:
     return f"around {float(around.radius_m)!r}"
 
 
@@ -168,19 +178,19 @@ def unsubscription_json(subscription_id: int) -> bytes:
     return encode_any({"id": subscription_id})
 
 
-def report_json(motion: Motion, owner: EndpointId, now: Instant, *, tells_when: bool) -> bytes:
+def report_json(fix: PositionFix, owner: EndpointId, now: Instant, *, with_time: bool) -> bytes:
     """Return a request to the service `$milepost/report`; without a time in it, the edge's clock applies."""
-    report = Report(owner, motion.place, motion.seen_at or now, motion.heading_deg, motion.speed_mps)
+    report = Report(owner, fix.place, fix.seen_at or now, fix.heading_deg, fix.speed_mps)
     members = ReportForm.write(report)
-    if motion.seen_at is None and not tells_when:
+    if fix.seen_at is None and not with_time:
         del members["seen_at"]
     return encode_members(members)
 
 
-_OURS: Final = re.compile(r"(\d{1,5}) ([A-Z][A-Z0-9_]*): ?(.*)", re.DOTALL)
+_MILEPOST_REASON: Final = re.compile(r"(\d{1,5}) ([A-Z][A-Z0-9_]*): ?(.*)", re.DOTALL)
 """The reason string of a Milepost edge: number, name, detail and advice."""
 
-PASSING: Final = frozenset(
+TRANSIENT: Final = frozenset(
     {
         Code.SUCCESS,
         Code.UNSPECIFIED_ERROR,
@@ -197,15 +207,15 @@ PASSING: Final = frozenset(
 """Transient reasons to end a connection. After all others (session taken over, wrong password, protocol error) reconnecting is
 harmful or pointless."""
 
-_PASSING_REASONS: Final = frozenset({Reason.STORAGE_UNAVAILABLE.value, Reason.SHUTTING_DOWN.value})
+_TRANSIENT_REASONS: Final = frozenset({Reason.STORAGE_UNAVAILABLE.value, Reason.SHUTTING_DOWN.value})
 
 
 def refused_by(code: Code, properties: Properties) -> RefusedByEdge:
     """Return the refusal that a reason code and reason string express."""
-    said = properties.reason_string or ""
-    found = _OURS.fullmatch(said)
+    reason_string = properties.reason_string or ""
+    found = _MILEPOST_REASON.fullmatch(reason_string)
     if found is None:
-        return RefusedByEdge(code.value, code.name, said or _named_server(properties))
+        return RefusedByEdge(code.value, code.name, reason_string or _named_server(properties))
     number, name, rest = int(found[1]), found[2], found[3]
     if number not in Reason.__members__.values():
         return RefusedByEdge(number, name, rest)
@@ -215,8 +225,8 @@ def refused_by(code: Code, properties: Properties) -> RefusedByEdge:
 
 def is_final(code: Code, refused: RefusedByEdge) -> bool:
     """Return whether reconnecting is pointless after this reason."""
-    return code not in PASSING and refused.number not in _PASSING_REASONS
+    return code not in TRANSIENT and refused.number not in _TRANSIENT_REASONS
 
 
 def _named_server(properties: Properties) -> str:
-    return f"the server says to go to {properties.server_reference}" if properties.server_reference else ""
+    return f"the server refers to {properties.server_reference}" if properties.server_reference else ""

@@ -26,7 +26,7 @@ from milepost.client.events import Done
 from milepost.client.mqtt.mapping import refused_by
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.reasons import Reason
-from milepost.wire.mqtt import Acknowledge, Code, Kind, Packet, Publish, Version, encode
+from milepost.wire.mqtt import Acknowledge, Code, Packet, PacketType, Publish, Version, encode
 
 PACKET_ID_MAX: Final = 65_535
 
@@ -39,25 +39,25 @@ class PacketIds:
         self._last = 0
 
     @property
-    def has_any(self) -> bool:
+    def has_free(self) -> bool:
         """Whether an identifier is free."""
         return len(self._taken) < PACKET_ID_MAX
 
     def take(self) -> int:
         """Return a free identifier and mark it as used."""
-        assert self.has_any, "whoever takes a number asks first whether there is one"
-        number = self._last
+        assert self.has_free, "callers check `has_free` first"
+        packet_id = self._last
         while True:
-            number = number % PACKET_ID_MAX + 1
-            if number not in self._taken:
+            packet_id = packet_id % PACKET_ID_MAX + 1
+            if packet_id not in self._taken:
                 break
-        self._last = number
-        self._taken.add(number)
-        return number
+        self._last = packet_id
+        self._taken.add(packet_id)
+        return packet_id
 
-    def give_back(self, number: int) -> None:
+    def release(self, packet_id: int) -> None:
         """Free the identifier of a completed exchange."""
-        self._taken.discard(number)
+        self._taken.discard(packet_id)
 
 
 EXPIRY_S_MAX: Final = 0xFFFFFFFF
@@ -86,7 +86,7 @@ class PendingPublish:
 
 
 @dataclass(slots=True)
-class Allowed:
+class ServerLimits:
     """Limits that the server set in CONNACK."""
 
     window: int = PACKET_ID_MAX
@@ -99,24 +99,24 @@ class MqttOutbound:
     """All messages that are queued or in flight."""
 
     def __init__(self, packet_ids: PacketIds) -> None:
-        self.allowed = Allowed()
+        self.server_limits = ServerLimits()
         self.is_inherited = False
         self._packet_ids = packet_ids
         self._tickets = count(1)
         self._waiting: deque[PendingPublish] = deque()
-        self._again: deque[PendingPublish] = deque()
-        self._flight: dict[int, PendingPublish] = {}
+        self._to_resend: deque[PendingPublish] = deque()
+        self._in_flight: dict[int, PendingPublish] = {}
         """By packet identifier, in the order of first sending."""
-        self._open = 0
+        self._in_flight_count = 0
         """Messages sent over this connection and not answered."""
-        self._own_numbers: set[int] = set()
+        self._used_packet_ids: set[int] = set()
 
     def __len__(self) -> int:
-        return len(self._waiting) + len(self._flight)
+        return len(self._waiting) + len(self._in_flight)
 
     def has(self, ticket: int) -> bool:
         """Return whether the message with this ticket is queued or in flight."""
-        return any(one.ticket == ticket for one in (*self._flight.values(), *self._waiting))
+        return any(one.ticket == ticket for one in (*self._in_flight.values(), *self._waiting))
 
     def new_ticket(self) -> int:
         """Return a unique ticket."""
@@ -144,7 +144,7 @@ class MqttOutbound:
         done: list[Done] = []
         size = 0
         while size < bytes_max and (pending := self._maybe_next()) is not None:
-            refused = self._why_not(pending, now)
+            refused = self._maybe_refusal(pending, now)
             if refused is not None:
                 done.append(Done(pending.ticket, refused))
                 continue
@@ -155,130 +155,134 @@ class MqttOutbound:
         return packets, done
 
     def _maybe_next(self) -> PendingPublish | None:
-        queue = self._again or self._waiting
+        queue = self._to_resend or self._waiting
         if not queue:
             return None
-        is_blocked = queue[0].packet.qos > 0 and (self._open >= self.allowed.window or not self._packet_ids.has_any)
+        is_blocked = queue[0].packet.qos > 0 and (
+            self._in_flight_count >= self.server_limits.window or not self._packet_ids.has_free
+        )
         return None if is_blocked else queue.popleft()
 
-    def _why_not(self, pending: PendingPublish, now: Instant) -> RefusedByEdge | None:
+    def _maybe_refusal(self, pending: PendingPublish, now: Instant) -> RefusedByEdge | None:
         """Return why a message that was never sent must not be sent; None if it may be."""
         if pending.stage is not OutboundStage.WAITING:
             return None
-        packet, allowed = pending.packet, self.allowed
+        packet, server_limits = pending.packet, self.server_limits
         if pending.valid_until is not None and now > pending.valid_until:
-            return RefusedByEdge.of(Reason.EXPIRED, "it was not sent before its validity ended")
-        if packet.qos > allowed.qos:
-            return _not_supported(Code.QOS_NOT_SUPPORTED, f"the server takes QoS {allowed.qos} at most")
-        if packet.retain and not allowed.retain:
-            return _not_supported(Code.RETAIN_NOT_SUPPORTED, "the server retains nothing")
-        size = _size_at_most(packet)
-        if size > allowed.packet_bytes:
-            size = len(encode(replace(packet, number=1 if packet.qos else None), Version.V5)) + _EXPIRY_BYTES
-        if size > allowed.packet_bytes:  # [MQTT-3.2.2-15]
-            return RefusedByEdge.of(Reason.PACKET_TOO_LARGE, f"{size} bytes, the server takes {allowed.packet_bytes}")
+            return RefusedByEdge.of(Reason.EXPIRED, "the message expired before it could be sent")
+        if packet.qos > server_limits.qos:
+            return _not_supported(Code.QOS_NOT_SUPPORTED, f"the server supports QoS {server_limits.qos} at most")
+        if packet.retain and not server_limits.retain:
+            return _not_supported(Code.RETAIN_NOT_SUPPORTED, "the server does not support retained messages")
+        size = _size_upper_bound(packet)
+        if size > server_limits.packet_bytes:
+            size = len(encode(replace(packet, packet_id=1 if packet.qos else None), Version.V5)) + _EXPIRY_BYTES
+        if size > server_limits.packet_bytes:  # [MQTT-3.2.2-15]
+            return RefusedByEdge.of(
+                Reason.PACKET_TOO_LARGE, f"the packet has {size} bytes, the server accepts {server_limits.packet_bytes}"
+            )
         return None
 
     def _send(self, pending: PendingPublish, now: Instant) -> list[bytes]:
         packets: list[Packet] = []
         if not pending.packet.qos:
-            return [encode(_aged(pending, now), Version.V5)]
-        self._open += 1
-        number = pending.packet.number
+            return [encode(_with_remaining_expiry(pending, now), Version.V5)]
+        self._in_flight_count += 1
+        packet_id = pending.packet.packet_id
         if pending.stage is OutboundStage.RELEASED:
-            assert number is not None, "what was sent has a number"
-            return [encode(Acknowledge(Kind.PUBREL, number), Version.V5)]
-        if number is None:
-            number = self._packet_ids.take()
-            pending.packet = replace(pending.packet, number=number)
-            if self.is_inherited and pending.packet.qos == 2 and number not in self._own_numbers:
-                packets.append(Acknowledge(Kind.PUBREL, number))
-            self._own_numbers.add(number)
+            assert packet_id is not None, "a sent message has a packet identifier"
+            return [encode(Acknowledge(PacketType.PUBREL, packet_id), Version.V5)]
+        if packet_id is None:
+            packet_id = self._packet_ids.take()
+            pending.packet = replace(pending.packet, packet_id=packet_id)
+            if self.is_inherited and pending.packet.qos == 2 and packet_id not in self._used_packet_ids:
+                packets.append(Acknowledge(PacketType.PUBREL, packet_id))
+            self._used_packet_ids.add(packet_id)
         pending.stage = OutboundStage.SENT
-        self._flight[number] = pending
-        packets.append(_aged(pending, now))
+        self._in_flight[packet_id] = pending
+        packets.append(_with_remaining_expiry(pending, now))
         return [encode(packet, Version.V5) for packet in packets]
 
     def on_answer(self, packet: Acknowledge) -> tuple[Packet | None, Done | None]:
         """Process PUBACK, PUBREC or PUBCOMP; return the reply, if any, and the completed message, if any."""
-        pending = self._flight.get(packet.number)
-        is_no = packet.code >= Code.UNSPECIFIED_ERROR
-        if packet.kind is Kind.PUBREC and not is_no:
+        pending = self._in_flight.get(packet.packet_id)
+        is_refused = packet.code >= Code.UNSPECIFIED_ERROR
+        if packet.kind is PacketType.PUBREC and not is_refused:
             if pending is None:
-                return Acknowledge(Kind.PUBREL, packet.number, Code.PACKET_IDENTIFIER_NOT_FOUND), None
+                return Acknowledge(PacketType.PUBREL, packet.packet_id, Code.PACKET_IDENTIFIER_NOT_FOUND), None
             pending.stage = OutboundStage.RELEASED
-            return Acknowledge(Kind.PUBREL, packet.number), None  # [MQTT-4.3.3-4]
+            return Acknowledge(PacketType.PUBREL, packet.packet_id), None  # [MQTT-4.3.3-4]
         if pending is None or _expected(pending) is not packet.kind:
             return None, None  # from an earlier connection, or for an identifier that was released before its first use
-        self._forget(packet.number)
-        if packet.kind is Kind.PUBCOMP:  # even with PACKET_IDENTIFIER_NOT_FOUND: then the exchange was complete before
+        self._complete(packet.packet_id)
+        if packet.kind is PacketType.PUBCOMP:  # even with PACKET_IDENTIFIER_NOT_FOUND: then the exchange was complete before
             return None, Done(pending.ticket)
         if pending.needs_service and packet.code == Code.NO_MATCHING_SUBSCRIBERS:
-            return None, Done(pending.ticket, _no_service())
-        return None, Done(pending.ticket, refused_by(packet.code, packet.properties) if is_no else None)
+            return None, Done(pending.ticket, _no_service_refusal())
+        return None, Done(pending.ticket, refused_by(packet.code, packet.properties) if is_refused else None)
 
-    def _forget(self, number: int) -> None:
-        del self._flight[number]
-        self._packet_ids.give_back(number)
-        self._open -= 1
+    def _complete(self, packet_id: int) -> None:
+        del self._in_flight[packet_id]
+        self._packet_ids.release(packet_id)
+        self._in_flight_count -= 1
 
     def on_lost(self) -> None:
         """Process the loss of the connection."""
-        self._open = 0
-        self._again.clear()
+        self._in_flight_count = 0
+        self._to_resend.clear()
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Resume the session: queue all unanswered messages for resending. [MQTT-4.4.0-1]"""
-        for pending in self._flight.values():
+        for pending in self._in_flight.values():
             if pending.stage is OutboundStage.SENT:
                 pending.packet = replace(pending.packet, dup=True)  # [MQTT-3.3.1-1]
-        self._again.extend(self._flight.values())
+        self._to_resend.extend(self._in_flight.values())
 
-    def start_over(self) -> list[Done]:
+    def restart(self) -> list[Done]:
         """Start a new session; return the messages that are done because the previous session had received them."""
-        flight, self._flight = self._flight, {}
-        for number in flight:
-            self._packet_ids.give_back(number)
-        done = [Done(one.ticket) for one in flight.values() if one.stage is OutboundStage.RELEASED]
-        unanswered = [one for one in flight.values() if one.stage is OutboundStage.SENT]
+        in_flight, self._in_flight = self._in_flight, {}
+        for packet_id in in_flight:
+            self._packet_ids.release(packet_id)
+        done = [Done(one.ticket) for one in in_flight.values() if one.stage is OutboundStage.RELEASED]
+        unanswered = [one for one in in_flight.values() if one.stage is OutboundStage.SENT]
         for pending in reversed(unanswered):
             pending.stage = OutboundStage.WAITING
-            pending.packet = replace(pending.packet, number=None, dup=False)
+            pending.packet = replace(pending.packet, packet_id=None, dup=False)
             self._waiting.appendleft(pending)
         self.is_inherited = False
         return done
 
 
-def _expected(pending: PendingPublish) -> Kind:
+def _expected(pending: PendingPublish) -> PacketType:
     """Return the packet that ends an exchange; a PUBREC compared with it carries an error."""
     if pending.stage is OutboundStage.RELEASED:
-        return Kind.PUBCOMP
-    return Kind.PUBACK if pending.packet.qos == 1 else Kind.PUBREC
+        return PacketType.PUBCOMP
+    return PacketType.PUBACK if pending.packet.qos == 1 else PacketType.PUBREC
 
 
-def _size_at_most(packet: Publish) -> int:
+def _size_upper_bound(packet: Publish) -> int:
     """Return an upper bound of the packet's size without encoding it."""
-    letters = len(packet.topic) + sum(len(name) + len(value) for name, value in packet.properties.user)
-    return len(packet.payload) + 4 * letters + 5 * len(packet.properties.user) + _REST_BYTES
+    characters = len(packet.topic) + sum(len(name) + len(value) for name, value in packet.properties.user)
+    return len(packet.payload) + 4 * characters + 5 * len(packet.properties.user) + _REST_BYTES
 
 
 def _not_supported(code: Code, detail: str) -> RefusedByEdge:
     return RefusedByEdge(code.value, code.name, detail)
 
 
-def _no_service() -> RefusedByEdge:
+def _no_service_refusal() -> RefusedByEdge:
     return RefusedByEdge(
         Code.IMPLEMENTATION_SPECIFIC_ERROR.value,
         "NO_MILEPOST_EDGE",
-        "this server has no topics below $milepost/",
-        "Connect to an edge of Milepost, or do without reports and without two subscriptions to one filter.",
+        "this server has no Milepost services ($milepost/…)",
+        "Connect to a Milepost edge, or use neither reports nor two subscriptions to one filter.",
     )
 
 
-def _aged(pending: PendingPublish, now: Instant) -> Publish:
+def _with_remaining_expiry(pending: PendingPublish, now: Instant) -> Publish:
     """Return the packet with its remaining validity as message expiry."""
     if pending.valid_until is None:
         return pending.packet
-    left_s = max(1, -((now - pending.valid_until) // SECOND_NS))
-    properties = replace(pending.packet.properties, message_expiry_s=min(left_s, EXPIRY_S_MAX))
+    remaining_s = max(1, -((now - pending.valid_until) // SECOND_NS))
+    properties = replace(pending.packet.properties, message_expiry_s=min(remaining_s, EXPIRY_S_MAX))
     return replace(pending.packet, properties=properties)

@@ -1,9 +1,9 @@
 """The client side of one MQTT 5 session, over any number of connections: bytes and calls in, bytes and events out.
 
-    phase      accepted packets                            next
-    OFF        -                                           begin ─▶ OPENING
-    OPENING    CONNACK                                     success ─▶ OPEN, error ─▶ OFF
-    OPEN       all but CONNACK, CONNECT and requests       DISCONNECT ─▶ OFF, on_lost ─▶ OFF
+    phase          accepted packets                        next
+    DISCONNECTED   -                                       begin ─▶ CONNECTING
+    CONNECTING     CONNACK                                 success ─▶ CONNECTED, error ─▶ DISCONNECTED
+    CONNECTED      all but CONNACK, CONNECT and requests   DISCONNECT ─▶ DISCONNECTED, on_lost ─▶ DISCONNECTED
 
 Invariants:
 - `now` is an argument; no clock, no socket, no randomness: the same calls produce the same bytes;
@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from milepost.client.carrier import Motion
+from milepost.client.carrier import PositionFix
 from milepost.client.events import Arrival, Connected, Done, Ended, Event
-from milepost.client.mqtt.inbound import Held, MqttInbound
+from milepost.client.mqtt.inbound import MqttInbound, UnacknowledgedMessage
 from milepost.client.mqtt.mapping import is_final, received_from, refused_by, report_json
-from milepost.client.mqtt.outbound import PACKET_ID_MAX, Allowed, MqttOutbound, PacketIds
+from milepost.client.mqtt.outbound import PACKET_ID_MAX, MqttOutbound, PacketIds, ServerLimits
 from milepost.client.mqtt.subscriptions import MqttSubscriptions
 from milepost.client.values import SubscriptionRequest
 from milepost.model.endpoints import EndpointId
@@ -32,8 +32,8 @@ from milepost.wire.mqtt import (
     Connack,
     Connect,
     Disconnect,
-    Kind,
     Packet,
+    PacketType,
     Ping,
     Pong,
     Properties,
@@ -45,23 +45,23 @@ from milepost.wire.mqtt import (
     code_of,
     decode,
     encode,
-    fitting,
     frame_at,
+    nearest_legal,
 )
-from milepost.wire.requests import REPLY_TOPIC, SERVICE_PREFIX, Service
+from milepost.wire.requests import REPLY_TOPIC, REQUEST_PREFIX, RequestKind
 
 CHUNK_BYTES: Final = 65_536
 """Approximate maximum of bytes returned by one `take`."""
 
-_REPORT_TOPIC: Final = SERVICE_PREFIX + Service.REPORT.value
+_REPORT_TOPIC: Final = REQUEST_PREFIX + RequestKind.REPORT.value
 
 
-class Phase(Enum):
+class MqttPhase(Enum):
     """Phase of a session's connection."""
 
-    OFF = 0
-    OPENING = 1
-    OPEN = 2
+    DISCONNECTED = 0
+    CONNECTING = 1
+    CONNECTED = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,26 +84,26 @@ class MqttSession:
 
     def __init__(self, setup: MqttSetup) -> None:
         self.setup = setup
-        self.phase = Phase.OFF
+        self.phase = MqttPhase.DISCONNECTED
         self.keep_alive_s = setup.keep_alive_s
         packet_ids = PacketIds()
         self._outbound = MqttOutbound(packet_ids)
         self._inbound = MqttInbound(setup.receive_max)
         self._subscriptions = MqttSubscriptions(setup.client_id, packet_ids, self._outbound)
-        self._motion: tuple[Motion, Instant, int] | None = None
+        self._last_fix: tuple[PositionFix, Instant, int] | None = None
         """The last reported motion, when it was reported, and its ticket."""
         self._has_subscription_ids = True
-        self._is_first = True
+        self._is_first_connection = True
         self._buffer = b""
         self._replies: list[Packet] = []
 
     def begin(self) -> None:
         """Begin a new connection: queue CONNECT."""
-        self.phase = Phase.OPENING
+        self.phase = MqttPhase.CONNECTING
         self._buffer = b""
-        self._replies = [self.hello()]
+        self._replies = [self.connect_packet()]
 
-    def hello(self) -> Connect:
+    def connect_packet(self) -> Connect:
         """Return the CONNECT packet."""
         setup = self.setup
         properties = Properties(
@@ -111,7 +111,7 @@ class MqttSession:
             receive_maximum=setup.receive_max,
             maximum_packet_size=setup.packet_bytes_max,
         )
-        is_clean = setup.clean_start and self._is_first
+        is_clean = setup.clean_start and self._is_first_connection
         return Connect(
             setup.client_id, Version.V5, is_clean, setup.keep_alive_s, setup.will, setup.user, setup.password, properties
         )
@@ -121,7 +121,7 @@ class MqttSession:
         events: list[Event] = []
         packets = [encode(packet, Version.V5) for packet in self._replies]
         self._replies.clear()
-        if self.phase is Phase.OPEN:
+        if self.phase is MqttPhase.CONNECTED:
             packets += [encode(packet, Version.V5) for packet in self._subscriptions.take()]
             more, done = self._outbound.take(now, CHUNK_BYTES)
             packets += more
@@ -137,13 +137,13 @@ class MqttSession:
             packet = decode(data[at], data[frame[0] : frame[1]], Version.V5)
             at = frame[1]
             events += self._on_packet(packet, now)
-            if self.phase is Phase.OFF:
+            if self.phase is MqttPhase.DISCONNECTED:
                 return events
         self._buffer = data[at:]
         return events
 
     def _on_packet(self, packet: Packet, now: Instant) -> list[Event]:
-        if (self.phase is Phase.OPENING) != isinstance(packet, Connack):
+        if (self.phase is MqttPhase.CONNECTING) != isinstance(packet, Connack):
             raise Malformed(Reason.PROTOCOL_ERROR, f"{type(packet).__name__} while {self.phase.name}")
         match packet:
             case Connack():
@@ -165,61 +165,66 @@ class MqttSession:
     def _on_connack(self, packet: Connack, now: Instant) -> list[Event]:
         if packet.code >= Code.UNSPECIFIED_ERROR:
             return [self._ended(packet)]
-        self.phase = Phase.OPEN
-        self._settle(packet.properties)
-        self._tell_place_again(now)
+        self.phase = MqttPhase.CONNECTED
+        self._apply_limits(packet.properties)
+        self._resend_report(now)
         events: list[Event] = [Connected(packet.session_present)]
         if packet.session_present:
-            self._outbound.is_inherited |= self._is_first
-            self._outbound.go_on()
-            self._inbound.go_on()
+            self._outbound.is_inherited |= self._is_first_connection
+            self._outbound.resume()
+            self._inbound.resume()
         else:
-            self._inbound.start_over()
-            self._subscriptions.start_over()
-            events += [event for one in self._outbound.start_over() if (event := self._subscriptions.on_done(one)) is not None]
-        self._is_first = False
+            self._inbound.restart()
+            self._subscriptions.restart()
+            events += [event for one in self._outbound.restart() if (event := self._subscriptions.on_done(one)) is not None]
+        self._is_first_connection = False
         return events
 
     def _ended(self, packet: Connack | Disconnect) -> Ended:
-        self.phase = Phase.OFF
+        self.phase = MqttPhase.DISCONNECTED
         refused = refused_by(packet.code, packet.properties)
         return Ended(refused, is_final(packet.code, refused), packet.properties.server_reference or "")
 
-    def _settle(self, said: Properties) -> None:
+    def _apply_limits(self, properties: Properties) -> None:
         """Apply the limits that the server set in CONNACK."""
-        self._has_subscription_ids = said.subscription_ids_available is not False
-        self.keep_alive_s = self.setup.keep_alive_s if said.server_keep_alive_s is None else said.server_keep_alive_s
-        self._outbound.allowed = Allowed(
-            window=said.receive_maximum or PACKET_ID_MAX,
-            qos=2 if said.maximum_qos is None else said.maximum_qos,
-            retain=said.retain_available is not False,
-            packet_bytes=said.maximum_packet_size or Allowed().packet_bytes,
+        self._has_subscription_ids = properties.subscription_ids_available is not False
+        self.keep_alive_s = self.setup.keep_alive_s if properties.server_keep_alive_s is None else properties.server_keep_alive_s
+        self._outbound.server_limits = ServerLimits(
+            window=properties.receive_maximum or PACKET_ID_MAX,
+            qos=2 if properties.maximum_qos is None else properties.maximum_qos,
+            retain=properties.retain_available is not False,
+            packet_bytes=properties.maximum_packet_size or ServerLimits().packet_bytes,
         )
 
     def _on_publish(self, packet: Publish, now: Instant) -> list[Event]:
         if packet.properties.topic_alias is not None:  # CONNECT allowed none
-            raise Malformed(Reason.TOPIC_ALIAS, f"{packet.properties.topic_alias}, none is allowed")
-        is_ours = packet.topic == REPLY_TOPIC  # the acknowledgement of the request carried the same answer
+            raise Malformed(
+                Reason.TOPIC_ALIAS, f"the server uses topic alias {packet.properties.topic_alias}, and the client allows none"
+            )
+        is_service_reply = packet.topic == REPLY_TOPIC  # the acknowledgement of the request carried the same answer
         if not packet.qos:
-            return [] if is_ours else [self._arrival(packet, None, now)]
-        held, answer = self._inbound.on_publish(packet)
+            return [] if is_service_reply else [self._arrival(packet, None, now)]
+        unacknowledged, answer = self._inbound.on_publish(packet)
         if self._inbound.is_overrun:
-            raise Malformed(Reason.WINDOW_EXCEEDED, f"{self.setup.receive_max} were allowed")
+            raise Malformed(
+                Reason.RECEIVE_MAXIMUM_EXCEEDED,
+                f"more unacknowledged messages than the receive maximum, {self.setup.receive_max}, allows",
+            )
         if answer is not None:
             self._replies.append(answer)
-        if held is None:
+        if unacknowledged is None:
             return []
-        if is_ours:
-            self.acknowledge(held)
+        if is_service_reply:
+            self.acknowledge(unacknowledged)
             return []
-        return [self._arrival(packet, held, now)]
+        return [self._arrival(packet, unacknowledged, now)]
 
-    def _arrival(self, packet: Publish, held: Held | None, now: Instant) -> Arrival:
-        return Arrival(received_from(packet, now), self.subscription_ids_of(packet), held)
+    def _arrival(self, packet: Publish, unacknowledged: UnacknowledgedMessage | None, now: Instant) -> Arrival:
+        return Arrival(received_from(packet, now), self.subscription_ids_of(packet), unacknowledged)
 
     def _on_acknowledge(self, packet: Acknowledge) -> list[Event]:
-        if packet.kind is Kind.PUBREL:
-            self._replies.append(self._inbound.on_release(packet.number))
+        if packet.kind is PacketType.PUBREL:
+            self._replies.append(self._inbound.on_release(packet.packet_id))
             return []
         reply, done = self._outbound.on_answer(packet)
         if reply is not None:
@@ -229,23 +234,23 @@ class MqttSession:
 
     def on_lost(self) -> list[Done]:
         """Process the loss of the connection."""
-        self.phase = Phase.OFF
+        self.phase = MqttPhase.DISCONNECTED
         self._replies.clear()
         self._outbound.on_lost()
         self._inbound.on_lost()
         return self._subscriptions.on_lost()
 
-    def object_to(self, fault: Malformed) -> None:
+    def reject(self, fault: Malformed) -> None:
         """Send only DISCONNECT, with the reason, after a protocol violation by the server."""
-        code = fitting(code_of(fault.reason), Kind.DISCONNECT)
-        self._replies = [Disconnect(code)] if self.phase is Phase.OPEN else []
-        self.phase = Phase.OFF
+        code = nearest_legal(code_of(fault.reason), PacketType.DISCONNECT)
+        self._replies = [Disconnect(code)] if self.phase is MqttPhase.CONNECTED else []
+        self.phase = MqttPhase.DISCONNECTED
 
-    def leave(self, *, forget: bool) -> None:
-        """Disconnect; with `forget`, the server may discard the session."""
-        if self.phase is Phase.OPEN:
-            self._replies.append(Disconnect(properties=Properties(session_expiry_s=0)) if forget else Disconnect())
-        self.phase = Phase.OFF
+    def disconnect(self, *, discard_session: bool) -> None:
+        """Disconnect; with `discard_session`, the server may discard the session."""
+        if self.phase is MqttPhase.CONNECTED:
+            self._replies.append(Disconnect(properties=Properties(session_expiry_s=0)) if discard_session else Disconnect())
+        self.phase = MqttPhase.DISCONNECTED
 
     def ping(self) -> None:
         """Queue PINGREQ."""
@@ -259,18 +264,18 @@ class MqttSession:
         """Discard a message whose caller no longer waits, if it is not sent yet."""
         self._outbound.withdraw(ticket)
 
-    def report(self, motion: Motion, now: Instant) -> int:
+    def report(self, fix: PositionFix, now: Instant) -> int:
         """Queue a report; return the ticket of its `Done`."""
-        body = report_json(motion, self.setup.client_id, now, tells_when=self.phase is not Phase.OPEN)
+        body = report_json(fix, self.setup.client_id, now, with_time=self.phase is not MqttPhase.CONNECTED)
         ticket = self._outbound.put(Publish(_REPORT_TOPIC, body, qos=1), needs_service=True)
-        self._motion = motion, now, ticket
+        self._last_fix = fix, now, ticket
         return ticket
 
-    def _tell_place_again(self, now: Instant) -> None:
+    def _resend_report(self, now: Instant) -> None:
         """Resend the last report, because a restarted server has lost it; an unanswered one is resent anyway."""
-        if self._motion is not None and not self._outbound.has(self._motion[2]):
-            motion, said_at, _ = self._motion
-            body = report_json(motion, self.setup.client_id, min(said_at, now), tells_when=True)
+        if self._last_fix is not None and not self._outbound.has(self._last_fix[2]):
+            fix, reported_at, _ = self._last_fix
+            body = report_json(fix, self.setup.client_id, min(reported_at, now), with_time=True)
             self._replies.append(Publish(_REPORT_TOPIC, body))
 
     def subscription_id_for(self, request: SubscriptionRequest) -> int:
@@ -294,9 +299,9 @@ class MqttSession:
             return packet.properties.subscription_ids
         return self._subscriptions.matching(packet.topic)
 
-    def acknowledge(self, held: object) -> None:
+    def acknowledge(self, unacknowledged: object) -> None:
         """Acknowledge a message that the application has taken."""
-        assert isinstance(held, Held), "receipts are made by `MqttInbound`"
-        answer = self._inbound.acknowledge(held)
+        assert isinstance(unacknowledged, UnacknowledgedMessage), "receipts are made by `MqttInbound`"
+        answer = self._inbound.acknowledge(unacknowledged)
         if answer is not None:
             self._replies.append(answer)

@@ -8,14 +8,15 @@ from typing import Final, Protocol
 from urllib.parse import unquote, urlsplit
 
 READ_BYTES: Final = 65_536
-GOODBYE_S: Final = 2.0
+CLOSE_TIMEOUT_S: Final = 2.0
 """Maximum time to send the last bytes before closing."""
 
 PORTS: Final = {"mqtt": 1883, "mqtts": 8883, "ws": 80, "wss": 443}
+UDP_SCHEMES: Final = ("udp", "udp+srv", "udp+find")
 SUBPROTOCOL: Final = "mqtt"
 
 
-class Stream(Protocol):
+class ClientStream(Protocol):
     """One connection. Every failure is an `OSError`."""
 
     async def read(self) -> bytes:
@@ -29,7 +30,7 @@ class Stream(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class MqttTarget:
     """A decoded URL."""
 
     scheme: str
@@ -49,11 +50,11 @@ class Target:
         return f"{self.scheme}://{host}:{self.port}{self.path}"
 
 
-def target_of(url: str) -> Target:
+def target_of(url: str) -> MqttTarget:
     """Decode a URL; raise `ValueError` with the reason if it is invalid."""
     parts = urlsplit(url)
     if parts.scheme not in PORTS:
-        raise ValueError(f"the URL {url!r} does not begin with {', '.join(f'{name}://' for name in PORTS)} or udp://")
+        raise ValueError(f"the URL {url!r} does not begin with {', '.join(f'{name}://' for name in (*PORTS, *UDP_SCHEMES))}")
     try:
         port = parts.port
     except ValueError:
@@ -62,13 +63,13 @@ def target_of(url: str) -> Target:
         raise ValueError(f"the URL {url!r} is not {parts.scheme}://HOST[:PORT]" + ("[/PATH]" if "ws" in parts.scheme else ""))
     is_websocket = parts.scheme in ("ws", "wss")
     if parts.path not in ("", "/") and not is_websocket:
-        raise ValueError(f"the URL {url!r} has a path, which only WebSocket has; did you mean ws://?")
+        raise ValueError(f"the URL {url!r} has a path, which only WebSocket supports; did you mean ws://?")
     user, password = (None if part is None else unquote(part) for part in (parts.username, parts.password))
     path = (parts.path or "/mqtt") if is_websocket else ""
-    return Target(parts.scheme, parts.hostname, port or PORTS[parts.scheme], path, user, password)
+    return MqttTarget(parts.scheme, parts.hostname, port or PORTS[parts.scheme], path, user, password)
 
 
-def referred(target: Target, reference: str) -> Target | None:
+def resolve_reference(target: MqttTarget, reference: str) -> MqttTarget | None:
     """Return the server that a reference such as `host:1883` names, with the same scheme; None if it cannot be decoded."""
     try:
         found = target_of(f"{target.scheme}://{reference}")
@@ -78,7 +79,7 @@ def referred(target: Target, reference: str) -> Target | None:
     return replace(target, host=found.host, port=found.port) if is_plain else None
 
 
-async def open_stream(target: Target, tls: ssl.SSLContext | None, message_bytes_max: int) -> Stream:
+async def open_stream(target: MqttTarget, tls: ssl.SSLContext | None, message_bytes_max: int) -> ClientStream:
     """Open a connection."""
     context = (tls or ssl.create_default_context()) if target.is_encrypted else None
     if target.scheme in ("ws", "wss"):
@@ -109,7 +110,7 @@ class TcpStream:
         """Flush for a moment, then close."""
         self._writer.close()
         try:
-            async with asyncio.timeout(GOODBYE_S):
+            async with asyncio.timeout(CLOSE_TIMEOUT_S):
                 await self._writer.wait_closed()
         except (TimeoutError, OSError):
             with contextlib.suppress(OSError):

@@ -7,10 +7,10 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, WebSocketException
 from websockets.typing import Subprotocol
 
-from milepost.client.mqtt.streams import GOODBYE_S, SUBPROTOCOL
+from milepost.client.mqtt.streams import CLOSE_TIMEOUT_S, SUBPROTOCOL
 
 
-async def open_websocket(url: str, tls: ssl.SSLContext | None, message_bytes_max: int) -> "WebSocketStream":
+async def open_websocket(url: str, tls: ssl.SSLContext | None, message_bytes_max: int) -> "WebSocketClientStream":
     """Connect; the server must accept the subprotocol mqtt. [MQTT-6.0.0-3]"""
     try:
         connection = await connect(
@@ -20,18 +20,18 @@ async def open_websocket(url: str, tls: ssl.SSLContext | None, message_bytes_max
             compression=None,
             proxy=None,
             ping_interval=None,  # MQTT has its own keepalive
-            close_timeout=GOODBYE_S,
+            close_timeout=CLOSE_TIMEOUT_S,
             max_size=message_bytes_max,
         )
     except WebSocketException as fault:
-        raise ConnectionError(f"no WebSocket at {url}: {fault}") from None
+        raise ConnectionError(f"the WebSocket connection to {url} failed: {fault}") from None
     if connection.subprotocol != SUBPROTOCOL:
         await connection.close()
-        raise ConnectionError(f"the WebSocket at {url} does not speak MQTT")
-    return WebSocketStream(connection)
+        raise ConnectionError(f"the server at {url} does not support the WebSocket subprotocol {SUBPROTOCOL}")
+    return WebSocketClientStream(connection)
 
 
-class WebSocketStream:
+class WebSocketClientStream:
     """A WebSocket as a byte stream; frame boundaries carry no meaning. [MQTT-6.0.0-2]"""
 
     def __init__(self, connection: ClientConnection) -> None:
@@ -45,7 +45,7 @@ class WebSocketStream:
         except ConnectionClosed:
             return b""
         if isinstance(data, str):  # [MQTT-6.0.0-1]
-            raise ConnectionError("a text frame, where MQTT is in binary ones")
+            raise ConnectionError("the server sent a WebSocket text frame; MQTT uses binary frames")
         return data
 
     async def send(self, data: bytes) -> None:
@@ -57,5 +57,5 @@ class WebSocketStream:
 
     async def close(self) -> None:
         """Flush for a moment, then close."""
-        async with asyncio.timeout(2 * GOODBYE_S):
+        async with asyncio.timeout(2 * CLOSE_TIMEOUT_S):
             await self._connection.close()

@@ -1,7 +1,7 @@
 """UDP as a carrier: the socket and the clock around `UdpSession`.
 
     _keep_connected   find an edge, then ticks until the client is closed or the session ends
-      └ _turn           tick, datagrams out, events; then sleep until a datagram arrives, a call is made, or a timer is due
+      └ _tick           tick, datagrams out, events; then sleep until a datagram arrives, a call is made, or a timer is due
 
 Invariant: a socket error does not end the session: it continues over the next socket, because the edge follows address changes.
 """
@@ -16,18 +16,18 @@ from secrets import token_hex
 from time import monotonic_ns, time_ns
 from typing import Final
 
-from milepost.client.carrier import ClientLimits, Motion
-from milepost.client.errors import ClientFault, EdgeClosed, EdgeUnreachable
+from milepost.client.carrier import ClientLimits, PositionFix
+from milepost.client.errors import ClientClosed, ClientFault, EdgeUnreachable
 from milepost.client.events import Ended
 from milepost.client.session_core import SessionCore
-from milepost.client.udp.discovery import DiscoverySettings, EdgeAddress, Rediscovery, connect_port, find, udp_target_of
+from milepost.client.udp.credentials import Credentials
+from milepost.client.udp.discovery import DiscoverySettings, EdgeAddress, Rediscovery, find_edge, open_socket, udp_target_of
 from milepost.client.udp.handshake import UdpSetup
 from milepost.client.udp.mapping import message_of, subscription_of
 from milepost.client.udp.multicast import MulticastReceiver
-from milepost.client.udp.seals import Credentials
-from milepost.client.udp.session import Phase, UdpSession
-from milepost.client.udp.trust import Trust
-from milepost.client.values import Publication, SubscriptionRequest
+from milepost.client.udp.protection import NoiseCredentials
+from milepost.client.udp.session import UdpPhase, UdpSession
+from milepost.client.values import OutgoingMessage, SubscriptionRequest
 from milepost.model.endpoints import EndpointId, endpoint_id
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.messages import MessageId
@@ -36,70 +36,75 @@ from milepost.model.reasons import Malformed, Reason
 from milepost.model.reports import Report
 from milepost.model.sessions import MessageName, SubscriptionName
 from milepost.model.subscriptions import SubscriptionId
-from milepost.trust.certificates import Authority
+from milepost.trust.certificates import CertificateAuthority
 from milepost.wire.sealed import KEY_BYTES
 
 ATTEMPT_S: Final = 4.0
 """Minimum time to find an edge and open a session: datagrams may be lost, so a single one is not an attempt."""
 
-_NO_ANSWER: Final = "no answer; an edge that seals its datagrams answers only clients with a certificate (trust)"
+_NO_ANSWER: Final = "no answer; an edge that requires encryption answers only clients with a certificate (option credentials)"
 
 
 class Clock:
     """A UTC clock that never goes back, so that no timer is prolonged when the system clock is set."""
 
     def __init__(self) -> None:
-        self._ahead_ns = time_ns() - monotonic_ns()
+        self._offset_ns = time_ns() - monotonic_ns()
 
     def now(self) -> Instant:
         """Return the time."""
-        steady = monotonic_ns()
-        self._ahead_ns = max(self._ahead_ns, time_ns() - steady)
-        return Instant(steady + self._ahead_ns)
+        monotonic_now = monotonic_ns()
+        self._offset_ns = max(self._offset_ns, time_ns() - monotonic_now)
+        return Instant(monotonic_now + self._offset_ns)
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class LocalEndpoint:
     """The connecting endpoint and its position."""
 
     name: EndpointId
     place: Place
-    trust: Trust | None
-    held_max: int = 100
-    hears_cells: bool = False
+    credentials: Credentials | None
+    untaken_max: int = 100
+    joins_multicast: bool = False
 
 
 def udp_carrier(
     url: str,
     client_id: str | None,
     place: Place | None,
-    trust: Trust | None,
+    credentials: Credentials | None,
     edge_key: bytes | None,
     resolver: tuple[str, int] | None,
     limits: ClientLimits,
     receive_max: int,
     *,
-    hears_cells: bool,
+    joins_multicast: bool,
 ) -> "UdpCarrier":
     """Return a carrier that is not yet open; raise `Malformed` for an invalid option, `ValueError` for an invalid URL."""
     target = udp_target_of(url)
     if place is None:
-        raise Malformed(Reason.FIELD_MISSING, "place: over udp a session begins with where one is, such as Place(48.1, 11.6)")
-    certificate = None if trust is None else trust.certificate
+        raise Malformed(
+            Reason.FIELD_MISSING,
+            "place: a session over udp begins with the endpoint's position; give place=Place(latitude, longitude)",
+        )
+    certificate = None if credentials is None else credentials.certificate
     if edge_key is not None and (len(edge_key) != KEY_BYTES or certificate is None):
-        raise Malformed(Reason.FIELD_RANGE, f"edge_key has {KEY_BYTES} bytes, and is used with a certificate: give trust, too")
+        raise Malformed(Reason.FIELD_RANGE, f"edge_key must have {KEY_BYTES} bytes and needs a certificate: give credentials too")
     if certificate is not None and client_id not in (None, certificate.id):
-        raise Malformed(Reason.FIELD_RANGE, f"client_id is {client_id!r}, the certificate is {certificate.id!r}'s: leave it out")
+        raise Malformed(
+            Reason.FIELD_RANGE, f"client_id is {client_id!r}, but the certificate is for {certificate.id!r}: omit client_id"
+        )
     name = EndpointId(f"client-{token_hex(8)}") if client_id is None else endpoint_id(client_id)
-    endpoint = Endpoint(name if certificate is None else certificate.id, place, trust, receive_max, hears_cells)
-    believed = None if trust is None or certificate is None else Authority(trust.authority)
-    return UdpCarrier(endpoint, DiscoverySettings(target, place, believed, edge_key or b"", resolver), limits)
+    endpoint = LocalEndpoint(name if certificate is None else certificate.id, place, credentials, receive_max, joins_multicast)
+    ca = None if credentials is None or certificate is None else CertificateAuthority(credentials.ca)
+    return UdpCarrier(endpoint, DiscoverySettings(target, place, ca, edge_key or b"", resolver), limits)
 
 
 class UdpCarrier(SessionCore):
     """One endpoint at one edge."""
 
-    def __init__(self, endpoint: Endpoint, discovery: DiscoverySettings, limits: ClientLimits) -> None:
+    def __init__(self, endpoint: LocalEndpoint, discovery: DiscoverySettings, limits: ClientLimits) -> None:
         super().__init__(endpoint.name, limits)
         self._endpoint = endpoint
         self._discovery = discovery
@@ -110,8 +115,8 @@ class UdpCarrier(SessionCore):
         self._session: UdpSession | None = None
         self._address: EdgeAddress | None = None
         self._transport: asyncio.DatagramTransport | None = None
-        self._is_port_broken = True
-        self._why = "no answer" if endpoint.trust is not None else _NO_ANSWER
+        self._is_socket_broken = True
+        self._last_failure = "no answer" if endpoint.credentials is not None else _NO_ANSWER
         self._last_id = 0
 
     @property
@@ -123,14 +128,14 @@ class UdpCarrier(SessionCore):
     def _open_session(self) -> UdpSession:
         self._check_open()
         if self._session is None:
-            raise EdgeClosed
+            raise ClientClosed
         return self._session
 
-    async def report(self, motion: Motion) -> None:
+    async def report(self, fix: PositionFix) -> None:
         """Report the endpoint's position; raise the refusal of the previous report, if any."""
         session, now = self._open_session, self._clock.now()
-        session.report(self._report_of(motion, now), now)
-        self._place = motion.place
+        session.report(self._report_of(fix, now), now)
+        self._place = fix.place
         self._wake.set()
         if self._refused is not None:
             refused, self._refused = self._refused, None
@@ -146,7 +151,7 @@ class UdpCarrier(SessionCore):
             self._session.acknowledge(receipt)
             self._wake.set()
 
-    def _publication_sender(self, publication: Publication) -> Callable[[], Hashable]:
+    def _publication_sender(self, publication: OutgoingMessage) -> Callable[[], Hashable]:
         now = self._clock.now()
         self._last_id = max(now, self._last_id + 1)
         message = message_of(publication, self._endpoint.name, MessageId(self._last_id), now)
@@ -173,14 +178,14 @@ class UdpCarrier(SessionCore):
     async def _keep_connected(self) -> None:
         within_s = max(self._limits.connect_within_s, ATTEMPT_S)
         self._begin_deadline(within_s)
-        self._address = await self._unless_closing(find(self._discovery, within_s))
+        self._address = await self._unless_closing(find_edge(self._discovery, within_s))
         if self._address is None:
             return
         self._session = session = UdpSession(self._setup(self._address), os.urandom)
         now = self._clock.now()
-        session.start(self._report_of(Motion(self._endpoint.place), now), now)
-        while session.phase is not Phase.CLOSED:
-            await self._turn(session)
+        session.start(self._report_of(PositionFix(self._endpoint.place), now), now)
+        while session.phase is not UdpPhase.CLOSED:
+            await self._tick(session)
             if self._closing.is_set():
                 session.close(self._clock.now())
                 self._send(session.take_outgoing())
@@ -194,41 +199,41 @@ class UdpCarrier(SessionCore):
         super()._finish(fault)
 
     def _setup(self, address: EdgeAddress) -> UdpSetup:
-        trust, credentials = self._endpoint.trust, None
-        if trust is not None and trust.certificate is not None:
-            credentials = Credentials(trust.certificate, trust.key, address.key)
+        credentials, noise = self._endpoint.credentials, None
+        if credentials is not None and credentials.certificate is not None:
+            noise = NoiseCredentials(credentials.certificate, credentials.key, address.key)
         return UdpSetup(
             self._endpoint.name,
-            credentials,
-            None if trust is None else Authority(trust.authority),
-            self._limits.waiting_max,
-            self._endpoint.held_max,
-            self._endpoint.hears_cells,
+            noise,
+            None if credentials is None else CertificateAuthority(credentials.ca),
+            self._limits.pending_max,
+            self._endpoint.untaken_max,
+            self._endpoint.joins_multicast,
         )
 
-    def _report_of(self, motion: Motion, now: Instant) -> Report:
-        return Report(self._endpoint.name, motion.place, motion.seen_at or now, motion.heading_deg, motion.speed_mps)
+    def _report_of(self, fix: PositionFix, now: Instant) -> Report:
+        return Report(self._endpoint.name, fix.place, fix.seen_at or now, fix.heading_deg, fix.speed_mps)
 
-    async def _turn(self, session: UdpSession) -> None:
+    async def _tick(self, session: UdpSession) -> None:
         """Process timers, send queued datagrams, then sleep."""
         session.on_tick(self._clock.now())
         if outgoing := session.take_outgoing():
-            await self._open_port()
+            await self._ensure_socket()
             self._send(outgoing)
         self._dispatch(session.take_events())
         self._check_deadline()
         if self._transport is not None:
             self._multicast.listen(session.cells, self._place, self._transport.get_extra_info("sockname")[0])
-        if session.phase is Phase.AWAY:
+        if session.phase is UdpPhase.RECONNECTING:
             self._rediscover(session)
-        if not self._closing.is_set() and session.phase is not Phase.CLOSED:
+        if not self._closing.is_set() and session.phase is not UdpPhase.CLOSED:
             await self._sleep(session)
 
     def _rediscover(self, session: UdpSession) -> None:
-        address = self._rediscovery.maybe_found(self._place)
+        address = self._rediscovery.poll(self._place)
         if address is not None and address != self._address:
-            self._address, self._is_port_broken = address, True
-            session.meet(address.key, self._clock.now())
+            self._address, self._is_socket_broken = address, True
+            session.switch_edge(address.key, self._clock.now())
 
     async def _sleep(self, session: UdpSession) -> None:
         wait_s, left_s = max(0.0, (session.next_at - self._clock.now()) / SECOND_NS), self._left_s
@@ -241,21 +246,21 @@ class UdpCarrier(SessionCore):
         left_s = self._left_s
         if left_s is None:
             return
-        is_refused = self._why == os.strerror(errno.ECONNREFUSED) and not self._was_connected
+        is_refused = self._last_failure == os.strerror(errno.ECONNREFUSED) and not self._was_connected
         if not left_s or (is_refused and self._limits.connect_within_s == 0):
-            raise self._refused or EdgeUnreachable(f"{self._discovery.target}: {self._why}")
+            raise self._refused or EdgeUnreachable(f"{self._discovery.target}: {self._last_failure}")
 
-    async def _open_port(self) -> None:
-        """Open a socket unless one works; datagrams that cannot be sent meanwhile are lost, as on any network."""
-        if not self._is_port_broken:
+    async def _ensure_socket(self) -> None:
+        """Open a socket unless one is usable; datagrams that cannot be sent meanwhile are lost, as on any network."""
+        if not self._is_socket_broken:
             return
         assert self._address is not None, "an edge was found"
         if self._transport is not None:
             self._transport.close()
             self._transport = None
         try:
-            self._transport = await connect_port((self._address.host, self._address.port), self._on_datagram, self._on_fault)
-            self._is_port_broken = False
+            self._transport = await open_socket((self._address.host, self._address.port), self._on_datagram, self._on_fault)
+            self._is_socket_broken = False
         except OSError as fault:
             self._on_fault(fault)
 
@@ -277,18 +282,18 @@ class UdpCarrier(SessionCore):
 
     def _on_fault(self, fault: OSError) -> None:
         """Record a socket error: no listener at the port (temporary), or a socket that is unusable on the current network."""
-        self._is_port_broken |= fault.errno != errno.ECONNREFUSED
-        self._why = os.strerror(fault.errno) if fault.errno and fault.errno > 0 else str(fault)
+        self._is_socket_broken |= fault.errno != errno.ECONNREFUSED
+        self._last_failure = os.strerror(fault.errno) if fault.errno and fault.errno > 0 else str(fault)
         self._wake.set()
 
     def _on_connected(self) -> str:
         self._rediscovery.end()
         return ""
 
-    def _lose(self, why: str) -> None:
-        self._why, self._is_port_broken = why, True
+    def _lose(self, reason: str) -> None:
+        self._last_failure, self._is_socket_broken = reason, True
         self._rediscovery.begin()
-        super()._lose(why)
+        super()._lose(reason)
 
     def _on_ended(self, ended: Ended) -> None:
         if ended.fault is not None:

@@ -2,7 +2,7 @@
 
 udp://HOST[:PORT]
 udp+srv://DOMAIN                                          DNS: SRV records of _milepost._udp.DOMAIN
-udp+find://[?group=ADDRESS&port=PORT&interface=ADDRESS]   multicast: ASK out, the first valid HERE in
+udp+find://[?group=ADDRESS&port=PORT&interface=ADDRESS]   multicast: ASK (request), the first valid HERE (reply)
 
 Invariants:
 - with a certificate authority, an answer is valid only if an edge certified by it signed it, with the nonce of this request;
@@ -26,13 +26,20 @@ from milepost.model.instants import Instant
 from milepost.model.places import Place
 from milepost.model.reasons import Malformed, Reason
 from milepost.model.retry import RetryPolicy
-from milepost.trust.certificates import Authority, read_certificate
+from milepost.trust.certificates import CertificateAuthority, read_certificate
 from milepost.trust.signing import Verifier
-from milepost.wire.sealed import NONCE_BYTES, Ask, Here, Kind, ask_to_bytes, here_from_bytes
+from milepost.wire.sealed import (
+    NONCE_BYTES,
+    DiscoveryReply,
+    DiscoveryRequest,
+    SealedType,
+    discovery_reply_from_bytes,
+    discovery_request_to_bytes,
+)
 
 PORT: Final = 4242
-FINDING_GROUP: Final = "239.192.76.80"
-FINDING_PORT: Final = 4244
+DISCOVERY_GROUP: Final = "239.192.76.80"
+DISCOVERY_PORT: Final = 4244
 
 FIXED, BY_DNS, BY_MULTICAST = "udp", "udp+srv", "udp+find"
 
@@ -61,7 +68,7 @@ def udp_target_of(url: str) -> UdpTarget:
     except ValueError:
         raise ValueError(f"the URL {url!r} has a port that is not in 1..65535") from None
     if parts.username is not None or parts.password is not None:
-        raise ValueError(f"the URL {url!r} has a user, which udp has not: who asks is shown by a certificate")
+        raise ValueError(f"the URL {url!r} has a user, which udp does not support: clients authenticate with a certificate")
     if parts.path not in ("", "/") or parts.fragment or (parts.query and parts.scheme != BY_MULTICAST):
         raise ValueError(f"the URL {url!r} is not {parts.scheme}://HOST[:PORT]")
     if parts.scheme == BY_MULTICAST:
@@ -72,13 +79,13 @@ def udp_target_of(url: str) -> UdpTarget:
 
 
 def _by_multicast(url: str, query: str, *, is_bare: bool) -> UdpTarget:
-    said = dict(parse_qsl(query))
-    if not is_bare or not set(said) <= {"group", "port", "interface"}:
+    options = dict(parse_qsl(query))
+    if not is_bare or not set(options) <= {"group", "port", "interface"}:
         raise ValueError(f"the URL {url!r} is not udp+find://[?group=ADDRESS&port=PORT&interface=ADDRESS]")
-    port = said.get("port", str(FINDING_PORT))
+    port = options.get("port", str(DISCOVERY_PORT))
     if not port.isdecimal() or not 0 < int(port) < 65_536:
         raise ValueError(f"the URL {url!r} has a port that is not in 1..65535")
-    return UdpTarget(BY_MULTICAST, said.get("group", FINDING_GROUP), int(port), said.get("interface", ""))
+    return UdpTarget(BY_MULTICAST, options.get("group", DISCOVERY_GROUP), int(port), options.get("interface", ""))
 
 
 BUFFER_BYTES: Final = 4_000_000
@@ -88,7 +95,7 @@ OnDatagram = Callable[[bytes, str], None]
 """Receives a datagram and the host that sent it."""
 
 
-class Port(asyncio.DatagramProtocol):
+class DatagramSocket(asyncio.DatagramProtocol):
     """One UDP socket."""
 
     def __init__(self, on_datagram: OnDatagram, on_fault: Callable[[OSError], None] | None = None) -> None:
@@ -105,17 +112,17 @@ class Port(asyncio.DatagramProtocol):
             self._on_fault(exc)
 
 
-async def connect_port(
+async def open_socket(
     address: tuple[str, int], on_datagram: OnDatagram, on_fault: Callable[[OSError], None]
 ) -> asyncio.DatagramTransport:
     """Open a socket connected to one address; a host name is resolved now."""
     loop = asyncio.get_running_loop()
-    transport, _ = await loop.create_datagram_endpoint(lambda: Port(on_datagram, on_fault), remote_addr=address)
+    transport, _ = await loop.create_datagram_endpoint(lambda: DatagramSocket(on_datagram, on_fault), remote_addr=address)
     transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
     return transport
 
 
-ASK_RETRY: Final = RetryPolicy(first_s=0.25, limit_s=2.0)
+REQUEST_RETRY: Final = RetryPolicy(first_s=0.25, limit_s=2.0)
 
 TTL: Final = 4
 """Maximum hops of a multicast ASK."""
@@ -134,41 +141,43 @@ class EdgeAddress:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-def question(nonce: bytes, place: Place) -> bytes:
+def discovery_request_datagram(nonce: bytes, place: Place) -> bytes:
     """Return an ASK datagram."""
     assert len(nonce) == NONCE_BYTES, "nonces have one size"
-    return ask_to_bytes(Ask(nonce, place.latitude, place.longitude))
+    return discovery_request_to_bytes(DiscoveryRequest(nonce, place.latitude, place.longitude))
 
 
-def read_here(data: bytes, nonce: bytes, authority: Authority | None, now: Instant) -> tuple[Here, bytes]:
+def read_discovery_reply(
+    data: bytes, nonce: bytes, ca: CertificateAuthority | None, now: Instant
+) -> tuple[DiscoveryReply, bytes]:
     """Decode a valid answer and return it with the edge's key; raise `Malformed` for any other datagram."""
-    if data[:1] != bytes([Kind.HERE]):
-        raise Malformed(Reason.MALFORMED, "no HERE")
-    here = here_from_bytes(data)
-    if here.nonce != nonce:
-        raise Malformed(Reason.REPLAYED, "an answer to another question")
-    if authority is None:
-        return here, b""
-    certificate = read_certificate(here.certificate)
-    refused = Verifier(authority).check_here(here.signed, certificate, here.signature, now)
+    if data[:1] != bytes([SealedType.HERE]):
+        raise Malformed(Reason.MALFORMED, "not a HERE datagram")
+    reply = discovery_reply_from_bytes(data)
+    if reply.nonce != nonce:
+        raise Malformed(Reason.REPLAYED, "an answer to another request")
+    if ca is None:
+        return reply, b""
+    certificate = read_certificate(reply.certificate)
+    refused = Verifier(ca).check_discovery_reply(reply.signed, certificate, reply.signature, now)
     if refused is not None:
         raise Malformed(refused.reason, refused.detail)
-    return here, certificate.key
+    return reply, certificate.key
 
 
-async def ask(
-    address: tuple[str, int], nonce: bytes, place: Place, authority: Authority | None, *, interface: str = ""
+async def query_edge(
+    address: tuple[str, int], nonce: bytes, place: Place, ca: CertificateAuthority | None, *, interface: str = ""
 ) -> EdgeAddress:
     """Return the first edge with a valid answer; repeat ASK until cancelled. `OSError` if ASK cannot be sent."""
     answers: asyncio.Queue[tuple[bytes, str]] = asyncio.Queue()
     transport = await _open(address, answers, interface)
     try:
         for repeats in count():
-            transport.sendto(question(nonce, place), address)
-            found = await _maybe_answer(answers, nonce, authority, ASK_RETRY.wait_s(repeats))
+            transport.sendto(discovery_request_datagram(nonce, place), address)
+            found = await _maybe_answer(answers, nonce, ca, REQUEST_RETRY.wait_s(repeats))
             if found is not None:
                 return found
-        raise AssertionError("it asks until it is cancelled")
+        raise AssertionError("requests are repeated until cancelled")
     finally:
         transport.close()
 
@@ -176,18 +185,18 @@ async def ask(
 async def _open(
     address: tuple[str, int], answers: "asyncio.Queue[tuple[bytes, str]]", interface: str
 ) -> asyncio.DatagramTransport:
-    family, anywhere = (socket.AF_INET6, "::") if ":" in address[0] else (socket.AF_INET, "0.0.0.0")
+    family, any_address = (socket.AF_INET6, "::") if ":" in address[0] else (socket.AF_INET, "0.0.0.0")
     bound = socket.socket(family, socket.SOCK_DGRAM)
     try:
         bound.setblocking(False)
-        bound.bind((anywhere, 0))
+        bound.bind((any_address, 0))
         if family == socket.AF_INET:
             bound.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, TTL)
         if interface:
             bound.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(interface))
         loop = asyncio.get_running_loop()
         transport, _ = await loop.create_datagram_endpoint(
-            lambda: Port(lambda data, host: answers.put_nowait((data, host))), sock=bound
+            lambda: DatagramSocket(lambda data, host: answers.put_nowait((data, host))), sock=bound
         )
     except BaseException:
         bound.close()
@@ -196,7 +205,7 @@ async def _open(
 
 
 async def _maybe_answer(
-    answers: "asyncio.Queue[tuple[bytes, str]]", nonce: bytes, authority: Authority | None, wait_s: float
+    answers: "asyncio.Queue[tuple[bytes, str]]", nonce: bytes, ca: CertificateAuthority | None, wait_s: float
 ) -> EdgeAddress | None:
     """Return the first edge with a valid answer within the wait, or None."""
     try:
@@ -204,18 +213,18 @@ async def _maybe_answer(
             while True:
                 data, address = await answers.get()
                 try:
-                    here, key = read_here(data, nonce, authority, Instant(time_ns()))
+                    reply, key = read_discovery_reply(data, nonce, ca, Instant(time_ns()))
                 except Malformed:
                     continue
-                return EdgeAddress(address, here.port, key)
+                return EdgeAddress(address, reply.port, key)
     except TimeoutError:
         return None
 
 
-EACH_S: Final = 2.0
+PER_EDGE_S: Final = 2.0
 """Time per edge before the next of several is tried."""
 
-AGAIN_S: Final = 0.5
+RETRY_S: Final = 0.5
 """Wait after a network error."""
 
 SERVICE: Final = "_milepost._udp"
@@ -227,7 +236,7 @@ class DiscoverySettings:
 
     target: UdpTarget
     place: Place
-    authority: Authority | None
+    ca: CertificateAuthority | None
     """The certificate authority of the edges; None if datagrams are not encrypted."""
     edge_key: bytes = b""
     """The edge's configured public key, if any."""
@@ -236,7 +245,7 @@ class DiscoverySettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class SrvRecord:
     """An SRV record."""
 
     priority: int
@@ -245,51 +254,51 @@ class Record:
     port: int
 
 
-async def find(seeker: DiscoverySettings, within_s: float) -> EdgeAddress:
+async def find_edge(settings: DiscoverySettings, within_s: float) -> EdgeAddress:
     """Return the address of an edge; raise `EdgeUnreachable` if none is found in time."""
-    why = "no edge answers" if seeker.authority is None else "no edge that the authority vouches for answers"
+    failure = "no edge answered" if settings.ca is None else "no edge certified by the certificate authority answered"
     try:
         async with asyncio.timeout(within_s):
             while True:
                 try:
-                    return await _find(seeker)
+                    return await _find_once(settings)
                 except OSError as fault:  # name resolution or the network may recover in a moment
-                    why = fault.strerror or str(fault) or why
-                    await asyncio.sleep(AGAIN_S)
+                    failure = fault.strerror or str(fault) or failure
+                    await asyncio.sleep(RETRY_S)
     except TimeoutError:
-        raise EdgeUnreachable(f"{seeker.target}: {why}") from None
+        raise EdgeUnreachable(f"{settings.target}: {failure}") from None
 
 
-async def _find(seeker: DiscoverySettings) -> EdgeAddress:
-    target = seeker.target
+async def _find_once(settings: DiscoverySettings) -> EdgeAddress:
+    target = settings.target
     if target.scheme == BY_MULTICAST:
         nonce = token_bytes(NONCE_BYTES)
-        return await ask((target.host, target.port), nonce, seeker.place, seeker.authority, interface=target.interface)
-    if target.scheme == FIXED and (seeker.authority is None or seeker.edge_key):
-        return EdgeAddress(target.host, target.port, seeker.edge_key)
+        return await query_edge((target.host, target.port), nonce, settings.place, settings.ca, interface=target.interface)
+    if target.scheme == FIXED and (settings.ca is None or settings.edge_key):
+        return EdgeAddress(target.host, target.port, settings.edge_key)
     while True:
-        async for host, port in _addresses(seeker):
+        async for host, port in _addresses(settings):
             try:
-                async with asyncio.timeout(EACH_S):
-                    found = await ask((host, port), token_bytes(NONCE_BYTES), seeker.place, seeker.authority)
+                async with asyncio.timeout(PER_EDGE_S):
+                    found = await query_edge((host, port), token_bytes(NONCE_BYTES), settings.place, settings.ca)
                     return EdgeAddress(host, port, found.key)
             except TimeoutError:
                 continue
 
 
-async def _addresses(seeker: DiscoverySettings) -> AsyncIterator[tuple[str, int]]:
+async def _addresses(settings: DiscoverySettings) -> AsyncIterator[tuple[str, int]]:
     """Yield the addresses to try, in order."""
-    target = seeker.target
+    target = settings.target
     names = [(target.host, target.port)]
     if target.scheme == BY_DNS:
-        records = await asyncio.get_running_loop().run_in_executor(None, _looked_up, target.host, seeker.resolver)
-        names = [(record.host, record.port) for record in in_order(records, [random() for _ in records])]
+        records = await asyncio.get_running_loop().run_in_executor(None, _look_up_srv, target.host, settings.resolver)
+        names = [(record.host, record.port) for record in srv_order(records, [random() for _ in records])]
     for host, port in names:
         found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_DGRAM)
         yield str(found[0][4][0]), port
 
 
-def in_order(records: list[Record], draws: list[float]) -> list[Record]:
+def srv_order(records: list[SrvRecord], draws: list[float]) -> list[SrvRecord]:
     """Sort by priority; order equal priorities at random by weight (RFC 2782)."""
     left = sorted(records, key=lambda record: (record.priority, record.weight > 0))
     ordered = []
@@ -307,54 +316,54 @@ def in_order(records: list[Record], draws: list[float]) -> list[Record]:
     return ordered
 
 
-def _looked_up(domain: str, resolver_at: tuple[str, int] | None) -> list[Record]:
+def _look_up_srv(domain: str, resolver_at: tuple[str, int] | None) -> list[SrvRecord]:
     """Return the SRV records of a domain; every failure is an `OSError`."""
     try:
         from dns import exception, resolver  # noqa: PLC0415  # an optional dependency
     except ImportError:
-        raise EdgeUnreachable("udp+srv needs dnspython, the extra 'discovery': pip install '.[discovery]'") from None
-    asked = resolver.Resolver(configure=resolver_at is None)
+        raise EdgeUnreachable("udp+srv needs the package dnspython: pip install '.[discovery]'") from None
+    srv_resolver = resolver.Resolver(configure=resolver_at is None)
     if resolver_at is not None:
-        asked.nameservers, asked.port = [resolver_at[0]], resolver_at[1]
+        srv_resolver.nameservers, srv_resolver.port = [resolver_at[0]], resolver_at[1]
     try:
-        answers = asked.resolve(f"{SERVICE}.{domain}", "SRV")
+        answers = srv_resolver.resolve(f"{SERVICE}.{domain}", "SRV")
     except exception.DNSException as fault:
-        raise OSError(f"DNS has no {SERVICE}.{domain}: {fault}") from None
-    return [Record(one.priority, one.weight, str(one.target).rstrip("."), one.port) for one in answers]
+        raise OSError(f"DNS has no SRV records of {SERVICE}.{domain}: {fault}") from None
+    return [SrvRecord(one.priority, one.weight, str(one.target).rstrip("."), one.port) for one in answers]
 
 
-AFTER_S: Final = 3.0
+REDISCOVERY_S: Final = 3.0
 """Time in which only the old edge is tried; also the duration of a search, and the pause between two."""
 
 
 class Rediscovery:
     """Background search for an edge while the last one is unreachable: it may have moved, have another key, or be gone."""
 
-    def __init__(self, seeker: DiscoverySettings, wake: Callable[[], None]) -> None:
-        self._seeker = seeker
+    def __init__(self, settings: DiscoverySettings, wake: Callable[[], None]) -> None:
+        self._settings = settings
         self._wake = wake
-        self._looking: asyncio.Task[EdgeAddress] | None = None
+        self._search: asyncio.Task[EdgeAddress] | None = None
         self._next_s = 0.0
 
     def begin(self) -> None:
         """Schedule a search after the loss of the edge."""
-        self._next_s = monotonic() + AFTER_S
+        self._next_s = monotonic() + REDISCOVERY_S
 
     def end(self) -> None:
         """Stop searching: the edge is back, or the client ends."""
-        if self._looking is not None:
-            self._looking.cancel()
-            self._looking = None
+        if self._search is not None:
+            self._search.cancel()
+            self._search = None
 
-    def maybe_found(self, place: Place) -> EdgeAddress | None:
+    def poll(self, place: Place) -> EdgeAddress | None:
         """Return the edge that a finished search found; start a search if one is due."""
-        if self._looking is None and monotonic() >= self._next_s:
-            self._looking = asyncio.create_task(find(replace(self._seeker, place=place), AFTER_S))
-            self._looking.add_done_callback(lambda _: self._wake())
-        if self._looking is None or not self._looking.done():
+        if self._search is None and monotonic() >= self._next_s:
+            self._search = asyncio.create_task(find_edge(replace(self._settings, place=place), REDISCOVERY_S))
+            self._search.add_done_callback(lambda _: self._wake())
+        if self._search is None or not self._search.done():
             return None
-        done, self._looking = self._looking, None
-        self._next_s = monotonic() + AFTER_S
+        done, self._search = self._search, None
+        self._next_s = monotonic() + REDISCOVERY_S
         with contextlib.suppress(EdgeUnreachable):
             return done.result()
         return None

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from milepost.client.carrier import Draw, jitter
-from milepost.client.udp.seals import Credentials, Handshake, Opened, Seal
+from milepost.client.udp.protection import AcceptedHandshake, Handshake, NoiseCredentials, Protection
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import FOREVER, Instant
 from milepost.model.reasons import Malformed, Reason
 from milepost.model.retry import RetryPolicy
 from milepost.model.sessions import Init, Refusal
-from milepost.trust.certificates import Authority
+from milepost.trust.certificates import CertificateAuthority
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,15 +25,15 @@ class UdpSetup:
     """The identity and limits of an endpoint."""
 
     endpoint: EndpointId
-    trust: Credentials | None = None
+    credentials: NoiseCredentials | None = None
     """None: datagrams are not encrypted."""
-    authority: Authority | None = None
+    ca: CertificateAuthority | None = None
     """The certificate authority whose edges may sign messages; None: signatures are not verified."""
-    waiting_max: int = 1_000
+    pending_max: int = 1_000
     """Maximum unanswered publications."""
-    held_max: int = 1_000
+    untaken_max: int = 1_000
     """Maximum messages not yet taken by the application."""
-    hears_cells: bool = False
+    joins_multicast: bool = False
     """Whether the endpoint joins the multicast groups for messages to an area."""
 
 
@@ -42,56 +42,56 @@ REPEATS: Final = 3
 """Repetitions of one INIT."""
 
 
-class Opening:
+class HandshakeAttempts:
     """The INIT of a session that is being requested."""
 
-    def __init__(self, seal: Seal, draw: Draw) -> None:
+    def __init__(self, protection: Protection, draw: Draw) -> None:
         self.next_at: Instant = FOREVER
         """When INIT is sent next."""
-        self.seal = seal
+        self.protection = protection
         self._draw = draw
         self._handshake: Handshake | None = None
-        self._times = 0
-        self._waits = 0
+        self._sent_count = 0
+        self._backoff_step = 0
 
     def begin(self, now: Instant, *, at_once: bool) -> None:
         """Request a session, now or after the next back-off."""
         self._handshake = None
-        self.next_at = now if at_once else self._after_a_wait(now)
+        self.next_at = now if at_once else self._next_attempt_at(now)
 
     def end(self) -> None:
         """Stop requesting."""
         self._handshake = None
         self.next_at = FOREVER
 
-    def settle(self) -> None:
+    def reset_backoff(self) -> None:
         """Restart the back-off after a stable session."""
-        self._waits = 0
+        self._backoff_step = 0
 
     def maybe_init(self, now: Instant, init: Callable[[], Init]) -> bytes | None:
         """Return the INIT if it is due."""
         if now < self.next_at:
             return None
-        if self._handshake is None or self._times > REPEATS:
-            self._handshake = self.seal.begin(init(), now, self._draw)
-            self._times = 0
-        self._times += 1
-        self.next_at = self._after_a_wait(now)
+        if self._handshake is None or self._sent_count > REPEATS:
+            self._handshake = self.protection.begin(init(), now, self._draw)
+            self._sent_count = 0
+        self._sent_count += 1
+        self.next_at = self._next_attempt_at(now)
         return self._handshake.datagram(now)
 
-    def maybe_again(self, data: bytes, now: Instant) -> bytes | None:
+    def maybe_init_with_cookie(self, data: bytes, now: Instant) -> bytes | None:
         """Return the INIT with the cookie that the edge requires."""
         if self._handshake is None or not self._handshake.has_new_cookie(data, now):
             return None
         return self._handshake.datagram(now)
 
-    def answer(self, data: bytes) -> Opened | Refusal:
+    def answer(self, data: bytes) -> AcceptedHandshake | Refusal:
         """Decode the edge's answer; raise `Malformed` if no INIT is pending."""
         if self._handshake is None:
-            raise Malformed(Reason.SESSION_UNKNOWN, "an answer to no INIT")
+            raise Malformed(Reason.SESSION_UNKNOWN, "an answer without a pending INIT")
         return self._handshake.read_answer(data)
 
-    def _after_a_wait(self, now: Instant) -> Instant:
-        wait = INIT_RETRY.wait_ns(self._waits, jitter(self._draw))
-        self._waits += 1
+    def _next_attempt_at(self, now: Instant) -> Instant:
+        wait = INIT_RETRY.wait_ns(self._backoff_step, jitter(self._draw))
+        self._backoff_step += 1
         return Instant(now + wait)

@@ -4,7 +4,7 @@ from base64 import b64encode
 from typing import Final
 
 from milepost.client.errors import RefusedByEdge
-from milepost.client.values import Publication, Received, SubscriptionRequest
+from milepost.client.values import OutgoingMessage, ReceivedMessage, SubscriptionRequest
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import FOREVER, SECOND_NS, Instant
 from milepost.model.messages import Message, MessageId, Scalar
@@ -13,16 +13,16 @@ from milepost.model.reasons import Malformed, Reason, shown
 from milepost.model.sessions import Refusal
 from milepost.model.subscriptions import Subscription, SubscriptionId
 
-_TRUTHS: Final = {True: "true", False: "false"}
+_BOOL_TEXTS: Final = {True: "true", False: "false"}
 
 
-def message_of(publication: Publication, source: EndpointId, number: MessageId, now: Instant) -> Message:
+def message_of(publication: OutgoingMessage, source: EndpointId, number: MessageId, now: Instant) -> Message:
     """Return the message; raise `Malformed` before anything reaches the edge."""
     if publication.retain:
-        raise Malformed(Reason.FIELD_RANGE, "retain: nothing is retained for those who come over udp; publish it over mqtt")
+        raise Malformed(Reason.FIELD_RANGE, "retain: retained messages are not available over udp; publish over MQTT")
     fields = dict(publication.properties)
     if len(fields) < len(publication.properties):
-        raise Malformed(Reason.FIELD_RANGE, "two properties have the same name, which is not possible over udp")
+        raise Malformed(Reason.FIELD_RANGE, "two properties have the same name; over udp each name may occur once")
     seen_at = now if publication.seen_at is None else publication.seen_at
     return Message(
         number,
@@ -40,9 +40,9 @@ def message_of(publication: Publication, source: EndpointId, number: MessageId, 
     )
 
 
-def received_from(message: Message, now: Instant, *, is_signed: bool) -> Received:
+def received_from(message: Message, now: Instant, *, is_signed: bool) -> ReceivedMessage:
     """Return the received message; all its fields become user properties."""
-    return Received(
+    return ReceivedMessage(
         message.topic,
         message.body,
         now,
@@ -69,7 +69,7 @@ def subscription_of(request: SubscriptionRequest, owner: EndpointId, subscriptio
     )
 
 
-def _valid_until(publication: Publication, now: Instant) -> Instant:
+def _valid_until(publication: OutgoingMessage, now: Instant) -> Instant:
     if publication.valid_for_s is not None:
         return Instant(now + round(publication.valid_for_s * SECOND_NS))
     return FOREVER if publication.valid_until is None else publication.valid_until
@@ -80,16 +80,16 @@ def _text_of(value: Scalar) -> str:
         case str():
             return value
         case bool():  # before int, its base class
-            return _TRUTHS[value]
+            return _BOOL_TEXTS[value]
         case bytes():
             return b64encode(value).decode()
         case int() | float():
             return repr(value)
         case _:
-            raise AssertionError(f"a field holds {shown(value)}")
+            raise AssertionError(f"a field contains {shown(value)}")
 
 
-PASSING: Final = frozenset(
+TRANSIENT: Final = frozenset(
     {
         Reason.ENDPOINTS_FULL,
         Reason.SESSION_UNKNOWN,
@@ -115,4 +115,4 @@ def refused_by(refusal: Refusal) -> RefusedByEdge:
 
 def is_final(refusal: Refusal) -> bool:
     """Return whether repeating INIT is pointless after this refusal."""
-    return refusal.reason not in PASSING
+    return refusal.reason not in TRANSIENT

@@ -12,13 +12,13 @@ from dataclasses import replace
 from typing import Final
 
 from milepost.client.carrier import Draw, jitter
-from milepost.client.udp.seals import Channel, Opened
+from milepost.client.udp.protection import AcceptedHandshake, Channel
 from milepost.model.instants import BEGINNING, FOREVER, SECOND_NS, Instant
 from milepost.model.places import Place
 from milepost.model.reports import Report
 from milepost.model.retry import RetryPolicy
 
-AHEAD_NS: Final = SECOND_NS
+LEAD_NS_MAX: Final = SECOND_NS
 """Maximum lead of a report over the clock for it to count in the order of reports."""
 
 
@@ -31,25 +31,25 @@ class LastPosition:
 
     def __init__(self) -> None:
         self._report: Report | None = None
-        self._said_at = BEGINNING
+        self._last_sent_at = BEGINNING
 
     @property
     def place(self) -> Place:
         """The last reported place."""
-        return self._known.place
+        return self._last_report.place
 
-    def change(self, report: Report) -> None:
+    def set(self, report: Report) -> None:
         """Store a new report of the application."""
         self._report = report
 
-    def as_of(self, seen_at: Instant, now: Instant) -> Report:
+    def next_report(self, seen_at: Instant, now: Instant) -> Report:
         """Return the report to send: without a new one, the endpoint is still at its last place."""
-        said = replace(self._known, seen_at=Instant(max(seen_at, self._said_at + 1)))
-        self._said_at = min(said.seen_at, Instant(now + AHEAD_NS))
-        return said
+        report = replace(self._last_report, seen_at=Instant(max(seen_at, self._last_sent_at + 1)))
+        self._last_sent_at = min(report.seen_at, Instant(now + LEAD_NS_MAX))
+        return report
 
     @property
-    def _known(self) -> Report:
+    def _last_report(self) -> Report:
         assert self._report is not None, "a session begins with a report"
         return self._report
 
@@ -57,68 +57,68 @@ class LastPosition:
 HEARTBEAT_INTERVALS: Final = 3
 """Maximum reporting intervals between two HEARTBEATs of an edge."""
 
-SILENCES: Final = 3
+MISSED_HEARTBEATS_MAX: Final = 3
 """Missed HEARTBEATs after which the edge counts as unreachable."""
 
-SETTLED_NS: Final = 5_000_000_000
+STABLE_NS: Final = 5_000_000_000
 """Duration after which a session counts as stable: back-off then restarts."""
 
 INTERVAL_NS_MIN: Final = 20_000_000
 """Minimum reporting interval, even if the edge requests a shorter one."""
 
-_UNHEARD_FIRST_S: Final = 0.3
+_FIRST_REPEAT_S: Final = 0.3
 
 
 class OpenSession:
     """A session that the edge accepted."""
 
-    def __init__(self, opened: Opened, now: Instant, draw: Draw) -> None:
-        keys_ns = opened.said.keys_ns
-        self.channel: Channel = opened.channel
-        self.cells = opened.said.cells
+    def __init__(self, accepted: AcceptedHandshake, now: Instant, draw: Draw) -> None:
+        keys_ns = accepted.acknowledge.keys_ns
+        self.channel: Channel = accepted.channel
+        self.cells = accepted.acknowledge.cells
         """The grid of multicast groups for messages to an area."""
         self.opened_at = now
         self.renew_at = FOREVER if keys_ns is None else Instant(now + keys_ns * 2 // 3)
         """When to request new keys."""
-        self.worn_at = FOREVER if keys_ns is None else Instant(now + keys_ns)
+        self.keys_expire_at = FOREVER if keys_ns is None else Instant(now + keys_ns)
         """When the keys expire."""
         self.report_at = now
-        self._alive_at = FOREVER
+        self._heartbeat_at = FOREVER
         self._draw = draw
-        self._interval_ns = max(INTERVAL_NS_MIN, opened.said.reporting_interval_ns)
-        self._unheard = RetryPolicy(_UNHEARD_FIRST_S, self._interval_ns / SECOND_NS, spread=0.25)
-        self._is_heard = False
+        self._interval_ns = max(INTERVAL_NS_MIN, accepted.acknowledge.reporting_interval_ns)
+        self._until_first_answer = RetryPolicy(_FIRST_REPEAT_S, self._interval_ns / SECOND_NS, spread=0.25)
+        self._has_received = False
         self._reports = 0
-        self.silent_at = self._silent_after(now)
+        self.timeout_at = self._timeout_after(now)
 
     @property
     def next_at(self) -> Instant:
         """When the next timer is due."""
-        return min(self.renew_at, self.worn_at, self.report_at, self._alive_at, self.silent_at)
+        return min(self.renew_at, self.keys_expire_at, self.report_at, self._heartbeat_at, self.timeout_at)
 
-    def heard(self, now: Instant) -> None:
+    def on_received(self, now: Instant) -> None:
         """Record that a datagram of the edge arrived."""
-        self._is_heard = True
-        self.silent_at = self._silent_after(now)
+        self._has_received = True
+        self.timeout_at = self._timeout_after(now)
 
-    def reported(self, now: Instant) -> None:
+    def on_report_sent(self, now: Instant) -> None:
         """Record that a report was sent."""
         wait = self._interval_ns
-        if not self._is_heard:
-            wait = min(wait, self._unheard.wait_ns(self._reports, jitter(self._draw)))
+        if not self._has_received:
+            wait = min(wait, self._until_first_answer.wait_ns(self._reports, jitter(self._draw)))
         self._reports += 1
         self.report_at = Instant(now + wait)
-        self._alive_at = Instant(now + self._interval_ns // 2)
+        self._heartbeat_at = Instant(now + self._interval_ns // 2)
 
-    def is_alive_due(self, now: Instant) -> bool:
+    def is_heartbeat_due(self, now: Instant) -> bool:
         """Return whether a HEARTBEAT is due; true once per report."""
-        is_due = now >= self._alive_at
-        self._alive_at = FOREVER if is_due else self._alive_at
+        is_due = now >= self._heartbeat_at
+        self._heartbeat_at = FOREVER if is_due else self._heartbeat_at
         return is_due
 
-    def is_settled(self, now: Instant) -> bool:
+    def is_stable(self, now: Instant) -> bool:
         """Return whether the session is stable."""
-        return now - self.opened_at >= SETTLED_NS
+        return now - self.opened_at >= STABLE_NS
 
-    def _silent_after(self, now: Instant) -> Instant:
-        return Instant(now + SILENCES * HEARTBEAT_INTERVALS * self._interval_ns)
+    def _timeout_after(self, now: Instant) -> Instant:
+        return Instant(now + MISSED_HEARTBEATS_MAX * HEARTBEAT_INTERVALS * self._interval_ns)

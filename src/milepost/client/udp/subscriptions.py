@@ -9,7 +9,7 @@ Invariants:
 from collections.abc import Iterable
 from typing import Final
 
-from milepost.client.subscriptions import SubscriptionTable
+from milepost.client.subscriptions import ClientSubscriptions
 from milepost.model.endpoints import EndpointId
 from milepost.model.sessions import SubscriptionName
 from milepost.model.subscriptions import Subscription, SubscriptionId
@@ -18,7 +18,7 @@ ENDED_MAX: Final = 1_000
 """Maximum ended subscriptions remembered."""
 
 
-class UdpSubscriptions(SubscriptionTable[Subscription]):
+class UdpSubscriptions(ClientSubscriptions[Subscription]):
     """All subscriptions of an endpoint, and the most recently ended ones."""
 
     def __init__(self, owner: EndpointId) -> None:
@@ -53,6 +53,6 @@ class UdpSubscriptions(SubscriptionTable[Subscription]):
         if len(self._ended) > ENDED_MAX:
             del self._ended[next(iter(self._ended))]
 
-    def strays(self, matches: Iterable[SubscriptionId]) -> list[SubscriptionName]:
+    def ended_among(self, matches: Iterable[SubscriptionId]) -> list[SubscriptionName]:
         """Return the ended subscriptions among those that a message matches."""
-        return [SubscriptionName(self._owner, one) for one in matches if one in self._ended]
+        return [SubscriptionName(self._owner, subscription_id) for subscription_id in matches if subscription_id in self._ended]

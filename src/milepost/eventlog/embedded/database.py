@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from milepost.eventlog.embedded.errors import damaged, gone, too_new, unavailable
+from milepost.eventlog.embedded.errors import damaged, replaced, too_new, unavailable
 from milepost.eventlog.log import LogUnavailable
 from milepost.model.durability import Durability
 
@@ -51,7 +51,7 @@ SCHEMA = (
 )
 
 SYNCHRONOUS = {
-    Durability.NOTHING: "OFF",
+    Durability.NONE: "OFF",
     # Syncs only at checkpoints of the write-ahead log, so that a power loss never corrupts the file.
     Durability.PROCESS_CRASH: "NORMAL",
     Durability.POWER_LOSS: "FULL",
@@ -83,7 +83,7 @@ class Database:
         except OSError:
             is_there = False
         if not is_there:
-            raise gone(self.file)
+            raise replaced(self.file)
 
 
 def open_database(folder: Path, durability: Durability) -> Database:
@@ -99,7 +99,7 @@ def open_database(folder: Path, durability: Durability) -> Database:
     except sqlite3.Error as error:
         raise unavailable(error, file) from error
     except OSError as error:
-        raise LogUnavailable(f"cannot make or open {file}: {error.strerror}; give a directory that can be written") from error
+        raise LogUnavailable(f"cannot create or open {file}: {error.strerror}; use a writable directory") from error
 
 
 @contextmanager
@@ -114,7 +114,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 def _make(folder: Path) -> None:
     if (folder / f"{NAME}-wal").exists():
-        raise damaged(folder / NAME, f"it is missing, and {NAME}-wal is there")
+        raise damaged(folder / NAME, f"it is missing, but {NAME}-wal exists")
     for leftover in folder.glob(f"{UNFINISHED}*"):
         leftover.unlink()
     with closing(sqlite3.connect(folder / UNFINISHED, isolation_level=None)) as connection:
@@ -124,7 +124,7 @@ def _make(folder: Path) -> None:
             connection.execute(statement)
         connection.execute("COMMIT")
         if connection.execute("PRAGMA journal_mode = WAL").fetchone() != ("wal",):
-            raise LogUnavailable(f"{folder}: its file system does not let SQLite write ahead; give another directory")
+            raise LogUnavailable(f"{folder}: its file system does not support SQLite's write-ahead log; use another directory")
     (folder / UNFINISHED).rename(folder / NAME)
     for changed in (folder, folder.parent):
         _sync(changed)
@@ -144,7 +144,7 @@ def _connected(file: Path, durability: Durability) -> sqlite3.Connection:
         where, uri=True, isolation_level=None, timeout=BUSY_S, cached_statements=STATEMENTS_MAX, check_same_thread=False
     )
     try:
-        _check_marks(connection, file)
+        _check_format(connection, file)
         for setting in (*SETTINGS, f"synchronous = {SYNCHRONOUS[durability]}"):
             connection.execute(f"PRAGMA {setting}").fetchall()
     except BaseException:
@@ -153,11 +153,11 @@ def _connected(file: Path, durability: Durability) -> sqlite3.Connection:
     return connection
 
 
-def _check_marks(connection: sqlite3.Connection, file: Path) -> None:
+def _check_format(connection: sqlite3.Connection, file: Path) -> None:
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if application != APPLICATION or version < 1:
-        raise damaged(file, "it is not what Milepost wrote")
+        raise damaged(file, "it was not written by Milepost")
     if version > FORMAT:
         raise too_new(file, version, FORMAT)
     if version < FORMAT:

@@ -22,11 +22,11 @@ from time import monotonic_ns
 from typing import Final, NamedTuple
 
 from milepost.eventlog.embedded.database import Database
-from milepost.eventlog.embedded.reader import Reader
+from milepost.eventlog.embedded.reader import EmbeddedReader
 from milepost.eventlog.embedded.rows import OFFSETS_MAX
-from milepost.eventlog.embedded.watcher import Watch
-from milepost.eventlog.embedded.writer import Writer
-from milepost.eventlog.log import LogUnavailable, Lost, Take, divide, tell
+from milepost.eventlog.embedded.watcher import TopicWatcher
+from milepost.eventlog.embedded.writer import EmbeddedWriter
+from milepost.eventlog.log import LogUnavailable, OnGap, OnRecords, assign_topics, call_safely
 from milepost.model.instants import SECOND_NS
 
 LEASE_S: Final = 3
@@ -34,7 +34,7 @@ LEASE_S: Final = 3
 _LEASE_NS: Final = LEASE_S * SECOND_NS
 
 
-class Claim(NamedTuple):
+class TopicClaim(NamedTuple):
     """A member's claim on a topic, with the offset to start from."""
 
     generation: int
@@ -42,30 +42,30 @@ class Claim(NamedTuple):
     start: int
 
 
-class Standing(NamedTuple):
+class Assignment(NamedTuple):
     """The claims of one member, and those of them that are due to other members."""
 
-    claims: dict[str, Claim]
-    unwanted: frozenset[str]
+    claims: dict[str, TopicClaim]
+    to_release: frozenset[str]
 
 
-def settle(connection: sqlite3.Connection, group: str, member: int, topics: frozenset[str], now_ns: int) -> Standing:
+def rebalance(connection: sqlite3.Connection, group: str, member: int, topics: frozenset[str], now_ns: int) -> Assignment:
     """Renew a member's lease, remove expired members, and claim the free topics due to this member."""
     is_change = _remove_expired(connection, group, now_ns)
     is_change |= _renew(connection, group, member, topics, now_ns)
-    division = divide(_members(connection, group))
-    due = {topic for topic, whose in division.items() if whose == member}
+    division = assign_topics(_members(connection, group))
+    due = {topic for topic, owner in division.items() if owner == member}
     holders: dict[str, int] = dict(connection.execute("SELECT topic, member FROM claims WHERE group_name = ?", (group,)))
     free = sorted(due - holders.keys())
     if is_change or free:
         generation = _bump(connection, group)
         rows = [(group, topic, member, generation) for topic in free]
         connection.executemany("INSERT INTO claims VALUES (?, ?, ?, ?)", rows)
-    mine = {topic for topic, whose in holders.items() if whose == member}
-    return Standing(_claims(connection, group, member), frozenset(mine - due))
+    mine = {topic for topic, owner in holders.items() if owner == member}
+    return Assignment(_claims(connection, group, member), frozenset(mine - due))
 
 
-def release(connection: sqlite3.Connection, group: str, claims: Mapping[str, Claim]) -> None:
+def release(connection: sqlite3.Connection, group: str, claims: Mapping[str, TopicClaim]) -> None:
     """Release claims, unless the topics were claimed anew meanwhile."""
     rows = [(group, topic, claim.generation) for topic, claim in claims.items()]
     connection.executemany("DELETE FROM claims WHERE group_name = ? AND topic = ? AND generation = ?", rows)
@@ -120,7 +120,7 @@ def _bump(connection: sqlite3.Connection, group: str) -> int:
     return int(generation)
 
 
-def _claims(connection: sqlite3.Connection, group: str, member: int) -> dict[str, Claim]:
+def _claims(connection: sqlite3.Connection, group: str, member: int) -> dict[str, TopicClaim]:
     rows = connection.execute(
         """SELECT claims.topic, generation, topics.id, coalesce(committed.next, topics.first) FROM claims
            JOIN topics ON topics.name = claims.topic
@@ -128,48 +128,48 @@ def _claims(connection: sqlite3.Connection, group: str, member: int) -> dict[str
            WHERE claims.group_name = ? AND member = ?""",
         (group, member),
     )
-    return {topic: Claim(generation, topic_id, start) for topic, generation, topic_id, start in rows}
+    return {topic: TopicClaim(generation, topic_id, start) for topic, generation, topic_id, start in rows}
 
 
-BEAT_S: Final = LEASE_S / 4
+RENEW_S: Final = LEASE_S / 4
 MEMBER_BITS: Final = 62
 
 Changed = Callable[[frozenset[str]], None]
 
 
-class GroupMember:
+class EmbeddedGroupMember:
     """One member of a group; `reader` creates its reader, which checks the lease before it hands over records."""
 
     def __init__(
         self,
         group: str,
         topics: frozenset[str],
-        writer: Writer,
-        watch: Watch,
-        reader: Callable[[Callable[[], bool]], Reader],
+        writer: EmbeddedWriter,
+        watcher: TopicWatcher,
+        reader: Callable[[Callable[[], bool]], EmbeddedReader],
         changed: Changed | None,
     ) -> None:
         self._group = group
         self._topics = topics
         self._writer = writer
-        self._watch = watch
+        self._watcher = watcher
         self._changed = changed
         self._number = randbits(MEMBER_BITS)
-        self._claims: dict[str, Claim] = {}
+        self._claims: dict[str, TopicClaim] = {}
         self._lease_ends_ns = 0
-        self._is_asking = False
-        self._asks_again = False
+        self._is_renewing = False
+        self._renews_again = False
         self._is_leaving = False
         self._lock = threading.RLock()
         self._reader = reader(lambda: monotonic_ns() < self._lease_ends_ns)
         self._reader.start({})
-        watch.add_group(group, self.ask)
-        self.ask()
+        watcher.add_group(group, self.renew)
+        self.renew()
 
     @property
-    def trouble(self) -> str | None:
+    def fault(self) -> str | None:
         """Reason why the topics cannot be read at the moment, or None."""
-        return self._reader.trouble
+        return self._reader.fault
 
     @property
     def is_open(self) -> bool:
@@ -187,19 +187,19 @@ class GroupMember:
             )
             self._writer.post(work)
 
-    def ask(self) -> None:
+    def renew(self) -> None:
         """Renew the lease and update this member's claims; a call during a renewal causes one more afterwards."""
-        found: list[tuple[int, Standing]] = []
+        found: list[tuple[int, Assignment]] = []
 
         def work(connection: sqlite3.Connection) -> None:
             now_ns = monotonic_ns()
-            found[:] = [(now_ns + LEASE_S * SECOND_NS, settle(connection, self._group, self._number, self._topics, now_ns))]
+            found[:] = [(now_ns + LEASE_S * SECOND_NS, rebalance(connection, self._group, self._number, self._topics, now_ns))]
 
         with self._lock:
-            self._asks_again = self._is_asking
-            if not (self._is_asking or self._is_leaving):
-                self._is_asking = True
-                self._writer.post(work, lambda fault: self._answered(None if fault else found[0]), is_news=True)
+            self._renews_again = self._is_renewing
+            if not (self._is_renewing or self._is_leaving):
+                self._is_renewing = True
+                self._writer.post(work, lambda fault: self._on_renewed(None if fault else found[0]), notifies_others=True)
 
     def close(self) -> None:
         """Leave the group; the other members take over without waiting for a timeout."""
@@ -207,70 +207,72 @@ class GroupMember:
             if self._is_leaving:
                 return
             self._is_leaving = True
-        self._watch.remove_group(self._group, self.ask)
+        self._watcher.remove_group(self._group, self.renew)
         self._reader.close()
         with suppress(LogUnavailable):  # the lease then expires
-            self._writer.call(partial(leave, group=self._group, member=self._number), is_news=True)
+            self._writer.call(partial(leave, group=self._group, member=self._number), notifies_others=True)
 
-    def _answered(self, answer: tuple[int, Standing] | None) -> None:
+    def _on_renewed(self, answer: tuple[int, Assignment] | None) -> None:
         if answer is not None:
-            self._lease_ends_ns, standing = answer
-            self._reader.between(lambda: self._take_up(standing))
+            self._lease_ends_ns, assignment = answer
+            self._reader.between(lambda: self._apply(assignment))
         with self._lock:
-            self._is_asking = False
-            if self._asks_again:
-                self.ask()
+            self._is_renewing = False
+            if self._renews_again:
+                self.renew()
 
-    def _take_up(self, standing: Standing) -> None:
+    def _apply(self, assignment: Assignment) -> None:
         """In the reader's thread: drop lost topics, release those due to others, start reading new ones."""
-        unwanted = {topic: claim for topic, claim in standing.claims.items() if topic in standing.unwanted}
-        claims = {topic: claim for topic, claim in standing.claims.items() if topic not in unwanted}
+        to_release = {topic: claim for topic, claim in assignment.claims.items() if topic in assignment.to_release}
+        claims = {topic: claim for topic, claim in assignment.claims.items() if topic not in to_release}
         before = self._claims
         for topic, claim in before.items():
             if not _is_same(claims.get(topic), claim):
                 self._reader.drop(claim.topic_id)
         with self._lock:
             self._claims = claims
-        if unwanted:
-            self._writer.post(partial(release, group=self._group, claims=unwanted), is_news=True)
+        if to_release:
+            self._writer.post(partial(release, group=self._group, claims=to_release), notifies_others=True)
         if self._changed is not None and claims.keys() != before.keys():
-            tell(self._changed, frozenset(claims))
+            call_safely(self._changed, frozenset(claims))
         for topic, claim in claims.items():
             if not _is_same(before.get(topic), claim):
                 self._reader.add(topic, claim.topic_id, claim.start)
 
 
-class Heart:
+class LeaseRenewal:
     """The members of one log object, and the thread that renews their leases."""
 
-    def __init__(self, writer: Writer, watch: Watch, database: Database) -> None:
+    def __init__(self, writer: EmbeddedWriter, watcher: TopicWatcher, database: Database) -> None:
         self._writer = writer
-        self._watch = watch
+        self._watcher = watcher
         self._database = database
-        self._members: list[GroupMember] = []
+        self._members: list[EmbeddedGroupMember] = []
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
 
     @property
-    def troubles(self) -> list[str | None]:
+    def faults(self) -> list[str | None]:
         """Troubles of the open members; None for each without one."""
-        return [member.trouble for member in self._members if member.is_open]
+        return [member.fault for member in self._members if member.is_open]
 
-    def join(self, group: str, topics: frozenset[str], take: Take, lost: Lost, changed: Changed | None) -> GroupMember:
+    def join(
+        self, group: str, topics: frozenset[str], on_records: OnRecords, on_gap: OnGap, changed: Changed | None
+    ) -> EmbeddedGroupMember:
         """Add a member."""
-        member = GroupMember(
+        member = EmbeddedGroupMember(
             group,
             topics,
             self._writer,
-            self._watch,
-            lambda has_lease: Reader(self._database, self._watch, take, lost, may_take=has_lease),
+            self._watcher,
+            lambda has_lease: EmbeddedReader(self._database, self._watcher, on_records, on_gap, may_read=has_lease),
             changed,
         )
         with self._lock:
             self._members = [*(one for one in self._members if one.is_open), member]
             if self._thread is None:
-                self._thread = threading.Thread(target=self._beat, name="log-heart", daemon=True)
+                self._thread = threading.Thread(target=self._renew_leases, name="log-heart", daemon=True)
                 self._thread.start()
         return member
 
@@ -282,11 +284,11 @@ class Heart:
         if self._thread is not None:
             self._thread.join()
 
-    def _beat(self) -> None:
-        while not self._closing.wait(BEAT_S):
+    def _renew_leases(self) -> None:
+        while not self._closing.wait(RENEW_S):
             for member in self._members:
-                member.ask()
+                member.renew()
 
 
-def _is_same(one: Claim | None, other: Claim) -> bool:
+def _is_same(one: TopicClaim | None, other: TopicClaim) -> bool:
     return one is not None and one.generation == other.generation

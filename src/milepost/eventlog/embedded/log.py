@@ -1,8 +1,8 @@
 """The log on one machine: an SQLite database in a folder, shared by any number of processes; nothing to install or start.
 
-append ─▶ Writer (one thread): all pending appends, one transaction ─▶ notifies own readers, rings the bell
+append ─▶ Writer (one thread): all pending appends, one transaction ─▶ notifies own readers and other processes
                                                                        │
-take ◀─ Reader (one thread each) ◀─ Watch (one thread): grown topics ◀─┘ also of other processes
+on_records ◀─ Reader (one thread each) ◀─ Watcher (one thread): grown topics ◀─┘ also of other processes
 """
 
 import sqlite3
@@ -15,20 +15,20 @@ from time import time_ns
 
 from milepost.eventlog.embedded.database import open_database
 from milepost.eventlog.embedded.errors import unavailable
-from milepost.eventlog.embedded.group import GroupMember, Heart
-from milepost.eventlog.embedded.reader import Reader
+from milepost.eventlog.embedded.group import EmbeddedGroupMember, LeaseRenewal
+from milepost.eventlog.embedded.reader import EmbeddedReader
 from milepost.eventlog.embedded.rows import find_topic, make_topic, oldest, position_of, read_batch
-from milepost.eventlog.embedded.watcher import Watch
-from milepost.eventlog.embedded.writer import Writer
+from milepost.eventlog.embedded.watcher import TopicWatcher
+from milepost.eventlog.embedded.writer import EmbeddedWriter
 from milepost.eventlog.log import (
     BATCH_RECORDS_MAX,
     Done,
     Entry,
     LogUnavailable,
-    Lost,
+    OnGap,
+    OnRecords,
     Record,
     Start,
-    Take,
     TopicSettings,
     check_entries,
     check_group_name,
@@ -44,31 +44,31 @@ class EmbeddedLog:
     def __init__(self, folder: Path, durability: Durability, *, clock_ns: Callable[[], int] = time_ns) -> None:
         self._database = open_database(folder, durability)
         self._lock = threading.Lock()
-        self._readers: list[Reader] = []
+        self._readers: list[EmbeddedReader] = []
         self._is_closed = False
-        with self._told():
+        with self._translated_errors():
             self._connection = self._database.connect()
-            self._watch = Watch(self._database)
-        self._writer = Writer(self._database, clock_ns, self._watch.committed)
-        self._heart = Heart(self._writer, self._watch, self._database)
+            self._watcher = TopicWatcher(self._database)
+        self._writer = EmbeddedWriter(self._database, clock_ns, self._watcher.committed)
+        self._leases = LeaseRenewal(self._writer, self._watcher, self._database)
 
     @property
-    def trouble(self) -> str | None:
+    def fault(self) -> str | None:
         """Reason why the log cannot be written or read at the moment, or None."""
-        readers = [reader.trouble for reader in self._readers if reader.is_open] + self._heart.troubles
-        return next((trouble for trouble in (self._writer.trouble, self._watch.trouble, *readers) if trouble), None)
+        readers = [reader.fault for reader in self._readers if reader.is_open] + self._leases.faults
+        return next((fault for fault in (self._writer.fault, self._watcher.fault, *readers) if fault), None)
 
     def append(self, entries: Sequence[Entry], done: Done | None = None) -> None:
         """Append records, in order, without blocking."""
-        taken = tuple(entries)  # the caller may reuse its list
-        self._writer.append(taken, check_entries(taken), done)
+        copied = tuple(entries)  # the caller may reuse its list
+        self._writer.append(copied, check_entries(copied), done)
 
     def make(self, topic: str, settings: TopicSettings | None = None) -> None:
         """Create a topic or change its settings."""
         check_topic_name(topic)
         self._writer.call(lambda connection: make_topic(connection, topic, settings))
 
-    def follow(self, starts: Mapping[str, Start], take: Take, lost: Lost) -> Reader:
+    def follow(self, starts: Mapping[str, Start], on_records: OnRecords, on_gap: OnGap) -> EmbeddedReader:
         """Read topics from their start positions, until closed."""
         self._make_missing(list(starts))
         with self._reading() as connection:
@@ -77,7 +77,7 @@ class EmbeddedLog:
                 topic = find_topic(connection, name)
                 assert topic is not None
                 positions[name] = (topic.id, position_of(connection, topic, start))
-            reader = Reader(self._database, self._watch, take, lost)
+            reader = EmbeddedReader(self._database, self._watcher, on_records, on_gap)
             self._readers = [*(one for one in self._readers if one.is_open), reader]
         reader.start(positions)
         return reader
@@ -115,16 +115,16 @@ class EmbeddedLog:
         self,
         group: str,
         topics: Sequence[str],
-        take: Take,
-        lost: Lost,
+        on_records: OnRecords,
+        on_gap: OnGap,
         *,
         changed: Callable[[frozenset[str]], None] | None = None,
-    ) -> GroupMember:
+    ) -> EmbeddedGroupMember:
         """Read topics as a member of a group."""
         check_group_name(group)
         self._make_missing(topics)
-        with self._told():
-            return self._heart.join(group, frozenset(topics), take, lost, changed)
+        with self._translated_errors():
+            return self._leases.join(group, frozenset(topics), on_records, on_gap, changed)
 
     def committed(self, group: str) -> dict[str, int]:
         """Return the committed offsets of a group, by topic."""
@@ -138,11 +138,11 @@ class EmbeddedLog:
             if self._is_closed:
                 return
             self._is_closed = True
-        self._heart.close()
+        self._leases.close()
         for reader in self._readers:
             reader.close()
         self._writer.close()
-        self._watch.close()
+        self._watcher.close()
         with self._lock:
             self._connection.close()
 
@@ -156,13 +156,13 @@ class EmbeddedLog:
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
-        with self._told(), self._lock:
+        with self._translated_errors(), self._lock:
             if self._is_closed:
                 raise LogUnavailable("the log was closed")
             yield self._connection
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _translated_errors(self) -> Iterator[None]:
         try:
             yield
         except sqlite3.Error as error:

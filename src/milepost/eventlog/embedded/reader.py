@@ -1,8 +1,8 @@
-"""Reader: one thread that hands the records of its topics to `take`, one topic at a time, each from its position.
+"""Reader: one thread that hands the records of its topics to `on_records`, one topic at a time, each from its position.
 
 Invariants:
 - a topic's flag is cleared before the topic is read: an append meanwhile sets it again, so no wake-up is lost;
-- no transaction is open while `take` runs, so that the write-ahead log can be checkpointed;
+- no transaction is open while `on_records` runs, so that the write-ahead log can be checkpointed;
 - topics are read round-robin: a busy topic delays the others by one batch at most.
 """
 
@@ -15,32 +15,38 @@ from typing import Final
 
 from milepost.eventlog.embedded.database import Database
 from milepost.eventlog.embedded.errors import unavailable
-from milepost.eventlog.embedded.rows import Batch, read_batch
-from milepost.eventlog.embedded.watcher import Watch
-from milepost.eventlog.log import Lost, Take, maybe_gap, tell
+from milepost.eventlog.embedded.rows import TopicBatch, read_batch
+from milepost.eventlog.embedded.watcher import TopicWatcher
+from milepost.eventlog.log import OnGap, OnRecords, call_safely, maybe_gap
 
 RETRY_S: Final = 1.0
 
 
-class Reader:
-    """A reader that runs from `start` to `close`; `may_take` is checked before records are handed over."""
+class EmbeddedReader:
+    """A reader that runs from `start` to `close`; `may_read` is checked before records are handed over."""
 
     def __init__(
-        self, database: Database, watch: Watch, take: Take, lost: Lost, *, may_take: Callable[[], bool] = lambda: True
+        self,
+        database: Database,
+        watcher: TopicWatcher,
+        on_records: OnRecords,
+        on_gap: OnGap,
+        *,
+        may_read: Callable[[], bool] = lambda: True,
     ) -> None:
         self._database = database
-        self._watch = watch
-        self._take = take
-        self._lost = lost
-        self._may_take = may_take
+        self._watcher = watcher
+        self._on_records = on_records
+        self._on_gap = on_gap
+        self._may_read = may_read
         self._connection = database.connect()
         self._topics: dict[int, str] = {}
         self._positions: dict[int, int] = {}
         self._flags: dict[int, None] = {}
-        self._errands: deque[Callable[[], None]] = deque()
+        self._tasks: deque[Callable[[], None]] = deque()
         self._is_closing = False
         self._condition = threading.Condition()
-        self.trouble: str | None = None
+        self.fault: str | None = None
         self._thread = threading.Thread(target=self._run, name="log-reader", daemon=True)
 
     @property
@@ -58,20 +64,20 @@ class Reader:
         """Add a topic; only from the reader's own thread, or before it has started."""
         self._topics[topic_id] = name
         self._positions[topic_id] = position
-        self._watch.add(self, topic_id)
+        self._watcher.add(self, topic_id)
         self.grew({topic_id})
 
     def drop(self, topic_id: int) -> None:
         """Remove a topic; only from the reader's own thread."""
-        self._watch.remove(self, topic_id)
+        self._watcher.remove(self, topic_id)
         del self._topics[topic_id], self._positions[topic_id]
         with self._condition:
             self._flags.pop(topic_id, None)
 
-    def between(self, errand: Callable[[], None]) -> None:
+    def between(self, task: Callable[[], None]) -> None:
         """Run *errand* in the reader's thread, between two batches."""
         with self._condition:
-            self._errands.append(errand)
+            self._tasks.append(task)
             self._condition.notify()
 
     def grew(self, topic_ids: set[int]) -> None:
@@ -81,7 +87,7 @@ class Reader:
             self._condition.notify()
 
     def close(self) -> None:
-        """Stop reading; waits for a running `take`, unless called from it."""
+        """Stop reading; waits for a running `on_records`, unless called from it."""
         with self._condition:
             self._is_closing = True
             self._condition.notify()
@@ -89,10 +95,10 @@ class Reader:
             self._thread.join()
 
     def _run(self) -> None:
-        while (errand := self._next()) is not None:
-            errand()
+        while (task := self._next()) is not None:
+            task()
         for topic_id in list(self._topics):
-            self._watch.remove(self, topic_id)
+            self._watcher.remove(self, topic_id)
         with suppress(sqlite3.Error):
             self._connection.close()
 
@@ -101,9 +107,9 @@ class Reader:
             while True:
                 if self._is_closing:
                     return None
-                if self._errands:
-                    return self._errands.popleft()
-                if self._flags and self._may_take():
+                if self._tasks:
+                    return self._tasks.popleft()
+                if self._flags and self._may_read():
                     topic_id = next(iter(self._flags))
                     del self._flags[topic_id]
                     return lambda: self._read(topic_id)
@@ -114,25 +120,25 @@ class Reader:
         try:
             batch = read_batch(self._connection, name, position)
         except sqlite3.Error as error:
-            self.trouble = str(unavailable(error, self._database.file))
+            self.fault = str(unavailable(error, self._database.file))
             self._wait_and_retry(topic_id)
             return
-        self.trouble = None
+        self.fault = None
         assert batch is not None, "topics stay"
-        if not self._may_take():
+        if not self._may_read():
             self.grew({topic_id})
             return
         self._hand_over(name, position, batch)
 
-    def _hand_over(self, name: str, position: int, batch: Batch) -> None:
+    def _hand_over(self, name: str, position: int, batch: TopicBatch) -> None:
         topic, records = batch
         if (gap := maybe_gap(name, position, topic.first, topic.next)) is not None:
-            tell(self._lost, gap)
+            call_safely(self._on_gap, gap)
         self._positions[topic.id] = records[-1].offset + 1 if records else topic.next
         if self._positions[topic.id] < topic.next:
             self.grew({topic.id})
         if records:
-            tell(self._take, records)
+            call_safely(self._on_records, records)
 
     def _wait_and_retry(self, topic_id: int) -> None:
         with self._condition:

@@ -6,7 +6,7 @@ delete every record with a later one of the same key, and every tombstone (a val
 Invariants:
 - retention raises the topic's `first`, compaction does not: only retention is a loss to a reader;
 - a record is compacted away only if a later one with its key is in the file, so two processes may compact at the same time;
-- the last record of a key is deleted only if it is a tombstone older than `REMOVALS_STAY_S` and all earlier ones are gone.
+- the last record of a key is deleted only if it is a tombstone older than `TOMBSTONE_S` and all earlier ones are gone.
 """
 
 import sqlite3
@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from milepost.eventlog.embedded.database import PAGE_BYTES
 from milepost.eventlog.embedded.rows import number_of
-from milepost.eventlog.log import REMOVALS_STAY_S
+from milepost.eventlog.log import TOMBSTONE_S
 from milepost.model.instants import SECOND_NS
 
 EVERY_S: Final = 0.2
@@ -108,7 +108,7 @@ class Cleaner:
             topic = _state_of(connection, topic_id)
             if not topic.is_compacted:
                 yield from _retain(connection, topic_id, self._clock_ns())
-            elif wants_compacting(topic, self._clock_ns()):
+            elif needs_compaction(topic, self._clock_ns()):
                 yield from _compact(connection, topic, self._clock_ns())
 
 
@@ -144,7 +144,7 @@ def _remove_oldest(connection: sqlite3.Connection, topic: TopicState, too_old: i
     return 1 + int(size) // PAGE_BYTES
 
 
-def wants_compacting(topic: TopicState, now: int) -> bool:
+def needs_compaction(topic: TopicState, now: int) -> bool:
     """Whether enough bytes are new or enough time has passed."""
     new = topic.bytes - topic.compacted_bytes
     age_s = (now - topic.compacted_at) / SECOND_NS
@@ -152,7 +152,7 @@ def wants_compacting(topic: TopicState, now: int) -> bool:
     return (
         (new >= COMPACT_BYTES and new >= topic.compacted_bytes)
         or (is_new and topic.bytes < COMPACT_SMALL_BYTES and age_s >= COMPACT_SMALL_S)
-        or age_s >= REMOVALS_STAY_S
+        or age_s >= TOMBSTONE_S
     )
 
 
@@ -168,29 +168,29 @@ def _compact(connection: sqlite3.Connection, topic: TopicState, now: int) -> Ite
         last.update(rows)
         end = rows[-1][1] + 1
         yield 0
-    kept = 0
+    kept_bytes = 0
     position = number_of(topic.id, topic.first)
-    too_old = now - REMOVALS_STAY_S * SECOND_NS
-    ask = f"SELECT number, key, appended_at < ? AND value IS NULL, {_SIZE} {_SLICE}"
-    while rows := connection.execute(ask, (too_old, position, end, SLICE_RECORDS)).fetchall():
-        gone = [(number, size) for number, key, is_over, size in rows if is_over or last.get(key, number) > number]
-        kept += sum(size for _, _, _, size in rows) - sum(size for _, size in gone)
-        if gone:
+    too_old = now - TOMBSTONE_S * SECOND_NS
+    query = f"SELECT number, key, appended_at < ? AND value IS NULL, {_SIZE} {_SLICE}"
+    while rows := connection.execute(query, (too_old, position, end, SLICE_RECORDS)).fetchall():
+        deleted = [(number, size) for number, key, is_over, size in rows if is_over or last.get(key, number) > number]
+        kept_bytes += sum(size for _, _, _, size in rows) - sum(size for _, size in deleted)
+        if deleted:
             with _transaction(connection):
-                _remove(connection, topic.id, gone)
+                _remove(connection, topic.id, deleted)
         position = rows[-1][0] + 1
-        yield len(gone)
+        yield len(deleted)
     with _transaction(connection):
         connection.execute(
             "UPDATE topics SET compacted_to = ?, compacted_bytes = ?, compacted_at = ? WHERE id = ?",
-            (end - number_of(topic.id, 0), kept, now, topic.id),
+            (end - number_of(topic.id, 0), kept_bytes, now, topic.id),
         )
 
 
-def _remove(connection: sqlite3.Connection, topic_id: int, gone: list[tuple[int, int]]) -> None:
+def _remove(connection: sqlite3.Connection, topic_id: int, deleted: list[tuple[int, int]]) -> None:
     """Delete records; subtract only those actually deleted, because another process may have been faster."""
     removed = 0
-    for number, size in gone:
+    for number, size in deleted:
         removed += size * connection.execute("DELETE FROM records WHERE number = ?", (number,)).rowcount
     connection.execute("UPDATE topics SET bytes = bytes - ? WHERE id = ?", (removed, topic_id))
 

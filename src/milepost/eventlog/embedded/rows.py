@@ -10,24 +10,24 @@ from contextlib import closing
 from itertools import chain
 from typing import Final, NamedTuple
 
-from milepost.eventlog.log import BATCH_RECORDS_MAX, Edge, Entry, Record, Since, Start, TopicSettings, key_bytes
+from milepost.eventlog.log import BATCH_RECORDS_MAX, Entry, Record, Since, Start, TopicEnd, TopicSettings, key_bytes
 from milepost.model.instants import Instant
 
 OFFSET_BITS: Final = 40
 OFFSETS_MAX: Final = 1 << OFFSET_BITS
-TOGETHER: Final = 16
+ROWS_PER_INSERT: Final = 16
 """Rows per INSERT statement."""
 BATCH_BYTES_MAX: Final = 4 * 1024 * 1024
 """Size at which a batch is handed over, even with few records."""
 
-_PUT, _PUT_TOGETHER = (f"INSERT INTO records VALUES {', '.join(['(?, ?, ?, ?)'] * count)}" for count in (1, TOGETHER))
+_PUT, _PUT_MANY = (f"INSERT INTO records VALUES {', '.join(['(?, ?, ?, ?)'] * count)}" for count in (1, ROWS_PER_INSERT))
 _NEW_TOPIC = "INSERT OR IGNORE INTO topics VALUES (NULL, ?, 0, 0, 0, 0, 0, ?, ?, ?, 0, 0, 0)"
 _READ = "SELECT number, key, value, appended_at FROM records WHERE number >= ? AND number < ? ORDER BY number LIMIT ?"
 _RANGE = "SELECT number FROM records WHERE number >= ? AND number < ?"
 _Row = tuple[int, int, str, bytearray | None]
 
 
-class Topic(NamedTuple):
+class TopicBounds(NamedTuple):
     """Bounds of a topic: the lowest offset that retention has not removed, and the offset of the next append."""
 
     id: int
@@ -35,10 +35,10 @@ class Topic(NamedTuple):
     next: int
 
 
-class Batch(NamedTuple):
+class TopicBatch(NamedTuple):
     """Records of one topic, and its bounds when they were read."""
 
-    topic: Topic
+    topic: TopicBounds
     records: list[Record]
 
 
@@ -49,8 +49,8 @@ def number_of(topic_id: int, offset: int) -> int:
 
 def make_topic(connection: sqlite3.Connection, name: str, settings: TopicSettings | None) -> None:
     """Create a topic or change its settings; with None an existing topic stays as it is."""
-    given = settings or TopicSettings()
-    values = (given.retention_s, given.retention_bytes, int(given.is_compacted))
+    effective = settings or TopicSettings()
+    values = (effective.retention_s, effective.retention_bytes, int(effective.is_compacted))
     made = connection.execute(_NEW_TOPIC, (name, *values)).rowcount
     if settings is not None and not made:
         connection.execute(
@@ -58,10 +58,10 @@ def make_topic(connection: sqlite3.Connection, name: str, settings: TopicSetting
         )
 
 
-def find_topic(connection: sqlite3.Connection, name: str) -> Topic | None:
+def find_topic(connection: sqlite3.Connection, name: str) -> TopicBounds | None:
     """Return the bounds of a topic, or `None` if it does not exist."""
     row = connection.execute("SELECT id, first, next FROM topics WHERE name = ?", (name,)).fetchone()
-    return None if row is None else Topic(*row)
+    return None if row is None else TopicBounds(*row)
 
 
 def append_rows(connection: sqlite3.Connection, appends: Iterable[Sequence[Entry]], now: int) -> dict[int, int]:
@@ -76,7 +76,7 @@ def append_rows(connection: sqlite3.Connection, appends: Iterable[Sequence[Entry
     return dict(_append_to(connection, topic, pairs, now, changed) for topic, pairs in by_topic.items())
 
 
-def read_batch(connection: sqlite3.Connection, name: str, position: int, limit: int = BATCH_RECORDS_MAX) -> Batch | None:
+def read_batch(connection: sqlite3.Connection, name: str, position: int, limit: int = BATCH_RECORDS_MAX) -> TopicBatch | None:
     """Return one batch of records from *position* on, or `None` if the topic does not exist."""
     connection.execute("BEGIN")  # both reads see one snapshot
     try:
@@ -85,24 +85,24 @@ def read_batch(connection: sqlite3.Connection, name: str, position: int, limit: 
             return None
         begin, end = number_of(topic.id, max(position, topic.first)), number_of(topic.id, topic.next)
         with closing(connection.execute(_READ, (begin, end, limit))) as rows:  # an open cursor would pin the snapshot
-            return Batch(topic, _records(rows, name, number_of(topic.id, 0)))
+            return TopicBatch(topic, _records(rows, name, number_of(topic.id, 0)))
     finally:
         connection.execute("COMMIT")
 
 
-def oldest(connection: sqlite3.Connection, topic: Topic) -> int:
+def oldest(connection: sqlite3.Connection, topic: TopicBounds) -> int:
     """Return the offset of the oldest stored record, or of the next append if the topic is empty."""
     found = connection.execute(f"{_RANGE} ORDER BY number LIMIT 1", (number_of(topic.id, 0), number_of(topic.id, topic.next)))
     row = found.fetchone()
     return topic.next if row is None else row[0] - number_of(topic.id, 0)
 
 
-def position_of(connection: sqlite3.Connection, topic: Topic, start: Start) -> int:
+def position_of(connection: sqlite3.Connection, topic: TopicBounds, start: Start) -> int:
     """Return the offset that a start position denotes."""
     match start:
-        case Edge.BEGINNING:
+        case TopicEnd.BEGINNING:
             return topic.first
-        case Edge.END:
+        case TopicEnd.END:
             return topic.next
         case Since(time):
             return _first_since(connection, topic, time)
@@ -113,11 +113,11 @@ def position_of(connection: sqlite3.Connection, topic: Topic, start: Start) -> i
 def _append_to(
     connection: sqlite3.Connection, name: str, pairs: list[tuple[str, bytes | None]], now: int, changed: int
 ) -> tuple[int, int]:
-    ask = "SELECT id, next, appended_at FROM topics WHERE name = ?"
-    row = connection.execute(ask, (name,)).fetchone()
+    query = "SELECT id, next, appended_at FROM topics WHERE name = ?"
+    row = connection.execute(query, (name,)).fetchone()
     if row is None:
         make_topic(connection, name, None)
-        row = connection.execute(ask, (name,)).fetchone()
+        row = connection.execute(query, (name,)).fetchone()
     topic_id, offset, appended_at = row
     assert offset + len(pairs) < OFFSETS_MAX
     at = max(now, appended_at)
@@ -135,10 +135,10 @@ def _append_to(
 
 
 def _put_all(connection: sqlite3.Connection, rows: list[_Row]) -> None:
-    whole = len(rows) - len(rows) % TOGETHER
+    whole = len(rows) - len(rows) % ROWS_PER_INSERT
     if whole:
-        packs = [list(chain.from_iterable(rows[at : at + TOGETHER])) for at in range(0, whole, TOGETHER)]
-        connection.executemany(_PUT_TOGETHER, packs)
+        packs = [list(chain.from_iterable(rows[at : at + ROWS_PER_INSERT])) for at in range(0, whole, ROWS_PER_INSERT)]
+        connection.executemany(_PUT_MANY, packs)
     if whole < len(rows):
         connection.executemany(_PUT, rows[whole:])
 
@@ -154,7 +154,7 @@ def _records(rows: Iterable[tuple[int, str, bytes | None, int]], name: str, base
     return records
 
 
-def _first_since(connection: sqlite3.Connection, topic: Topic, time: Instant) -> int:
+def _first_since(connection: sqlite3.Connection, topic: TopicBounds, time: Instant) -> int:
     """Binary search: times never decrease within a topic."""
     low, high = topic.first, topic.next
     while low < high:

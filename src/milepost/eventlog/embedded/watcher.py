@@ -1,8 +1,8 @@
-"""Watch: one thread per log object that detects grown topics, of this or another process, and wakes their readers.
+"""TopicWatcher: one thread per log object that detects grown topics, of this or another process, and wakes their readers.
 
 Invariants:
 - every reader of a grown topic is notified after the commit is readable, never before; duplicate notifications are harmless;
-- correctness does not depend on the bell: the change counter in the file shows all changes since the last poll.
+- correctness does not depend on the signal: the change counter in the file shows all changes since the last poll.
 """
 
 import ctypes
@@ -26,7 +26,7 @@ _IN_MODIFY: Final = 0x2
 _EVENTS_BYTES: Final = 4096
 
 
-class Bell:
+class CommitSignal:
     """A file that is written to after each commit, so that readers in other processes wake at once (inotify).
 
     It is a separate file: a write to SQLite's write-ahead log is visible before its commit, and a reader that woke then would
@@ -36,14 +36,14 @@ class Bell:
 
     def __init__(self, folder: Path) -> None:
         self._file = os.open(folder / NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        self._ear = _watch(folder / NAME)
-        self._nudge = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._inotify = _inotify_watch(folder / NAME)
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._poll = select.poll()
-        for descriptor in (self._ear, self._nudge):
+        for descriptor in (self._inotify, self._wake):
             if descriptor is not None:
                 self._poll.register(descriptor, select.POLLIN)
 
-    def ring(self) -> None:
+    def notify_others(self) -> None:
         """Wake the waiting threads of all processes."""
         with suppress(OSError):  # the disk is full or gone; the others poll anyway
             os.pwrite(self._file, b"\0", 0)
@@ -54,18 +54,18 @@ class Bell:
             with suppress(BlockingIOError):
                 os.read(descriptor, _EVENTS_BYTES)
 
-    def nudge(self) -> None:
+    def wake(self) -> None:
         """Wake the thread that waits on this object."""
-        os.eventfd_write(self._nudge, 1)
+        os.eventfd_write(self._wake, 1)
 
     def close(self) -> None:
         """Close the file descriptors."""
-        for descriptor in (self._file, self._ear, self._nudge):
+        for descriptor in (self._file, self._inotify, self._wake):
             if descriptor is not None:
                 os.close(descriptor)
 
 
-def _watch(file: Path) -> int | None:
+def _inotify_watch(file: Path) -> int | None:
     """Return a descriptor that becomes readable on writes to the file, or `None` if the kernel has no inotify watch left."""
     libc = ctypes.CDLL(None, use_errno=True)
     descriptor: int = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -82,37 +82,37 @@ PAUSE_S: Final = 0.0003
 RETRY_S: Final = 1.0
 
 
-class Sleeper(Protocol):
+class WaitingReader(Protocol):
     """A reader that sleeps until one of its topics has grown."""
 
     def grew(self, topic_ids: set[int]) -> None:
         """Wake the reader: some of its topics may have grown."""
 
 
-class Watch:
+class TopicWatcher:
     """Readers by topic and members by group, with the thread that wakes them."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._bell = Bell(database.file.parent)
+        self._signal = CommitSignal(database.file.parent)
         self._connection = database.connect()
-        self._readers: dict[int, set[Sleeper]] = {}
+        self._readers: dict[int, set[WaitingReader]] = {}
         self._groups: dict[str, list[Callable[[], None]]] = {}
         self._generations: dict[str, int] = {}
         self._ends: dict[int, int] = {}
         self._lock = threading.Lock()
         self._seen: int = self._connection.execute("SELECT coalesce(max(changed), 0) FROM topics").fetchone()[0]
         self._closing = threading.Event()
-        self.trouble: str | None = None
+        self.fault: str | None = None
         self._thread = threading.Thread(target=self._run, name="log-watch", daemon=True)
         self._thread.start()
 
-    def add(self, reader: Sleeper, topic_id: int) -> None:
+    def add(self, reader: WaitingReader, topic_id: int) -> None:
         """Notify this reader of this topic from now on."""
         with self._lock:
             self._readers.setdefault(topic_id, set()).add(reader)
 
-    def remove(self, reader: Sleeper, topic_id: int) -> None:
+    def remove(self, reader: WaitingReader, topic_id: int) -> None:
         """Stop notifying this reader of this topic."""
         with self._lock:
             readers = self._readers.get(topic_id, set())
@@ -134,29 +134,29 @@ class Watch:
                 del self._groups[group]
 
     def committed(self, grown: dict[int, int]) -> None:
-        """Announce a commit of this process: directly to its own readers, through the bell to other processes."""
-        self._tell(grown)
-        self._bell.ring()
+        """Announce a commit of this process: directly to its own readers, through the signal file to other processes."""
+        self._notify(grown)
+        self._signal.notify_others()
 
     def close(self) -> None:
         """Stop the thread."""
         self._closing.set()
-        self._bell.nudge()
+        self._signal.wake()
         if threading.current_thread() is not self._thread:
             self._thread.join()
-            self._bell.close()
+            self._signal.close()
 
     def _run(self) -> None:
         while not self._closing.is_set():
-            self._bell.wait()
+            self._signal.wait()
             try:
                 self._database.check()
                 self._look()
-                self.trouble = None
+                self.fault = None
             except sqlite3.Error as error:
                 self._rest(str(unavailable(error, self._database.file)))
-            except LogUnavailable as gone:
-                self._rest(str(gone))
+            except LogUnavailable as error:
+                self._rest(str(error))
         with suppress(sqlite3.Error):
             self._connection.close()
 
@@ -164,15 +164,15 @@ class Watch:
         rows = self._connection.execute("SELECT id, next, changed FROM topics WHERE changed > ?", (self._seen,)).fetchall()
         if rows:
             self._seen = max(changed for _, _, changed in rows)
-            self._tell({topic_id: end for topic_id, end, _ in rows})
+            self._notify({topic_id: end for topic_id, end, _ in rows})
         if self._groups:
-            self._tell_groups(dict(self._connection.execute("SELECT name, generation FROM groups").fetchall()))
+            self._notify_groups(dict(self._connection.execute("SELECT name, generation FROM groups").fetchall()))
         if rows:
             sleep(PAUSE_S)
 
-    def _tell(self, grown: dict[int, int]) -> None:
+    def _notify(self, grown: dict[int, int]) -> None:
         """Notify each reader once, and only of topics whose end has advanced."""
-        woken: dict[Sleeper, set[int]] = {}
+        woken: dict[WaitingReader, set[int]] = {}
         with self._lock:
             for topic_id, end in grown.items():
                 readers = self._readers.get(topic_id)
@@ -183,14 +183,14 @@ class Watch:
         for reader, topic_ids in woken.items():
             reader.grew(topic_ids)
 
-    def _tell_groups(self, generations: dict[str, int]) -> None:
+    def _notify_groups(self, generations: dict[str, int]) -> None:
         with self._lock:
             changed = [name for name, number in generations.items() if number != self._generations.get(name)]
-            told = [call for name in changed for call in self._groups.get(name, ())]
+            callbacks = [call for name in changed for call in self._groups.get(name, ())]
         self._generations = generations
-        for call in told:
+        for call in callbacks:
             call()
 
-    def _rest(self, trouble: str) -> None:
-        self.trouble = trouble
+    def _rest(self, fault: str) -> None:
+        self.fault = fault
         self._closing.wait(RETRY_S)

@@ -3,7 +3,7 @@
 Invariants:
 - work is written in the order of submission, and `done` is called in that order;
 - `done(None)` is called only after COMMIT has returned; a failed transaction is rolled back and retried as a whole;
-- the queue is bounded, in records and in bytes. A fault that lasts longer than `PATIENCE_S` fails everything queued at that
+- the queue is bounded, in records and in bytes. A fault that lasts longer than `WRITE_TIMEOUT_S` fails everything queued at that
   time, with a `LogUnavailable` that names the cause; later work is tried anew;
 - a transaction whose sync failed stays invisible as long as one connection to the file is open, and its retry replaces it. The
   writer therefore opens the next connection before it closes a failed one. If all processes die in between, those records are
@@ -28,15 +28,15 @@ from milepost.eventlog.embedded.database import PAGE_BYTES, Database
 from milepost.eventlog.embedded.errors import is_busy, is_full, unavailable
 from milepost.eventlog.embedded.retention import Cleaner
 from milepost.eventlog.embedded.rows import append_rows
-from milepost.eventlog.log import WAITING_BYTES_MAX, WAITING_RECORDS_MAX, Done, Entry, LogUnavailable, tell
+from milepost.eventlog.log import WAITING_BYTES_MAX, WAITING_RECORDS_MAX, Done, Entry, LogUnavailable, call_safely
 from milepost.model.retry import RetryPolicy
 
-TURNS_NAME: Final = "turns"
+FAIRNESS_LOCK_NAME: Final = "turns"
 YIELD_S: Final = 0.003
 LOOK_S: Final = 0.0001
 
 
-class Turns:
+class WriterFairness:
     """Fairness between processes: a busy writer yields to a waiting one, which SQLite alone would starve.
 
     A process that finds the database locked takes a shared lock on the file `turns`. A process that has just committed checks for
@@ -45,33 +45,33 @@ class Turns:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._file = os.open(folder / TURNS_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        self._is_asking = False
+        self._file = os.open(folder / FAIRNESS_LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._is_waiting = False
 
-    def ask(self) -> None:
+    def signal_waiting(self) -> None:
         """Signal that this writer waits."""
-        if not self._is_asking:
-            with suppress(BlockingIOError):  # another process is checking right now; the next attempt asks again
+        if not self._is_waiting:
+            with suppress(BlockingIOError):  # another process is checking right now; the next attempt signals again
                 fcntl.flock(self._file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-                self._is_asking = True
+                self._is_waiting = True
 
-    def have(self) -> None:
+    def clear_waiting(self) -> None:
         """Withdraw the signal: this writer holds the database."""
-        if self._is_asking:
+        if self._is_waiting:
             fcntl.flock(self._file, fcntl.LOCK_UN)
-            self._is_asking = False
+            self._is_waiting = False
 
-    def let_others(self) -> None:
+    def yield_to_others(self) -> None:
         """Pause for at most `YIELD_S` while another writer waits."""
         until = monotonic() + YIELD_S
-        while self._do_others_wait() and monotonic() < until:
+        while self._are_others_waiting() and monotonic() < until:
             sleep(LOOK_S)
 
     def close(self) -> None:
         """Close the lock file."""
         os.close(self._file)
 
-    def _do_others_wait(self) -> bool:
+    def _are_others_waiting(self) -> bool:
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -82,10 +82,10 @@ class Turns:
 
 GROUP_RECORDS_MAX: Final = 4_000
 GROUP_BYTES_MAX: Final = 4 * 1024 * 1024
-"""Limits of one transaction, so that other processes get their turn."""
+"""Limits of one transaction, so that other processes can write, too."""
 CACHE_KIB: Final = 16 * 1024
 """Page cache of the writer; holds a whole transaction."""
-PATIENCE_S: Final = 5.0
+WRITE_TIMEOUT_S: Final = 5.0
 BUSY_RETRY: Final = RetryPolicy(first_s=0.0001, limit_s=0.001, spread=0.5)
 """Back-off while another process holds the write lock."""
 FAULT_RETRY: Final = RetryPolicy(first_s=0.01, limit_s=0.5, spread=0.5)
@@ -108,11 +108,11 @@ class _Item:
     entries: Sequence[Entry]
     size: int
     work: Work | None
-    is_news: bool
+    notifies_others: bool
     done: Done | None
 
 
-class Writer:
+class EmbeddedWriter:
     """The write queue and thread of one log object; `committed` receives the grown topics with their next offsets."""
 
     def __init__(self, database: Database, clock_ns: Callable[[], int], committed: Callable[[dict[int, int]], None]) -> None:
@@ -121,14 +121,14 @@ class Writer:
         self._committed = committed
         self._connection = self._connect()
         self._cleaner = Cleaner(clock_ns)
-        self._turns = Turns(database.file.parent)
+        self._fairness = WriterFairness(database.file.parent)
         self._waiting: deque[_Item] = deque()
         self._records = 0
         self._bytes = 0
         self._pages = 0
         self._is_closing = False
         self._condition = threading.Condition()
-        self.trouble: str | None = None
+        self.fault: str | None = None
         self._thread = threading.Thread(target=self._run, name="log-writer", daemon=True)
         self._thread.start()
 
@@ -137,16 +137,16 @@ class Writer:
         with self._condition:
             records, total = self._records + len(entries), self._bytes + size
             if self._waiting and (records > WAITING_RECORDS_MAX or total > WAITING_BYTES_MAX):
-                why = self.trouble or "the disk is slower than what is appended"
+                why = self.fault or "records are appended faster than the disk can write"
                 raise LogUnavailable(f"{self._records} records wait to be written already ({why}): try again later")
             self._put(_Item(entries, size, None, False, done))
 
-    def post(self, work: Work, done: Done | None = None, *, is_news: bool = False) -> None:
-        """Queue other work; with `is_news` other processes are notified after its commit."""
+    def post(self, work: Work, done: Done | None = None, *, notifies_others: bool = False) -> None:
+        """Queue other work; with `notifies_others` other processes are notified after its commit."""
         with self._condition:
-            self._put(_Item((), 0, work, is_news, done))
+            self._put(_Item((), 0, work, notifies_others, done))
 
-    def call(self, work: Work, *, is_news: bool = False) -> None:
+    def call(self, work: Work, *, notifies_others: bool = False) -> None:
         """Run other work and wait for its commit."""
         outcome: list[Exception | None] = []
         is_done = threading.Event()
@@ -155,8 +155,8 @@ class Writer:
             outcome.append(fault)
             is_done.set()
 
-        assert threading.current_thread() is not self._thread, "the log is asked to wait for itself, inside `done`"
-        self.post(work, done, is_news=is_news)
+        assert threading.current_thread() is not self._thread, "a call from inside `done` would wait for itself"
+        self.post(work, done, notifies_others=notifies_others)
         is_done.wait()
         if outcome[0] is not None:
             raise outcome[0]
@@ -193,12 +193,12 @@ class Writer:
                 if group := self._next_group():
                     self._write(group)
                     group = []
-                self._keep_house()
-                self._turns.let_others()
+                self._maintain()
+                self._fairness.yield_to_others()
         finally:  # a bug here must not leave callers waiting
             self._is_closing = True
-            _tell_all([*group, *self._take_waiting()], LogUnavailable("the log was closed"))
-            self._turns.close()
+            _report_all([*group, *self._take_waiting()], LogUnavailable("the log was closed"))
+            self._fairness.close()
             with suppress(sqlite3.Error):
                 self._connection.close()
 
@@ -225,37 +225,37 @@ class Writer:
         return group
 
     def _write(self, group: list[_Item]) -> None:
-        """Write a group, with retries until `PATIENCE_S` have passed, and report the outcome to its callers."""
-        give_up_at = monotonic() + PATIENCE_S
+        """Write a group, with retries until `WRITE_TIMEOUT_S` have passed, and report the outcome to its callers."""
+        give_up_at = monotonic() + WRITE_TIMEOUT_S
         for attempt in count():
             try:
                 grown = self._commit(group)
             except sqlite3.Error as error:
                 fault, policy = unavailable(error, self._database.file), BUSY_RETRY if is_busy(error) else FAULT_RETRY
-                self._mend(error)
-            except LogUnavailable as gone:
-                fault, policy = gone, FAULT_RETRY
+                self._recover(error)
+            except LogUnavailable as unavailable_error:
+                fault, policy = unavailable_error, FAULT_RETRY
             else:
-                self.trouble = None
-                if grown or any(item.is_news for item in group):
+                self.fault = None
+                if grown or any(item.notifies_others for item in group):
                     self._cleaner.grew(grown)
                     self._committed(grown)
-                _tell_all(group, None)
+                _report_all(group, None)
                 return
             if monotonic() > give_up_at:
-                self.trouble = str(fault)
-                self._turns.have()
-                _tell_all([*group, *self._take_waiting()], fault)
+                self.fault = str(fault)
+                self._fairness.clear_waiting()
+                _report_all([*group, *self._take_waiting()], fault)
                 return
             if policy is FAULT_RETRY:
-                self.trouble = str(fault)
+                self.fault = str(fault)
             sleep(policy.wait_s(attempt, random()))
 
     def _commit(self, group: list[_Item]) -> dict[int, int]:
         self._database.check()
         connection = self._connection
         connection.execute("BEGIN IMMEDIATE")
-        self._turns.have()
+        self._fairness.clear_waiting()
         try:
             for item in group:
                 if item.work is not None:
@@ -268,10 +268,10 @@ class Writer:
             raise
         return grown
 
-    def _mend(self, error: sqlite3.Error) -> None:
-        """React to a fault: ask for a turn, free space on a full disk, or replace a possibly broken connection."""
+    def _recover(self, error: sqlite3.Error) -> None:
+        """React to a fault: signal that it waits, free space on a full disk, or replace a possibly broken connection."""
         if is_busy(error):
-            self._turns.ask()
+            self._fairness.signal_waiting()
         elif is_full(error):
             with suppress(sqlite3.Error):  # after a checkpoint the write-ahead log is reused from its start: no new space needed
                 self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
@@ -287,15 +287,15 @@ class Writer:
             self._records = self._bytes = 0
         return waiting
 
-    def _keep_house(self) -> None:
+    def _maintain(self) -> None:
         """Clean and checkpoint, after all notifications; a fault is ignored here, the next write meets it too."""
         with suppress(sqlite3.Error):
             self._pages += self._cleaner.step(self._connection)
             if self._pages >= WAL_PAGES:
                 self._pages = 0
-                self._take_over()
+                self._checkpoint()
 
-    def _take_over(self) -> None:
+    def _checkpoint(self) -> None:
         _, pages, _ = self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         if pages > WAL_PAGES_MAX:
             self._connection.execute(f"PRAGMA busy_timeout = {RESTART_WAIT_MS}")
@@ -305,10 +305,10 @@ class Writer:
                 self._connection.execute("PRAGMA busy_timeout = 0")
 
 
-def _tell_all(items: list[_Item], fault: LogUnavailable | None) -> None:
+def _report_all(items: list[_Item], fault: LogUnavailable | None) -> None:
     for item in items:
         if item.done is not None:
-            tell(item.done, fault)
+            call_safely(item.done, fault)
 
 
 def _roll_back(connection: sqlite3.Connection) -> None:

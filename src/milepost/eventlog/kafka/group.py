@@ -7,11 +7,11 @@ from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from milepost.eventlog.kafka.errors import Trouble, error_in
-from milepost.eventlog.kafka.reader import Reader
+from milepost.eventlog.kafka.errors import ClusterFault, error_in
+from milepost.eventlog.kafka.reader import KafkaReader
 from milepost.eventlog.kafka.settings import Committed
-from milepost.eventlog.kafka.topics import Topics
-from milepost.eventlog.log import Lost, Take, tell
+from milepost.eventlog.kafka.topics import TopicAdmin
+from milepost.eventlog.log import OnGap, OnRecords, call_safely
 
 _RETRY_S: Final = 0.5
 _COMMIT_S: Final = 0.1
@@ -20,20 +20,20 @@ _COMMIT_S: Final = 0.1
 Changed = Callable[[frozenset[str]], None]
 
 
-class GroupMember(Reader):
+class KafkaGroupMember(KafkaReader):
     """A reader of the topics assigned to it, until `close`."""
 
     def __init__(
         self,
         new_consumer: Callable[[Committed], Consumer],
-        topics: Topics,
-        take: Take,
-        lost: Lost,
-        trouble: Trouble,
+        topics: TopicAdmin,
+        on_records: OnRecords,
+        on_gap: OnGap,
+        cluster_fault: ClusterFault,
         *,
         changed: Changed | None,
     ) -> None:
-        super().__init__(new_consumer(self._committed), topics, take, lost, trouble)
+        super().__init__(new_consumer(self._committed), topics, on_records, on_gap, cluster_fault)
         self._changed = changed
         self._lock = threading.RLock()  # a blocking commit may run its callback in the same thread
         self._commits: dict[str, int] = {}
@@ -44,7 +44,7 @@ class GroupMember(Reader):
     def join(self, names: Sequence[str]) -> None:
         """Start reading those of the topics that the group assigns to this member."""
         wire_names = [self._topics.on_wire(name) for name in names]
-        self._consumer.subscribe(wire_names, on_assign=self._given, on_revoke=self._taken, on_lost=self._gone)
+        self._consumer.subscribe(wire_names, on_assign=self._on_assigned, on_revoke=self._on_revoked, on_lost=self._on_lost)
         self._thread.start()
 
     def commit(self, topic: str, offset: int) -> None:
@@ -71,7 +71,7 @@ class GroupMember(Reader):
             else:
                 self._consumer.commit(offsets=partitions)
         except KafkaException as fault:
-            self._trouble.found(error_in(fault))
+            self._cluster_fault.note_error(error_in(fault))
             self._commit_at = monotonic() + _RETRY_S
         except RuntimeError:  # the consumer was closed meanwhile
             self._commits.clear()
@@ -86,31 +86,31 @@ class GroupMember(Reader):
             if self._commits and (error is not None or any(partition.error is not None for partition in partitions)):
                 self._commit_at = monotonic() + _RETRY_S
 
-    def _given(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+    def _on_assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         names = [self._topics.off_wire(partition.topic) for partition in partitions]
         with self._lock:
             self._positions.update(dict.fromkeys(names))
-        self._tell_changed(names)
+        self._report_changed(names)
         consumer.incremental_assign(partitions)
 
-    def _taken(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+    def _on_revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         """Handle revoked topics, also on leaving: commit their offsets before the next owner starts."""
         names = {self._topics.off_wire(partition.topic) for partition in partitions}
         with self._lock:
             self._try_to_commit({topic: offset for topic, offset in self._commits.items() if topic in names}, waits=True)
-        self._gone(consumer, partitions)
+        self._on_lost(consumer, partitions)
 
-    def _gone(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+    def _on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         """Handle lost topics, which may have another owner already."""
         names = {self._topics.off_wire(partition.topic) for partition in partitions}
         with self._lock:
             for name in names:
                 self._positions.pop(name, None)
-                self._unplaced.pop(name, None)
+                self._unpositioned.pop(name, None)
                 self._commits.pop(name, None)
-        self._tell_changed(names)
+        self._report_changed(names)
         consumer.incremental_unassign(partitions)
 
-    def _tell_changed(self, names: Collection[str]) -> None:
+    def _report_changed(self, names: Collection[str]) -> None:
         if self._changed is not None and names and not self._is_closing:
-            tell(self._changed, frozenset(self._positions))
+            call_safely(self._changed, frozenset(self._positions))

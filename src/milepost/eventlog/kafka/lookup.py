@@ -8,10 +8,10 @@ from typing import Final, TypeVar, assert_never
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from milepost.eventlog.kafka.errors import Trouble, closed, error_in, fault_of
+from milepost.eventlog.kafka.errors import ClusterFault, closed, error_in, fault_of
 from milepost.eventlog.kafka.reader import records_of
-from milepost.eventlog.kafka.topics import ANSWER_S, Topics
-from milepost.eventlog.log import BATCH_RECORDS_MAX, Edge, LogUnavailable, Record, Since, Start, maybe_gap
+from milepost.eventlog.kafka.topics import REQUEST_TIMEOUT_S, TopicAdmin
+from milepost.eventlog.log import BATCH_RECORDS_MAX, LogUnavailable, Record, Since, Start, TopicEnd, maybe_gap
 
 _LOOK_S: Final = 0.1
 _RETRY_S: Final = 0.02
@@ -19,7 +19,7 @@ _AGAIN_S: Final = 1.0
 _MILLISECOND_NS: Final = 1_000_000
 
 # Transient: a new topic is not yet known to every broker, and a topic whose broker died has no leader for a moment.
-_SOON: Final = (
+_TRANSIENT: Final = (
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.NOT_LEADER_FOR_PARTITION,
@@ -31,20 +31,20 @@ _SOON: Final = (
 T = TypeVar("T")
 
 
-class Looker:
-    """Lookups, one at a time; each waits at most `ANSWER_S`."""
+class LookupConsumer:
+    """Lookups, one at a time; each waits at most `REQUEST_TIMEOUT_S`."""
 
-    def __init__(self, consumer: Consumer, topics: Topics, address: str, trouble: Trouble) -> None:
+    def __init__(self, consumer: Consumer, topics: TopicAdmin, address: str, cluster_fault: ClusterFault) -> None:
         self._consumer = consumer
         self._topics = topics
         self._address = address
-        self._trouble = trouble
+        self._cluster_fault = cluster_fault
         self._lock = threading.Lock()
         self._is_closed = False
 
     def ends(self, topic: str) -> tuple[int, int]:
         """Return the offsets of the oldest record and of the next append of an existing topic."""
-        return self._asked(topic, lambda left_s: self._consumer.get_watermark_offsets(self._partition(topic), timeout=left_s))
+        return self._call(topic, lambda left_s: self._consumer.get_watermark_offsets(self._partition(topic), timeout=left_s))
 
     def position_of(self, topic: str, start: Start) -> int:
         """Return the offset that a start position denotes at the moment."""
@@ -52,9 +52,9 @@ class Looker:
             case int():
                 assert start >= 0, f"{start} is no offset"
                 return start
-            case Edge.BEGINNING:
+            case TopicEnd.BEGINNING:
                 return self.ends(topic)[0]
-            case Edge.END:
+            case TopicEnd.END:
                 return self.ends(topic)[1]
             case Since(time):
                 return self._first_at(topic, -(-time // _MILLISECOND_NS))
@@ -83,7 +83,7 @@ class Looker:
                 self._consumer.close()
 
     def _messages(self, high: int, limit: int) -> Iterator[Message]:
-        give_up_at = monotonic() + ANSWER_S
+        give_up_at = monotonic() + REQUEST_TIMEOUT_S
         while monotonic() < give_up_at:
             first = self._consumer.poll(_LOOK_S)
             if first is None:
@@ -99,39 +99,39 @@ class Looker:
                 offset = message.offset()
                 if limit == 0 or (offset is not None and offset + 1 >= high):
                     return
-        raise LogUnavailable(f"Kafka at {self._address} has not answered for {ANSWER_S:g} s: look whether the brokers run")
+        raise LogUnavailable(f"Kafka at {self._address} has not answered for {REQUEST_TIMEOUT_S:g} s: check that the brokers run")
 
     def _first_at(self, topic: str, time_ms: int) -> int:
-        asked = self._partition(topic, time_ms)
+        partition = self._partition(topic, time_ms)
 
-        def ask(left_s: float) -> int:
-            (found,) = self._consumer.offsets_for_times([asked], timeout=left_s)
+        def look_up(left_s: float) -> int:
+            (found,) = self._consumer.offsets_for_times([partition], timeout=left_s)
             if found.error is not None:
                 raise KafkaException(found.error)
             return found.offset
 
-        offset = self._asked(topic, ask)
+        offset = self._call(topic, look_up)
         return offset if offset >= 0 else self.ends(topic)[1]
 
-    def _asked(self, topic: str, question: Callable[[float], T]) -> T:
+    def _call(self, topic: str, request: Callable[[float], T]) -> T:
         """Return the answer to *question*, with retries; its argument is the remaining time in seconds."""
-        give_up_at = monotonic() + ANSWER_S
+        give_up_at = monotonic() + REQUEST_TIMEOUT_S
         while True:
             with self._lock:
                 self._check_open()
                 try:
-                    answer = question(max(_LOOK_S, give_up_at - monotonic()))
-                    self._trouble.passed()
-                    return answer
+                    result = request(max(_LOOK_S, give_up_at - monotonic()))
+                    self._cluster_fault.clear()
+                    return result
                 except KafkaException as fault:
                     error = error_in(fault)
-                    self._look_again(topic)
-            if error.code() not in _SOON or monotonic() > give_up_at:
-                self._trouble.found(error)
+                    self._refresh_metadata(topic)
+            if error.code() not in _TRANSIENT or monotonic() > give_up_at:
+                self._cluster_fault.note_error(error)
                 raise fault_of(error, self._address)
             sleep(_RETRY_S)
 
-    def _look_again(self, topic: str) -> None:
+    def _refresh_metadata(self, topic: str) -> None:
         """Refresh the library's metadata: a topic looked up too early would stay without a partition for long."""
         with suppress(KafkaException):
             self._consumer.list_topics(self._topics.on_wire(topic), timeout=_AGAIN_S)

@@ -1,8 +1,8 @@
-"""Reader: one thread that polls records from Kafka and hands them to `take`, one topic at a time, each from its position.
+"""Reader: one thread that polls records from Kafka and hands them to `on_records`, one topic at a time, each from its position.
 
 Invariants:
 - the library never resets an offset by itself (`auto.offset.reset` is `error`): a topic that cannot be read from its position
-  waits in `_unplaced` until the gap is reported and a new position is found;
+  waits in `_unpositioned` until the gap is reported and a new position is found;
 - records of topics that are not, or no longer, assigned to this reader are not handed over.
 """
 
@@ -14,9 +14,9 @@ from typing import Final
 
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from milepost.eventlog.kafka.errors import Trouble, error_in
-from milepost.eventlog.kafka.topics import Topics
-from milepost.eventlog.log import BATCH_RECORDS_MAX, Lost, Record, Take, maybe_gap, tell
+from milepost.eventlog.kafka.errors import ClusterFault, error_in
+from milepost.eventlog.kafka.topics import TopicAdmin
+from milepost.eventlog.log import BATCH_RECORDS_MAX, OnGap, OnRecords, Record, call_safely, maybe_gap
 from milepost.model.instants import Instant
 
 _LOOK_S: Final = 0.1
@@ -25,18 +25,20 @@ _RETRY_S: Final = 0.2
 _MILLISECOND_NS: Final = 1_000_000
 
 
-class Reader:
+class KafkaReader:
     """A reader that runs from `start` to `close`; `positions` has the next offset of each topic."""
 
-    def __init__(self, consumer: Consumer, topics: Topics, take: Take, lost: Lost, trouble: Trouble) -> None:
+    def __init__(
+        self, consumer: Consumer, topics: TopicAdmin, on_records: OnRecords, on_gap: OnGap, cluster_fault: ClusterFault
+    ) -> None:
         self._consumer = consumer
         self._topics = topics
-        self._take = take
-        self._lost = lost
-        self._trouble = trouble
+        self._on_records = on_records
+        self._on_gap = on_gap
+        self._cluster_fault = cluster_fault
         self._positions: dict[str, int | None] = {}
         """Next offset by topic; None: the committed offset of the group."""
-        self._unplaced: dict[str, float] = {}
+        self._unpositioned: dict[str, float] = {}
         """Topics without a valid position, with the time of the next attempt to find one."""
         self._is_closing = False
         self._thread = threading.Thread(target=self._run, name="log-reader", daemon=True)
@@ -57,7 +59,7 @@ class Reader:
         self._is_closing = True
 
     def close(self) -> None:
-        """Stop reading; waits for a running `take`, unless called from it."""
+        """Stop reading; waits for a running `on_records`, unless called from it."""
         self.stop()
         if threading.current_thread() is not self._thread:
             self._thread.join()
@@ -81,7 +83,7 @@ class Reader:
                 messages.append(first)
                 messages += self._consumer.consume(BATCH_RECORDS_MAX - 1, 0)
         except KafkaException as fault:  # the next poll shows whether it has passed
-            self._trouble.found(error_in(fault))
+            self._cluster_fault.note_error(error_in(fault))
         return messages
 
     def _hand_over(self, topic: str, messages: Sequence[Message]) -> None:
@@ -91,40 +93,40 @@ class Reader:
         if not records or topic not in self._positions or self._is_closing:
             return
         self._positions[topic] = records[-1].offset + 1
-        self._trouble.passed()
-        tell(self._take, records)
+        self._cluster_fault.clear()
+        call_safely(self._on_records, records)
 
     def _note(self, topic: str, errors: Sequence[KafkaError]) -> None:
         for error in errors:
             if error.code() == KafkaError._AUTO_OFFSET_RESET and topic in self._positions:
-                self._unplaced[topic] = monotonic()
+                self._unpositioned[topic] = monotonic()
             else:
-                self._trouble.found(error)
+                self._cluster_fault.note_error(error)
 
     def _between(self) -> None:
         """Between two batches: find positions for the topics without one."""
-        for topic, try_at in list(self._unplaced.items()):
+        for topic, try_at in list(self._unpositioned.items()):
             if monotonic() >= try_at:
-                self._try_to_place(topic)
+                self._try_to_reposition(topic)
 
-    def _try_to_place(self, topic: str) -> None:
+    def _try_to_reposition(self, topic: str) -> None:
         try:
-            self._place(topic)
-            del self._unplaced[topic]
+            self._reposition(topic)
+            del self._unpositioned[topic]
         except KafkaException as fault:
-            self._trouble.found(error_in(fault))
-            self._unplaced[topic] = monotonic() + _RETRY_S
+            self._cluster_fault.note_error(error_in(fault))
+            self._unpositioned[topic] = monotonic() + _RETRY_S
 
-    def _place(self, topic: str) -> None:
+    def _reposition(self, topic: str) -> None:
         """Find the offset from which a topic can be read on, and report the gap."""
         low, high = self._consumer.get_watermark_offsets(self._partition(topic), timeout=_PLACE_S)
-        wanted = self._positions[topic]
-        if wanted is None:
+        position = self._positions[topic]
+        if position is None:
             (stored,) = self._consumer.committed([self._partition(topic)], timeout=_PLACE_S)
-            wanted = low if stored.offset == OFFSET_INVALID else stored.offset
-        offset = max(low, min(wanted, high))
-        if (gap := maybe_gap(topic, wanted, low, high)) is not None:
-            tell(self._lost, gap)
+            position = low if stored.offset == OFFSET_INVALID else stored.offset
+        offset = max(low, min(position, high))
+        if (gap := maybe_gap(topic, position, low, high)) is not None:
+            call_safely(self._on_gap, gap)
         # `seek` is refused for a topic that has just failed; a new assignment starts at the given offset.
         self._consumer.incremental_unassign([self._partition(topic)])
         self._consumer.incremental_assign([self._partition(topic, offset)])

@@ -16,7 +16,7 @@ MESSAGE_BYTES_MAX: Final = RECORD_BYTES_MAX + 100_000
 SESSION_S: Final = 6
 """Session timeout of a group member: the shortest that brokers allow."""
 POLL_S_MAX: Final = 300
-"""Maximum duration of `take`; a member that exceeds it is removed from its group."""
+"""Maximum duration of `on_records`; a member that exceeds it is removed from its group."""
 
 _SEGMENT_MS_MIN: Final = 1_000
 _SEGMENT_MS_MAX: Final = 86_400_000
@@ -27,7 +27,7 @@ _COMPACTED_SEGMENT_MS: Final = 600_000
 _SILENT: Final = logging.Logger("confluent_kafka")
 _SILENT.addHandler(logging.NullHandler())
 
-Heard = Callable[[KafkaError], None]
+OnError = Callable[[KafkaError], None]
 """Receives errors of the library outside of requests, mostly unreachable brokers."""
 
 Committed = Callable[[KafkaError | None, list[TopicPartition]], None]
@@ -35,19 +35,19 @@ Committed = Callable[[KafkaError | None, list[TopicPartition]], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Client:
+class KafkaClientSettings:
     """Client id and cluster address; the user's `options` override ours."""
 
     address: str
     id: str
     options: Mapping[str, str]
 
-    def settings(self, heard: Heard) -> dict[str, Any]:
+    def settings(self, on_error: OnError) -> dict[str, Any]:
         """Return the settings for creating topics, the base of all others."""
         return {
             "bootstrap.servers": self.address,
             "client.id": self.id,
-            "error_cb": heard,
+            "error_cb": on_error,
             "log_level": 0,
             "logger": _SILENT,  # it would write to standard error; relevant errors come through error_cb
             "socket.timeout.ms": 5_000,  # give up on a hanging broker before users give up
@@ -58,7 +58,7 @@ class Client:
             **self.options,
         }
 
-    def producer_settings(self, heard: Heard) -> dict[str, Any]:
+    def producer_settings(self, on_error: OnError) -> dict[str, Any]:
         """Return the settings for appending."""
         return {
             "enable.idempotence": True,  # no duplicates and no reordering on retries; requires acks=all
@@ -72,10 +72,10 @@ class Client:
             # `writer` bounds the queue; these limits must never be the smaller ones.
             "queue.buffering.max.messages": 2_000_000,
             "queue.buffering.max.kbytes": 2_000_000,
-            **self.settings(heard),
+            **self.settings(on_error),
         }
 
-    def reader_settings(self, heard: Heard) -> dict[str, Any]:
+    def reader_settings(self, on_error: OnError) -> dict[str, Any]:
         """Return the settings for following without a group; the library requires a group id all the same."""
         return {
             "group.id": f"{self.id}.reader",
@@ -89,17 +89,17 @@ class Client:
             "fetch.error.backoff.ms": 100,
             "topic.metadata.refresh.interval.ms": 10_000,
             "queued.max.messages.kbytes": 16 * 1024,
-            **self.settings(heard),
+            **self.settings(on_error),
         }
 
-    def looking_settings(self, heard: Heard) -> dict[str, Any]:
+    def lookup_settings(self, on_error: OnError) -> dict[str, Any]:
         """Return the settings for reading a limited range of records."""
-        return {**self.reader_settings(heard), "enable.partition.eof": True, "fetch.wait.max.ms": 1}
+        return {**self.reader_settings(on_error), "enable.partition.eof": True, "fetch.wait.max.ms": 1}
 
-    def member_settings(self, group: str, heard: Heard, committed: Committed) -> dict[str, Any]:
+    def member_settings(self, group: str, on_error: OnError, committed: Committed) -> dict[str, Any]:
         """Return the settings of a group member."""
         return {
-            **self.reader_settings(heard),
+            **self.reader_settings(on_error),
             "group.id": group,
             "on_commit": committed,
             # Topics have one partition: `range`, the default, would assign all of them to one member. This strategy spreads them,
@@ -137,7 +137,7 @@ def topic_settings(settings: TopicSettings) -> dict[str, str]:
 def new_topic_settings(settings: TopicSettings, durability: Durability, copies: int) -> dict[str, str]:
     """Return the settings of a new topic: retention, compaction and durability."""
     safe = {
-        Durability.NOTHING: {},
+        Durability.NONE: {},
         # With three replicas an append waits for two: confirmed records survive the loss of one broker.
         Durability.PROCESS_CRASH: {"min.insync.replicas": str((copies + 1) // 2)},
         Durability.POWER_LOSS: {"min.insync.replicas": str((copies + 1) // 2), "flush.messages": "1"},

@@ -16,12 +16,12 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from milepost.eventlog.kafka.errors import Trouble, error_in, fault_of
+from milepost.eventlog.kafka.errors import ClusterFault, error_in, fault_of
 from milepost.eventlog.kafka.settings import COPIES_MAX, new_topic_settings, topic_settings
 from milepost.eventlog.log import LogUnavailable, TopicSettings, check_topic_name
 from milepost.model.durability import Durability
 
-ANSWER_S: Final = 10.0
+REQUEST_TIMEOUT_S: Final = 10.0
 """Timeout of a request to the cluster."""
 
 _INTERNAL: Final = "__"
@@ -31,15 +31,17 @@ _LOOK_S: Final = 0.01
 T = TypeVar("T")
 
 
-class Topics:
+class TopicAdmin:
     """The topics whose names begin with a prefix; callers use names without it."""
 
-    def __init__(self, admin: AdminClient, address: str, prefix: str, durability: Durability, trouble: Trouble) -> None:
+    def __init__(
+        self, admin: AdminClient, address: str, prefix: str, durability: Durability, cluster_fault: ClusterFault
+    ) -> None:
         self._admin = admin
         self._address = address
         self._prefix = prefix
         self._durability = durability
-        self._trouble = trouble
+        self._cluster_fault = cluster_fault
         self._lock = threading.Lock()
         self.known: set[str] = set()
         """Names, without the prefix, of topics known to exist at the last lookup."""
@@ -60,15 +62,15 @@ class Topics:
 
     def ensure(self, names: Iterable[str]) -> None:
         """Create the missing topics, with default settings."""
-        wanted = [name for name in names if name not in self.known]
-        if not wanted:
+        needed = [name for name in names if name not in self.known]
+        if not needed:
             return
-        for name in wanted:
+        for name in needed:
             check_topic_name(name)
         found, brokers = self._metadata()
-        missing = [name for name in wanted if self.on_wire(name) not in found]
+        missing = [name for name in needed if self.on_wire(name) not in found]
         self._create({name: TopicSettings() for name in missing}, brokers)
-        self._note(wanted)
+        self._note(needed)
 
     def make(self, name: str, settings: TopicSettings | None) -> None:
         """Create a topic or change its settings."""
@@ -94,7 +96,7 @@ class Topics:
             self._note([name])
         return name in self.known
 
-    def ask(self) -> None:
+    def check_available(self) -> None:
         """Check that the cluster answers; raises `LogUnavailable` otherwise."""
         self._metadata()
 
@@ -104,7 +106,7 @@ class Topics:
 
     def _metadata(self) -> tuple[set[str], int]:
         """Return the names of all topics in the cluster and the number of brokers."""
-        found = self.asked(lambda: self._admin.list_topics(timeout=ANSWER_S))
+        found = self.call(lambda: self._admin.list_topics(timeout=REQUEST_TIMEOUT_S))
         return set(found.topics), len(found.brokers)
 
     def _create(self, settings: Mapping[str, TopicSettings], brokers: int) -> set[str]:
@@ -117,15 +119,17 @@ class Topics:
                 self.on_wire(name),
                 num_partitions=1,
                 replication_factor=copies,
-                config=new_topic_settings(wanted, self._durability, copies),
+                config=new_topic_settings(needed, self._durability, copies),
             )
-            for name, wanted in settings.items()
+            for name, needed in settings.items()
         ]
-        futures: dict[str, Future[Any]] = self._admin.create_topics(new, request_timeout=ANSWER_S, operation_timeout=ANSWER_S)
+        futures: dict[str, Future[Any]] = self._admin.create_topics(
+            new, request_timeout=REQUEST_TIMEOUT_S, operation_timeout=REQUEST_TIMEOUT_S
+        )
         made = set()
         for name, future in futures.items():
             try:
-                self.asked(future.result)
+                self.call(future.result)
                 made.add(self.off_wire(name))
             except _AlreadyThere:
                 continue
@@ -134,11 +138,11 @@ class Topics:
 
     def _wait_there(self, wire_names: set[str]) -> None:
         """Wait until the queried broker knows the new topics, which the controller knows already."""
-        give_up_at = monotonic() + ANSWER_S
+        give_up_at = monotonic() + REQUEST_TIMEOUT_S
         while not wire_names <= self._metadata()[0]:
             if monotonic() > give_up_at:
                 raise LogUnavailable(
-                    f"Kafka at {self._address} has made {', '.join(sorted(wire_names))}, but knows nothing of it yet"
+                    f"Kafka at {self._address} has created {', '.join(sorted(wire_names))}, but does not list it yet"
                 )
             sleep(_LOOK_S)
 
@@ -148,23 +152,23 @@ class Topics:
             for key, value in topic_settings(settings).items()
         ]
         resource = ConfigResource(ResourceType.TOPIC, self.on_wire(name), incremental_configs=entries)
-        for future in self._admin.incremental_alter_configs([resource], request_timeout=ANSWER_S).values():
-            self.asked(future.result)
+        for future in self._admin.incremental_alter_configs([resource], request_timeout=REQUEST_TIMEOUT_S).values():
+            self.call(future.result)
 
-    def asked(self, question: Callable[[], T]) -> T:
+    def call(self, request: Callable[[], T]) -> T:
         """Return the result of *question*; translate Kafka's errors into the log's."""
         try:
-            answer = question()
+            result = request()
         except KafkaException as fault:
             error = error_in(fault)
             if error.code() == KafkaError.TOPIC_ALREADY_EXISTS:
                 raise _AlreadyThere(error.str()) from None
             meaning = fault_of(error, self._address)
             if isinstance(meaning, LogUnavailable):
-                self._trouble.told(meaning)
+                self._cluster_fault.note_fault(meaning)
             raise meaning from None
-        self._trouble.passed()
-        return answer
+        self._cluster_fault.clear()
+        return result
 
 
 class _AlreadyThere(Exception):

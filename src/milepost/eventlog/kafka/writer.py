@@ -1,4 +1,4 @@
-"""Appender: an idempotent producer, and `done` for each call once and in the order of calls.
+"""Writer: an idempotent producer, and `done` for each call once and in the order of calls.
 
 Invariants:
 - records go to the producer in the order of calls; it preserves that order without duplicates, despite retries;
@@ -18,22 +18,22 @@ from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from milepost.eventlog.kafka.errors import Trouble, closed, error_in, fault_of
-from milepost.eventlog.kafka.topics import Topics
-from milepost.eventlog.log import WAITING_BYTES_MAX, WAITING_RECORDS_MAX, Done, Entry, LogRefused, LogUnavailable, tell
+from milepost.eventlog.kafka.errors import ClusterFault, closed, error_in, fault_of
+from milepost.eventlog.kafka.topics import TopicAdmin
+from milepost.eventlog.log import WAITING_BYTES_MAX, WAITING_RECORDS_MAX, Done, Entry, LogRefused, LogUnavailable, call_safely
 
 CLOSE_S: Final = 10.0
 """Time after `close` at which unconfirmed appends fail."""
 SLOW_S: Final = 5.0
-"""Age of an unconfirmed append from which the log reports trouble."""
+"""Age of an unconfirmed append from which the log reports a fault."""
 
 _POLL_S: Final = 0.05
 _RETRY_S: Final = 0.5
 _PURGE_S: Final = 2.0
-_GONE: Final = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
+_TOPIC_DELETED: Final = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
 
 
-class _Call:
+class _PendingAppend:
     """One append; `left` is changed by the poll thread alone."""
 
     __slots__ = ("count", "done", "entries", "fault", "is_given_up", "left", "put_at", "size")
@@ -67,19 +67,21 @@ class _Call:
         self.is_given_up = True
 
 
-class Appender:
+class KafkaWriter:
     """The append queue, producer and threads of one log object."""
 
-    def __init__(self, new_producer: Callable[[], Producer], topics: Topics, address: str, trouble: Trouble) -> None:
+    def __init__(
+        self, new_producer: Callable[[], Producer], topics: TopicAdmin, address: str, cluster_fault: ClusterFault
+    ) -> None:
         self._new_producer = new_producer
         self._producer = new_producer()
         self._is_broken = False
         self._topics = topics
         self._address = address
-        self._trouble = trouble
+        self._cluster_fault = cluster_fault
         self._condition = threading.Condition()
-        self._calls: deque[_Call] = deque()
-        self._held: deque[_Call] = deque()
+        self._calls: deque[_PendingAppend] = deque()
+        self._held: deque[_PendingAppend] = deque()
         self._records = 0
         self._bytes = 0
         self._close_at: float | None = None
@@ -106,11 +108,11 @@ class Appender:
                 raise closed()
             records, total = self._records + len(entries), self._bytes + size
             if self._calls and (records > WAITING_RECORDS_MAX or total > WAITING_BYTES_MAX):
-                why = self._trouble.text or "it is slower than what is appended"
+                why = self._cluster_fault.text or "records are appended faster than it confirms them"
                 raise LogUnavailable(
                     f"{self._records} records wait for Kafka at {self._address} already ({why}): try again later"
                 )
-            call = _Call(entries, size, done)
+            call = _PendingAppend(entries, size, done)
             self._calls.append(call)
             self._records, self._bytes = records, total
             if self._held or any(entry.topic not in self._topics.known for entry in entries):
@@ -130,7 +132,7 @@ class Appender:
         for thread in self._threads:
             thread.join()
 
-    def _produce(self, call: _Call) -> None:
+    def _produce(self, call: _PendingAppend) -> None:
         produce, on_wire, reported = self._producer.produce, self._topics.on_wire, call.reported
         entries, call.entries = call.entries, ()
         try:
@@ -142,7 +144,7 @@ class Appender:
     def _poll(self) -> None:
         """Poll for delivery reports and call `done` of finished calls."""
         while not self._is_finished():
-            self._have_reports(self._producer.poll, _POLL_S)
+            self._poll_reports(self._producer.poll, _POLL_S)
             self._settle()
             if self._is_broken:
                 self._renew()
@@ -161,7 +163,7 @@ class Appender:
             return self._close_at is not None and (not self._calls or monotonic() > self._close_at)
 
     def _settle(self) -> None:
-        finished: list[_Call] = []
+        finished: list[_PendingAppend] = []
         with self._condition:
             while self._calls and self._calls[0].is_finished:
                 call = self._calls.popleft()
@@ -171,24 +173,24 @@ class Appender:
         for call in finished:
             fault = self._meaning(call.fault)
             if call.done is not None:
-                tell(call.done, fault)
+                call_safely(call.done, fault)
         if finished and finished[-1].fault is None:
-            self._trouble.passed()
+            self._cluster_fault.clear()
 
     def _meaning(self, fault: LogUnavailable | LogRefused | KafkaError | None) -> LogUnavailable | LogRefused | None:
         if not isinstance(fault, KafkaError):
             return fault
-        if fault.code() in _GONE:
+        if fault.code() in _TOPIC_DELETED:
             self._topics.forget()
         return fault_of(fault, self._address)
 
-    def _have_reports(self, wait: Callable[[float], int], patience_s: float) -> None:
+    def _poll_reports(self, wait: Callable[[float], int], timeout_s: float) -> None:
         """Process delivery reports; the library raises when the producer is permanently broken."""
         try:
-            wait(patience_s)
+            wait(timeout_s)
         except KafkaException as fault:
             self._is_broken = True
-            self._trouble.found(error_in(fault))
+            self._cluster_fault.note_error(error_in(fault))
 
     def _renew(self) -> None:
         """Replace a producer that has lost its sequence and accepts no more records; its pending records fail."""
@@ -201,33 +203,33 @@ class Appender:
     def _give_up(self, producer: Producer) -> None:
         """Purge the producer's queue and process the failure reports."""
         producer.purge()
-        self._have_reports(producer.flush, _PURGE_S)
+        self._poll_reports(producer.flush, _PURGE_S)
 
     def _make(self) -> None:
-        """Create the topics of held calls; while there is trouble, probe until it has passed."""
+        """Create the topics of held calls; while there is a fault, probe until it is over."""
         while self._wait_for_work():
             with self._condition:
-                wanted = {entry.topic for call in self._held for entry in call.entries}
+                missing = {entry.topic for call in self._held for entry in call.entries}
             try:
-                if wanted:
-                    self._topics.ensure(wanted)
+                if missing:
+                    self._topics.ensure(missing)
                 else:
-                    self._topics.ask()
+                    self._topics.check_available()
             except LogRefused:
                 self._refuse()
             except LogUnavailable:
                 self._rest()
-            self._let_go()
+            self._produce_held()
 
     def _wait_for_work(self) -> bool:
         with self._condition:
             while not self._held and not self._is_over:
                 self._condition.wait(_RETRY_S)
-                if self._trouble.text is not None:
+                if self._cluster_fault.text is not None:
                     break
             return not self._is_over
 
-    def _let_go(self) -> None:
+    def _produce_held(self) -> None:
         """Produce the held calls, in order, up to the first whose topics are missing."""
         with self._condition:
             while self._held and all(entry.topic in self._topics.known for entry in self._held[0].entries):

@@ -3,9 +3,9 @@
 from enum import IntEnum
 from typing import Final, Protocol
 
-from milepost.broker.session import Link, Session
+from milepost.broker.session import Connection, Session
 from milepost.listeners.event_loop import BROKEN, READABLE, WRITABLE
-from milepost.listeners.streams import Stream
+from milepost.listeners.streams import ServerStream
 from milepost.model.instants import Instant
 from milepost.vetting.access import ClientIdentity
 from milepost.wire.mqtt import Version
@@ -16,7 +16,7 @@ ENCODING_OWN: Final = 6
 """MQTT 5 with topic aliases, or with a packet limit below the edge's: every connection needs its own bytes."""
 
 
-class State(IntEnum):
+class MqttConnectionState(IntEnum):
     """Life cycle of a connection."""
 
     NEW = 0
@@ -29,20 +29,20 @@ class State(IntEnum):
     CLOSED = 4
 
 
-class Door(Protocol):
+class MqttConnectionHandler(Protocol):
     """The listener that owns a connection."""
 
-    def on_readable(self, link: "MqttConnection", now: Instant) -> None:
+    def on_readable(self, connection: "MqttConnection", now: Instant) -> None:
         """Handle a connection that is readable or closed by its peer."""
 
-    def on_writable(self, link: "MqttConnection", now: Instant) -> None:
+    def on_writable(self, connection: "MqttConnection", now: Instant) -> None:
         """Handle a connection that is writable."""
 
-    def on_fault(self, link: "MqttConnection", fault: Exception, now: Instant) -> None:
+    def on_fault(self, connection: "MqttConnection", fault: Exception, now: Instant) -> None:
         """Handle an internal error on a connection."""
 
 
-class MqttConnection(Link):
+class MqttConnection(Connection):
     """One MQTT connection."""
 
     __slots__ = (
@@ -50,70 +50,70 @@ class MqttConnection(Link):
         "aliases_in",
         "aliases_out",
         "aliases_out_max",
-        "door",
-        "due_at",
-        "farewell",
-        "has_promised",
-        "heard_at",
-        "is_telling",
+        "awaits_storage",
+        "check_at",
+        "handler",
+        "identity",
+        "last_packet",
         "mask",
-        "need",
-        "open_in",
-        "owed_bytes",
-        "owed_messages",
+        "missing_bytes",
         "packet_max",
-        "parts",
-        "patience_s",
+        "partial_packet",
+        "received_at",
         "session",
         "state",
         "stream",
+        "timeout_s",
+        "unacknowledged_in",
+        "uncharged_bytes",
+        "uncharged_messages",
         "unsent",
         "unsent_size",
         "version",
-        "wants_ids",
-        "who",
+        "wants_message_ids",
+        "wants_reason_strings",
     )
 
-    def __init__(self, door: "Door", stream: Stream, address: str, heard_at: float) -> None:
+    def __init__(self, handler: "MqttConnectionHandler", stream: ServerStream, address: str, received_at: float) -> None:
         super().__init__()
-        self.door = door
+        self.handler = handler
         self.stream = stream
         self.address = address
-        self.state = State.NEW
+        self.state = MqttConnectionState.NEW
         self.version = Version.V3
         self.session: Session | None = None
-        self.who: ClientIdentity | None = None
-        self.parts: list[bytes] = []
+        self.identity: ClientIdentity | None = None
+        self.partial_packet: list[bytes] = []
         """An incomplete packet."""
-        self.need = 0
+        self.missing_bytes = 0
         """Bytes missing before decoding is worth another attempt."""
         self.unsent: list[memoryview] = []
         self.unsent_size = 0
         """Bytes that the socket has not accepted yet."""
         self.mask = READABLE
         """Events the loop watches for."""
-        self.heard_at = heard_at
-        self.patience_s = 0.0
+        self.received_at = received_at
+        self.timeout_s = 0.0
         """Maximum silence before the connection is closed; 0: unlimited."""
-        self.due_at = 0
-        """The second of the next keepalive check."""
-        self.farewell = b""
+        self.check_at = 0
+        """Second of the next keepalive check."""
+        self.last_packet = b""
         """The last packet to send."""
-        self.owed_messages = 0
-        self.owed_bytes = 0
+        self.uncharged_messages = 0
+        self.uncharged_bytes = 0
         """Received since the last rate check."""
         self.packet_max = 0
         """Maximum packet size of the client; 0: unlimited."""
-        self.wants_ids = False
+        self.wants_message_ids = False
         """Whether the client asked for response information: acknowledgements then carry the message id."""
-        self.is_telling = True
-        """Whether the client wants reason strings."""
+        self.wants_reason_strings = True
+        """Request Problem Information: whether the client accepts reason strings."""
         self.aliases_in: dict[int, str] | None = None
         self.aliases_out: dict[str, int] | None = None
         self.aliases_out_max = 0
-        self.open_in = 0
+        self.unacknowledged_in = 0
         """QoS 1 messages received in this tick, whose PUBACK is not sent yet."""
-        self.has_promised = False
+        self.awaits_storage = False
         """Whether a reply since the last read depends on changes that are still to be stored."""
 
     @property
@@ -125,8 +125,8 @@ class MqttConnection(Link):
         """Dispatch an event to the listener. An internal error is logged and closes this connection only."""
         try:
             if mask & WRITABLE:
-                self.door.on_writable(self, now)
+                self.handler.on_writable(self, now)
             if mask & (READABLE | BROKEN):
-                self.door.on_readable(self, now)
+                self.handler.on_readable(self, now)
         except Exception as fault:  # noqa: BLE001  # one client must not stop the others
-            self.door.on_fault(self, fault, now)
+            self.handler.on_fault(self, fault, now)

@@ -6,10 +6,10 @@ from typing import Final, NamedTuple
 
 from milepost.broker.broker import Broker
 from milepost.broker.session import Session
+from milepost.listeners.diagnostic_log import DiagnosticLog
 from milepost.listeners.limits import MqttLimits
-from milepost.listeners.log import Log
-from milepost.listeners.mqtt.connection import MqttConnection, State
-from milepost.listeners.mqtt.sender import Sender
+from milepost.listeners.mqtt.connection import MqttConnection, MqttConnectionState
+from milepost.listeners.mqtt.sender import MqttSender
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.reasons import Reason, Refused
@@ -18,21 +18,21 @@ from milepost.wire.mqtt import (
     NO_PROPERTIES,
     Code,
     Disconnect,
-    Kind,
     Packet,
+    PacketType,
     Ping,
     Pong,
     Properties,
     Version,
     code_of,
     encode,
-    fitting,
+    nearest_legal,
 )
 
-_STEPS: Final = 100
+_CHECKS_PER_BURST: Final = 100
 """Rate checks per burst."""
 
-ON_ITS_WAY_NS: Final = 10 * SECOND_NS
+REDIRECT_GRACE_NS: Final = 10 * SECOND_NS
 """Time a redirected client has to connect to another edge before its will is published."""
 
 
@@ -48,23 +48,23 @@ class MqttSettings:
     limits: MqttLimits = field(default_factory=MqttLimits)
 
 
-class Arriving(NamedTuple):
+class AwaitingSession(NamedTuple):
     """A connection whose client waits for its session."""
 
-    link: MqttConnection
-    enter: Callable[[Instant], None]
+    connection: MqttConnection
+    connect: Callable[[Instant], None]
 
 
 class MqttContext:
     """State shared by all MQTT connections."""
 
-    def __init__(self, broker: Broker, settings: MqttSettings, log: Log) -> None:
+    def __init__(self, broker: Broker, settings: MqttSettings, log: DiagnosticLog) -> None:
         self.broker = broker
         self.settings = settings
         self.log = log
-        self.sender = Sender(broker, settings.limits.unsent_bytes_max)
-        self._messages_step = settings.limits.messages_burst / _STEPS
-        self._bytes_step = settings.limits.bytes_burst / _STEPS
+        self.sender = MqttSender(broker, settings.limits.unsent_bytes_max)
+        self._messages_step = settings.limits.messages_burst / _CHECKS_PER_BURST
+        self._bytes_step = settings.limits.bytes_burst / _CHECKS_PER_BURST
         limits = settings.limits
         self.rates = RateLimits(
             limits.messages_per_s,
@@ -77,56 +77,70 @@ class MqttContext:
         )
         self.closing: list[MqttConnection] = []
         """Connections to close at the end of the tick."""
-        self.arriving: dict[EndpointId, Arriving] = {}
+        self.awaiting_session: dict[EndpointId, AwaitingSession] = {}
         """Connections whose clients wait for their session to arrive from another edge."""
 
-    def reply(self, link: MqttConnection, packet: Packet) -> None:
+    def reply(self, connection: MqttConnection, packet: Packet) -> None:
         """Send *packet* to a client; without its properties if it would exceed the client's maximum packet size."""
-        data = encode(packet, link.version)
-        if link.packet_max and len(data) > link.packet_max and not isinstance(packet, Ping | Pong):  # [MQTT-3.4.2-2] and its kin
-            data = encode(replace(packet, properties=NO_PROPERTIES), link.version)
-        self.sender.put(link, data)
+        data = encode(packet, connection.version)
+        is_too_large = connection.packet_max and len(data) > connection.packet_max
+        if is_too_large and not isinstance(packet, Ping | Pong):  # [MQTT-3.4.2-2] and the same clause of the other packets
+            data = encode(replace(packet, properties=NO_PROPERTIES), connection.version)
+        self.sender.put(connection, data)
 
-    def because(self, link: MqttConnection, refused: Refused, *, is_always: bool = False) -> Properties:
-        """Return the reason string as properties, if the client wants them. [MQTT-3.1.2-29]"""
-        return Properties(reason_string=str(refused)[:1000]) if link.is_telling or is_always else NO_PROPERTIES
+    def reason_properties(self, connection: MqttConnection, refused: Refused, *, is_always: bool = False) -> Properties:
+        """Return the reason string as properties, if the client accepts it. [MQTT-3.1.2-29]"""
+        return Properties(reason_string=str(refused)[:1000]) if connection.wants_reason_strings or is_always else NO_PROPERTIES
 
-    def refuse(self, link: MqttConnection, refused: Refused) -> None:
+    def refuse(self, connection: MqttConnection, refused: Refused) -> None:
         """Count a refusal and disconnect the client with its reason code."""
         self.broker.refuse(refused)
-        self.end(link, code_of(refused.reason), refused)
+        self.disconnect(connection, code_of(refused.reason), refused)
 
-    def send_on(self, link: MqttConnection, address: str) -> None:
+    def redirect(self, connection: MqttConnection, address: str) -> None:
         """Redirect a client to another edge (MQTT 5, 4.11); its session follows by handover."""
-        session = link.session
-        if session is None or session.link is not link:
+        session = connection.session
+        if session is None or session.connection is not connection:
             return
         if session.will is not None:
-            session.will = replace(session.will, delay_ns=max(session.will.delay_ns, ON_ITS_WAY_NS))
+            session.will = replace(session.will, delay_ns=max(session.will.delay_ns, REDIRECT_GRACE_NS))
         server = address.partition("://")[2].partition("/")[0]
-        self.end(link, Code.USE_ANOTHER_SERVER, Refused(Reason.OUTSIDE_COVERAGE, f"{address} covers the place"), server=server)
+        self.disconnect(
+            connection,
+            Code.USE_ANOTHER_SERVER,
+            Refused(Reason.OUTSIDE_COVERAGE, f"{address} covers this position"),
+            server=server,
+        )
 
-    def end(self, link: MqttConnection, code: Code, why: Refused | None = None, *, server: str | None = None) -> None:
+    def disconnect(
+        self, connection: MqttConnection, code: Code, refused: Refused | None = None, *, server: str | None = None
+    ) -> None:
         """Disconnect a client; MQTT 5 clients receive the reason and the server reference. [MQTT-3.14.0-1]"""
-        if link.state >= State.CLOSING:
+        if connection.state >= MqttConnectionState.CLOSING:
             return
-        if link.state is State.OPEN and link.version is Version.V5:
-            properties = self.because(link, why, is_always=True) if why is not None else NO_PROPERTIES
-            code = fitting(code, Kind.DISCONNECT)
-            where = Properties(server_reference=server)
-            for said in (replace(properties, server_reference=server), where, NO_PROPERTIES):
-                link.farewell = encode(Disconnect(code, said), link.version)
-                if not link.packet_max or len(link.farewell) <= link.packet_max:  # [MQTT-3.14.2-3]
+        if connection.state is MqttConnectionState.OPEN and connection.version is Version.V5:
+            properties = self.reason_properties(connection, refused, is_always=True) if refused is not None else NO_PROPERTIES
+            code = nearest_legal(code, PacketType.DISCONNECT)
+            server_only = Properties(server_reference=server)
+            for candidate in (replace(properties, server_reference=server), server_only, NO_PROPERTIES):
+                connection.last_packet = encode(Disconnect(code, candidate), connection.version)
+                if not connection.packet_max or len(connection.last_packet) <= connection.packet_max:  # [MQTT-3.14.2-3]
                     break
-        link.state = State.CLOSING
-        self.closing.append(link)
-        if why is not None:
-            client = link.who.client if link.who else ""
-            self.log.seldom("disconnected", client=client, address=link.address, reason=why.reason.name, detail=why.detail)
+        connection.state = MqttConnectionState.CLOSING
+        self.closing.append(connection)
+        if refused is not None:
+            client = connection.identity.client_id if connection.identity else ""
+            self.log.info_limited(
+                "disconnected", client=client, address=connection.address, reason=refused.reason.name, detail=refused.detail
+            )
 
-    def charge(self, link: MqttConnection, session: Session, now: Instant) -> None:
+    def charge(self, connection: MqttConnection, session: Session, now: Instant) -> None:
         """Charge a client's rate limits for its input, in steps: one check costs more than most packets do."""
-        if link.owed_messages < self._messages_step and link.owed_bytes < self._bytes_step and not session.is_over_rate:
+        if (
+            connection.uncharged_messages < self._messages_step
+            and connection.uncharged_bytes < self._bytes_step
+            and not session.is_over_rate
+        ):
             return
-        self.broker.charge(session, link.owed_messages, link.owed_bytes, now)
-        link.owed_messages = link.owed_bytes = 0
+        self.broker.charge(session, connection.uncharged_messages, connection.uncharged_bytes, now)
+        connection.uncharged_messages = connection.uncharged_bytes = 0

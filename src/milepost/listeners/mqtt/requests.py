@@ -17,11 +17,11 @@ from milepost.model.reasons import Malformed, Reason, Refused
 from milepost.wire.mqtt import Properties, Publish, forwarded
 from milepost.wire.requests import (
     REPLY_TOPIC,
-    Service,
+    RequestKind,
     message_from_json,
     reply_to_json,
     report_from_json,
-    service_at,
+    request_kind_at,
     subscription_from_json,
     unsubscription_from_json,
 )
@@ -42,24 +42,24 @@ def serve(context: MqttContext, session: Session, topic: str, packet: Publish, n
     refused = broker.admit_request(session, broker.route(session, topic, now), packet.payload, now)
     if refused is not None:
         return broker.refuse(refused)
-    service = service_at(topic)
+    service = request_kind_at(topic)
     number: int | None = None
     try:
         match service:
-            case Service.REPORT:
+            case RequestKind.REPORT:
                 refused = broker.report(session, report_from_json(packet.payload, session.name, now), now)
-            case Service.SUBSCRIBE:
+            case RequestKind.SUBSCRIBE:
                 number, refused = _subscribe(broker, session, packet, now)
-            case Service.UNSUBSCRIBE:
+            case RequestKind.UNSUBSCRIBE:
                 number, refused = _unsubscribe(broker, session, packet)
-            case Service.PUBLISH:
+            case RequestKind.PUBLISH:
                 number, refused = _publish(broker, session, packet, now)
     except Malformed as fault:
         refused = broker.refuse(fault.refused)
-    if refused is not None or service is not Service.REPORT:  # reports are frequent: reply only to refused ones
+    if refused is not None or service is not RequestKind.REPORT:  # reports are frequent: reply only to refused ones
         broker.reply(session, REPLY_TOPIC, reply_to_json(service, number, refused), now)
-    if refused is None and packet.qos == 2 and packet.number is not None:
-        broker.begin_receipt(session, packet.number)  # [MQTT-4.3.3-8]
+    if refused is None and packet.qos == 2 and packet.packet_id is not None:
+        broker.begin_receipt(session, packet.packet_id)  # [MQTT-4.3.3-8]
     return refused or Accepted(1)
 
 

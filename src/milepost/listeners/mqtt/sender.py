@@ -11,16 +11,16 @@ from base64 import b64encode
 from typing import Final
 
 from milepost.broker.broker import Broker
-from milepost.broker.effects import Deliver, Release, Run
+from milepost.broker.effects import Deliver, FastPathBatch, Release
 from milepost.broker.publication import Delivery, Publication
-from milepost.broker.routing import Fan, Group
-from milepost.broker.session import NOWHERE, Link, Session
-from milepost.listeners.mqtt.connection import ENCODING_V3, ENCODING_V5, MqttConnection, State
+from milepost.broker.routing import ReceiverGroup, ReceiverGroups
+from milepost.broker.session import NO_CONNECTION, Connection, Session
+from milepost.listeners.mqtt.connection import ENCODING_V3, ENCODING_V5, MqttConnection, MqttConnectionState
 from milepost.model.instants import FOREVER, SECOND_NS, Instant
 from milepost.model.messages import Scalar
 from milepost.model.priorities import Priority
 from milepost.model.reasons import Reason
-from milepost.wire.mqtt import Acknowledge, Kind, Properties, Version, encode, encode_length, forwarded, publish_head
+from milepost.wire.mqtt import Acknowledge, PacketType, Properties, Version, encode, encode_length, forwarded, publish_head
 from milepost.wire.mqtt.fields import PACKET_BYTES_MAX, frame_at
 from milepost.wire.user_properties import PREFIX, PROPERTY_BYTES_MAX, message_to_properties
 
@@ -34,10 +34,10 @@ _TOPIC_ALIAS: Final = b"\x23"
 _DUP, _RETAIN = 0b1000, 0b0001
 
 
-def packet_of(delivery: Delivery, number: int, encoding: int, now: Instant, *, is_again: bool) -> bytes:
+def packet_of(delivery: Delivery, number: int, encoding: int, now: Instant, *, is_duplicate: bool) -> bytes:
     """Return the PUBLISH for all sessions with a shared encoding."""
     publication = delivery.publication
-    flags = _flags(delivery, is_again=is_again)
+    flags = _flags(delivery, is_duplicate=is_duplicate)
     if encoding == ENCODING_V3:
         head = publish_head(publication.topic.encode(), flags, Version.V3, b"", len(publication.body), number or None)
     else:
@@ -46,39 +46,41 @@ def packet_of(delivery: Delivery, number: int, encoding: int, now: Instant, *, i
     return head + publication.body
 
 
-def packet_for(link: MqttConnection, delivery: Delivery, number: int, now: Instant, *, is_again: bool) -> bytes | None:
+def packet_for(connection: MqttConnection, delivery: Delivery, number: int, now: Instant, *, is_duplicate: bool) -> bytes | None:
     """Return the PUBLISH for one connection of `ENCODING_OWN`; None if it exceeds the client's packet size. [MQTT-3.1.2-24]"""
     publication = delivery.publication
     topic, properties = publication.topic.encode(), properties_of(delivery, now)
-    topic, properties = _aliased(link, publication.topic, topic, properties)
-    head = publish_head(topic, _flags(delivery, is_again=is_again), Version.V5, properties, len(publication.body), number or None)
-    if link.packet_max and len(head) + len(publication.body) > link.packet_max:
-        if topic and link.aliases_out:  # the client never received this alias
-            link.aliases_out.pop(publication.topic, None)
+    topic, properties = _aliased(connection, publication.topic, topic, properties)
+    head = publish_head(
+        topic, _flags(delivery, is_duplicate=is_duplicate), Version.V5, properties, len(publication.body), number or None
+    )
+    if connection.packet_max and len(head) + len(publication.body) > connection.packet_max:
+        if topic and connection.aliases_out:  # the client never received this alias
+            connection.aliases_out.pop(publication.topic, None)
         return None
     return head + publication.body
 
 
-def _aliased(link: MqttConnection, name: str, topic: bytes, properties: bytes) -> tuple[bytes, bytes]:
+def _aliased(connection: MqttConnection, name: str, topic: bytes, properties: bytes) -> tuple[bytes, bytes]:
     """Return topic and properties with a topic alias; the first topics of a connection are assigned one each."""
-    if not link.aliases_out_max:
+    if not connection.aliases_out_max:
         return topic, properties
-    if link.aliases_out is None:
-        link.aliases_out = {}
-    alias = link.aliases_out.get(name)
+    if connection.aliases_out is None:
+        connection.aliases_out = {}
+    alias = connection.aliases_out.get(name)
     if alias is not None:
         return b"", properties + _TOPIC_ALIAS + alias.to_bytes(2, "big")
-    if len(link.aliases_out) >= link.aliases_out_max:  # [MQTT-3.1.2-26]
+    if len(connection.aliases_out) >= connection.aliases_out_max:  # [MQTT-3.1.2-26]
         return topic, properties
-    alias = link.aliases_out[name] = len(link.aliases_out) + 1
+    alias = connection.aliases_out[name] = len(connection.aliases_out) + 1
     return topic, properties + _TOPIC_ALIAS + alias.to_bytes(2, "big")
 
 
-def _flags(delivery: Delivery, *, is_again: bool) -> int:
+def _flags(delivery: Delivery, *, is_duplicate: bool) -> int:
     flags = delivery.qos << 1
-    if is_again and delivery.qos:  # [MQTT-3.3.1-1], [MQTT-3.3.1-2]
+    if is_duplicate and delivery.qos:  # [MQTT-3.3.1-1], [MQTT-3.3.1-2]
         flags |= _DUP
-    return flags | _RETAIN if delivery.is_from_store else flags
+    return flags | _RETAIN if delivery.has_retain_flag else flags
 
 
 def properties_of(delivery: Delivery, now: Instant) -> bytes:
@@ -88,7 +90,7 @@ def properties_of(delivery: Delivery, now: Instant) -> bytes:
     if publication.valid_until != FOREVER:  # the remaining time. [MQTT-3.3.2-6]
         left_s = max(0, -((now - publication.valid_until) // SECOND_NS))
         found += _EXPIRY + min(left_s, 0xFFFFFFFF).to_bytes(4, "big")
-    return found + labels_block(delivery.labels) if delivery.labels else found
+    return found + subscription_ids_block(delivery.subscription_ids) if delivery.subscription_ids else found
 
 
 def _extras_of(publication: Publication) -> bytes:
@@ -97,8 +99,8 @@ def _extras_of(publication: Publication) -> bytes:
         fields = tuple(
             (name, _text_of(value)) for name, value in sorted(publication.fields.items()) if not name.startswith(PREFIX)
         )
-        sayable = tuple((name, text) for name, text in fields if "\0" not in text and len(text.encode()) <= PROPERTY_BYTES_MAX)
-        publication.extras = forwarded(Properties(user=(*sayable, *message_to_properties(publication.message))))
+        encodable = tuple((name, text) for name, text in fields if "\0" not in text and len(text.encode()) <= PROPERTY_BYTES_MAX)
+        publication.extras = forwarded(Properties(user=(*encodable, *message_to_properties(publication.message))))
     return publication.extras
 
 
@@ -113,33 +115,35 @@ def _text_of(value: Scalar) -> str:
             return str(value)
 
 
-def labels_block(labels: tuple[int, ...]) -> bytes:
+def subscription_ids_block(ids: tuple[int, ...]) -> bytes:
     """Return subscription identifiers as encoded properties. [MQTT-3.3.4-3] to [MQTT-3.3.4-5]"""
-    return b"".join(_SUBSCRIPTION_ID + encode_length(label) for label in labels if label <= _SUBSCRIPTION_ID_MAX)
+    return b"".join(
+        _SUBSCRIPTION_ID + encode_length(subscription_id) for subscription_id in ids if subscription_id <= _SUBSCRIPTION_ID_MAX
+    )
 
 
-def chunk_for(group: Group, packets: list[bytes], encoding: int) -> bytes:
+def chunk_for(group: ReceiverGroup, packets: list[bytes], encoding: int) -> bytes:
     """Return QoS 0 packets that arrived in *encoding* as the bytes for all sessions of a group."""
-    if group.encoding == encoding and not group.labels:
+    if group.encoding == encoding and not group.subscription_ids:
         return packets[0] if len(packets) == 1 else b"".join(packets)
     if group.form is None:
-        group.form = labels_block(group.labels) if group.encoding != ENCODING_V3 else b""
+        group.form = subscription_ids_block(group.subscription_ids) if group.encoding != ENCODING_V3 else b""
     version = Version.V3 if group.encoding == ENCODING_V3 else Version.V5
-    return b"".join([_converted(packet, encoding, version, group.form) for packet in packets])
+    return b"".join([_reencoded(packet, encoding, version, group.form) for packet in packets])
 
 
-def _converted(packet: bytes, encoding: int, version: Version, properties: bytes) -> bytes:
-    topic, body = _taken_apart(packet, encoding)
+def _reencoded(packet: bytes, encoding: int, version: Version, properties: bytes) -> bytes:
+    topic, body = _topic_and_payload(packet, encoding)
     return publish_head(topic, 0, version, properties, len(body), None) + body
 
 
 def publication_of(packet: bytes, encoding: int, origin: Session, priority: Priority, now: Instant) -> Publication:
     """Return a QoS 0 packet as a publication, for sessions that cannot receive its bytes unchanged."""
-    topic, body = _taken_apart(packet, encoding)
+    topic, body = _topic_and_payload(packet, encoding)
     return Publication(topic.decode(), body, now, source=origin.name, origin=origin.number, priority=priority)
 
 
-def _taken_apart(packet: bytes, encoding: int) -> tuple[bytes, bytes]:
+def _topic_and_payload(packet: bytes, encoding: int) -> tuple[bytes, bytes]:
     """Return topic and payload of a QoS 0 PUBLISH without properties."""
     frame = frame_at(packet, 0, PACKET_BYTES_MAX)
     assert frame is not None, "a whole packet was put into the run"
@@ -148,97 +152,99 @@ def _taken_apart(packet: bytes, encoding: int) -> tuple[bytes, bytes]:
     return packet[start + 2 : end], packet[end if encoding == ENCODING_V3 else end + 1 :]
 
 
-def is_shared_form(encoding: int) -> bool:
+def is_shared_encoding(encoding: int) -> bool:
     """Return whether all sessions with this encoding can receive the same bytes."""
     return encoding in (ENCODING_V3, ENCODING_V5)
 
 
-class Sender:
+class MqttSender:
     """The output of a tick, by connection."""
 
     def __init__(self, broker: Broker, unsent_max: int) -> None:
         self._broker = broker
         self._unsent_max = unsent_max
-        self._dirty: list[Link] = []
+        self._dirty: list[Connection] = []
         self.bytes_sent = 0
 
-    def put(self, link: Link, data: bytes) -> None:
+    def put(self, connection: Connection, data: bytes) -> None:
         """Append *data* to the output of one connection."""
-        if not link.out:
-            self._dirty.append(link)
-        link.out.append(data)
+        if not connection.out:
+            self._dirty.append(connection)
+        connection.out.append(data)
 
-    def unsay(self) -> list[MqttConnection]:
+    def discard_replies(self) -> list[MqttConnection]:
         """Discard replies that depend on unstored changes; return the connections they were for."""
-        taken = [link for link in self._dirty if isinstance(link, MqttConnection) and _rests_on_kept(link)]
-        for link in taken:
-            link.out.clear()
-        self._dirty = [link for link in self._dirty if link.out]
-        return taken
+        affected = [
+            connection for connection in self._dirty if isinstance(connection, MqttConnection) and _depends_on_storage(connection)
+        ]
+        for connection in affected:
+            connection.out.clear()
+        self._dirty = [connection for connection in self._dirty if connection.out]
+        return affected
 
     def release(self, action: Release) -> None:
         """Send PUBREL, the next step of a QoS 2 exchange."""
-        link = action.session.link
-        if isinstance(link, MqttConnection):
-            self.put(link, encode(Acknowledge(Kind.PUBREL, action.number), link.version))  # [MQTT-4.3.3-4]
+        connection = action.session.connection
+        if isinstance(connection, MqttConnection):
+            self.put(connection, encode(Acknowledge(PacketType.PUBREL, action.packet_id), connection.version))  # [MQTT-4.3.3-4]
 
-    def run(self, run: Run, now: Instant) -> None:
+    def run(self, run: FastPathBatch, now: Instant) -> None:
         """Forward QoS 0 packets as received, joined once per group: the path of nearly all messages."""
         dirty = self._dirty
         packets = run.packets
-        held: list[Group] = []
+        held: list[ReceiverGroup] = []
         delivered = 0
-        for group in run.fan.groups:
-            if not is_shared_form(group.encoding):
+        for group in run.receivers.groups:
+            if not is_shared_encoding(group.encoding):
                 held.append(group)
                 continue
             chunk = chunk_for(group, packets, run.encoding)
             busy: list[Session] = []
             for session in group.sessions:
-                if session.is_clear:
-                    out = session.link.out
+                if session.is_ready:
+                    out = session.connection.out
                     if not out:
-                        dirty.append(session.link)
+                        dirty.append(session.connection)
                     out.append(chunk)
                 else:
                     busy.append(session)
             delivered += (len(group.sessions) - len(busy)) * len(packets)
             if busy:
-                held.append(Group((group.encoding, 0, group.labels, False), busy))
-        self._broker.count_run(len(packets), delivered)
+                held.append(ReceiverGroup((group.encoding, 0, group.subscription_ids, False), busy))
+        self._broker.count_fast_batch(len(packets), delivered)
         if held:
-            self._hand_over(run, Fan(tuple(held)), now)
+            self._requeue(run, ReceiverGroups(tuple(held)), now)
 
-    def _hand_over(self, run: Run, fan: Fan, now: Instant) -> None:
+    def _requeue(self, run: FastPathBatch, receivers: ReceiverGroups, now: Instant) -> None:
         """Requeue a run for receivers that are busy or need their own encoding, message by message."""
         for packet, origin in zip(run.packets, run.origins, strict=True):
-            self._broker.requeue(publication_of(packet, run.encoding, origin, run.priority, now), fan, now)
+            self._broker.requeue(publication_of(packet, run.encoding, origin, run.priority, now), receivers, now)
 
     def deliver(self, action: Deliver, now: Instant) -> None:
         """Send a message to sessions with the same encoding."""
-        delivery, number = action.delivery, action.number
+        delivery, number = action.delivery, action.packet_id
         encoding = action.encoding
-        if not is_shared_form(encoding):
+        if not is_shared_encoding(encoding):
             for session in action.sessions:
-                self._deliver_own(session, delivery, number, now, is_again=action.is_again)
+                self._deliver_own(session, delivery, number, now, is_duplicate=action.is_duplicate)
             return
-        packet = packet_of(delivery, number, encoding, now, is_again=action.is_again)
+        packet = packet_of(delivery, number, encoding, now, is_duplicate=action.is_duplicate)
         dirty = self._dirty
         for session in action.sessions:
-            link = session.link
-            if link is NOWHERE or session.encoding != encoding:  # disconnected or reconnected in this tick
+            connection = session.connection
+            if connection is NO_CONNECTION or session.encoding != encoding:  # disconnected or reconnected in this tick
                 continue
-            if not link.out:
-                dirty.append(link)
-            link.out.append(packet)
+            if not connection.out:
+                dirty.append(connection)
+            connection.out.append(packet)
 
-    def _deliver_own(self, session: Session, delivery: Delivery, number: int, now: Instant, *, is_again: bool) -> None:
-        link = session.link
-        if not isinstance(link, MqttConnection):
+    def _deliver_own(self, session: Session, delivery: Delivery, number: int, now: Instant, *, is_duplicate: bool) -> None:
+        connection = session.connection
+        if not isinstance(connection, MqttConnection):
             return
-        packet = packet_for(link, delivery, number, now, is_again=is_again)
+        packet = packet_for(connection, delivery, number, now, is_duplicate=is_duplicate)
         if packet is not None:
-            self.put(link, packet)
+            self.put(connection, packet)
             return
         # Proceed as if it had been sent and acknowledged. [MQTT-3.1.2-25]
         self._broker.fail(session, number, delivery, Reason.PACKET_OVER_RECEIVER_LIMIT)
@@ -247,65 +253,65 @@ class Sender:
         """Write all output to the sockets; return the connections that did not accept all of it."""
         stuck = []
         dirty, self._dirty = self._dirty, []
-        for link in dirty:
-            out = link.out
-            if not isinstance(link, MqttConnection) or link.state is State.CLOSED:
+        for connection in dirty:
+            out = connection.out
+            if not isinstance(connection, MqttConnection) or connection.state is MqttConnectionState.CLOSED:
                 out.clear()
                 continue
             data = out[0] if len(out) == 1 else b"".join(out)
             out.clear()
             self.bytes_sent += len(data)
-            if link.unsent:
-                link.unsent.append(memoryview(data))
-                link.unsent_size += len(data)
+            if connection.unsent:
+                connection.unsent.append(memoryview(data))
+                connection.unsent_size += len(data)
             else:
                 try:
-                    sent = link.stream.write(data)
+                    sent = connection.stream.write(data)
                 except (BlockingIOError, InterruptedError):
                     sent = 0
                 except OSError:  # broken: the next read closes it
                     continue
-                if sent == len(data) and not link.stream.has_unsent:
+                if sent == len(data) and not connection.stream.has_unsent:
                     continue
                 if sent < len(data):
-                    link.unsent.append(memoryview(data)[sent:])
-                    link.unsent_size = len(data) - sent
-            self._mark(link)
-            stuck.append(link)
+                    connection.unsent.append(memoryview(data)[sent:])
+                    connection.unsent_size = len(data) - sent
+            self._mark_if_full(connection)
+            stuck.append(connection)
         return stuck
 
-    def _mark(self, link: MqttConnection) -> None:
-        if link.unsent_size > self._unsent_max and link.session is not None:
-            link.session.is_clear = False
+    def _mark_if_full(self, connection: MqttConnection) -> None:
+        if connection.unsent_size > self._unsent_max and connection.session is not None:
+            connection.session.is_ready = False
 
-    def send_rest(self, link: MqttConnection) -> bool:
+    def send_rest(self, connection: MqttConnection) -> bool:
         """Write the unsent bytes of a connection that is writable again; return whether all are sent."""
         try:
-            return self._send_rest(link)
+            return self._send_rest(connection)
         except (BlockingIOError, InterruptedError):
             return False
         except OSError:
-            link.unsent, link.unsent_size = [], 0
+            connection.unsent, connection.unsent_size = [], 0
             return True
 
-    def _send_rest(self, link: MqttConnection) -> bool:
-        link.stream.flush()
-        if link.stream.has_unsent:
+    def _send_rest(self, connection: MqttConnection) -> bool:
+        connection.stream.flush()
+        if connection.stream.has_unsent:
             return False
-        while link.unsent:
-            view = link.unsent[0]
-            sent = link.stream.write(view)
-            link.unsent_size -= sent
+        while connection.unsent:
+            view = connection.unsent[0]
+            sent = connection.stream.write(view)
+            connection.unsent_size -= sent
             if sent < len(view):
-                link.unsent[0] = view[sent:]
+                connection.unsent[0] = view[sent:]
                 return False
-            del link.unsent[0]
-        session = link.session
-        if session is not None and session.link is link and (session.waiting is None or not session.waiting.has_plain):
-            session.is_clear = True
-        return not link.stream.has_unsent
+            del connection.unsent[0]
+        session = connection.session
+        if session is not None and session.connection is connection and (session.queue is None or not session.queue.has_plain):
+            session.is_ready = True
+        return not connection.stream.has_unsent
 
 
-def _rests_on_kept(link: MqttConnection) -> bool:
+def _depends_on_storage(connection: MqttConnection) -> bool:
     """Return whether replies may confirm stored changes: all replies of a durable session, and acknowledgements."""
-    return link.has_promised or (link.session is not None and link.session.is_kept)
+    return connection.awaits_storage or (connection.session is not None and connection.session.is_durable)

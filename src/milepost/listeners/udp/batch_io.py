@@ -3,7 +3,7 @@
 Invariants:
 - memory passed to the kernel by address stays alive until the call returns;
 - neither a bad peer nor an ICMP error about one stops a batch: only local errors are raised;
-- an `Inbound` or `Outbound` is used by one thread at a time.
+- a `BatchReceiver` or `BatchSender` is used by one thread at a time.
 
 recvmmsg and sendmmsg take an array of headers (mmsghdr), each of which points to an address and to buffers (Linux, 64 bits):
 
@@ -64,16 +64,16 @@ def host_and_port_of(raw: bytes) -> tuple[str, int]:
 
 
 HEAD_BYTES: Final = 2048
-"""Maximum bytes of each datagram in `Inbound.rows`; the rest is stored apart."""
+"""Maximum bytes of each datagram in `BatchReceiver.rows`; the rest is stored apart."""
 
 DATAGRAM_BYTES_MAX: Final = 65_535
 BATCH_MAX: Final = 1024
 """Maximum datagrams per system call, set by the kernel."""
 
-NEWS_MAX: Final = 16
+SKIPPED_ERRORS_MAX: Final = 16
 """Maximum errors that belong to no datagram skipped in one `receive`."""
 
-_FEW: Final = 4
+_SLICED_SINGLY_MAX: Final = 4
 """Maximum datagrams sliced one by one: below it, array operations cost more."""
 
 _TAIL_BYTES: Final = DATAGRAM_BYTES_MAX - HEAD_BYTES
@@ -81,21 +81,21 @@ _HEADER: Final = np.dtype(
     [
         ("name", "u8"),
         ("name_length", "u8"),  # includes its padding (little-endian only); so do `flags` and `length`
-        ("pieces", "u8"),
-        ("piece_count", "u8"),
+        ("iovecs", "u8"),
+        ("iovec_count", "u8"),
         ("control", "u8"),
         ("control_length", "u8"),
         ("flags", "u8"),
         ("length", "u8"),
     ]
 )
-_PIECE: Final = np.dtype([("at", "u8"), ("length", "u8")])
+_IOVEC: Final = np.dtype([("at", "u8"), ("length", "u8")])
 assert sys.platform == "linux"
 assert sys.byteorder == "little"
-assert (ctypes.sizeof(ctypes.c_void_p), _HEADER.itemsize, _PIECE.itemsize) == (8, 64, 16)
+assert (ctypes.sizeof(ctypes.c_void_p), _HEADER.itemsize, _IOVEC.itemsize) == (8, 64, 16)
 
-_FULL: Final = frozenset((errno.EAGAIN, errno.ENOBUFS, errno.ENOMEM))
-_OURS: Final = frozenset((errno.EBADF, errno.ENOTSOCK, errno.EFAULT, errno.ENOSYS))
+_RETRY_LATER_ERRORS: Final = frozenset((errno.EAGAIN, errno.ENOBUFS, errno.ENOMEM))
+_LOCAL_ERRORS: Final = frozenset((errno.EBADF, errno.ENOTSOCK, errno.EFAULT, errno.ENOSYS))
 
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 _recvmmsg: Final = _libc.recvmmsg
@@ -104,7 +104,7 @@ _sendmmsg: Final = _libc.sendmmsg
 _sendmmsg.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_uint, ctypes.c_int)
 
 
-class Inbound:
+class BatchReceiver:
     """Receives datagrams in batches; a batch is valid until the next `receive`."""
 
     __slots__ = (
@@ -112,9 +112,9 @@ class Inbound:
         "_headers",
         "_headers_at",
         "_heads",
+        "_iovecs",
         "_lengths",
         "_name_lengths",
-        "_pieces",
         "_socket",
         "_starts",
         "_tails",
@@ -134,12 +134,12 @@ class Inbound:
         """The first bytes of each datagram; bytes beyond its length are stale."""
         self.addresses: NDArray[np.uint8] = np.zeros((batch, ADDRESS_BYTES), np.uint8)
         """The source address of each datagram."""
-        self._headers, self._pieces = _headers_with_pieces(batch)
-        self._headers["name"] = _row_places(self.addresses)
-        self._headers["piece_count"] = 2
-        self._pieces["at"] = np.stack((_row_places(self.rows), _row_places(self._tails)), axis=1)
-        self._pieces["length"] = HEAD_BYTES, _TAIL_BYTES
-        self._headers_at = _place(self._headers)
+        self._headers, self._iovecs = _headers_with_iovecs(batch)
+        self._headers["name"] = _row_addresses(self.addresses)
+        self._headers["iovec_count"] = 2
+        self._iovecs["at"] = np.stack((_row_addresses(self.rows), _row_addresses(self._tails)), axis=1)
+        self._iovecs["length"] = HEAD_BYTES, _TAIL_BYTES
+        self._headers_at = _memory_address(self._headers)
         self._name_lengths: NDArray[np.uint64] = self._headers["name_length"]
         self._lengths: NDArray[np.uint64] = self._headers["length"]
         self._name_lengths[:] = ADDRESS_BYTES
@@ -154,9 +154,9 @@ class Inbound:
         return self._count
 
     def _fill(self) -> int:
-        fd, room = self._socket.fileno(), len(self.rows)
-        for _ in range(NEWS_MAX):
-            count: int = _recvmmsg(fd, self._headers_at, room, socket.MSG_DONTWAIT, None)
+        fd, capacity = self._socket.fileno(), len(self.rows)
+        for _ in range(SKIPPED_ERRORS_MAX):
+            count: int = _recvmmsg(fd, self._headers_at, capacity, socket.MSG_DONTWAIT, None)
             if count >= 0:
                 return count
             if _is_full(ctypes.get_errno()):
@@ -176,7 +176,7 @@ class Inbound:
 
     def all_data(self) -> list[bytes]:
         """Return all datagrams of the batch."""
-        if self._count <= _FEW:
+        if self._count <= _SLICED_SINGLY_MAX:
             return [self.data(at) for at in range(self._count)]
         starts, heads = self._starts[: self._count], self._heads
         ends = starts + self.lengths
@@ -186,18 +186,18 @@ class Inbound:
         return found
 
 
-class Outbound:
+class BatchSender:
     """Sends datagrams in batches; `failed` counts those that the kernel rejected individually."""
 
-    __slots__ = ("_batch", "_headers", "_headers_at", "_joined", "_pieces", "_socket", "failed")
+    __slots__ = ("_batch", "_headers", "_headers_at", "_iovecs", "_joined", "_socket", "failed")
 
     def __init__(self, sock: socket.socket, *, batch: int = 512) -> None:
         assert 0 < batch <= BATCH_MAX
         self._socket = sock
         self._batch = batch
-        self._headers, self._pieces = _headers_with_pieces(batch)
+        self._headers, self._iovecs = _headers_with_iovecs(batch)
         self._headers["name_length"] = ADDRESS_BYTES
-        self._headers_at = _place(self._headers)
+        self._headers_at = _memory_address(self._headers)
         self._joined = BytesIO()  # grows to the longest batch
         self.failed = 0
 
@@ -207,16 +207,16 @@ class Outbound:
         If fewer than all are done, the socket buffer is full: send the rest when the socket is writable.
         """
         heads, shared = np.ascontiguousarray(heads, np.uint8), np.frombuffer(tail, np.uint8)
-        head_places, tail_place = _row_places(heads), _place(shared)
+        head_addresses, tail_address = _row_addresses(heads), _memory_address(shared)
         done = 0
         while done < len(heads):
-            pieces = self._pieces[: len(heads) - done]
-            pieces["at"][:, 0] = head_places[done : done + len(pieces)]
-            pieces["at"][:, 1] = tail_place
-            pieces["length"] = heads.shape[1], len(tail)
-            sent = self._send(addresses[done : done + len(pieces)], len(pieces), piece_count=2)
+            iovecs = self._iovecs[: len(heads) - done]
+            iovecs["at"][:, 0] = head_addresses[done : done + len(iovecs)]
+            iovecs["at"][:, 1] = tail_address
+            iovecs["length"] = heads.shape[1], len(tail)
+            sent = self._send(addresses[done : done + len(iovecs)], len(iovecs), iovec_count=2)
             done += sent
-            if sent < len(pieces):
+            if sent < len(iovecs):
                 break
         return done
 
@@ -229,58 +229,58 @@ class Outbound:
             self._joined.seek(0)
             self._joined.writelines(part)
             with self._joined.getbuffer() as joined:
-                pieces = self._pieces[: len(part), 0]
-                pieces["at"] = np.cumsum(lengths) - lengths + np.uint64(_place(np.frombuffer(joined, np.uint8)))
-                pieces["length"] = lengths
-                sent = self._send(addresses[done : done + len(part)], len(part), piece_count=1)
+                iovecs = self._iovecs[: len(part), 0]
+                iovecs["at"] = np.cumsum(lengths) - lengths + np.uint64(_memory_address(np.frombuffer(joined, np.uint8)))
+                iovecs["length"] = lengths
+                sent = self._send(addresses[done : done + len(part)], len(part), iovec_count=1)
             done += sent
             if sent < len(part):
                 break
         return done
 
-    def _send(self, addresses: NDArray[np.uint8], count: int, *, piece_count: int) -> int:
+    def _send(self, addresses: NDArray[np.uint8], count: int, *, iovec_count: int) -> int:
         """Send the datagrams of the first *count* headers; return how many are done."""
         addresses = np.ascontiguousarray(addresses, np.uint8)
         assert addresses.shape == (count, ADDRESS_BYTES)
-        self._headers["name"][:count] = _row_places(addresses)
-        self._headers["piece_count"][:count] = piece_count
-        fd, done, was_refused = self._socket.fileno(), 0, False
+        self._headers["name"][:count] = _row_addresses(addresses)
+        self._headers["iovec_count"][:count] = iovec_count
+        fd, done, was_rejected = self._socket.fileno(), 0, False
         while done < count:
             sent: int = _sendmmsg(
                 fd, self._headers_at + done * _HEADER.itemsize, count - done, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
             )
             if sent > 0:
-                done, was_refused = done + sent, False
+                done, was_rejected = done + sent, False
             elif _is_full(ctypes.get_errno()):
                 break
-            elif was_refused:
+            elif was_rejected:
                 self.failed += 1
-                done, was_refused = done + 1, False
+                done, was_rejected = done + 1, False
             else:
-                was_refused = True  # the error may concern an earlier datagram: try once more
+                was_rejected = True  # the error may concern an earlier datagram: try once more
         return done
 
 
-def _headers_with_pieces(batch: int) -> tuple[NDArray[Any], NDArray[Any]]:
+def _headers_with_iovecs(batch: int) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return headers that each point to their own two iovecs."""
-    headers, pieces = np.zeros(batch, _HEADER), np.zeros((batch, 2), _PIECE)
-    headers["pieces"] = _row_places(pieces)
-    return headers, pieces
+    headers, iovecs = np.zeros(batch, _HEADER), np.zeros((batch, 2), _IOVEC)
+    headers["iovecs"] = _row_addresses(iovecs)
+    return headers, iovecs
 
 
-def _place(array: NDArray[Any]) -> int:
+def _memory_address(array: NDArray[Any]) -> int:
     """Return the memory address of an array."""
-    place: int = array.__array_interface__["data"][0]
-    return place
+    address: int = array.__array_interface__["data"][0]
+    return address
 
 
-def _row_places(array: NDArray[Any]) -> NDArray[np.uint64]:
+def _row_addresses(array: NDArray[Any]) -> NDArray[np.uint64]:
     """Return the memory address of each row."""
-    return np.arange(len(array), dtype=np.uint64) * np.uint64(array.strides[0]) + np.uint64(_place(array))
+    return np.arange(len(array), dtype=np.uint64) * np.uint64(array.strides[0]) + np.uint64(_memory_address(array))
 
 
 def _is_full(code: int) -> bool:
     """Return whether an error means "try later"; False for errors that concern one peer. Local errors are raised."""
-    if code in _OURS:
+    if code in _LOCAL_ERRORS:
         raise OSError(code, os.strerror(code))
-    return code in _FULL
+    return code in _RETRY_LATER_ERRORS

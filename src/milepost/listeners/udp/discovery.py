@@ -10,7 +10,7 @@ from milepost.model.instants import Instant
 from milepost.model.places import Place
 from milepost.model.reasons import Malformed, Reason, Refused
 from milepost.vetting import Bucket
-from milepost.wire.sealed import ASK_BYTES, Ask, ask_from_bytes, here_unsigned
+from milepost.wire.sealed import ASK_BYTES, DiscoveryRequest, discovery_request_from_bytes, unsigned_discovery_reply
 
 if TYPE_CHECKING:
     from milepost.trust.signing import Signer
@@ -33,7 +33,7 @@ class Discovery:
     def answer(self, data: bytes, now: Instant) -> bytes:
         """Return HERE if this edge covers the position; empty if not."""
         try:
-            ask = ask_from_bytes(data)
+            ask = discovery_request_from_bytes(data)
         except Malformed as fault:
             self._broker.refuse(fault.refused)
             return b""
@@ -43,12 +43,12 @@ class Discovery:
         if not self._bucket.take(1, now):
             self._broker.refuse(Refused(Reason.EDGE_RATE_TOO_HIGH))
             return b""
-        here = here_unsigned(ask.nonce, self.port, self.certificate)
-        answer = here + self.signer.sign_here(here) if self.signer is not None else here
+        here = unsigned_discovery_reply(ask.nonce, self.port, self.certificate)
+        answer = here + self.signer.sign_discovery_reply(here) if self.signer is not None else here
         assert len(answer) <= ASK_BYTES, "certificates of edges are short"
         return answer
 
-    def _is_covered(self, ask: Ask) -> bool:
+    def _is_covered(self, ask: DiscoveryRequest) -> bool:
         coverage = self._broker.coverage
         if coverage is None or (math.isnan(ask.latitude) and math.isnan(ask.longitude)):
             return True

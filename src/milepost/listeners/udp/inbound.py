@@ -13,17 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from milepost.broker.broker import Broker
-from milepost.listeners.log import Log
+from milepost.listeners.diagnostic_log import DiagnosticLog
 from milepost.listeners.udp.connection import SessionColumns, UdpConnection
-from milepost.listeners.udp.receiver import Arrived, Other, columns_of
+from milepost.listeners.udp.receiver import OtherDatagram, ReceivedBatch, columns_of
 from milepost.listeners.udp.sender import Octets
 from milepost.listeners.udp.settings import UdpSettings
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.priorities import Priority
 from milepost.model.reasons import Malformed, Reason, Refused
 from milepost.model.reports import Report
-from milepost.model.sessions import Close, Datagram, Init, Name, Publish, ReportSent, Subscribe
-from milepost.vetting import Batch, Bucket, PrefixBuckets
+from milepost.model.sessions import Close, Datagram, Init, Name, PublishDatagram, ReportSent, SubscribeDatagram
+from milepost.vetting import Bucket, PrefixBuckets, ReportColumns
 from milepost.wire.datagrams import decode
 
 REFUSALS_NS: Final = SECOND_NS
@@ -39,191 +39,217 @@ _UNKNOWN: Final = float("nan")
 _IPV4: Final = 2
 _FIRST_3_BYTES, _FIRST_7_BYTES = np.uint64(0xFF_FFFF), np.uint64(0xFF_FFFF_FFFF_FFFF)
 
-Said = tuple[UdpConnection, Datagram, int]
+ReceivedDatagram = tuple[UdpConnection, Datagram, int]
 """A connection, the datagram it received, and its size in bytes."""
 
 
-class Responder(Protocol):
+class InboundHandler(Protocol):
     """Handles requests and sends replies."""
 
-    def serve(self, link: UdpConnection, value: Datagram, size: int, now: Instant) -> None:
+    def serve(self, connection: UdpConnection, value: Datagram, size: int, now: Instant) -> None:
         """Carry out an endpoint's request."""
 
-    def refuse(self, link: UdpConnection, refused: Refused, about: Name | None) -> None:
+    def refuse(self, connection: UdpConnection, refused: Refused, about: Name | None) -> None:
         """Send a refusal."""
 
 
 class InboundQueue:
     """The input of all open sessions, and the reports that wait."""
 
-    def __init__(self, broker: Broker, settings: UdpSettings, columns: SessionColumns, context: Responder, log: Log) -> None:
+    def __init__(
+        self, broker: Broker, settings: UdpSettings, columns: SessionColumns, handler: InboundHandler, log: DiagnosticLog
+    ) -> None:
         self._broker = broker
         self._columns = columns
-        self._context = context
+        self._handler = handler
         self._log = log
         self._prefixes = PrefixBuckets(settings.prefix_per_s, settings.prefix_burst, prefixes_max=PREFIXES_MAX)
         self._total = Bucket(settings.total_per_s, settings.total_burst)
-        self._gather_ns = settings.gather_ns
+        self._gather_ns = settings.batch_wait_ns
         self._gathered_at = 0
-        self._links: list[UdpConnection] = []
+        self._connections: list[UdpConnection] = []
         self._tails: list[bytes] = []
         self._addresses: list[Octets] = []
-        self._beats: list[int] = []
+        self._arrival_times: list[int] = []
 
-    def hear(self, arrived: Arrived, addresses: Octets, now: Instant, beat: int) -> None:
+    def handle(self, received: ReceivedBatch, addresses: Octets, now: Instant, monotonic_now: int) -> None:
         """Handle the input of open sessions; reports wait at least until the end of the tick."""
-        self._gather(arrived, addresses, beat)
-        if arrived.others:
-            self._serve(arrived.others, addresses, now, beat)
+        self._gather(received, addresses, monotonic_now)
+        if received.others:
+            self._serve(received.others, addresses, now, monotonic_now)
 
-    def _serve(self, others: list[Other], addresses: Octets, now: Instant, beat: int) -> None:
-        """Serve messages: emergencies at once, others after the waiting reports, since positions decide who receives them."""
-        came_from = addresses[[one.row for one in others]]
-        self._note([one.link.number for one in others], came_from, beat)
-        said, reports = self._decoded(others, self._over_rate(came_from, now))
-        said.sort(key=_urgency)
-        for link, value, size in said:
-            if self._tails and isinstance(value, Publish | Subscribe) and not _is_emergency(value):
-                self.flush(now, beat)
-            self._context.serve(link, value, size, now)
-        self._report_own(reports, now, beat)
+    def _serve(self, others: list[OtherDatagram], addresses: Octets, now: Instant, monotonic_now: int) -> None:
+        """Serve messages: emergencies at once, others after the waiting reports, since delivery depends on positions."""
+        sources = addresses[[one.row for one in others]]
+        self._record_arrival([one.connection.number for one in others], sources, monotonic_now)
+        datagrams, reports = self._decoded(others, self._over_rate(sources, now))
+        datagrams.sort(key=_urgency)
+        for connection, value, size in datagrams:
+            if self._tails and isinstance(value, PublishDatagram | SubscribeDatagram) and not _is_emergency(value):
+                self.flush(now, monotonic_now)
+            self._handler.serve(connection, value, size, now)
+        self._process_own(reports, now, monotonic_now)
 
-    def _note(self, sessions: list[int], came_from: Octets, beat: int) -> None:
+    def _record_arrival(self, sessions: list[int], sources: Octets, monotonic_now: int) -> None:
         """Record the time and the source address of datagrams, in the order of arrival."""
         numbers = np.array(sessions, np.intp)
-        self._columns.heard_at[numbers] = beat
-        moved = (self._columns.addresses[numbers] != came_from).any(axis=1)
+        self._columns.received_at[numbers] = monotonic_now
+        moved = (self._columns.addresses[numbers] != sources).any(axis=1)
         if moved.any():
-            self._columns.addresses[numbers] = came_from
-            self._log.seldom("address changed", sessions=int(moved.sum()))
+            self._columns.addresses[numbers] = sources
+            self._log.info_limited("address changed", sessions=int(moved.sum()))
 
-    def _over_rate(self, came_from: Octets, now: Instant) -> NDArray[np.bool_]:
+    def _over_rate(self, sources: Octets, now: Instant) -> NDArray[np.bool_]:
         """Return which datagrams are over the rate of their network prefix, or of the whole edge."""
-        late = np.zeros(len(came_from), np.bool_)
-        if not self._total.take(len(came_from), now):
-            self._broker.refuse(Refused(Reason.EDGE_RATE_TOO_HIGH), len(came_from))
-            late[:] = True
-            return late
-        prefixes = _prefixes_of(came_from)
+        over_rate = np.zeros(len(sources), np.bool_)
+        if not self._total.take(len(sources), now):
+            self._broker.refuse(Refused(Reason.EDGE_RATE_TOO_HIGH), len(sources))
+            over_rate[:] = True
+            return over_rate
+        prefixes = _prefixes_of(sources)
         for prefix, count in _counted(prefixes):
             if not self._prefixes.take(prefix.to_bytes(8, "little"), count, now):
-                late |= prefixes == prefix
-        if late.any():
-            self._broker.refuse(Refused(Reason.PREFIX_RATE_TOO_HIGH), int(late.sum()))
-        return late
+                over_rate |= prefixes == prefix
+        if over_rate.any():
+            self._broker.refuse(Refused(Reason.PREFIX_RATE_TOO_HIGH), int(over_rate.sum()))
+        return over_rate
 
-    def _decoded(self, others: list[Other], late: NDArray[np.bool_]) -> tuple[list[Said], list[tuple[UdpConnection, Report]]]:
-        said: list[Said] = []
+    def _decoded(
+        self, others: list[OtherDatagram], over_rate: NDArray[np.bool_]
+    ) -> tuple[list[ReceivedDatagram], list[tuple[UdpConnection, Report]]]:
+        datagrams: list[ReceivedDatagram] = []
         reports: list[tuple[UdpConnection, Report]] = []
-        for one, is_late in zip(others, late.tolist(), strict=True):
-            if is_late:
+        for one, is_over_rate in zip(others, over_rate.tolist(), strict=True):
+            if is_over_rate:
                 continue
             try:
                 value = decode(one.plain)
             except Malformed as fault:
                 self._broker.refuse(fault.refused)
-                self._context.refuse(one.link, fault.refused, None)
+                self._handler.refuse(one.connection, fault.refused, None)
                 continue
             if isinstance(value, Init) or value.session != one.token:
                 self._broker.refuse(Refused(Reason.SESSION_UNKNOWN))
             elif isinstance(value, ReportSent):
-                reports.append((one.link, value.report))
+                reports.append((one.connection, value.report))
             else:
-                said.append((one.link, value, len(one.plain)))
-        return said, reports
+                datagrams.append((one.connection, value, len(one.plain)))
+        return datagrams, reports
 
-    def _gather(self, arrived: Arrived, addresses: Octets, beat: int) -> None:
+    def _gather(self, received: ReceivedBatch, addresses: Octets, monotonic_now: int) -> None:
         """Add reports to those that wait."""
-        if not arrived.report_rows:
+        if not received.report_rows:
             return
         if not self._tails:
-            self._gathered_at = beat
-        self._links += arrived.report_links
-        self._tails += arrived.report_tails
-        self._addresses.append(addresses[arrived.report_rows])
-        self._beats.append(beat)
+            self._gathered_at = monotonic_now
+        self._connections += received.report_connections
+        self._tails += received.report_tails
+        self._addresses.append(addresses[received.report_rows])
+        self._arrival_times.append(monotonic_now)
 
     @property
     def is_gathering(self) -> bool:
         """Whether reports wait for others."""
         return bool(self._tails)
 
-    def flush(self, now: Instant, beat: int, *, is_due_only: bool = False) -> None:
+    def flush(self, now: Instant, monotonic_now: int, *, is_due_only: bool = False) -> None:
         """Process the waiting reports; with *is_due_only*, only if they are many or have waited long enough."""
-        is_due = len(self._tails) >= GATHER_MAX or beat - self._gathered_at >= self._gather_ns
+        is_due = len(self._tails) >= GATHER_MAX or monotonic_now - self._gathered_at >= self._gather_ns
         if not self._tails or (is_due_only and not is_due):
             return
-        links, tails, addresses, beats = self._links, self._tails, self._addresses, self._beats
-        self._links, self._tails, self._addresses, self._beats = [], [], [], []
-        numbers = [link.number for link in links]
-        came_from = addresses[0] if len(addresses) == 1 else np.concatenate(addresses)
-        arrived_at = np.repeat(beats, [len(part) for part in addresses])
-        is_latest = self._columns.heard_at[numbers] <= arrived_at  # else a later message may have had another address
+        connections, tails, addresses, arrival_times = self._connections, self._tails, self._addresses, self._arrival_times
+        self._connections, self._tails, self._addresses, self._arrival_times = [], [], [], []
+        numbers = [connection.number for connection in connections]
+        sources = addresses[0] if len(addresses) == 1 else np.concatenate(addresses)
+        arrived_at = np.repeat(arrival_times, [len(part) for part in addresses])
+        is_latest = self._columns.received_at[numbers] <= arrived_at  # else a later message may have had another address
         if is_latest.all():
-            self._note(numbers, came_from, beat)
+            self._record_arrival(numbers, sources, monotonic_now)
         else:
             latest = is_latest.nonzero()[0]
-            self._note(np.array(numbers)[latest].tolist(), came_from[latest], beat)
-        self._take(links, numbers, tails, self._over_rate(came_from, now), now, beat)
+            self._record_arrival(np.array(numbers)[latest].tolist(), sources[latest], monotonic_now)
+        self._process(connections, numbers, tails, self._over_rate(sources, now), now, monotonic_now)
 
-    def _take(
-        self, links: list[UdpConnection], numbers: list[int], tails: list[bytes], late: NDArray[np.bool_], now: Instant, beat: int
+    def _process(
+        self,
+        connections: list[UdpConnection],
+        numbers: list[int],
+        tails: list[bytes],
+        over_rate: NDArray[np.bool_],
+        now: Instant,
+        monotonic_now: int,
     ) -> None:
         """Process reports in canonical form, except those over a rate or of sessions that have ended meanwhile."""
-        if late.any() or any(link.session.link is not link for link in links):
-            kept = [at for at in (~late).nonzero()[0].tolist() if links[at].session.link is links[at]]
-            links, tails, numbers = [links[at] for at in kept], [tails[at] for at in kept], [numbers[at] for at in kept]
-        if not links:
+        if over_rate.any() or any(connection.session.connection is not connection for connection in connections):
+            remaining = [at for at in (~over_rate).nonzero()[0].tolist() if connections[at].session.connection is connections[at]]
+            connections, tails, numbers = (
+                [connections[at] for at in remaining],
+                [tails[at] for at in remaining],
+                [numbers[at] for at in remaining],
+            )
+        if not connections:
             return
-        batch, are_odd = columns_of(numbers, tails)
-        if are_odd.any():
-            odd = [one for at in are_odd.nonzero()[0].tolist() for one in self._odd(links[at], tails[at])]
-            self._report_own(odd, now, beat)
-            batch = batch.only((~are_odd).nonzero()[0])
-        self.report(batch, now, beat)
+        batch, noncanonical = columns_of(numbers, tails)
+        if noncanonical.any():
+            reports = [
+                one for at in noncanonical.nonzero()[0].tolist() for one in self._decode_noncanonical(connections[at], tails[at])
+            ]
+            self._process_own(reports, now, monotonic_now)
+            batch = batch.only((~noncanonical).nonzero()[0])
+        self.report(batch, now, monotonic_now)
 
-    def _report_own(self, reports: list[tuple[UdpConnection, Report]], now: Instant, beat: int) -> None:
+    def _process_own(self, reports: list[tuple[UdpConnection, Report]], now: Instant, monotonic_now: int) -> None:
         """Process decoded reports, and refuse those that name another endpoint than their session's."""
-        self.report_all(
-            [(link, report) for link, report in reports if link.session.link is link and self._is_own(link, report)], now, beat
+        self.process_reports(
+            [
+                (connection, report)
+                for connection, report in reports
+                if connection.session.connection is connection and self._is_own(connection, report)
+            ],
+            now,
+            monotonic_now,
         )
 
-    def report_all(self, reports: list[tuple[UdpConnection, Report]], now: Instant, beat: int) -> None:
+    def process_reports(self, reports: list[tuple[UdpConnection, Report]], now: Instant, monotonic_now: int) -> None:
         """Process decoded reports; skip those of sessions that have ended since."""
-        here = [(link, report) for link, report in reports if link.session.link is link]
-        if here:
-            self.report(_batch_of(here), now, beat)
+        current = [(connection, report) for connection, report in reports if connection.session.connection is connection]
+        if current:
+            self.report(_batch_of(current), now, monotonic_now)
 
-    def _odd(self, link: UdpConnection, tail: bytes) -> list[tuple[UdpConnection, Report]]:
+    def _decode_noncanonical(self, connection: UdpConnection, tail: bytes) -> list[tuple[UdpConnection, Report]]:
         """Decode a report that has the length and prefix of a canonical one, but other fields."""
         try:
-            value = decode(link.head + tail)
+            value = decode(connection.head + tail)
         except Malformed as fault:
             self._broker.refuse(fault.refused)
-            self._context.refuse(link, fault.refused, None)
+            self._handler.refuse(connection, fault.refused, None)
             return []
-        assert isinstance(value, ReportSent), "its beginning says so"
-        return [(link, value.report)]
+        assert isinstance(value, ReportSent), "its prefix is that of a report"
+        return [(connection, value.report)]
 
-    def _is_own(self, link: UdpConnection, report: Report) -> bool:
-        if report.endpoint == link.session.name:
+    def _is_own(self, connection: UdpConnection, report: Report) -> bool:
+        if report.endpoint == connection.session.name:
             return True
-        refused = self._broker.refuse(Refused(Reason.REPORT_NOT_OWN, f"the session is {link.session.name}'s"))
-        self._context.refuse(link, refused, None)
+        refused = self._broker.refuse(Refused(Reason.REPORT_NOT_OWN, f"the session belongs to {connection.session.name}"))
+        self._handler.refuse(connection, refused, None)
         return False
 
-    def report(self, batch: Batch, now: Instant, beat: int) -> None:
+    def report(self, batch: ReportColumns, now: Instant, monotonic_now: int) -> None:
         """Pass reports to the broker, and send refusals at a limited rate."""
         verdicts = self._broker.report_batch(batch, now)
         if not verdicts.any():
             return
         for at in verdicts.nonzero()[0].tolist():
             number, reason = int(batch.numbers[at]), Reason(int(verdicts[at]))
-            link = self._broker.session_of(number).link
-            is_quiet = reason in (Reason.REPORT_OUT_OF_ORDER, Reason.RATE_TOO_HIGH)
-            if not is_quiet and isinstance(link, UdpConnection) and beat - self._columns.refused_at[number] >= REFUSALS_NS:
-                self._columns.refused_at[number] = beat
-                self._context.refuse(link, Refused(reason, "a report"), None)
+            connection = self._broker.session_of(number).connection
+            is_silent = reason in (Reason.REPORT_OUT_OF_ORDER, Reason.RATE_TOO_HIGH)
+            if (
+                not is_silent
+                and isinstance(connection, UdpConnection)
+                and monotonic_now - self._columns.refused_at[number] >= REFUSALS_NS
+            ):
+                self._columns.refused_at[number] = monotonic_now
+                self._handler.refuse(connection, Refused(reason, "a report"), None)
 
 
 def _prefixes_of(addresses: Octets) -> NDArray[np.uint64]:
@@ -242,20 +268,20 @@ def _counted(prefixes: NDArray[np.uint64]) -> list[tuple[int, int]]:
 
 
 def _is_emergency(value: Datagram) -> bool:
-    return isinstance(value, Publish) and value.message.priority is Priority.EMERGENCY
+    return isinstance(value, PublishDatagram) and value.message.priority is Priority.EMERGENCY
 
 
-def _urgency(said: Said) -> int:
+def _urgency(received: ReceivedDatagram) -> int:
     """Return the sort key of a datagram: its class, CLOSE last, everything but messages as safety."""
-    value = said[1]
+    value = received[1]
     if isinstance(value, Close):
         return len(Priority)
-    return value.message.priority if isinstance(value, Publish) else Priority.SAFETY
+    return value.message.priority if isinstance(value, PublishDatagram) else Priority.SAFETY
 
 
-def _batch_of(reports: list[tuple[UdpConnection, Report]]) -> Batch:
-    return Batch(
-        np.array([link.number for link, _ in reports], np.int32),
+def _batch_of(reports: list[tuple[UdpConnection, Report]]) -> ReportColumns:
+    return ReportColumns(
+        np.array([connection.number for connection, _ in reports], np.int32),
         np.array([report.place.latitude for _, report in reports]),
         np.array([report.place.longitude for _, report in reports]),
         np.array([report.seen_at for _, report in reports], np.int64),

@@ -4,17 +4,17 @@
                  │                       └─ first DATA of a pending session opens it
                  ├▶ others, the most urgent first: `requests` ─▶ broker
                  └▶ reports, gathered as columns (`inbound`): rates ─▶ broker
-    end of tick ─▶ deliver ─▶ `sender`;  pulse ─▶ retransmissions, heartbeats;  tick ─▶ silence, expired keys
+    end of tick ─▶ deliver ─▶ `sender`;  pulse ─▶ retransmissions, heartbeats;  on_timer ─▶ silence, expired keys
 
-| state   | INIT               | first DATA of it    | DATA          | CLOSE | silence     | a newer session            |
-|---------|--------------------|---------------------|---------------|-------|-------------|----------------------------|
-| none    | pending, ACK       | RESET               | RESET         | RESET |             |                            |
-| pending | the same ACK       | open; report used   |               |       | none, 10 s  | both pending               |
-| open    | another is pending |                     | served        | none  | none, CLOSE | resumed under it, or CLOSE |
-| former  |                    |                     | served        | none  | none, 10 s  |                            |
+| state    | INIT               | first DATA of it    | DATA          | CLOSE | silence     | a newer session            |
+|----------|--------------------|---------------------|---------------|-------|-------------|----------------------------|
+| none     | pending, ACK       | RESET               | RESET         | RESET |             |                            |
+| pending  | the same ACK       | open; report used   |               |       | none, 10 s  | both pending               |
+| open     | another is pending |                     | served        | none  | none, CLOSE | resumed under it, or CLOSE |
+| previous |                    |                     | served        | none  | none, 10 s  |                            |
 
 Invariants:
-- no system clock is read here: `now` is the wall-clock time, `beat` a monotonic time, by which silence is measured;
+- no system clock is read here: `now` is the wall-clock time, `monotonic_now` the monotonic time that measures silence;
 - a misbehaving endpoint affects no session but its own.
 """
 
@@ -23,29 +23,44 @@ from heapq import heappop, heappush
 from typing import Final, NamedTuple
 
 from milepost.broker.broker import Broker
-from milepost.broker.effects import Deliver, Release, Revoke, Run
+from milepost.broker.effects import Deliver, FastPathBatch, Release, Revoke
 from milepost.broker.publication import Delivery, Publication
-from milepost.broker.session import Link, Session
-from milepost.listeners.log import Log
+from milepost.broker.session import Connection, Session
+from milepost.listeners.diagnostic_log import DiagnosticLog
 from milepost.listeners.udp.batch_io import sockaddr_of
 from milepost.listeners.udp.connection import ENCODING_UDP, SessionColumns, UdpConnection
 from milepost.listeners.udp.discovery import Discovery
-from milepost.listeners.udp.handshake import Draw, Opening, Pending, PlainOpening, SealedOpening
+from milepost.listeners.udp.handshake import (
+    PendingSession,
+    PendingSessions,
+    PlainServerHandshake,
+    RandomBytes,
+    SealedServerHandshake,
+)
 from milepost.listeners.udp.inbound import InboundQueue
-from milepost.listeners.udp.receiver import Arrived, PlainReader, Reader, SealedReader
+from milepost.listeners.udp.receiver import DatagramReader, PlainReader, ReceivedBatch, SealedReader
 from milepost.listeners.udp.requests import RequestHandler
-from milepost.listeners.udp.sender import NoiseSeals, NoSeals, Octets, Post, Seals, Sender, content_of, ensure_id
+from milepost.listeners.udp.sender import (
+    DatagramOutput,
+    DatagramSealer,
+    NoiseSealer,
+    Octets,
+    PlainSealer,
+    UdpSender,
+    content_of,
+    ensure_id,
+)
 from milepost.listeners.udp.session_table import SessionTable
-from milepost.listeners.udp.settings import SILENT_INTERVALS, Identity, UdpSettings
+from milepost.listeners.udp.settings import SILENT_INTERVALS, EdgeIdentity, UdpSettings
 from milepost.model.addresses import ToArea
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.priorities import Priority
 from milepost.model.reasons import Malformed, Reason, Refused
 from milepost.model.reports import Report
-from milepost.model.sessions import CloseCause, Datagram, MessageName, Name, Received, SubscriptionName, refusal_of
+from milepost.model.sessions import CloseCause, Datagram, MessageName, Name, ReceivedDatagram, SubscriptionName, refusal_of
 from milepost.model.subscriptions import SubscriptionId
-from milepost.wire.sealed import Kind
+from milepost.wire.sealed import SealedType
 
 # Retransmission: reliable messages are repeated until they are acknowledged or given up.
 #
@@ -54,12 +69,12 @@ from milepost.wire.sealed import Kind
 # - the time between two tries doubles, up to a limit; after the last try it is given up, and counted as unanswered;
 # - only the session (`in_flight`) records whether a receiver has acknowledged.
 
-FIRST_NS: Final = 3 * SECOND_NS // 10
-LONGEST_NS: Final = 5 * SECOND_NS
+RETRY_FIRST_NS: Final = 3 * SECOND_NS // 10
+RETRY_LONGEST_NS: Final = 5 * SECOND_NS
 TRIES_MAX: Final = 16
 
 
-class Due(NamedTuple):
+class PendingRetry(NamedTuple):
     """A message that some receivers have not acknowledged."""
 
     at: int
@@ -75,22 +90,22 @@ class Retransmission:
     """Messages that may have to be sent again."""
 
     def __init__(self) -> None:
-        self._due: list[Due] = []
+        self._due: list[PendingRetry] = []
         self._order = 0
 
     def __len__(self) -> int:
         return len(self._due)
 
-    def expect(self, delivery: Delivery, number: int, sessions: list[Session], beat: int, tries: int = 1) -> None:
+    def expect(self, delivery: Delivery, number: int, sessions: list[Session], monotonic_now: int, tries: int = 1) -> None:
         """Record a message that was sent *tries* times and awaits acknowledgement by *sessions*."""
         self._order += 1
-        wait_ns = min(FIRST_NS << (tries - 1), LONGEST_NS)
-        heappush(self._due, Due(beat + wait_ns, self._order, tries, delivery, number, sessions))
+        wait_ns = min(RETRY_FIRST_NS << (tries - 1), RETRY_LONGEST_NS)
+        heappush(self._due, PendingRetry(monotonic_now + wait_ns, self._order, tries, delivery, number, sessions))
 
-    def overdue(self, beat: int) -> list[Due]:
+    def overdue(self, monotonic_now: int) -> list[PendingRetry]:
         """Return the messages that are due for a retry, with the sessions that have not acknowledged them."""
         found = []
-        while self._due and self._due[0].at <= beat:
+        while self._due and self._due[0].at <= monotonic_now:
             due = heappop(self._due)
             waiting = [one for one in due.sessions if is_unanswered(one, due.delivery, due.number)]
             if waiting:
@@ -100,7 +115,7 @@ class Retransmission:
 
 def is_unanswered(session: Session, delivery: Delivery, number: int) -> bool:
     """Return whether an endpoint is connected here and has not acknowledged a message."""
-    return session.in_flight.get(number) is delivery and isinstance(session.link, UdpConnection)
+    return session.in_flight.get(number) is delivery and isinstance(session.connection, UdpConnection)
 
 
 RESUME_BYTES: Final = 65_536
@@ -118,11 +133,11 @@ class UdpListener:
         self,
         broker: Broker,
         settings: UdpSettings,
-        identity: Identity | None,
-        post: Post,
-        log: Log,
+        identity: EdgeIdentity | None,
+        output: DatagramOutput,
+        log: DiagnosticLog,
         *,
-        draw: Draw,
+        random_bytes: RandomBytes,
         clock: Callable[[], int],
     ) -> None:
         self._broker = broker
@@ -130,30 +145,34 @@ class UdpListener:
         self._identity = identity
         self._log = log
         self._clock = clock
-        counts, links = broker.counts, dict[bytes, UdpConnection]()
+        counts, connections = broker.counts, dict[bytes, UdpConnection]()
         self._columns = columns = SessionColumns(broker.limits.sessions_max)
-        self._reader: Reader = (
-            PlainReader(links) if identity is None else SealedReader(links, columns, counts, settings.openers_max)
-        )
-        seals: Seals = NoSeals(columns) if identity is None else NoiseSeals(columns)
-        self.sender = Sender(columns, seals, post, counts, settings.unsent_bytes_max)
-        self.session_table = SessionTable(broker, settings, links, columns, self._reader, self.sender, log)
-        self.session_table.gone = self._forget
-        self._is_known = links.__contains__
-        self._opening = Opening(broker.name, settings, draw, counts, self._is_known)
-        self._strangers: PlainOpening | SealedOpening = (
-            PlainOpening(self._opening, counts, self.session_table.may_resume)
+        self._reader: DatagramReader = (
+            PlainReader(connections)
             if identity is None
-            else SealedOpening(self._opening, identity, settings, draw, counts, self.session_table.may_resume, log)
+            else SealedReader(connections, columns, counts, settings.cached_ciphers_max)
         )
-        self.finding = Discovery(broker)
+        sealer: DatagramSealer = PlainSealer(columns) if identity is None else NoiseSealer(columns)
+        self.sender = UdpSender(columns, sealer, output, counts, settings.unsent_bytes_max)
+        self.session_table = SessionTable(broker, settings, connections, columns, self._reader, self.sender, log)
+        self.session_table.on_ended = self._forget
+        self._is_known = connections.__contains__
+        self._pending_sessions = PendingSessions(broker.name, settings, random_bytes, counts, self._is_known)
+        self._handshake: PlainServerHandshake | SealedServerHandshake = (
+            PlainServerHandshake(self._pending_sessions, counts, self.session_table.may_resume)
+            if identity is None
+            else SealedServerHandshake(
+                self._pending_sessions, identity, settings, random_bytes, counts, self.session_table.may_resume, log
+            )
+        )
+        self.discovery = Discovery(broker)
         self._requests = RequestHandler(broker, self)
         self._inbound = InboundQueue(broker, settings, columns, self, log)
         self._retransmission = Retransmission()
         self._confirmations: list[tuple[UdpConnection, Name, bool]] = []
         self._expelled: list[tuple[UdpConnection, Refused]] = []
-        self._wanting: dict[UdpConnection, None] = {}
-        self._newcomers: list[tuple[UdpConnection, Report]] = []
+        self._drainable: dict[UdpConnection, None] = {}
+        self._new_sessions: list[tuple[UdpConnection, Report]] = []
         """The connections opened in this batch, and the reports in their INITs."""
         self.bytes_received = 0
         self.datagrams_received = 0
@@ -161,7 +180,7 @@ class UdpListener:
     @property
     def pending(self) -> int:
         """Number of pending sessions."""
-        return len(self._opening.pending)
+        return len(self._pending_sessions.pending)
 
     @property
     def is_gathering(self) -> bool:
@@ -170,98 +189,101 @@ class UdpListener:
 
     def on_batch(self, datagrams: list[bytes], addresses: Octets, now: Instant) -> None:
         """Handle a batch of datagrams with their source addresses."""
-        beat = self._clock()
+        monotonic_now = self._clock()
         self.datagrams_received += len(datagrams)
         self.bytes_received += sum(map(len, datagrams))
-        arrived = self._reader.read(datagrams)
-        self._hear(arrived, addresses, now, beat)
-        if arrived.strangers:  # last: a new session may replace one that has input in this batch
-            opened = [row for row in arrived.strangers if self._is_opened(datagrams[row], addresses[row].tobytes(), now, beat)]
-            self._inbound.report_all(self._newcomers, now, beat)
-            self._newcomers = []
-            self._hear(self._reader.read([datagrams[row] for row in opened]), addresses[opened], now, beat)
+        received = self._reader.read(datagrams)
+        self._handle(received, addresses, now, monotonic_now)
+        if received.unknown:  # last: a new session may replace one that has input in this batch
+            opened = [
+                row for row in received.unknown if self._is_opened(datagrams[row], addresses[row].tobytes(), now, monotonic_now)
+            ]
+            self._inbound.process_reports(self._new_sessions, now, monotonic_now)
+            self._new_sessions = []
+            self._handle(self._reader.read([datagrams[row] for row in opened]), addresses[opened], now, monotonic_now)
 
-    def _hear(self, arrived: Arrived, addresses: Octets, now: Instant, beat: int) -> None:
-        if arrived.report_rows or arrived.others:
-            self._inbound.hear(arrived, addresses, now, beat)
+    def _handle(self, received: ReceivedBatch, addresses: Octets, now: Instant, monotonic_now: int) -> None:
+        if received.report_rows or received.others:
+            self._inbound.handle(received, addresses, now, monotonic_now)
 
-    def _is_opened(self, data: bytes, address: bytes, now: Instant, beat: int) -> bool:
+    def _is_opened(self, data: bytes, address: bytes, now: Instant, monotonic_now: int) -> bool:
         """Open a pending session if this is its first datagram; otherwise reply. Return whether the session is open now."""
         token = self._token_in(data)
         if self._is_known(token):  # opened by an earlier datagram of the batch
             return True
-        pending = self._opening.maybe_pending(token)
+        pending = self._pending_sessions.maybe_pending(token)
         if pending is not None:
-            if not self._reader.opens(pending.keys.receive, data):  # no RESET: it would reveal the reset token to an eavesdropper
-                self._broker.refuse(Refused(Reason.SEAL_BROKEN))
+            if not self._reader.can_decrypt(pending.keys.receive, data):
+                # Do not send RESET: it would reveal the reset token to an eavesdropper.
+                self._broker.refuse(Refused(Reason.DECRYPTION_FAILED))
                 return False
-            if self._begin(pending, address, now, beat):
+            if self._begin(pending, address, now, monotonic_now):
                 return True
-        if data and data[0] == Kind.ASK:
-            self._reply(self.finding.answer(data, now), address)
+        if data and data[0] == SealedType.ASK:
+            self._reply(self.discovery.answer(data, now), address)
         else:
-            self._reply(self._strangers.on_stranger(data, address, now, beat), address)
+            self._reply(self._handshake.on_unknown(data, address, now, monotonic_now), address)
         return False
 
     def _token_in(self, data: bytes) -> bytes:
         return data[3:11] if self._identity is None else data[1:9] if data[:1] == b"\x04" else b""
 
-    def _begin(self, pending: Pending, address: bytes, now: Instant, beat: int) -> bool:
-        self._opening.close(pending)
-        link = self.session_table.maybe_open(pending, address, now, beat)
-        if link is not None and not pending.is_resumed:
-            self._newcomers.append((link, pending.init.report))
-        return link is not None
+    def _begin(self, pending: PendingSession, address: bytes, now: Instant, monotonic_now: int) -> bool:
+        self._pending_sessions.remove(pending)
+        connection = self.session_table.maybe_open(pending, address, now, monotonic_now)
+        if connection is not None and not pending.is_resumed:
+            self._new_sessions.append((connection, pending.init.report))
+        return connection is not None
 
     def _reply(self, data: bytes, address: bytes) -> None:
         if data:
             self.sender.reply(data, address)
 
-    def serve(self, link: UdpConnection, value: Datagram, size: int, now: Instant) -> None:
+    def serve(self, connection: UdpConnection, value: Datagram, size: int, now: Instant) -> None:
         """Carry out an endpoint's request, unless its session has ended in this tick."""
-        if self.session_table.is_here(link):
-            self._requests.serve(link, value, size, now)
+        if self.session_table.is_current(connection):
+            self._requests.serve(connection, value, size, now)
 
-    def leave(self, link: UdpConnection, now: Instant) -> None:
+    def leave(self, connection: UdpConnection, now: Instant) -> None:
         """End a session that its endpoint has closed."""
-        self.session_table.leave(link, now)
+        self.session_table.leave(connection, now)
 
-    def _forget(self, link: UdpConnection) -> None:
-        self._wanting.pop(link, None)
+    def _forget(self, connection: UdpConnection) -> None:
+        self._drainable.pop(connection, None)
 
-    def confirm(self, link: UdpConnection, name: Name, *, is_again: bool = False) -> None:
+    def confirm(self, connection: UdpConnection, name: Name, *, is_duplicate: bool = False) -> None:
         """Send RECEIVED once the changes of this tick are stored; *is_again*: the datagram is a duplicate."""
-        self._confirmations.append((link, name, is_again))
+        self._confirmations.append((connection, name, is_duplicate))
 
-    def refuse(self, link: UdpConnection, refused: Refused, about: Name | None) -> None:
+    def refuse(self, connection: UdpConnection, refused: Refused, about: Name | None) -> None:
         """Send a refusal, unless the session has ended in this tick."""
-        self._log.seldom("refused", client=link.session.name, reason=refused.reason.name, detail=refused.detail)
-        if self.session_table.is_here(link):
-            self.sender.tell(link, refusal_of(refused, about), self._clock())
+        self._log.info_limited("refused", client=connection.session.name, reason=refused.reason.name, detail=refused.detail)
+        if self.session_table.is_current(connection):
+            self.sender.send_to(connection, refusal_of(refused, about), self._clock())
 
-    def want(self, link: UdpConnection) -> None:
+    def mark_drainable(self, connection: UdpConnection) -> None:
         """Mark an endpoint that has acknowledged a message as ready for more, if messages wait for it."""
-        if link.session.waiting is not None:
-            self._wanting[link] = None
+        if connection.session.queue is not None:
+            self._drainable[connection] = None
 
     def deliver(self, action: Deliver, now: Instant) -> None:
         """Send a message to sessions, encrypted for each; messages with a delivery number are repeated until acknowledged."""
-        sessions = [one for one in action.sessions if isinstance(one.link, UdpConnection)]
+        sessions = [one for one in action.sessions if isinstance(one.connection, UdpConnection)]
         if not sessions:
             return
         publication = action.delivery.publication
         ensure_id(publication, self._broker.next_id(now))
         try:
-            content = content_of(action.delivery, action.number)
+            content = content_of(action.delivery, action.packet_id)
         except Malformed as fault:
             self._give_up(sessions, action, fault.reason)
             return
-        beat = self._clock()
-        alone = self._multicast(sessions, publication, content)
-        if alone:
-            self.sender.tell_all([one.number for one in alone], content, publication.priority, beat)
-        if action.number:
-            self._retransmission.expect(action.delivery, action.number, sessions, beat)
+        monotonic_now = self._clock()
+        unicast = self._multicast(sessions, publication, content)
+        if unicast:
+            self.sender.send_to_all([one.number for one in unicast], content, publication.priority, monotonic_now)
+        if action.packet_id:
+            self._retransmission.expect(action.delivery, action.packet_id, sessions, monotonic_now)
 
     def _multicast(self, sessions: list[Session], publication: Publication, content: bytes) -> list[Session]:
         """Multicast a message to an area, once per cell; return the sessions that need it by unicast.
@@ -272,121 +294,127 @@ class UdpListener:
         is_open = publication.signed is not None or self._identity is None
         if cells is None or not is_open or not isinstance(publication.address, ToArea):
             return sessions
-        alone = [one for one in sessions if not (isinstance(one.link, UdpConnection) and one.link.hears_cells)]
-        groups = cells.maybe_groups_over(publication.address.area, len(sessions) - len(alone))
+        unicast = [
+            one for one in sessions if not (isinstance(one.connection, UdpConnection) and one.connection.receives_multicast)
+        ]
+        groups = cells.find_groups_over(publication.address.area, len(sessions) - len(unicast))
         if groups is None:  # more cells than receivers
             return sessions
-        self.sender.shout(content, [sockaddr_of(group, cells.port) for group in sorted(groups)], publication.priority)
-        return alone
+        self.sender.multicast(content, [sockaddr_of(group, cells.port) for group in sorted(groups)], publication.priority)
+        return unicast
 
     def _give_up(self, sessions: list[Session], action: Deliver, reason: Reason) -> None:
         for session in sessions:
-            self._broker.fail(session, action.number, action.delivery, reason)
-            if action.number and isinstance(session.link, UdpConnection):  # the window has room for queued messages now
-                self.want(session.link)
+            self._broker.fail(session, action.packet_id, action.delivery, reason)
+            if action.packet_id and isinstance(session.connection, UdpConnection):  # the window has room for queued messages now
+                self.mark_drainable(session.connection)
 
-    def run(self, action: Run, now: Instant) -> None:
+    def run(self, action: FastPathBatch, now: Instant) -> None:
         """Fail: no message received over UDP can be forwarded as received."""
         raise AssertionError(f"a run of {action.encoding} at {now}")
 
     def release(self, action: Release) -> None:
         """Do nothing: there is no QoS 2 over UDP; receivers detect duplicates by the message name."""
 
-    def expel(self, link: Link, why: Refused) -> None:
+    def expel(self, connection: Connection, refused: Refused) -> None:
         """Close a session at the end of this tick, if it belongs to this listener."""
-        if isinstance(link, UdpConnection):
-            self._expelled.append((link, why))
+        if isinstance(connection, UdpConnection):
+            self._expelled.append((connection, refused))
 
-    def redirect(self, link: Link, address: str) -> None:
+    def redirect(self, connection: Connection, address: str) -> None:
         """Do nothing: UDP endpoints find their edge by discovery."""
 
-    def welcome(self, name: EndpointId, why: Refused | None, now: Instant) -> None:
+    def welcome(self, name: EndpointId, refused: Refused | None, now: Instant) -> None:
         """Do nothing: UDP endpoints connect at once, and their state at other edges is added later."""
 
-    def take_back(self, why: Refused) -> None:
+    def discard_replies(self, refused: Refused) -> None:
         """Discard the acknowledgements of this tick; the endpoints will repeat their requests."""
-        del why
-        for link, name, is_again in self._confirmations:
-            if not is_again and link.names is not None and isinstance(name, MessageName):
-                link.names.pop(name, None)
+        del refused
+        for connection, name, is_duplicate in self._confirmations:
+            if not is_duplicate and connection.names is not None and isinstance(name, MessageName):
+                connection.names.pop(name, None)
         self._confirmations = []
 
-    def let_go(self, session: Session, why: Refused) -> None:
+    def disconnect(self, session: Session, refused: Refused) -> None:
         """Do nothing: UDP sessions are not durable, so no guarantee is broken."""
 
     def resume(self, now: Instant) -> None:
         """Drain the queues of the endpoints that accept more."""
-        for link in list(self._wanting):
-            session = link.session
-            if session.link is not link or not self._broker.drain(session, now, RESUME_BYTES):
-                self._wanting.pop(link, None)
+        for connection in list(self._drainable):
+            session = connection.session
+            if session.connection is not connection or not self._broker.drain(session, now, RESUME_BYTES):
+                self._drainable.pop(connection, None)
 
     def send(self, now: Instant) -> bool:
         """Send all output; return whether more can be sent at once."""
-        beat = self._clock()
+        monotonic_now = self._clock()
         self.sender.send()  # alerts do not wait for acknowledgements and reports
         if self._confirmations:
             confirmations, self._confirmations = self._confirmations, []
-            for link, name, _ in confirmations:
-                if self.session_table.is_here(link):
-                    self.sender.tell(link, Received(name), beat)
+            for connection, name, _ in confirmations:
+                if self.session_table.is_current(connection):
+                    self.sender.send_to(connection, ReceivedDatagram(name), monotonic_now)
         expelled, self._expelled = self._expelled, []
-        for gone, why in expelled:
-            self.session_table.expel(gone, why, now, beat)
-        self._inbound.flush(now, beat, is_due_only=True)
+        for connection, refused in expelled:
+            self.session_table.expel(connection, refused, now, monotonic_now)
+        self._inbound.flush(now, monotonic_now, is_due_only=True)
         self.sender.send()
-        return bool(self._wanting)
+        return bool(self._drainable)
 
-    def tick(self, now: Instant) -> None:
+    def on_timer(self, now: Instant) -> None:
         """End sessions that are silent or whose keys have expired, and run `pulse`."""
-        beat, columns, interval_ns = self._clock(), self._columns, self._settings.reporting_interval_ns
-        self._inbound.flush(now, beat)  # a waiting report counts as a keepalive
-        silent = columns.where(lambda part: columns.heard_at[part] < beat - SILENT_INTERVALS * interval_ns)
-        worn = columns.where(lambda part: columns.worn_at[part] < beat) if self._identity is not None else []
-        for number in {*silent, *worn}:
-            self.session_table.end_number(number, CloseCause.SILENT, now, beat)
+        monotonic_now, columns, interval_ns = self._clock(), self._columns, self._settings.reporting_interval_ns
+        self._inbound.flush(now, monotonic_now)  # a waiting report counts as a keepalive
+        silent = columns.numbers_where(lambda part: columns.received_at[part] < monotonic_now - SILENT_INTERVALS * interval_ns)
+        expired = (
+            columns.numbers_where(lambda part: columns.keys_expire_at[part] < monotonic_now) if self._identity is not None else []
+        )
+        for number in {*silent, *expired}:
+            self.session_table.end_number(number, CloseCause.SILENT, now, monotonic_now)
         self.pulse(now)
-        self.session_table.tick(beat)
-        self._opening.tick(beat)
+        self.session_table.drop_expired(monotonic_now)
+        self._pending_sessions.drop_expired(monotonic_now)
 
     def pulse(self, now: Instant) -> None:
         """Repeat unacknowledged messages and send heartbeats; called often, so that each call does little."""
-        beat, columns, settings = self._clock(), self._columns, self._settings
-        for due in self._retransmission.overdue(beat):
-            self._repeat(due, now, beat)
+        monotonic_now, columns, settings = self._clock(), self._columns, self._settings
+        for due in self._retransmission.overdue(monotonic_now):
+            self._repeat(due, now, monotonic_now)
         heartbeat_ns = settings.heartbeat_intervals * settings.reporting_interval_ns
-        quiet = columns.where(lambda part: columns.told_at[part] <= beat - heartbeat_ns)
+        quiet = columns.numbers_where(lambda part: columns.sent_at[part] <= monotonic_now - heartbeat_ns)
         if quiet:
-            self.sender.tell_all(quiet, _HEARTBEAT, Priority.CONVENIENCE, beat)
+            self.sender.send_to_all(quiet, _HEARTBEAT, Priority.CONVENIENCE, monotonic_now)
 
-    def _repeat(self, due: Due, now: Instant, beat: int) -> None:
+    def _repeat(self, due: PendingRetry, now: Instant, monotonic_now: int) -> None:
         """Send a message again to the sessions that have not acknowledged it, or give it up."""
         _, _, tries, delivery, number, sessions = due
         publication = delivery.publication
-        reason = Reason.EXPIRED if publication.valid_until < now else Reason.UNANSWERED if tries >= TRIES_MAX else None
+        reason = Reason.EXPIRED if publication.valid_until < now else Reason.UNACKNOWLEDGED if tries >= TRIES_MAX else None
         if reason is None:
-            self.sender.tell_all([one.number for one in sessions], content_of(delivery, number), publication.priority, beat)
-            self._retransmission.expect(delivery, number, sessions, beat, tries + 1)
+            self.sender.send_to_all(
+                [one.number for one in sessions], content_of(delivery, number), publication.priority, monotonic_now
+            )
+            self._retransmission.expect(delivery, number, sessions, monotonic_now, tries + 1)
             return
         self._give_up(sessions, Deliver(delivery, number, sessions), reason)
 
     def revoke(self, action: Revoke) -> None:
         """Notify an endpoint that new rules have ended one of its subscriptions."""
-        link = action.session.link
-        if isinstance(link, UdpConnection):
-            self.refuse(link, action.why, SubscriptionName(action.session.name, SubscriptionId(action.subscription_id)))
+        connection = action.session.connection
+        if isinstance(connection, UdpConnection):
+            self.refuse(connection, action.refused, SubscriptionName(action.session.name, SubscriptionId(action.subscription_id)))
 
     def expel_revoked(self, now: Instant) -> int:
         """End the sessions whose certificates are revoked; return how many."""
-        assert self._identity is not None, "a plain door knows no certificates"
-        revoked = self._identity.authority.revoked
-        found = [link for link in self.session_table if int(self._columns.serials[link.number]) in revoked]
-        for link in found:
+        assert self._identity is not None, "an unencrypted listener has no certificates"
+        revoked = self._identity.certificate_authority.revoked
+        found = [connection for connection in self.session_table if int(self._columns.serials[connection.number]) in revoked]
+        for connection in found:
             self._broker.refuse(Refused(Reason.CERTIFICATE_REVOKED))
-            self.session_table.end(link, CloseCause.EXPELLED, now, self._clock())
+            self.session_table.end(connection, CloseCause.EXPELLED, now, self._clock())
         return len(found)
 
-    def shut(self, now: Instant) -> None:
+    def shut_down(self, now: Instant) -> None:
         """Close all sessions because the edge stops."""
-        for link in self.session_table:
-            self.session_table.end(link, CloseCause.STOPPING, now, self._clock())
+        for connection in self.session_table:
+            self.session_table.end(connection, CloseCause.STOPPING, now, self._clock())

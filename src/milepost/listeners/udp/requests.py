@@ -18,7 +18,7 @@ from typing import Protocol
 
 from milepost.broker.broker import Broker
 from milepost.broker.publication import TO_CONTENT, Publication
-from milepost.broker.retained_store import WantsRetained
+from milepost.broker.retained_store import RetainHandling
 from milepost.listeners.udp.connection import UdpConnection
 from milepost.model.addresses import ToContent
 from milepost.model.instants import Instant
@@ -26,7 +26,7 @@ from milepost.model.messages import Message
 from milepost.model.priorities import Priority
 from milepost.model.reasons import Reason, Refused
 from milepost.model.sessions import (
-    Acknowledge,
+    AcknowledgeDatagram,
     Close,
     Datagram,
     Heartbeat,
@@ -34,72 +34,72 @@ from milepost.model.sessions import (
     MessageName,
     Name,
     Notify,
-    Publish,
-    Received,
+    PublishDatagram,
+    ReceivedDatagram,
     Refusal,
     ReportSent,
-    Subscribe,
+    SubscribeDatagram,
     SubscriptionName,
-    Unsubscribe,
+    UnsubscribeDatagram,
 )
 from milepost.model.subscriptions import Subscription
 
 
-class Responder(Protocol):
+class ReplySender(Protocol):
     """Sends replies to endpoints."""
 
-    def confirm(self, link: UdpConnection, name: Name, *, is_again: bool = False) -> None:
+    def confirm(self, connection: UdpConnection, name: Name, *, is_duplicate: bool = False) -> None:
         """Send RECEIVED once the changes are stored; *is_again*: the datagram is a duplicate."""
 
-    def refuse(self, link: UdpConnection, refused: Refused, about: Name | None) -> None:
+    def refuse(self, connection: UdpConnection, refused: Refused, about: Name | None) -> None:
         """Send a refusal."""
 
-    def leave(self, link: UdpConnection, now: Instant) -> None:
+    def leave(self, connection: UdpConnection, now: Instant) -> None:
         """End a session that its endpoint has closed."""
 
-    def want(self, link: UdpConnection) -> None:
+    def mark_drainable(self, connection: UdpConnection) -> None:
         """Mark a connection as ready for more queued messages."""
 
 
 class RequestHandler:
     """Carries out the requests of endpoints."""
 
-    def __init__(self, broker: Broker, context: Responder) -> None:
+    def __init__(self, broker: Broker, replies: ReplySender) -> None:
         self._broker = broker
-        self._context = context
+        self._replies = replies
 
-    def serve(self, link: UdpConnection, value: Datagram, size: int, now: Instant) -> None:
+    def serve(self, connection: UdpConnection, value: Datagram, size: int, now: Instant) -> None:
         """Handle one datagram of an open session; reports are handled elsewhere."""
         match value:
-            case Publish():
-                self._publish(link, value.message, size, now)
-            case Subscribe():
-                self._subscribe(link, value.subscription, now)
-            case Unsubscribe():
-                self._unsubscribe(link, value.subscription)
-            case Received():
-                self._received(link, value.name)
+            case PublishDatagram():
+                self._publish(connection, value.message, size, now)
+            case SubscribeDatagram():
+                self._subscribe(connection, value.subscription, now)
+            case UnsubscribeDatagram():
+                self._unsubscribe(connection, value.subscription)
+            case ReceivedDatagram():
+                self._received(connection, value.name)
             case Close():
-                self._context.leave(link, now)
+                self._replies.leave(connection, now)
             case Heartbeat():
                 pass
-            case Init() | Acknowledge() | Refusal() | Notify() | ReportSent():
-                self._context.refuse(link, Refused(Reason.PROTOCOL_ERROR, f"{type(value).__name__} inside a session"), None)
+            case Init() | AcknowledgeDatagram() | Refusal() | Notify() | ReportSent():
+                self._replies.refuse(connection, Refused(Reason.PROTOCOL_ERROR, f"{type(value).__name__} inside a session"), None)
 
-    def _publish(self, link: UdpConnection, message: Message, size: int, now: Instant) -> None:
+    def _publish(self, connection: UdpConnection, message: Message, size: int, now: Instant) -> None:
         name = MessageName(message.source, message.id)
-        if message.reliable and link.names is not None and name in link.names:
-            self._context.confirm(link, name, is_again=True)
+        if message.reliable and connection.names is not None and name in connection.names:
+            self._replies.confirm(connection, name, is_duplicate=True)
             return
-        outcome = self._broker.publish(link.session, self._publication_of(link, message, size), now)
+        outcome = self._broker.publish(connection.session, self._publication_of(connection, message, size), now)
         if isinstance(outcome, Refused):
             if outcome.reason is not Reason.RATE_TOO_HIGH:  # no reply: the endpoint repeats it later
-                self._context.refuse(link, outcome, name)
+                self._replies.refuse(connection, outcome, name)
         elif message.reliable:
-            link.remember(name)
-            self._context.confirm(link, name)
+            connection.remember(name)
+            self._replies.confirm(connection, name)
 
-    def _publication_of(self, link: UdpConnection, message: Message, size: int) -> Publication:
+    def _publication_of(self, connection: UdpConnection, message: Message, size: int) -> Publication:
         address = message.address
         is_plain = isinstance(address, ToContent) and address.within is None
         publication = Publication(
@@ -107,7 +107,7 @@ class RequestHandler:
             message.body,
             message.seen_at,
             source=message.source,
-            origin=link.number,
+            origin=connection.number,
             qos=int(message.reliable),
             priority=None
             if message.priority is Priority.CONVENIENCE
@@ -122,31 +122,31 @@ class RequestHandler:
         publication.id, publication.size = message.id, size
         return publication
 
-    def _subscribe(self, link: UdpConnection, subscription: Subscription, now: Instant) -> None:
+    def _subscribe(self, connection: UdpConnection, subscription: Subscription, now: Instant) -> None:
         key = subscription_key(subscription.id)
-        former = link.session.subscriptions.get(key)
-        is_repeated = former is not None and former.subscription == subscription  # the reply was lost
+        previous = connection.session.subscriptions.get(key)
+        is_repeated = previous is not None and previous.subscription == subscription  # the reply was lost
         refused = None
         if not is_repeated:
-            refused = self._broker.subscribe(link.session, key, subscription, now, wants_retained=WantsRetained.ALWAYS)
+            refused = self._broker.subscribe(connection.session, key, subscription, now, retain_handling=RetainHandling.ALWAYS)
         name = SubscriptionName(subscription.owner, subscription.id)
         if refused is None:
-            self._context.confirm(link, name)
+            self._replies.confirm(connection, name)
         elif self._broker.refuse(refused).reason is not Reason.RATE_TOO_HIGH:
-            self._context.refuse(link, refused, name)
+            self._replies.refuse(connection, refused, name)
 
-    def _unsubscribe(self, link: UdpConnection, name: SubscriptionName) -> None:
-        self._broker.unsubscribe(link.session, subscription_key(name.id))
-        self._context.confirm(link, name)
+    def _unsubscribe(self, connection: UdpConnection, name: SubscriptionName) -> None:
+        self._broker.unsubscribe(connection.session, subscription_key(name.id))
+        self._replies.confirm(connection, name)
 
-    def _received(self, link: UdpConnection, name: Name) -> None:
+    def _received(self, connection: UdpConnection, name: Name) -> None:
         if isinstance(name, SubscriptionName):
             return
-        for number, delivery in link.session.in_flight.items():
+        for number, delivery in connection.session.in_flight.items():
             publication = delivery.publication
             if publication.id == name.id and publication.source == name.source:
-                self._broker.acknowledge(link.session, number)
-                self._context.want(link)
+                self._broker.acknowledge(connection.session, number)
+                self._replies.mark_drainable(connection)
                 return
 
 

@@ -15,18 +15,18 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from milepost.broker.counts import Counts
+from milepost.broker.counts import BrokerCounters
 from milepost.broker.publication import Delivery, Publication
 from milepost.listeners.udp.batch_io import ADDRESS_BYTES
 from milepost.listeners.udp.connection import SessionColumns, UdpConnection
 from milepost.model.messages import FIELD_NAME_CHARACTERS_MAX, FIELDS_MAX, MessageId, Scalar
 from milepost.model.priorities import Priority
 from milepost.model.reasons import Reason
-from milepost.model.sessions import MATCHES_MAX, Datagram, Init, Publish
+from milepost.model.sessions import MATCHES_MAX, Datagram, Init, PublishDatagram
 from milepost.model.subscriptions import SubscriptionId
 from milepost.wire.datagrams import encode
 from milepost.wire.mqtt import parse_forwarded
-from milepost.wire.sealed import NONCE_ZEROS, Kind
+from milepost.wire.sealed import NONCE_ZEROS, SealedType
 from milepost.wire.user_properties import ordinary_properties
 
 # Outgoing messages, encoded once for all receivers.
@@ -43,9 +43,9 @@ def content_of(delivery: Delivery, number: int) -> bytes:
     publication = delivery.publication
     if publication.extras and not publication.fields:
         publication.fields = _fields_in(publication.extras)
-    labels = tuple(map(SubscriptionId, delivery.labels[:MATCHES_MAX]))
+    matches = tuple(map(SubscriptionId, delivery.subscription_ids[:MATCHES_MAX]))
     message = publication.message_as(reliable=number > 0)
-    return encode(Publish(message, None, labels))[2:]
+    return encode(PublishDatagram(message, None, matches))[2:]
 
 
 def ensure_id(publication: Publication, number: int) -> None:
@@ -56,8 +56,8 @@ def ensure_id(publication: Publication, number: int) -> None:
 
 def _fields_in(extras: bytes) -> dict[str, Scalar]:
     """Return the application's user properties of a message received over MQTT as fields, at most `FIELDS_MAX`."""
-    words = ordinary_properties(parse_forwarded(extras).user)
-    usable = [(name, text) for name, text in words if 0 < len(name) <= FIELD_NAME_CHARACTERS_MAX and name.isprintable()]
+    properties = ordinary_properties(parse_forwarded(extras).user)
+    usable = [(name, text) for name, text in properties if 0 < len(name) <= FIELD_NAME_CHARACTERS_MAX and name.isprintable()]
     return dict(usable[:FIELDS_MAX])
 
 
@@ -67,7 +67,7 @@ _HEAD_BYTES: Final = 11
 Octets = NDArray[np.uint8]
 
 
-class Post(Protocol):
+class DatagramOutput(Protocol):
     """The output socket; each call returns how many datagrams are done, fewer if the socket is full."""
 
     def send_shared(self, heads: Octets, tail: bytes, addresses: Octets) -> int:
@@ -77,7 +77,7 @@ class Post(Protocol):
         """Send each datagram to its address."""
 
 
-class _Many:
+class _DatagramBatch:
     """Datagrams to send."""
 
     __slots__ = ("addresses", "datagrams", "size")
@@ -88,15 +88,15 @@ class _Many:
         self.size = sum(map(len, datagrams))
         """Total bytes."""
 
-    def send(self, post: Post) -> int:
+    def send(self, output: DatagramOutput) -> int:
         """Send as many as possible; return how many are left."""
-        taken = post.send_many(self.datagrams, self.addresses)
-        self.datagrams, self.addresses = self.datagrams[taken:], self.addresses[taken:]
+        done = output.send_many(self.datagrams, self.addresses)
+        self.datagrams, self.addresses = self.datagrams[done:], self.addresses[done:]
         self.size = sum(map(len, self.datagrams))
         return len(self.datagrams)
 
 
-class _Shared:
+class _SharedBatch:
     """The same message to many receivers, each with its own head."""
 
     __slots__ = ("addresses", "heads", "size", "tail")
@@ -108,33 +108,33 @@ class _Shared:
         self.size = len(heads) * (_HEAD_BYTES + len(tail))
         """Total bytes."""
 
-    def send(self, post: Post) -> int:
+    def send(self, output: DatagramOutput) -> int:
         """Send as many as possible; return how many are left."""
-        taken = post.send_shared(self.heads, self.tail, self.addresses)
-        self.heads, self.addresses = self.heads[taken:], self.addresses[taken:]
+        done = output.send_shared(self.heads, self.tail, self.addresses)
+        self.heads, self.addresses = self.heads[done:], self.addresses[done:]
         self.size = len(self.heads) * (_HEAD_BYTES + len(self.tail))
         return len(self.heads)
 
 
-class Seals(Protocol):
+class DatagramSealer(Protocol):
     """Encryption of the datagrams to endpoints."""
 
-    def close_all(self, numbers: NDArray[np.intp], tail: bytes, addresses: Octets) -> "_Many | _Shared":
+    def seal_all(self, numbers: NDArray[np.intp], tail: bytes, addresses: Octets) -> "_DatagramBatch | _SharedBatch":
         """Return the same content for several sessions: each datagram is version, token and *tail*."""
 
 
-class NoSeals:
+class PlainSealer:
     """No encryption: for experiments."""
 
     def __init__(self, columns: SessionColumns) -> None:
         self._columns = columns
 
-    def close_all(self, numbers: NDArray[np.intp], tail: bytes, addresses: Octets) -> "_Many | _Shared":
+    def seal_all(self, numbers: NDArray[np.intp], tail: bytes, addresses: Octets) -> "_DatagramBatch | _SharedBatch":
         """Return datagrams with their own token and a shared tail."""
-        return _Shared(_heads(self._columns, numbers), tail, addresses)
+        return _SharedBatch(_heads(self._columns, numbers), tail, addresses)
 
 
-class NoiseSeals:
+class NoiseSealer:
     """Encryption of each datagram with the key of its session."""
 
     def __init__(self, columns: SessionColumns) -> None:
@@ -143,7 +143,7 @@ class NoiseSeals:
         self._columns = columns
         self._cipher = AESGCM
 
-    def close_all(self, numbers: NDArray[np.intp], tail: bytes, addresses: Octets) -> "_Many | _Shared":
+    def seal_all(self, numbers: NDArray[np.intp], tail: bytes, addresses: Octets) -> "_DatagramBatch | _SharedBatch":
         """Return one encrypted datagram per session."""
         columns, cipher = self._columns, self._cipher
         counters = columns.counters[numbers]
@@ -151,26 +151,28 @@ class NoiseSeals:
         keys = columns.send_keys[numbers].tobytes()
         tokens = columns.tokens[numbers].astype("<u8").tobytes()
         nonces = counters.astype(">u8").tobytes()
-        kind = bytes((Kind.DATA,))
+        kind = bytes((SealedType.DATA,))
         beginning = _VERSION + b"\x11"
         datagrams = []
         for at in range(0, 8 * len(numbers), 8):
             token, counter = tokens[at : at + 8], nonces[at : at + 8]
             key = keys[4 * at : 4 * at + 32]
             datagrams.append(kind + token + counter + cipher(key).encrypt(NONCE_ZEROS + counter, beginning + token + tail, None))
-        return _Many(datagrams, addresses)
+        return _DatagramBatch(datagrams, addresses)
 
 
-class Sender:
+class UdpSender:
     """The outbound queues of the listener, one per class."""
 
-    def __init__(self, columns: SessionColumns, seals: Seals, post: Post, counts: Counts, unsent_max: int) -> None:
+    def __init__(
+        self, columns: SessionColumns, sealer: DatagramSealer, output: DatagramOutput, counts: BrokerCounters, unsent_max: int
+    ) -> None:
         self._columns = columns
-        self._seals = seals
-        self._post = post
+        self._sealer = sealer
+        self._output = output
         self._counts = counts
         self._unsent_max = unsent_max
-        self._lanes: tuple[deque[_Many | _Shared], ...] = tuple(deque() for _ in Priority)
+        self._queues: tuple[deque[_DatagramBatch | _SharedBatch], ...] = tuple(deque() for _ in Priority)
         self._replies: list[tuple[bytes, bytes]] = []
         self._unsent = 0
         self.bytes_sent = 0
@@ -185,59 +187,61 @@ class Sender:
         """Send a reply outside any session, as it is."""
         self._replies.append((data, address))
 
-    def tell(self, link: UdpConnection, value: Datagram, beat: int) -> None:
+    def send_to(self, connection: UdpConnection, value: Datagram, monotonic_now: int) -> None:
         """Send a datagram to one session."""
         has_session = not isinstance(value, Init) and value.session is not None
-        self.tell_all([link.number], encode(value)[_HEAD_BYTES if has_session else len(_VERSION) :], Priority.SAFETY, beat)
+        self.send_to_all(
+            [connection.number], encode(value)[_HEAD_BYTES if has_session else len(_VERSION) :], Priority.SAFETY, monotonic_now
+        )
 
-    def tell_all(self, sessions: list[int], tail: bytes, priority: Priority, beat: int) -> None:
+    def send_to_all(self, sessions: list[int], tail: bytes, priority: Priority, monotonic_now: int) -> None:
         """Send the same content to several sessions."""
         numbers = np.array(sessions, np.intp)
-        self._columns.told_at[numbers] = beat
-        self._put(self._seals.close_all(numbers, tail, self._columns.addresses[numbers]), priority)
+        self._columns.sent_at[numbers] = monotonic_now
+        self._put(self._sealer.seal_all(numbers, tail, self._columns.addresses[numbers]), priority)
 
-    def shout(self, tail: bytes, addresses: list[bytes], priority: Priority) -> None:
+    def multicast(self, tail: bytes, addresses: list[bytes], priority: Priority) -> None:
         """Send the same content to several multicast addresses, without session and encryption."""
         rows = np.frombuffer(b"".join(addresses), np.uint8).reshape(-1, ADDRESS_BYTES)
-        self._put(_Many([_VERSION + tail] * len(addresses), rows), priority)
+        self._put(_DatagramBatch([_VERSION + tail] * len(addresses), rows), priority)
 
-    def _put(self, publication: _Many | _Shared, priority: Priority) -> None:
-        self._lanes[priority].append(publication)
-        self._unsent += publication.size
+    def _put(self, batch: _DatagramBatch | _SharedBatch, priority: Priority) -> None:
+        self._queues[priority].append(batch)
+        self._unsent += batch.size
         while self._unsent > self._unsent_max:
-            lane = next(lane for lane in reversed(self._lanes) if lane)
-            given_up = lane.popleft()
-            self._unsent -= given_up.size
-            self._counts.dropped[Reason.QUEUE_FULL] += len(given_up.addresses)
+            queue = next(queue for queue in reversed(self._queues) if queue)
+            dropped = queue.popleft()
+            self._unsent -= dropped.size
+            self._counts.dropped[Reason.QUEUE_FULL] += len(dropped.addresses)
 
     def send(self) -> None:
         """Send as much as the socket accepts, the most urgent first."""
-        emergencies, *others = self._lanes
-        is_more_taken = self._is_sent(emergencies)
+        emergencies, *others = self._queues
+        has_capacity = self._send_queue(emergencies)
         if self._replies:
             self._send_replies()
-        for lane in others:
-            is_more_taken = is_more_taken and self._is_sent(lane)
+        for queue in others:
+            has_capacity = has_capacity and self._send_queue(queue)
 
-    def _is_sent(self, lane: deque[_Many | _Shared]) -> bool:
-        while lane:
-            publication = lane[0]
-            size, count = publication.size, len(publication.addresses)
-            left = publication.send(self._post)
-            sent = size - publication.size
+    def _send_queue(self, queue: deque[_DatagramBatch | _SharedBatch]) -> bool:
+        while queue:
+            batch = queue[0]
+            size, count = batch.size, len(batch.addresses)
+            left = batch.send(self._output)
+            sent = size - batch.size
             self._unsent -= sent
             self.bytes_sent += sent
             self.datagrams_sent += count - left
             if left:
                 return False
-            lane.popleft()
+            queue.popleft()
         return True
 
     def _send_replies(self) -> None:
         """Send replies outside sessions; drop those the socket does not accept, since the endpoint will repeat its request."""
         replies, self._replies = self._replies, []
         addresses = np.frombuffer(b"".join(address for _, address in replies), np.uint8).reshape(-1, ADDRESS_BYTES)
-        sent = self._post.send_many([data for data, _ in replies], addresses)
+        sent = self._output.send_many([data for data, _ in replies], addresses)
         self.bytes_sent += sum(len(data) for data, _ in replies[:sent])
         self.datagrams_sent += sent
 

@@ -1,7 +1,7 @@
 """The session table: the open UDP sessions by token, from their first datagram to their end.
 
 Invariants:
-- every token of an open session is in `links`; a session has one connection, and former ones only for a while after a key change;
+- every token of an open session is in `connections`; a session has one connection, and previous ones briefly after a key change;
 - a row of the columns is in use exactly while its session is open; a new session of an endpoint replaces the one it has.
 """
 
@@ -10,13 +10,13 @@ from typing import Final
 
 import numpy as np
 
-from milepost.broker.broker import Broker, Opened
-from milepost.broker.session import Link
-from milepost.listeners.log import Log
+from milepost.broker.broker import Broker, ConnectResult
+from milepost.broker.session import Connection
+from milepost.listeners.diagnostic_log import DiagnosticLog
 from milepost.listeners.udp.connection import ENCODING_UDP, SessionColumns, UdpConnection
-from milepost.listeners.udp.handshake import Pending
-from milepost.listeners.udp.receiver import Reader
-from milepost.listeners.udp.sender import Sender
+from milepost.listeners.udp.handshake import PendingSession
+from milepost.listeners.udp.receiver import DatagramReader
+from milepost.listeners.udp.sender import UdpSender
 from milepost.listeners.udp.settings import UdpSettings
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.reasons import Reason, Refused
@@ -24,8 +24,8 @@ from milepost.model.sessions import Close, CloseCause, Init, SessionToken
 from milepost.vetting import ClientIdentity
 from milepost.vetting.rates import RateLimits
 
-FORMER_NS: Final = 10 * SECOND_NS
-"""Time for which datagrams under a former token are accepted."""
+PREVIOUS_TOKEN_NS: Final = 10 * SECOND_NS
+"""Time for which datagrams under a previous token are accepted."""
 
 REFUSED_LONG_AGO_NS: Final = 3_600 * SECOND_NS
 
@@ -37,169 +37,178 @@ class SessionTable:
         self,
         broker: Broker,
         settings: UdpSettings,
-        links: dict[bytes, UdpConnection],
+        connections: dict[bytes, UdpConnection],
         columns: SessionColumns,
-        reader: Reader,
-        sender: Sender,
-        log: Log,
+        reader: DatagramReader,
+        sender: UdpSender,
+        log: DiagnosticLog,
     ) -> None:
         self._broker = broker
         self._settings = settings
         self._rates = RateLimits(settings.messages_per_s, settings.messages_burst)
-        self._links = links
+        self._connections = connections
         self._columns = columns
         self._reader = reader
         self._sender = sender
         self._log = log
-        self._former: dict[UdpConnection, int] = {}
-        self.gone: Callable[[UdpConnection], None] = _nothing
+        self._previous: dict[UdpConnection, int] = {}
+        self.on_ended: Callable[[UdpConnection], None] = _do_nothing
         """Called for each connection that has ended."""
 
     def __len__(self) -> int:
-        return len(self._links) - len(self._former)
+        return len(self._connections) - len(self._previous)
 
     def __iter__(self) -> Iterator[UdpConnection]:
-        return iter([link for link in self._links.values() if self.is_here(link)])
+        return iter([connection for connection in self._connections.values() if self.is_current(connection)])
 
-    def is_here(self, link: UdpConnection) -> bool:
+    def is_current(self, connection: UdpConnection) -> bool:
         """Return whether the session still has this connection; another listener may have taken it over in this tick."""
-        return link.session.link is link
+        return connection.session.connection is connection
 
     def may_resume(self, init: Init, role: str | None) -> bool:
         """Return whether the session that an endpoint wants to resume is open here and belongs to it."""
-        return self._maybe_former(init, role) is not None
+        return self._maybe_previous(init, role) is not None
 
-    def _maybe_former(self, init: Init, role: str | None) -> UdpConnection | None:
-        link = self._links.get(init.former.to_bytes(8, "little")) if init.former is not None else None
-        is_own = link is not None and self.is_here(link) and link.who == ClientIdentity(init.report.endpoint, None, role)
-        return link if is_own else None
+    def _maybe_previous(self, init: Init, role: str | None) -> UdpConnection | None:
+        connection = self._connections.get(init.former.to_bytes(8, "little")) if init.former is not None else None
+        is_own = (
+            connection is not None
+            and self.is_current(connection)
+            and connection.identity == ClientIdentity(init.report.endpoint, None, role)
+        )
+        return connection if is_own else None
 
-    def maybe_open(self, pending: Pending, address: bytes, now: Instant, beat: int) -> UdpConnection | None:
+    def maybe_open(self, pending: PendingSession, address: bytes, now: Instant, monotonic_now: int) -> UdpConnection | None:
         """Open a pending session on its first datagram; None if it cannot be opened or resumed as acknowledged."""
         if pending.is_resumed:
-            former = self._maybe_former(pending.init, pending.role)
-            return self._renewed(former, pending, address, beat) if former is not None else None
-        link = self._begin(pending, now, beat)
-        if link is not None:
-            self._vacate(link.number, beat)
-            self._seat(link, pending, address, beat)
-            self._log.seldom("session opened", client=pending.name, role=pending.role)
-        return link
+            previous = self._maybe_previous(pending.init, pending.role)
+            return self._resume(previous, pending, address, monotonic_now) if previous is not None else None
+        connection = self._begin(pending, now, monotonic_now)
+        if connection is not None:
+            self._close_stale(connection.number, monotonic_now)
+            self._fill_row(connection, pending, address, monotonic_now)
+            self._log.info_limited("session opened", client=pending.name, role=pending.role)
+        return connection
 
-    def _begin(self, pending: Pending, now: Instant, beat: int) -> UdpConnection | None:
+    def _begin(self, pending: PendingSession, now: Instant, monotonic_now: int) -> UdpConnection | None:
         other = self._broker.find_session(pending.name)
-        is_ours = other is None or isinstance(
-            other.link, UdpConnection
-        )  # else an MQTT session, which ends; state at other edges is added
-        if other is not None and isinstance(other.link, UdpConnection):  # the new session may reuse its number and row
-            self._sender.tell(other.link, Close(SessionToken(other.link.token), CloseCause.REPLACED), beat)
-            self._forget(other.link)
-        who = ClientIdentity(pending.name, None, pending.role)
+        is_udp = other is None or isinstance(other.connection, UdpConnection)
+        # An MQTT session ends here; state that the endpoint has at other edges is added later.
+        if other is not None and isinstance(other.connection, UdpConnection):  # the new session may reuse its number and row
+            self._sender.send_to(
+                other.connection, Close(SessionToken(other.connection.token), CloseCause.REPLACED), monotonic_now
+            )
+            self._forget(other.connection)
+        identity = ClientIdentity(pending.name, None, pending.role)
         opened = self._broker.connect(
             pending.name,
-            link=Link(),
-            who=who,
+            connection=Connection(),
+            identity=identity,
             rates=self._rates,
-            is_fresh=not is_ours,
+            clean_start=not is_udp,
             expiry_ns=0,
-            window=self._settings.window,
+            window=self._settings.in_flight_max,
             encoding=ENCODING_UDP,
             will=None,
             now=now,
         )
-        if not isinstance(opened, Opened):
+        if not isinstance(opened, ConnectResult):
             self._broker.refuse(opened)
             return None
-        link = opened.session.link = UdpConnection(opened.session, pending.token, who, hears_cells=pending.init.hears_cells)
-        return link
+        connection = opened.session.connection = UdpConnection(
+            opened.session, pending.token, identity, receives_multicast=pending.init.joins_multicast
+        )
+        return connection
 
-    def _seat(self, link: UdpConnection, pending: Pending, address: bytes, beat: int) -> None:
-        columns, number = self._columns, link.number
-        columns.take(number)
+    def _fill_row(self, connection: UdpConnection, pending: PendingSession, address: bytes, monotonic_now: int) -> None:
+        columns, number = self._columns, connection.number
+        columns.allocate(number)
         columns.addresses[number] = np.frombuffer(address, np.uint8)
         columns.tokens[number], columns.serials[number], columns.counters[number] = pending.token, pending.serial, 0
-        columns.heard_at[number] = columns.told_at[number] = beat
-        columns.refused_at[number] = beat - REFUSED_LONG_AGO_NS
-        columns.worn_at[number] = beat + self._settings.keys_ns * 3 // 2
+        columns.received_at[number] = columns.sent_at[number] = monotonic_now
+        columns.refused_at[number] = monotonic_now - REFUSED_LONG_AGO_NS
+        columns.keys_expire_at[number] = monotonic_now + self._settings.key_lifetime_ns * 3 // 2
         if pending.keys.send:
             columns.send_keys[number] = np.frombuffer(pending.keys.send, np.uint8)
             columns.receive_keys[number] = np.frombuffer(pending.keys.receive, np.uint8)
-        self._links[link.key] = link
+        self._connections[connection.key] = connection
 
-    def _vacate(self, number: int, beat: int) -> None:
+    def _close_stale(self, number: int, monotonic_now: int) -> None:
         """Close the stale connection in a row whose session another listener took over in this tick: the number was reused."""
-        stale = self._maybe_in(number)
+        stale = self._maybe_in_row(number)
         if stale is not None:
-            self._sender.tell(stale, Close(SessionToken(stale.token), CloseCause.REPLACED), beat)
+            self._sender.send_to(stale, Close(SessionToken(stale.token), CloseCause.REPLACED), monotonic_now)
             self._forget(stale)
 
-    def _maybe_in(self, number: int) -> UdpConnection | None:
+    def _maybe_in_row(self, number: int) -> UdpConnection | None:
         columns = self._columns
-        return self._links[int(columns.tokens[number]).to_bytes(8, "little")] if columns.is_taken[number] else None
+        return self._connections[int(columns.tokens[number]).to_bytes(8, "little")] if columns.is_used[number] else None
 
-    def _renewed(self, former: UdpConnection, pending: Pending, address: bytes, beat: int) -> UdpConnection:
-        """Resume a session under a new token and new keys; datagrams under the former ones are still accepted."""
-        link = UdpConnection(former.session, pending.token, former.who, hears_cells=pending.init.hears_cells)
-        self._reader.pin(former)
-        link.inherit(former)
-        former.session.link = link
-        self._seat(link, pending, address, beat)
-        self._former[former] = beat + FORMER_NS
-        self.gone(former)
-        for older in self._former:
-            if older.heir is former:
-                older.heir = link
-        return link
+    def _resume(self, previous: UdpConnection, pending: PendingSession, address: bytes, monotonic_now: int) -> UdpConnection:
+        """Resume a session under a new token and new keys; datagrams under the previous ones are still accepted."""
+        connection = UdpConnection(
+            previous.session, pending.token, previous.identity, receives_multicast=pending.init.joins_multicast
+        )
+        self._reader.pin(previous)
+        connection.take_over(previous)
+        previous.session.connection = connection
+        self._fill_row(connection, pending, address, monotonic_now)
+        self._previous[previous] = monotonic_now + PREVIOUS_TOKEN_NS
+        self.on_ended(previous)
+        for older in self._previous:
+            if older.successor is previous:
+                older.successor = connection
+        return connection
 
-    def leave(self, link: UdpConnection, now: Instant) -> None:
+    def leave(self, connection: UdpConnection, now: Instant) -> None:
         """Remove a session that its endpoint has closed."""
-        if link.session.link is link:
-            self._broker.disconnect(link.session, now, is_willed=False)
-            self._forget(link)
-            self._log.seldom("session closed", client=link.session.name)
+        if connection.session.connection is connection:
+            self._broker.disconnect(connection.session, now, publishes_will=False)
+            self._forget(connection)
+            self._log.info_limited("session closed", client=connection.session.name)
 
-    def end(self, link: UdpConnection, cause: CloseCause, now: Instant, beat: int) -> None:
+    def end(self, connection: UdpConnection, cause: CloseCause, now: Instant, monotonic_now: int) -> None:
         """Close a session and send CLOSE."""
-        self._sender.tell(link, Close(SessionToken(link.token), cause), beat)
-        self._broker.disconnect(link.session, now, is_willed=True)
-        self._forget(link)
-        self._log.seldom("session ended", client=link.session.name, cause=cause.name.lower())
+        self._sender.send_to(connection, Close(SessionToken(connection.token), cause), monotonic_now)
+        self._broker.disconnect(connection.session, now, publishes_will=True)
+        self._forget(connection)
+        self._log.info_limited("session ended", client=connection.session.name, cause=cause.name.lower())
 
-    def end_number(self, number: int, cause: CloseCause, now: Instant, beat: int) -> None:
+    def end_number(self, number: int, cause: CloseCause, now: Instant, monotonic_now: int) -> None:
         """Close the session with a number, if it is still open here."""
-        link = self._maybe_in(number)
-        if link is not None and self.is_here(link):
-            self.end(link, cause, now, beat)
+        connection = self._maybe_in_row(number)
+        if connection is not None and self.is_current(connection):
+            self.end(connection, cause, now, monotonic_now)
 
-    def expel(self, link: UdpConnection, why: Refused, now: Instant, beat: int) -> None:
+    def expel(self, connection: UdpConnection, refused: Refused, now: Instant, monotonic_now: int) -> None:
         """Send CLOSE and remove a session that the broker expels or another listener has taken over."""
-        link = link.heir or link
-        if link.key in self._links:
-            cause = CloseCause.REPLACED if why.reason is Reason.SESSION_TAKEN_OVER else CloseCause.EXPELLED
-            self._sender.tell(link, Close(SessionToken(link.token), cause), beat)
-            if self.is_here(link):
-                self._broker.disconnect(link.session, now, is_willed=True)
-            self._forget(link)
+        connection = connection.successor or connection
+        if connection.key in self._connections:
+            cause = CloseCause.REPLACED if refused.reason is Reason.SESSION_TAKEN_OVER else CloseCause.EXPELLED
+            self._sender.send_to(connection, Close(SessionToken(connection.token), cause), monotonic_now)
+            if self.is_current(connection):
+                self._broker.disconnect(connection.session, now, publishes_will=True)
+            self._forget(connection)
 
-    def tick(self, beat: int) -> None:
-        """Drop expired former tokens."""
-        for link, due_at in list(self._former.items()):
-            if due_at > beat:
+    def drop_expired(self, monotonic_now: int) -> None:
+        """Drop expired previous tokens."""
+        for connection, expires_at in list(self._previous.items()):
+            if expires_at > monotonic_now:
                 break  # entries are in order of time
-            self._drop(link)
+            self._drop(connection)
 
-    def _forget(self, link: UdpConnection) -> None:
-        for one in [old for old in self._former if old.heir is link]:
-            self._drop(one)
-        self._columns.leave(link.number)
-        self._drop(link)
+    def _forget(self, connection: UdpConnection) -> None:
+        for previous in [old for old in self._previous if old.successor is connection]:
+            self._drop(previous)
+        self._columns.free(connection.number)
+        self._drop(connection)
 
-    def _drop(self, link: UdpConnection) -> None:
-        self._links.pop(link.key, None)
-        self._former.pop(link, None)
-        self._reader.forget(link)
-        self.gone(link)
+    def _drop(self, connection: UdpConnection) -> None:
+        self._connections.pop(connection.key, None)
+        self._previous.pop(connection, None)
+        self._reader.forget(connection)
+        self.on_ended(connection)
 
 
-def _nothing(_link: UdpConnection) -> None:
+def _do_nothing(_connection: UdpConnection) -> None:
     """Do nothing: no callback is set."""

@@ -4,16 +4,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from milepost.model.instants import SECOND_NS
-from milepost.model.multicast_cells import Cells
+from milepost.model.multicast_cells import MulticastGrid
 
 if TYPE_CHECKING:
-    from milepost.trust.certificates import Authority, Certificate
+    from milepost.trust.certificates import Certificate, CertificateAuthority
 
 SILENT_INTERVALS: Final = 3
 """Reporting intervals without a datagram after which a session ends (M12)."""
 
-WINDOW_MOST: Final = 15_000
-UNSENT_BYTES_LEAST: Final = 10_000
+IN_FLIGHT_MAX: Final = 15_000
+UNSENT_BYTES_MIN: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class UdpLimits:
     """Handshakes per second above which endpoints must prove, with a cookie, that they receive at their address."""
     pending_max: int = 10_000
     """Maximum pending sessions: acknowledged, but without a first datagram yet."""
-    openers_max: int = 20_000
+    cached_ciphers_max: int = 20_000
     """Maximum sessions with a cached cipher, 2.5 kB each; for the rest it is created for each datagram."""
     messages_per_s: int = 50
     messages_burst: int = 200
@@ -35,22 +35,22 @@ class UdpLimits:
     total_per_s: int = 1_000_000
     total_burst: int = 1_000_000
     """Datagrams from all endpoints."""
-    window: int = 128
+    in_flight_max: int = 128
     """Maximum reliable messages in flight to one endpoint."""
     unsent_bytes_max: int = 64_000_000
     """Maximum bytes that wait for the network."""
 
     def __post_init__(self) -> None:
-        for name in ("handshakes_per_s", "pending_max", "openers_max"):
+        for name in ("handshakes_per_s", "pending_max", "cached_ciphers_max"):
             if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}, which would let nobody in; at least 1")
-        for what in ("messages", "prefix", "total"):
-            if getattr(self, f"{what}_per_s") and getattr(self, f"{what}_burst") < 1:
-                raise ValueError(f"{what}_burst is {getattr(self, f'{what}_burst')}, which would let nothing through; at least 1")
-        if not 1 <= self.window <= WINDOW_MOST:
-            raise ValueError(f"window is {self.window}, not in 1..{WINDOW_MOST}")
-        if self.unsent_bytes_max < UNSENT_BYTES_LEAST:
-            raise ValueError(f"unsent_bytes_max is {self.unsent_bytes_max}, not at least {UNSENT_BYTES_LEAST}")
+                raise ValueError(f"{name} is {getattr(self, name)}, which would refuse every endpoint; at least 1")
+        for rate in ("messages", "prefix", "total"):
+            if getattr(self, f"{rate}_per_s") and getattr(self, f"{rate}_burst") < 1:
+                raise ValueError(f"{rate}_burst is {getattr(self, f'{rate}_burst')}, which would refuse everything; at least 1")
+        if not 1 <= self.in_flight_max <= IN_FLIGHT_MAX:
+            raise ValueError(f"in_flight_max is {self.in_flight_max}, not in 1..{IN_FLIGHT_MAX}")
+        if self.unsent_bytes_max < UNSENT_BYTES_MIN:
+            raise ValueError(f"unsent_bytes_max is {self.unsent_bytes_max}; it must be at least {UNSENT_BYTES_MIN}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,19 +60,19 @@ class UdpSettings(UdpLimits):
     reporting_interval_ns: int = SECOND_NS
     heartbeat_intervals: int = 3
     """Maximum reporting intervals between two datagrams to an endpoint; a heartbeat fills the gap (M11)."""
-    keys_ns: int = 3_600 * SECOND_NS
-    clock_off_ns_max: int = 60 * SECOND_NS
+    key_lifetime_ns: int = 3_600 * SECOND_NS
+    clock_skew_ns_max: int = 60 * SECOND_NS
     """Maximum difference between an endpoint's clock and the edge's in a handshake."""
-    gather_ns: int = 0
+    batch_wait_ns: int = 0
     """Maximum time a report waits to be processed in one batch with others; messages never wait."""
-    cells: Cells | None = None
+    cells: MulticastGrid | None = None
     """The multicast groups for messages to an area; None: no multicast."""
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
-    """The edge's identity towards endpoints: its key, its certificate, and the certificate authority it trusts."""
+class EdgeIdentity:
+    """The edge's identity towards endpoints: its static key, its certificate, and the certificate authority it trusts."""
 
-    static: bytes
+    static_key: bytes
     certificate: "Certificate"
-    authority: "Authority"
+    certificate_authority: "CertificateAuthority"

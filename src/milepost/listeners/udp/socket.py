@@ -6,10 +6,10 @@ from contextlib import suppress
 from traceback import format_exception
 from typing import Final
 
-from milepost.broker.counts import Counts
+from milepost.broker.counts import BrokerCounters
+from milepost.listeners.diagnostic_log import DiagnosticLog
 from milepost.listeners.event_loop import READABLE, WRITABLE, EventLoop
-from milepost.listeners.log import Log
-from milepost.listeners.udp.batch_io import Inbound, Outbound
+from milepost.listeners.udp.batch_io import BatchReceiver, BatchSender
 from milepost.listeners.udp.listener import UdpListener
 from milepost.listeners.udp.sender import Octets
 from milepost.model.instants import SECOND_NS, Instant
@@ -21,7 +21,7 @@ the traffic of a burst."""
 BUFFER_BYTES: Final = 32_000_000
 """Requested size of the kernel's receive and send buffers; the kernel may grant less."""
 
-ASKS_A_TURN: Final = 64
+ASKS_PER_TICK_MAX: Final = 64
 
 _TRACE_CHARACTERS: Final = 480
 _FORCED: Final = {socket.SO_RCVBUF: 33, socket.SO_SNDBUF: 32}
@@ -64,25 +64,27 @@ def join_at(group: str, port: int, interface: str) -> socket.socket:
 class UdpSocket:
     """Reads batches of datagrams for the listener, and writes its output."""
 
-    def __init__(self, turns: EventLoop, bound: socket.socket, log: Log, counts: Counts, gather_ns: int) -> None:
-        self._turns = turns
-        self._gather_s = gather_ns / SECOND_NS
+    def __init__(
+        self, loop: EventLoop, bound: socket.socket, log: DiagnosticLog, counts: BrokerCounters, batch_wait_ns: int
+    ) -> None:
+        self._loop = loop
+        self._gather_s = batch_wait_ns / SECOND_NS
         self._socket = bound
-        self._inbound = Inbound(bound, batch=BATCH)
-        self._outbound = Outbound(bound)
+        self._inbound = BatchReceiver(bound, batch=BATCH)
+        self._outbound = BatchSender(bound)
         self._log = log
         self._counts = counts
-        self._door: UdpListener | None = None
+        self._listener: UdpListener | None = None
         self._mask = READABLE
         host, port, *_ = bound.getsockname()
         self.port = port
         self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
-    def serve(self, door: UdpListener) -> None:
+    def serve(self, listener: UdpListener) -> None:
         """Start reading for a listener."""
-        self._door = door
-        self._turns.watch(self._socket.fileno(), self)
-        self._turns.settle_with(self._look_again)
+        self._listener = listener
+        self._loop.watch(self._socket.fileno(), self)
+        self._loop.at_end_of_tick(self._update_events)
 
     def send_shared(self, heads: Octets, tail: bytes, addresses: Octets) -> int:
         """Send each head followed by the same tail; return how many are done."""
@@ -99,50 +101,50 @@ class UdpSocket:
 
     def on_event(self, mask: int, now: Instant) -> None:
         """Read a batch and pass it to the listener. An internal error is logged and costs this batch only."""
-        assert self._door is not None, "watched only once there is a door"
+        assert self._listener is not None, "`serve` sets the listener before the socket is watched"
         if not mask & ~WRITABLE:
             return  # the end of the tick sends
         count = self._inbound.receive()
         if not count:
             return
         try:
-            self._door.on_batch(self._inbound.all_data(), self._inbound.addresses[:count], now)
+            self._listener.on_batch(self._inbound.all_data(), self._inbound.addresses[:count], now)
         except Exception as fault:  # noqa: BLE001  # one endpoint must not stop the others
             self._counts.faults += 1
             trace = "".join(format_exception(fault))[-_TRACE_CHARACTERS:]
-            self._log.warning("fault", door="udp", error=repr(fault), traceback=trace)
+            self._log.warning("fault", listener="udp", error=repr(fault), traceback=trace)
 
-    def _look_again(self, now: Instant) -> bool:
+    def _update_events(self, now: Instant) -> bool:
         """After each tick: watch for writability while bytes are unsent, and shorten the wait while reports are gathered."""
         del now
-        assert self._door is not None, "called only once there is a door"
-        if self._door.is_gathering:
-            self._turns.be_back_within(self._gather_s)
-        mask = READABLE | WRITABLE if self._door.sender.has_unsent else READABLE
+        assert self._listener is not None, "`serve` sets the listener before the first tick"
+        if self._listener.is_gathering:
+            self._loop.wake_within(self._gather_s)
+        mask = READABLE | WRITABLE if self._listener.sender.has_unsent else READABLE
         if mask != self._mask:
             self._mask = mask
-            self._turns.watch_for(self._socket.fileno(), mask)
+            self._loop.watch_for(self._socket.fileno(), mask)
         return False
 
     def close(self) -> None:
         """Stop reading and close the socket."""
-        self._turns.unwatch(self._socket.fileno())
+        self._loop.unwatch(self._socket.fileno())
         self._socket.close()
 
 
 class DiscoverySocket:
     """Answers the ASKs that endpoints send to the multicast group."""
 
-    def __init__(self, turns: EventLoop, joined: socket.socket, answer: Callable[[bytes, Instant], bytes]) -> None:
-        self._turns = turns
+    def __init__(self, loop: EventLoop, joined: socket.socket, answer: Callable[[bytes, Instant], bytes]) -> None:
+        self._loop = loop
         self._socket = joined
         self._answer = answer
-        turns.watch(joined.fileno(), self)
+        loop.watch(joined.fileno(), self)
 
     def on_event(self, mask: int, now: Instant) -> None:
         """Answer the ASKs that have arrived."""
         del mask
-        for _ in range(ASKS_A_TURN):
+        for _ in range(ASKS_PER_TICK_MAX):
             try:
                 data, address = self._socket.recvfrom(2_048)
             except OSError:
@@ -154,5 +156,5 @@ class DiscoverySocket:
 
     def close(self) -> None:
         """Stop answering and close the socket."""
-        self._turns.unwatch(self._socket.fileno())
+        self._loop.unwatch(self._socket.fileno())
         self._socket.close()

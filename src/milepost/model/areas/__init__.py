@@ -1,18 +1,18 @@
 """Areas. Every shape has `contains` (tests points) and `cap` and `boxes` (bounds for an index).
 
 `touches` tests whether two areas have a place in common. `corridor_ahead` makes an area from a place and a heading.
-`holds_going` also takes headings, which matter where an area is on roads (`Upstream`).
+`contains_moving` also takes headings, which matter where an area is on roads (`Upstream`).
 """
 
 from milepost.model.areas.bounds import Bounds, Cap
 from milepost.model.areas.box import Box
 from milepost.model.areas.circle import Around, Circle
 from milepost.model.areas.corridor import CORRIDOR_BOXES_MAX, CORRIDOR_POINTS_MAX, Corridor
-from milepost.model.areas.direction import asks_which_way, corridor_ahead, holds_going, seconds_to_reach
+from milepost.model.areas.direction import contains_moving, corridor_ahead, depends_on_heading, seconds_to_reach
 from milepost.model.areas.overlap import touches
 from milepost.model.areas.polygon import POLYGON_POINTS_MAX, Polygon, Ring
 from milepost.model.areas.union import UNION_DEPTH_MAX, UNION_PARTS_MAX, UNION_POINTS_MAX, Union
-from milepost.model.areas.upstream import UPSTREAM_POINTS_MAX, UPSTREAM_STRETCHES_MAX, Going, Stretch, Upstream
+from milepost.model.areas.upstream import UPSTREAM_POINTS_MAX, UPSTREAM_STRETCHES_MAX, Motion, Stretch, Upstream
 
 Area = Circle | Box | Polygon | Corridor | Upstream | Union
 
@@ -32,15 +32,15 @@ __all__ = [
     "Cap",
     "Circle",
     "Corridor",
-    "Going",
+    "Motion",
     "Polygon",
     "Ring",
     "Stretch",
     "Union",
     "Upstream",
-    "asks_which_way",
+    "contains_moving",
     "corridor_ahead",
-    "holds_going",
+    "depends_on_heading",
     "seconds_to_reach",
     "touches",
 ]

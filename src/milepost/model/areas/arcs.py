@@ -73,11 +73,13 @@ def check_steps(points: Vectors, reason: Reason, name: str) -> None:
     gaps = np.linalg.norm(np.diff(points, axis=0), axis=1)
     if (gaps <= TOUCH_RAD).any():
         first = int(np.argmax(gaps <= TOUCH_RAD))
-        raise Malformed(reason, f"{name} stands still: points {first} and {first + 1} (counted from 0) are the same place")
+        raise Malformed(reason, f"{name} repeats a place: points {first} and {first + 1} (counted from 0) are the same")
     sums = np.linalg.norm(points[:-1] + points[1:], axis=1)
     if (sums <= ANTIPODE_RAD).any():
         first = int(np.argmax(sums <= ANTIPODE_RAD))
-        raise Malformed(reason, f"{name} has no one way from point {first} to {first + 1} (counted from 0): they are antipodes")
+        raise Malformed(
+            reason, f"{name} is ambiguous between points {first} and {first + 1} (counted from 0): they are antipodes"
+        )
 
 
 def angles_between_rad(ones: Vectors, others: Vectors) -> Angles:

@@ -8,42 +8,42 @@ from milepost.model.areas.circle import RADIUS_M_MAX, Circle, check_distance
 from milepost.model.areas.corridor import Corridor
 from milepost.model.areas.polygon import Polygon
 from milepost.model.areas.union import Union
-from milepost.model.areas.upstream import Going, Upstream
+from milepost.model.areas.upstream import Motion, Upstream
 from milepost.model.places import Flags, Place, Vectors, moved
 from milepost.model.reasons import Malformed, Reason, shown
 
 _Area = Circle | Box | Polygon | Corridor | Upstream | Union
 
 
-def holds_going(area: _Area, points: Vectors, going: Going) -> Flags:
+def contains_moving(area: _Area, points: Vectors, motion: Motion) -> Flags:
     """Return which points lie inside; on the roads of an `Upstream`, only those that move in the driving direction."""
     match area:
         case Upstream():
-            return area.holds(points, going)
+            return area.holds(points, motion)
         case Union():
-            inside = holds_going(area.parts[0], points, going)
+            inside = contains_moving(area.parts[0], points, motion)
             for part in area.parts[1:]:
-                inside |= holds_going(part, points, going)
+                inside |= contains_moving(part, points, motion)
             return inside
         case _:
             return area.contains(points)
 
 
-def seconds_to_reach(area: _Area, points: Vectors, going: Going) -> Angles:
+def seconds_to_reach(area: _Area, points: Vectors, motion: Motion) -> Angles:
     """Return the travel time by road from each point to the target of the area; 0 in areas without one; NaN outside."""
     match area:
         case Upstream():
-            return area.seconds_to_reach(points, going)
+            return area.seconds_to_reach(points, motion)
         case Union():
-            least: Angles = np.fmin.reduce([seconds_to_reach(part, points, going) for part in area.parts])
+            least: Angles = np.fmin.reduce([seconds_to_reach(part, points, motion) for part in area.parts])
             return least
         case _:
             return np.where(area.contains(points), 0.0, np.nan)
 
 
-def asks_which_way(area: _Area) -> bool:
+def depends_on_heading(area: _Area) -> bool:
     """Return whether headings matter for the area."""
-    return isinstance(area, Upstream) or (isinstance(area, Union) and any(map(asks_which_way, area.parts)))
+    return isinstance(area, Upstream) or (isinstance(area, Union) and any(map(depends_on_heading, area.parts)))
 
 
 def corridor_ahead(place: Place, heading_deg: float, *, ahead_m: float, behind_m: float, half_width_m: float) -> Corridor:

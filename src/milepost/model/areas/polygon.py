@@ -103,7 +103,7 @@ def check_ring(ring: Ring, name: str) -> None:
     if len(ring) < RING_POINTS_MIN:
         raise Malformed(Reason.AREA_RING, f"{name} has {len(ring)} points, fewer than {RING_POINTS_MIN}")
     if ring[0] != ring[-1]:
-        raise Malformed(Reason.AREA_RING, f"{name} begins at {_told(ring[0])} but ends at {_told(ring[-1])}")
+        raise Malformed(Reason.AREA_RING, f"{name} begins at {_describe(ring[0])} but ends at {_describe(ring[-1])}")
 
 
 def arcs_of_ring(ring: Ring, name: str) -> Arcs:
@@ -138,7 +138,7 @@ def _check_is_not_flat(points: Vectors, name: str) -> None:
     farthest = points[np.argmax(np.linalg.norm(points - points[0], axis=1))]
     normal = np.cross(points[0] - farthest, points[0] + farthest)
     if np.abs(points @ (normal / np.linalg.norm(normal))).max() <= TOUCH_RAD:
-        raise Malformed(Reason.AREA_EMPTY, f"{name} lies on one line, so nothing is inside")
+        raise Malformed(Reason.AREA_EMPTY, f"{name} lies on one line and encloses no area")
 
 
 def _may_meet(arcs: Arcs, middles: Vectors, halves: Angles, block: slice) -> Flags:
@@ -174,7 +174,7 @@ def _on_both_sides(ones: Arcs, others: Arcs) -> Flags:
     return on_both
 
 
-def _told(place: Place) -> str:
+def _describe(place: Place) -> str:
     return f"latitude {place.latitude!r} longitude {place.longitude!r}"
 
 

@@ -32,15 +32,15 @@ class Union:
     parts: "tuple[Circle | Box | Polygon | Corridor | Upstream | Union, ...]"
     cap: Cap = field(init=False, repr=False, compare=False)
     boxes: tuple[Bounds, ...] = field(init=False, repr=False, compare=False)
-    size: "Size" = field(init=False, repr=False, compare=False)
+    size: "AreaSize" = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not self.parts:
             raise Malformed(Reason.AREA_EMPTY, "the union has no parts")
         # Before the sums: those of a few million parts would take long.
-        check_size(Size(parts=len(self.parts), points=0, depth=1))
+        check_size(AreaSize(parts=len(self.parts), points=0, depth=1))
         sizes = [size_of(part) for part in self.parts]
-        size = Size(
+        size = AreaSize(
             parts=sum(each.parts for each in sizes),
             points=sum(each.points for each in sizes),
             depth=1 + max(each.depth for each in sizes),
@@ -60,7 +60,7 @@ class Union:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Size:
+class AreaSize:
     """Complexity of an area: shapes, points, and levels of unions."""
 
     parts: int
@@ -68,24 +68,24 @@ class Size:
     depth: int
 
 
-def size_of(area: Circle | Box | Polygon | Corridor | Upstream | Union) -> Size:
+def size_of(area: Circle | Box | Polygon | Corridor | Upstream | Union) -> AreaSize:
     """Return the complexity of the area."""
     match area:
         case Union():
             return area.size
         case Polygon():
-            return Size(parts=1, points=area.points, depth=0)
+            return AreaSize(parts=1, points=area.points, depth=0)
         case Corridor():
-            return Size(parts=1, points=len(area.path), depth=0)
+            return AreaSize(parts=1, points=len(area.path), depth=0)
         case Upstream():
-            return Size(parts=1, points=len(area.arcs) + len(area.stretches), depth=0)
+            return AreaSize(parts=1, points=len(area.arcs) + len(area.stretches), depth=0)
         case Box():
-            return Size(parts=1, points=2, depth=0)
+            return AreaSize(parts=1, points=2, depth=0)
         case Circle():
-            return Size(parts=1, points=1, depth=0)
+            return AreaSize(parts=1, points=1, depth=0)
 
 
-def check_size(size: Size) -> None:
+def check_size(size: AreaSize) -> None:
     """Raise `Malformed` if a union has too many parts, points or levels."""
     for count, limit, name in (
         (size.parts, UNION_PARTS_MAX, "parts"),
@@ -97,7 +97,7 @@ def check_size(size: Size) -> None:
 
 
 @dataclass(slots=True)
-class Tally:
+class ShapeCounter:
     """Shapes and points read so far: parsers count before they construct, so that a refusal is cheap."""
 
     parts: int = 0
@@ -107,8 +107,8 @@ class Tally:
         """Count one more shape; raises `Malformed` over the limits."""
         self.parts += 1
         self.points += points
-        check_size(Size(parts=self.parts, points=self.points, depth=0))
+        check_size(AreaSize(parts=self.parts, points=self.points, depth=0))
 
     def check_depth(self, depth: int) -> None:
         """Raise `Malformed` if a union is nested too deep."""
-        check_size(Size(parts=0, points=0, depth=depth))
+        check_size(AreaSize(parts=0, points=0, depth=depth))

@@ -128,15 +128,15 @@ MOVING_MPS_MIN: Final = 2.0
 """Minimum speed of a moving endpoint: the headings of stationary receivers are meaningless."""
 
 
-class Going(NamedTuple):
+class Motion(NamedTuple):
     """Headings and speeds of points, one row each; NaN where unknown."""
 
     headings_deg: NDArray[np.floating]
     speeds_mps: NDArray[np.floating]
 
-    def only(self, rows: NDArray[np.integer] | NDArray[np.bool_]) -> "Going":
+    def only(self, rows: NDArray[np.integer] | NDArray[np.bool_]) -> "Motion":
         """Return the headings and speeds of *rows*."""
-        return Going(self.headings_deg[rows], self.speeds_mps[rows])
+        return Motion(self.headings_deg[rows], self.speeds_mps[rows])
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,16 +200,16 @@ class Upstream:
         rows, _, _ = self._near(points)
         return _flags(rows, len(points))
 
-    def holds(self, points: Vectors, going: Going) -> Flags:
+    def holds(self, points: Vectors, motion: Motion) -> Flags:
         """Return which points lie on a stretch and do not move another way; heading is ignored where unknown or stationary."""
         rows, arcs, _ = self._near(points)
-        return _flags(rows[self._are_along(rows, arcs, going)], len(points))
+        return _flags(rows[self._are_along(rows, arcs, motion)], len(points))
 
-    def seconds_to_reach(self, points: Vectors, going: Going | None = None) -> Angles:
+    def seconds_to_reach(self, points: Vectors, motion: Motion | None = None) -> Angles:
         """Return the travel time by road from each point, on its nearest stretch; NaN for points outside."""
         rows, arcs, distances = self._near(points)
-        if going is not None:
-            is_along = self._are_along(rows, arcs, going)
+        if motion is not None:
+            is_along = self._are_along(rows, arcs, motion)
             rows, arcs, distances = rows[is_along], arcs[is_along], distances[is_along]
         order = np.lexsort((distances, rows))
         rows, arcs = rows[order], arcs[order]
@@ -225,11 +225,11 @@ class Upstream:
         rows, arcs, distances = self._strips.near(points[inside])
         return inside[rows], arcs, distances
 
-    def _are_along(self, rows: Rows, arcs: Rows, going: Going) -> Flags:
+    def _are_along(self, rows: Rows, arcs: Rows, motion: Motion) -> Flags:
         """Return which pairs of a point and a segment have the same direction, as far as known."""
-        off_deg = np.abs((going.headings_deg[rows] - self._bearings_deg[arcs] + 180.0) % 360.0 - 180.0)
-        stands = going.speeds_mps[rows] < MOVING_MPS_MIN
-        along: Flags = stands | ~(off_deg > HEADING_OFF_DEG_MAX)  # also where the heading is NaN
+        off_deg = np.abs((motion.headings_deg[rows] - self._bearings_deg[arcs] + 180.0) % 360.0 - 180.0)
+        is_stationary = motion.speeds_mps[rows] < MOVING_MPS_MIN
+        along: Flags = is_stationary | ~(off_deg > HEADING_OFF_DEG_MAX)  # also where the heading is NaN
         return along
 
     def _seconds_left(self, lengths: Angles, of_arc: Rows, counts: Rows) -> tuple[Angles, Angles]:
@@ -255,9 +255,8 @@ def check_upstream_size(stretches: int, points: int) -> None:
 def _check_left(name: str, start: float, end: float, limit: float) -> None:
     are_numbers = all(isinstance(value, float | int) and not isinstance(value, bool) for value in (start, end))
     if not are_numbers or not 0 <= end <= start <= limit:
-        detail = (
-            f"{name} left are {shown(start)} at the start of a stretch and {shown(end)} at its end; they get less, from {limit:g}"
-        )
+        found = f"{shown(start)} at the start of a stretch and {shown(end)} at its end"
+        detail = f"the remaining {name} are {found}; they must not increase, and be at most {limit:g}"
         raise Malformed(Reason.FIELD_RANGE, detail)
 
 
@@ -269,7 +268,10 @@ def _arcs(points: Vectors, firsts: Rows) -> Arcs:
     # Twice the sine of the angle: 0 where two places are the same, or antipodes.
     if (lengths <= 2 * TOUCH_RAD).any():
         first = int(np.argmin(lengths))
-        raise Malformed(Reason.AREA_EMPTY, f"a stretch stands still at segment {first} (counted from 0, over all stretches)")
+        raise Malformed(
+            Reason.AREA_EMPTY,
+            f"segment {first} (counted from 0, over all stretches) has no length or ends at the antipode of its start",
+        )
     return Arcs(starts, ends, normals / lengths)
 
 

@@ -1,14 +1,23 @@
 """From reports to incidents: squares and cells, the rules of each kind of event, bins, and active incidents (M21-M25)."""
 
 from milepost.model.incidents.cells import TALLIES_MAX, TALLY_PARTS, WITNESSES_MAX, Cell, CellKey, Extent, Tally
-from milepost.model.incidents.grid import METRES_A_UNIT, Grid, Spot, Square
-from milepost.model.incidents.incidents import Bin, Change, Conditions, Incident, IncidentId, Phase, State, Warned
+from milepost.model.incidents.grid import METRES_PER_UNIT, Grid, GridPosition, Square
+from milepost.model.incidents.incidents import (
+    Bin,
+    Conditions,
+    EarlyWarning,
+    Incident,
+    IncidentChange,
+    IncidentId,
+    IncidentPhase,
+    TrackerState,
+)
 from milepost.model.incidents.kinds import EVENT_KINDS, EventKind
-from milepost.model.incidents.predicates import BadPredicate, Predicate, fields_of, holds, parse_predicate, reports_at_least
+from milepost.model.incidents.predicates import BadPredicate, Predicate, fields_of, holds, min_reports, parse_predicate
 
 __all__ = [
     "EVENT_KINDS",
-    "METRES_A_UNIT",
+    "METRES_PER_UNIT",
     "TALLIES_MAX",
     "TALLY_PARTS",
     "WITNESSES_MAX",
@@ -16,22 +25,22 @@ __all__ = [
     "Bin",
     "Cell",
     "CellKey",
-    "Change",
     "Conditions",
+    "EarlyWarning",
     "EventKind",
     "Extent",
     "Grid",
+    "GridPosition",
     "Incident",
+    "IncidentChange",
     "IncidentId",
-    "Phase",
+    "IncidentPhase",
     "Predicate",
-    "Spot",
     "Square",
-    "State",
     "Tally",
-    "Warned",
+    "TrackerState",
     "fields_of",
     "holds",
+    "min_reports",
     "parse_predicate",
-    "reports_at_least",
 ]

@@ -23,14 +23,14 @@ import numpy as np
 
 from milepost.model.places import EARTH_RADIUS_M, Place, Vectors, vectors
 
-UNITS_A_DEGREE: Final = 10_000_000
-METRES_A_UNIT: Final = pi * EARTH_RADIUS_M / 180 / UNITS_A_DEGREE
+UNITS_PER_DEGREE: Final = 10_000_000
+METRES_PER_UNIT: Final = pi * EARTH_RADIUS_M / 180 / UNITS_PER_DEGREE
 
 SIDE_M_MIN: Final = 10.0
 SIDE_M_MAX: Final = 50_000.0
 
 _UNITS_A_METRE: Final = 89.932
-_TURN: Final = 360 * UNITS_A_DEGREE
+_TURN: Final = 360 * UNITS_PER_DEGREE
 _BLOCKS_KEPT: Final = 65_536
 
 
@@ -41,7 +41,7 @@ class Square(NamedTuple):
     column: int
 
 
-class Spot(NamedTuple):
+class GridPosition(NamedTuple):
     """Position of a place in the grid: its square, and the distances north and east of the corner, in units."""
 
     square: Square
@@ -64,13 +64,13 @@ class Grid:
         object.__setattr__(self, "height", int(self.side_m * _UNITS_A_METRE))
         object.__setattr__(self, "rows", -(-_TURN // 2 // self.height))
 
-    def spot(self, place: Place) -> Spot:
+    def locate(self, place: Place) -> GridPosition:
         """Return the position of a place in the grid."""
         up = int((place.latitude + 90.0) * 1e7)
         over = int((place.longitude + 180.0) * 1e7) % _TURN
         row = min(up // self.height, self.rows - 1)
         square = Square(row, over * self.columns(row) // _TURN)
-        return Spot(square, up - self.south(square), over - self.west(square))
+        return GridPosition(square, up - self.south(square), over - self.west(square))
 
     def place(self, up: float, over: float) -> Place:
         """Return the place *up* units north of the south pole and *over* east of the antimeridian, rounded for display."""

@@ -39,7 +39,7 @@ class Bin:
         return -self.weight, -self.reports, self.square
 
 
-class Phase(Enum):
+class IncidentPhase(Enum):
     """Kind of change of an incident."""
 
     EARLY = "early"
@@ -71,9 +71,9 @@ class Incident:
     raised_at: Instant
     hot_at: Instant
     """When it was last hot."""
-    told: Circle
+    alert_area: Circle
     """Area of the last alert."""
-    told_at: Instant
+    alerted_at: Instant
 
     def __post_init__(self) -> None:
         check_distance("radius_m", self.radius_m)
@@ -85,16 +85,16 @@ class Incident:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class IncidentChange:
     """A change of an incident, at the end of a slot."""
 
-    phase: Phase
+    phase: IncidentPhase
     incident: Incident
     at: Instant
 
 
 @dataclass(frozen=True, slots=True)
-class Warned:
+class EarlyWarning:
     """An early warning and its outcome."""
 
     incident: Incident
@@ -119,7 +119,7 @@ class Conditions:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class TrackerState:
     """State of `Incidents` that cannot be recomputed from the cells of the last slots: needed to resume after a restart."""
 
     slots: Mapping[str, int]

@@ -25,7 +25,7 @@ class KindRule:
     validity_ns: int
 
 
-class Kind(Enum):
+class MercuryKind(Enum):
     """Mercury's event types."""
 
     EMERGENCY = KindRule("Emergency", Priority.EMERGENCY, 30 * SECOND_NS)
@@ -73,7 +73,7 @@ class EventKind:
 
     def __post_init__(self) -> None:
         if NAME_PATTERN.fullmatch(self.name) is None:
-            raise ValueError(f"the kind is named {self.name[:40]!r}: a letter, then up to 31 letters, digits and _")
+            raise ValueError(f"{self.name[:40]!r} is not a name of a kind: use a letter, then up to 31 letters, digits and _")
         check_topic(self.topic)
         if self.alert is not None:
             check_topic(self.alert)
@@ -110,7 +110,7 @@ def _check_range(name: str, value: float, lowest: float, highest: float) -> None
 
 
 def _mercury(
-    kind: Kind,
+    kind: MercuryKind,
     name: str,
     predicate: str,
     *,
@@ -125,7 +125,7 @@ def _mercury(
         name,
         rule.topic,
         predicate,
-        alert=None if kind is Kind.EMERGENCY else f"Alert/{name}",  # edges raise those themselves, at once (M22)
+        alert=None if kind is MercuryKind.EMERGENCY else f"Alert/{name}",  # edges raise those themselves, at once (M22)
         side_m=side_m,
         interval_s=interval_s,
         slots=slots,
@@ -136,23 +136,23 @@ def _mercury(
     )
 
 
-_STANDS: Final = "(count_speed_mps == 0 or mean_speed_mps < 4)"
+_IS_SLOW: Final = "(count_speed_mps == 0 or mean_speed_mps < 4)"
 """Flowing traffic is no congestion, whatever is reported; without reported speeds, the congestion reports decide."""
 
 EVENT_KINDS: Final = (
-    _mercury(Kind.EMERGENCY, "Emergency", "reports >= 1", interval_s=1.0, slots=30, clear_after_s=30.0),
-    _mercury(Kind.MOVING_OBJECT, "Moving_Object", "weight >= 2", interval_s=2.0, slots=5, clear_after_s=10.0),
-    _mercury(Kind.COLLISION, "Collision", "weight >= 3 and reports >= 5"),
-    _mercury(Kind.OBSTACLE, "Obstacle", "weight >= 2 and reports >= 3"),
+    _mercury(MercuryKind.EMERGENCY, "Emergency", "reports >= 1", interval_s=1.0, slots=30, clear_after_s=30.0),
+    _mercury(MercuryKind.MOVING_OBJECT, "Moving_Object", "weight >= 2", interval_s=2.0, slots=5, clear_after_s=10.0),
+    _mercury(MercuryKind.COLLISION, "Collision", "weight >= 3 and reports >= 5"),
+    _mercury(MercuryKind.OBSTACLE, "Obstacle", "weight >= 2 and reports >= 3"),
     _mercury(
-        Kind.CONGESTION,
+        MercuryKind.CONGESTION,
         "Congestion",
-        f"weight >= 5 and reports >= 10 and {_STANDS}",
+        f"weight >= 5 and reports >= 10 and {_IS_SLOW}",
         side_m=300.0,
         interval_s=30.0,
         clear_after_s=120.0,
         from_reports=True,
     ),
-    _mercury(Kind.BLOCKED, "Blocked", "weight >= 3 and reports >= 5", interval_s=30.0, slots=10, clear_after_s=300.0),
+    _mercury(MercuryKind.BLOCKED, "Blocked", "weight >= 3 and reports >= 5", interval_s=30.0, slots=10, clear_after_s=300.0),
 )
 """Mercury's kinds, with default rules."""

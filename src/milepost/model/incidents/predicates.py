@@ -46,7 +46,7 @@ class Comparison:
     """Two operands, each the name of an aggregate or a number, and a comparison operator."""
 
     left: str | float
-    mark: str
+    sign: str
     right: str | float
 
 
@@ -65,13 +65,13 @@ class AnyOf:
 
 
 @dataclass(frozen=True, slots=True)
-class NotSo:
+class Negation:
     """True where the part is not."""
 
     part: "Predicate"
 
 
-Predicate: TypeAlias = Comparison | AllOf | AnyOf | NotSo
+Predicate: TypeAlias = Comparison | AllOf | AnyOf | Negation
 
 ValueOf: TypeAlias = Callable[[str], float | None]
 """Returns the value of an aggregate by its name; None if no report had the field."""
@@ -88,7 +88,7 @@ def holds(predicate: Predicate, value_of: ValueOf) -> bool:
             return all(holds(part, value_of) for part in parts)
         case AnyOf(parts):
             return any(holds(part, value_of) for part in parts)
-        case NotSo(part):
+        case Negation(part):
             return not holds(part, value_of)
         case _:
             assert_never(predicate)
@@ -102,13 +102,13 @@ def fields_of(predicate: Predicate) -> frozenset[str]:
             return frozenset(name.partition("_")[2] for name in names)
         case AllOf(parts) | AnyOf(parts):
             return frozenset().union(*map(fields_of, parts))
-        case NotSo(part):
+        case Negation(part):
             return fields_of(part)
         case _:
             assert_never(predicate)
 
 
-def reports_at_least(predicate: Predicate) -> float:
+def min_reports(predicate: Predicate) -> float:
     """Return a lower bound: a bin with fewer reports is never hot."""
     match predicate:
         case Comparison(str() as name, mark, float() as number):
@@ -118,10 +118,10 @@ def reports_at_least(predicate: Predicate) -> float:
         case Comparison():
             return 0.0
         case AllOf(parts):
-            return max(map(reports_at_least, parts))
+            return max(map(min_reports, parts))
         case AnyOf(parts):
-            return min(map(reports_at_least, parts))
-        case NotSo():
+            return min(map(min_reports, parts))
+        case Negation():
             return 0.0
         case _:
             assert_never(predicate)
@@ -137,14 +137,14 @@ def parse_predicate(text: str) -> Predicate:
     if len(text) > PREDICATE_CHARACTERS_MAX:
         detail = f"the predicate has {len(text)} characters, {PREDICATE_CHARACTERS_MAX} are allowed"
         raise BadPredicate(detail, PREDICATE_CHARACTERS_MAX)
-    reader = _Reader(text)
+    reader = _PredicateParser(text)
     predicate = reader.disjunction(0)
     if reader.token:
         reader.refuse("and, or, or the end")
     return predicate
 
 
-class _Reader:
+class _PredicateParser:
     """A text and its next token; every method reads one rule of the grammar."""
 
     def __init__(self, text: str) -> None:
@@ -174,7 +174,7 @@ class _Reader:
         if depth > PREDICATE_DEPTH_MAX:
             raise BadPredicate(f"parentheses and negations are nested over {PREDICATE_DEPTH_MAX} deep at {start}", start)
         if self._maybe_word("not"):
-            return NotSo(self._part(depth + 1))
+            return Negation(self._part(depth + 1))
         if not self._maybe_word("("):
             return self._comparison()
         inner = self.disjunction(depth + 1)

@@ -51,7 +51,7 @@ class OnTopic:
         check_filter(self.filter)
         if self.filter.startswith(SHARE_PREFIX):
             raise Malformed(
-                Reason.QUERY_SYNTAX, f"{SHARE_PREFIX} stands in a formula: share the whole subscription instead", at=0
+                Reason.QUERY_SYNTAX, f"{SHARE_PREFIX} is not allowed inside a query: share the whole subscription instead", at=0
             )
 
     def __str__(self) -> str:

@@ -1,7 +1,7 @@
 """The disjunctive normal form: alternatives, each a set of atoms that must be true and a set that must be false (T13).
 
 Invariants:
-- clauses are ints during the expansion: bit i = atom i is wanted, bit i + n = atom i is unwanted, n = number of atoms;
+- clauses are ints during the expansion: bit i = atom i is required, bit i + n = atom i is excluded, n = number of atoms;
 - after every step the clauses are minimal: no contradiction, no duplicate, none that is implied by a smaller one;
 - no step has more than `CLAUSES_MAX` clauses and all steps together try at most `COMBINATIONS_MAX`, so a refusal is quick.
   The limit thus applies to every part of a formula, not only to the whole;
@@ -19,7 +19,7 @@ from milepost.model.reasons import Malformed, Reason
 
 CLAUSES_MAX: Final = 64
 LITERALS_MAX: Final = 256
-"""Maximum atoms, wanted and unwanted, in all clauses together."""
+"""Maximum atoms, required and excluded, in all clauses together."""
 
 COMBINATIONS_MAX: Final = 16_384
 """Maximum pairs of clauses tried while expanding one formula."""
@@ -30,13 +30,13 @@ _COUNT_MAX: Final = 10**12
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """One alternative: true where every wanted atom is true and every unwanted one false."""
+    """One alternative: true where every required atom is true and every excluded one false."""
 
-    wanted: frozenset[Atom] = frozenset()
-    unwanted: frozenset[Atom] = frozenset()
+    required: frozenset[Atom] = frozenset()
+    excluded: frozenset[Atom] = frozenset()
 
     def __str__(self) -> str:
-        return " & ".join([*sorted(map(str, self.wanted)), *sorted(f"!{atom}" for atom in self.unwanted)])
+        return " & ".join([*sorted(map(str, self.required)), *sorted(f"!{atom}" for atom in self.excluded)])
 
 
 NormalForm: TypeAlias = tuple[Clause, ...]
@@ -51,7 +51,7 @@ def normal_form(query: Query) -> NormalForm:
     except TooManyAlternatives:
         raise Malformed(Reason.QUERY_TOO_COMPLEX, _too_many(query)) from None
     if not masks:
-        raise Malformed(Reason.QUERY_NEVER_TRUE, "every alternative asks for something and its opposite")
+        raise Malformed(Reason.QUERY_NEVER_TRUE, "every alternative contradicts itself")
     literals = sum(mask.bit_count() for mask in masks)
     if literals > LITERALS_MAX:
         detail = f"its {len(masks)} alternatives name {literals} tags and filters, {LITERALS_MAX} are allowed"
@@ -60,8 +60,8 @@ def normal_form(query: Query) -> NormalForm:
 
 
 def is_negated_only(clause: Clause) -> bool:
-    """Return whether the clause has no wanted atom, so that no index entry can lead to it (T13)."""
-    return not clause.wanted
+    """Return whether the clause has no required atom, so that no index entry can lead to it (T13)."""
+    return not clause.required
 
 
 def atoms_of(query: Query) -> Iterator[Atom]:
@@ -126,19 +126,19 @@ class Expansion:
         return kept
 
     def _is_contradiction(self, mask: int) -> bool:
-        return bool(mask & mask >> len(self.numbers))  # unwanted bits are above all wanted bits
+        return bool(mask & mask >> len(self.numbers))  # excluded bits are above all required bits
 
 
 def _clause(mask: int, atoms: list[Atom]) -> Clause:
     count = len(atoms)
-    wanted = frozenset(atom for number, atom in enumerate(atoms) if mask >> number & 1)
-    return Clause(wanted, frozenset(atom for number, atom in enumerate(atoms) if mask >> number + count & 1))
+    required = frozenset(atom for number, atom in enumerate(atoms) if mask >> number & 1)
+    return Clause(required, frozenset(atom for number, atom in enumerate(atoms) if mask >> number + count & 1))
 
 
 def _too_many(query: Query) -> str:
     count = _written_out(query, True)
     many = f"{count:,}" if count < _COUNT_MAX else f"over {_COUNT_MAX:,}"
-    return f"multiplied out it has {many} alternatives, {CLAUSES_MAX} are allowed in it and in each of its parts"
+    return f"expanded it has {many} alternatives, {CLAUSES_MAX} are allowed in it and in each of its parts"
 
 
 def _written_out(query: Query, is_asserted: bool) -> int:

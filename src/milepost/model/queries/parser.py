@@ -50,7 +50,7 @@ def parse_query(text: str) -> Query:
     if len(text) > QUERY_CHARACTERS_MAX:
         detail = f"it has {len(text)} characters, {QUERY_CHARACTERS_MAX} are allowed"
         raise Malformed(Reason.QUERY_TOO_LONG, detail, at=QUERY_CHARACTERS_MAX)
-    reader = _Reader(text)
+    reader = _QueryParser(text)
     query = reader.disjunction(0)
     if reader.at < len(text):
         reader.refuse("&, | or the end")
@@ -67,7 +67,7 @@ def point_at(text: str, at: int) -> str:
 
 
 @dataclass(slots=True)
-class _Reader:
+class _QueryParser:
     """A text and the position in it; every method reads one rule of the grammar and the spaces after it."""
 
     text: str

@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 from milepost.model.instants import BEGINNING, SECOND_NS, Instant
-from milepost.pipelines.archive.files import KEEP_S_MIN, Batch, Hour, HourState, TableFolder, files_of, put
+from milepost.pipelines.archive.files import RETENTION_S_MIN, BatchFile, Hour, HourState, TableFolder, files_of, move_into_place
 from milepost.pipelines.archive.rows import read_files, visible, with_cell, with_hour
 from milepost.pipelines.archive.schema import MESSAGES, TABLES, UNPUBLISHED
 
@@ -35,70 +35,70 @@ GRACE_S: Final = 600
 
 
 @dataclass(frozen=True, slots=True)
-class Compacted:
+class CompactionResult:
     """Counts of a compaction: hours sorted, hours expired, files removed."""
 
-    sorted: int = 0
-    gone: int = 0
+    hours_sorted: int = 0
+    hours_expired: int = 0
     files_removed: int = 0
 
 
-class Busy(Exception):
+class ArchiveBusy(Exception):
     """Another process compacts this archive."""
 
 
 def compact(
-    session: SparkSession, folder: Path, *, now: Instant, keep_s: float | None = None, grace_s: float = GRACE_S
-) -> Compacted:
-    """Compact an archive, and remove hours older than `keep_s`."""
-    assert keep_s is None or keep_s >= KEEP_S_MIN, f"at least {KEEP_S_MIN} s are kept"
-    done = Compacted()
-    with _alone(folder):
+    session: SparkSession, folder: Path, *, now: Instant, retention_s: float | None = None, grace_s: float = GRACE_S
+) -> CompactionResult:
+    """Compact an archive, and remove hours older than `retention_s`."""
+    assert retention_s is None or retention_s >= RETENTION_S_MIN, f"retention_s must be at least {RETENTION_S_MIN}"
+    done = CompactionResult()
+    with _compaction_lock(folder):
         over_before = Instant(now - OVER_AFTER_S * SECOND_NS)
-        keeps_from = BEGINNING if keep_s is None else Instant(now - int(keep_s * SECOND_NS))
-        marked = _hours_with_unpublished(session, folder)
+        retained_from = BEGINNING if retention_s is None else Instant(now - int(retention_s * SECOND_NS))
+        with_unpublished = _hours_with_unpublished(session, folder)
         for table_folder in (TableFolder(folder, table) for table in TABLES):
             upto = table_folder.upto()
-            forgets = Instant(now - KEEP_S_MIN * SECOND_NS) if table_folder.table == UNPUBLISHED else keeps_from
+            expires_before = Instant(now - RETENTION_S_MIN * SECOND_NS) if table_folder.table == UNPUBLISHED else retained_from
             for hour in table_folder.hours():
-                if hour.end <= forgets:
-                    done = _let_go(hour, done, now, grace_s)
+                if hour.end <= expires_before:
+                    done = _expire(hour, done, now, grace_s)
                     continue
-                if hour.path in marked or (hour.end <= over_before and hour.unsorted(upto)):
+                if hour.path in with_unpublished or (hour.end <= over_before and hour.unsorted(upto)):
                     _sort(session, table_folder, hour, now)
-                    done = replace(done, sorted=done.sorted + 1)
+                    done = replace(done, hours_sorted=done.hours_sorted + 1)
                 done = replace(done, files_removed=done.files_removed + _remove_outdated(hour, now, grace_s))
     return done
 
 
-def maybe_gather(session: SparkSession, table_folder: TableFolder, hour: Hour, *, now: Instant) -> None:
+def maybe_merge(session: SparkSession, table_folder: TableFolder, hour: Hour, *, now: Instant) -> None:
     """Merge batch files of an hour if there are many, unless another process compacts."""
     try:
-        with _alone(table_folder.folder):
+        with _compaction_lock(table_folder.folder):
             found = hour.unsorted(table_folder.upto())
             single = [batch for batch in found if batch.first == batch.upto]
             # Merge all files only once merged ones are at least half of them: each row is rewritten seldom.
             some = found if 2 * len(single) <= len(found) else single
             if len(found) > BATCHES_MAX:
-                _gather(session, table_folder, hour, some)
-            _remove_gathered(hour, now)
-    except Busy:
+                _merge(session, table_folder, hour, some)
+            _remove_merged(hour, now)
+    except ArchiveBusy:
         return
 
 
-def _gather(session: SparkSession, table_folder: TableFolder, hour: Hour, batches: Sequence[Batch]) -> None:
-    staging = table_folder.staging("gather")
+def _merge(session: SparkSession, table_folder: TableFolder, hour: Hour, batches: Sequence[BatchFile]) -> None:
+    staging = table_folder.staging("merge")
     rows = read_files(session, table_folder.table, [str(batch.path) for batch in batches])
     rows.repartition(1).sortWithinPartitions("offset").write.option("compression", "zstd").parquet(str(staging))
-    (made,) = staging.glob("*.parquet")
-    put(made, hour.batch(max(batch.upto for batch in batches), min(batch.first for batch in batches)))
+    (merged,) = staging.glob("*.parquet")
+    move_into_place(merged, hour.batch(max(batch.upto for batch in batches), min(batch.first for batch in batches)))
 
 
-def _remove_gathered(hour: Hour, now: Instant) -> None:
+def _remove_merged(hour: Hour, now: Instant) -> None:
     batches = hour.batches()
-    settled = [batch for batch in batches if now - batch.path.stat().st_mtime_ns >= GRACE_S * SECOND_NS]
+    old_enough = [batch for batch in batches if now - batch.path.stat().st_mtime_ns >= GRACE_S * SECOND_NS]
     for batch in batches:
-        if any(whole.holds(batch) for whole in settled):
+        if any(whole.contains(batch) for whole in old_enough):
             batch.path.unlink()
 
 
@@ -106,8 +106,8 @@ def _sort(session: SparkSession, table_folder: TableFolder, hour: Hour, now: Ins
     """Write the next generation of an hour, and make it current."""
     state, upto = hour.state(), table_folder.upto()
     number = state.generation + 1
-    for left_behind in hour.generation(number):
-        left_behind.unlink()
+    for leftover in hour.generation(number):
+        leftover.unlink()
     rows = read_files(session, table_folder.table, [str(path) for path in hour.current(upto)])
     staging = table_folder.staging("sort")
     placed = (
@@ -117,16 +117,16 @@ def _sort(session: SparkSession, table_folder: TableFolder, hour: Hour, now: Ins
     )
     placed.write.partitionBy("cell").option("compression", "zstd").parquet(str(staging))
     for path in staging.glob("cell=*/*.parquet"):
-        put(path, hour.path / path.parent.name / f"g{number}.parquet")
-    hour.become(HourState(number, upto, now))
+        move_into_place(path, hour.path / path.parent.name / f"g{number}.parquet")
+    hour.write_state(HourState(number, upto, now))
 
 
-def _let_go(hour: Hour, done: Compacted, now: Instant, grace_s: float) -> Compacted:
+def _expire(hour: Hour, done: CompactionResult, now: Instant, grace_s: float) -> CompactionResult:
     """Expire an hour: first hide it from readers, later remove it."""
     state = hour.state()
-    if not state.is_gone:
-        hour.become(replace(state, is_gone=True, at=now))
-        return replace(done, gone=done.gone + 1)
+    if not state.is_expired:
+        hour.write_state(replace(state, is_expired=True, at=now))
+        return replace(done, hours_expired=done.hours_expired + 1)
     if now - state.at < grace_s * SECOND_NS:
         return done
     files = len(list(hour.path.glob("cell=*/*.parquet")))
@@ -155,12 +155,12 @@ def _hours_with_unpublished(session: SparkSession, folder: Path) -> set[Path]:
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Hold the archive's compaction lock, or raise `Busy`."""
+def _compaction_lock(folder: Path) -> Iterator[None]:
+    """Hold the archive's compaction lock, or raise `ArchiveBusy`."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "_compact.lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise Busy(f"another process compacts {folder}") from None
+            raise ArchiveBusy(f"another process compacts {folder}") from None
         yield

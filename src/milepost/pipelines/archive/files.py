@@ -1,7 +1,7 @@
 """The current files of the archive; does not import Spark, so that DuckDB, pandas and others can use it too.
 
     archive/TABLE/_table.json                                {"upto": 1234, "next": null}
-    archive/TABLE/date=2030-01-01/hour=12/_hour.json         {"generation": 2, "upto": 1200, "at": …, "is_gone": false}
+    archive/TABLE/date=2030-01-01/hour=12/_hour.json         {"generation": 2, "upto": 1200, "at": …, "is_expired": false}
     archive/TABLE/date=2030-01-01/hour=12/cell=recent/00…1234.parquet      one batch: rows up to this offset of the log
     archive/TABLE/date=2030-01-01/hour=12/cell=recent/00…1001-00…1200.parquet      merged: all batches from one to another
     archive/TABLE/date=2030-01-01/hour=12/cell=r1307c687/g2.parquet        all rows of a cell, up to the hour's `upto`
@@ -26,25 +26,25 @@ from uuid import uuid4
 from milepost.model.areas import Area
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.time_windows import ALWAYS, TimeWindow
-from milepost.pipelines.archive.schema import RECENT, Table, Wanted, cells_over, everywhere
+from milepost.pipelines.archive.schema import RECENT, ArchiveTable, CellFilter, all_cells, cells_over
 
 HOUR_NS: Final = 3600 * SECOND_NS
-KEEP_S_MIN: Final = 8 * 86_400
-"""Minimum retention: rows may still arrive for younger hours (`records.BEHIND_S`, and a day)."""
-NOTHING_YET: Final = -1
+RETENTION_S_MIN: Final = 8 * 86_400
+"""Minimum retention: rows may still arrive for younger hours (`records.BEHIND_S_MAX`, and a day)."""
+NO_OFFSET: Final = -1
 
 _TABLE_FILE: Final = "_table.json"
 _HOUR_FILE: Final = "_hour.json"
 
 
-class Batch(NamedTuple):
+class BatchFile(NamedTuple):
     """A file of rows in order of arrival: one batch, or merged batches; a batch is identified by its last offset."""
 
     first: int
     upto: int
     path: Path
 
-    def holds(self, other: "Batch") -> bool:
+    def contains(self, other: "BatchFile") -> bool:
         """Return whether this file contains all of another one."""
         return self != other and self.first <= other.first and other.upto <= self.upto
 
@@ -53,7 +53,7 @@ class Batch(NamedTuple):
 class TableState:
     """The current state of a table."""
 
-    upto: int = NOTHING_YET
+    upto: int = NO_OFFSET
     """Batches up to this offset are current."""
     next: int | None = None
     """The batch being moved into place; if no process is doing so, the writer crashed."""
@@ -65,11 +65,11 @@ class HourState:
 
     generation: int = 0
     """Number of the current files by cell; 0: there are none."""
-    upto: int = NOTHING_YET
+    upto: int = NO_OFFSET
     """Batches up to this offset are in the generation."""
     at: int = 0
     """When this state was written."""
-    is_gone: bool = False
+    is_expired: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,43 +88,43 @@ class Hour:
         """Read the current state."""
         return HourState(**_read(self.path / _HOUR_FILE))
 
-    def become(self, state: HourState) -> None:
+    def write_state(self, state: HourState) -> None:
         """Replace the state atomically."""
         self.path.mkdir(parents=True, exist_ok=True)
         _write(self.path / _HOUR_FILE, asdict(state))
 
-    def batches(self) -> list[Batch]:
+    def batches(self) -> list[BatchFile]:
         """Return all batch files, the oldest first."""
-        return sorted(map(_batch, (self.path / f"cell={RECENT}").glob("*.parquet")))
+        return sorted(map(_batch_file, (self.path / f"cell={RECENT}").glob("*.parquet")))
 
     def batch(self, upto: int, first: int | None = None) -> Path:
         """Return the path of a batch, or of the merged batches from *first* to *upto*."""
         name = f"{upto:019}" if first is None else f"{first:019}-{upto:019}"
         return self.path / f"cell={RECENT}" / f"{name}.parquet"
 
-    def generation(self, number: int, wanted: Wanted = everywhere) -> list[Path]:
-        """Return the files of a generation, in the *wanted* cells."""
+    def generation(self, number: int, cell_filter: CellFilter = all_cells) -> list[Path]:
+        """Return the files of a generation, in the cells that *cell_filter* selects."""
         found = sorted(self.path.glob(f"cell=*/g{number}.parquet"))
-        return [path for path in found if wanted(path.parent.name.removeprefix("cell="))]
+        return [path for path in found if cell_filter(path.parent.name.removeprefix("cell="))]
 
-    def current(self, upto: int, wanted: Wanted = everywhere) -> list[Path]:
+    def current(self, upto: int, cell_filter: CellFilter = all_cells) -> list[Path]:
         """Return the current files, for a table that is current up to an offset."""
         state = self.state()
-        if state.is_gone:
+        if state.is_expired:
             return []
-        return self.generation(state.generation, wanted) + [batch.path for batch in self.unsorted(upto)]
+        return self.generation(state.generation, cell_filter) + [batch.path for batch in self.unsorted(upto)]
 
-    def unsorted(self, upto: int) -> list[Batch]:
+    def unsorted(self, upto: int) -> list[BatchFile]:
         """Return the current batch files, which are in no generation yet."""
         after = self.state().upto
         found = [batch for batch in self.batches() if after < batch.upto <= upto]
-        return [batch for batch in found if not any(other.holds(batch) for other in found)]
+        return [batch for batch in found if not any(other.contains(batch) for other in found)]
 
     def outdated(self) -> list[Path]:
         """Return the files that are no longer current."""
         state = self.state()
-        former = [path for path in self.path.glob("cell=*/g*.parquet") if int(path.stem[1:]) < state.generation]
-        return former + [batch.path for batch in self.batches() if batch.upto <= state.upto]
+        previous = [path for path in self.path.glob("cell=*/g*.parquet") if int(path.stem[1:]) < state.generation]
+        return previous + [batch.path for batch in self.batches() if batch.upto <= state.upto]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ class TableFolder:
 
     folder: Path
     """The folder of the archive."""
-    table: Table
+    table: ArchiveTable
 
     @property
     def path(self) -> Path:
@@ -145,9 +145,9 @@ class TableFolder:
 
         The path is never reused: the JVM of a killed process may go on writing for a moment.
         """
-        places = self.folder / "_staging" / self.table.name / purpose
-        shutil.rmtree(places, ignore_errors=True)
-        return places / uuid4().hex
+        parent = self.folder / "_staging" / self.table.name / purpose
+        shutil.rmtree(parent, ignore_errors=True)
+        return parent / uuid4().hex
 
     def upto(self) -> int:
         """Return the last offset of the log whose rows are current."""
@@ -157,7 +157,7 @@ class TableFolder:
         """Read the current state."""
         return TableState(**_read(self.path / _TABLE_FILE))
 
-    def become(self, state: TableState) -> None:
+    def write_state(self, state: TableState) -> None:
         """Replace the state atomically."""
         _write(self.path / _TABLE_FILE, asdict(state))
 
@@ -173,19 +173,19 @@ class TableFolder:
             if hour.start <= time_window.end and hour.end > time_window.start:
                 yield hour
 
-    def current(self, time_window: TimeWindow = ALWAYS, wanted: Wanted = everywhere) -> list[Path]:
-        """Return the current files in a time window and in the *wanted* cells."""
+    def current(self, time_window: TimeWindow = ALWAYS, cell_filter: CellFilter = all_cells) -> list[Path]:
+        """Return the current files in a time window and in the cells that *cell_filter* selects."""
         upto = self.upto()
-        return [path for hour in self.hours(time_window) for path in hour.current(upto, wanted)]
+        return [path for hour in self.hours(time_window) for path in hour.current(upto, cell_filter)]
 
 
-def files_of(folder: Path, table: Table, *, time_window: TimeWindow = ALWAYS, area: Area | None = None) -> list[str]:
+def files_of(folder: Path, table: ArchiveTable, *, time_window: TimeWindow = ALWAYS, area: Area | None = None) -> list[str]:
     """Return the files of an archive that may have rows in a time window and an area, for any Parquet reader."""
-    wanted = everywhere if area is None else cells_over(area)
-    return [str(path) for path in TableFolder(folder, table).current(time_window, wanted)]
+    cell_filter = all_cells if area is None else cells_over(area)
+    return [str(path) for path in TableFolder(folder, table).current(time_window, cell_filter)]
 
 
-def put(source: Path, target: Path) -> None:
+def move_into_place(source: Path, target: Path) -> None:
     """Sync a finished file to disk and move it to *target*, replacing it."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with source.open("rb") as file:
@@ -193,9 +193,9 @@ def put(source: Path, target: Path) -> None:
     source.replace(target)
 
 
-def _batch(path: Path) -> Batch:
+def _batch_file(path: Path) -> BatchFile:
     first, _, last = path.stem.partition("-")
-    return Batch(int(first), int(last or first), path)
+    return BatchFile(int(first), int(last or first), path)
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -210,4 +210,4 @@ def _write(path: Path, members: dict[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_suffix(".new")
     new.write_text(json.dumps(members))
-    put(new, path)
+    move_into_place(new, path)

@@ -18,9 +18,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from milepost.model.instants import Instant
-from milepost.pipelines.archive.compaction import maybe_gather
-from milepost.pipelines.archive.files import Hour, TableFolder, TableState, put
-from milepost.pipelines.archive.rows import timely, unpublished, with_hour
+from milepost.pipelines.archive.compaction import maybe_merge
+from milepost.pipelines.archive.files import Hour, TableFolder, TableState, move_into_place
+from milepost.pipelines.archive.rows import unpublished, with_hour, with_plausible_time
 from milepost.pipelines.archive.schema import DELIVERIES, MESSAGES, REPORTS, UNPUBLISHED
 from milepost.pipelines.plan import Plan
 from milepost.pipelines.records import DELIVERIES_TOPIC, MESSAGES_TOPIC, REPORTS_TOPIC, deliveries, messages, reports
@@ -37,67 +37,67 @@ def plans(settings: PipelineSettings) -> list[Plan]:
     folder = archive_of(settings)
     table_folders = {table.name: TableFolder(folder, table) for table in (MESSAGES, REPORTS, DELIVERIES)}
 
-    def into(name: str) -> Callable[[DataFrame, int], None]:
+    def writer_of(name: str) -> Callable[[DataFrame, int], None]:
         return lambda rows, _: append(rows, table_folders[name])
 
-    def messages_into(rows: DataFrame, number: int) -> None:
-        kept = rows.persist()
+    def write_messages(rows: DataFrame, number: int) -> None:
+        cached = rows.persist()
         try:
-            taken_back = unpublished(kept)
-            if not taken_back.isEmpty():
-                append(taken_back, TableFolder(folder, UNPUBLISHED))
-            into(MESSAGES.name)(kept, number)
+            withdrawn = unpublished(cached)
+            if not withdrawn.isEmpty():
+                append(withdrawn, TableFolder(folder, UNPUBLISHED))
+            writer_of(MESSAGES.name)(cached, number)
         finally:
-            kept.unpersist()
+            cached.unpersist()
 
     return [
-        Plan("archive-messages", (MESSAGES_TOPIC,), 1, messages, "append", into=messages_into),
-        Plan("archive-reports", (REPORTS_TOPIC,), 1, reports, "append", into=into(REPORTS.name)),
-        Plan("archive-deliveries", (DELIVERIES_TOPIC,), 1, deliveries, "append", into=into(DELIVERIES.name)),
+        Plan("archive-messages", (MESSAGES_TOPIC,), 1, messages, "append", batch_sink=write_messages),
+        Plan("archive-reports", (REPORTS_TOPIC,), 1, reports, "append", batch_sink=writer_of(REPORTS.name)),
+        Plan("archive-deliveries", (DELIVERIES_TOPIC,), 1, deliveries, "append", batch_sink=writer_of(DELIVERIES.name)),
     ]
 
 
-def append(rows: DataFrame, folder_of_table: TableFolder) -> None:
+def append(rows: DataFrame, table_folder: TableFolder) -> None:
     """Append to a table the rows that it does not have yet."""
-    with _alone(folder_of_table):
-        upto = _mended(folder_of_table)
-        made = _made(timely(rows.where(f.col("offset") > upto), folder_of_table.table), folder_of_table)
-        if not made:
+    with _append_lock(table_folder):
+        upto = _recover(table_folder)
+        staged = _write_staging(with_plausible_time(rows.where(f.col("offset") > upto), table_folder.table), table_folder)
+        if not staged:
             return
-        last = rows.sparkSession.read.schema("offset bigint").parquet(*map(str, made.values())).agg(f.max("offset")).first()
+        last = rows.sparkSession.read.schema("offset bigint").parquet(*map(str, staged.values())).agg(f.max("offset")).first()
         assert last is not None
-        folder_of_table.become(TableState(upto, next=last[0]))
-        for hour, path in made.items():
-            put(path, hour.batch(last[0]))
-        folder_of_table.become(TableState(last[0]))
-    for hour in made:
-        maybe_gather(rows.sparkSession, folder_of_table, hour, now=Instant(time_ns()))
+        table_folder.write_state(TableState(upto, next=last[0]))
+        for hour, path in staged.items():
+            move_into_place(path, hour.batch(last[0]))
+        table_folder.write_state(TableState(last[0]))
+    for hour in staged:
+        maybe_merge(rows.sparkSession, table_folder, hour, now=Instant(time_ns()))
 
 
-def _mended(folder_of_table: TableFolder) -> int:
+def _recover(table_folder: TableFolder) -> int:
     """Return the table's `upto`, after removing files of a batch whose writer crashed: that batch will be repeated."""
-    state = folder_of_table.state()
+    state = table_folder.state()
     if state.next is not None:
-        for hour in folder_of_table.hours():
+        for hour in table_folder.hours():
             hour.batch(state.next).unlink(missing_ok=True)
     return state.upto
 
 
-def _made(rows: DataFrame, folder_of_table: TableFolder) -> dict[Hour, Path]:
+def _write_staging(rows: DataFrame, table_folder: TableFolder) -> dict[Hour, Path]:
     """Write the rows to staging, one file for each hour."""
-    staging = folder_of_table.staging("append")
-    placed = with_hour(rows, folder_of_table.table).repartition("date", "hour").sortWithinPartitions("date", "hour", "offset")
+    staging = table_folder.staging("append")
+    placed = with_hour(rows, table_folder.table).repartition("date", "hour").sortWithinPartitions("date", "hour", "offset")
     placed.write.partitionBy("date", "hour").option("compression", "zstd").parquet(str(staging))
     paths = list(staging.glob("date=*/hour=*/*.parquet"))
-    found = {folder_of_table.hour_of(path.parent): path for path in paths}
+    found = {table_folder.hour_of(path.parent): path for path in paths}
     assert len(found) == len(paths), "one file for each hour"
     return found
 
 
 @contextmanager
-def _alone(folder_of_table: TableFolder) -> Iterator[None]:
+def _append_lock(table_folder: TableFolder) -> Iterator[None]:
     """Hold the table's append lock."""
-    folder_of_table.path.mkdir(parents=True, exist_ok=True)
-    with (folder_of_table.path / "_append.lock").open("w") as lock:
+    table_folder.path.mkdir(parents=True, exist_ok=True)
+    with (table_folder.path / "_append.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

@@ -48,41 +48,41 @@ CELL_SQL: Final = f"""
     concat('r', cast((latitude + 90D) * 10D as int), 'c', cast((longitude + 180D) * 10D as int) % 3600) end
 """
 
-_AROUND: Final = 3600
+_COLUMNS: Final = 3600
 
-Wanted = Callable[[str], bool]
+CellFilter = Callable[[str], bool]
 """Filter of cells by name."""
 
 
 def cell_name(latitude: float, longitude: float) -> str:
     """Return the name of the cell of a place."""
-    return f"r{_row(latitude)}c{_column(longitude) % _AROUND}"
+    return f"r{_row(latitude)}c{_column(longitude) % _COLUMNS}"
 
 
-def everywhere(name: str) -> bool:
+def all_cells(name: str) -> bool:
     """Select all cells."""
     del name
     return True
 
 
-def cells_over(area: Area) -> Wanted:
+def cells_over(area: Area) -> CellFilter:
     """Return a filter for the cells that may hold places of an area."""
     boxes = area.boxes
 
-    def is_wanted(name: str) -> bool:
+    def may_hold(name: str) -> bool:
         if name in (NOWHERE, RECENT):
             return name == RECENT
         row, _, column = name[1:].partition("c")
         return any(_touches(box, int(row), int(column)) for box in boxes)
 
-    return is_wanted
+    return may_hold
 
 
 def _touches(box: Bounds, row: int, column: int) -> bool:
     if not _row(box.south) <= row <= _row(box.north):
         return False
     west, east = _column(box.west), _column(box.east)
-    return east - west >= _AROUND or (column - west) % _AROUND <= (east - west) % _AROUND
+    return east - west >= _COLUMNS or (column - west) % _COLUMNS <= (east - west) % _COLUMNS
 
 
 def _row(latitude: float) -> int:
@@ -98,7 +98,7 @@ UNPUBLISHED_ROW: Final = "source string, id string, seen_at_us bigint, offset bi
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class ArchiveTable:
     """A table of the archive; `offset` of its rows is that in the one topic that they come from."""
 
     name: str
@@ -108,8 +108,8 @@ class Table:
     has_places: bool = False
 
 
-MESSAGES: Final = Table("messages", MESSAGE_ROW, "seen_at_us", has_places=True)
-REPORTS: Final = Table("reports", REPORT_ROW, "seen_at_us", has_places=True)
-DELIVERIES: Final = Table("deliveries", DELIVERY_ROW, "at_us")
-UNPUBLISHED: Final = Table("unpublished", UNPUBLISHED_ROW, "seen_at_us")
+MESSAGES: Final = ArchiveTable("messages", MESSAGE_ROW, "seen_at_us", has_places=True)
+REPORTS: Final = ArchiveTable("reports", REPORT_ROW, "seen_at_us", has_places=True)
+DELIVERIES: Final = ArchiveTable("deliveries", DELIVERY_ROW, "at_us")
+UNPUBLISHED: Final = ArchiveTable("unpublished", UNPUBLISHED_ROW, "seen_at_us")
 TABLES: Final = (MESSAGES, REPORTS, DELIVERIES, UNPUBLISHED)

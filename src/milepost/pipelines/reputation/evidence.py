@@ -1,8 +1,8 @@
 """Reputation: its input and output rows, the kinds of evidence, and every threshold with its reason.
 
-    reports, event messages ─▶ SIGHT_ROW ─▶ parts of a minute ─▶ EVIDENCE_ROW ─▶ ledger ─▶ REPUTATION_ROW
+    reports, event messages ─▶ SIGHTING_ROW ─▶ parts of a minute ─▶ EVIDENCE_ROW ─▶ ledger ─▶ REPUTATION_ROW
 
-A part holds all sightings of one minute, of some endpoints (each judged by itself) or in one square (judged by each other).
+A part holds all sightings of one minute: of some endpoints, each checked by itself, or in one square, checked against each other.
 `docs/reference/reputation.md` describes the record.
 """
 
@@ -14,22 +14,22 @@ MINUTE_US: Final = 60_000_000
 LEAD_US: Final = 30_000_000
 """Overlap with the minute before: moves at the start of a minute need the reports that precede them."""
 SIDE_M: Final = 500.0
-"""Side of the squares in which endpoints are judged by each other."""
+"""Side of the squares in which endpoints are checked against each other."""
 
-SIGHT_ROW: Final = """
+SIGHTING_ROW: Final = """
     endpoint string, seen_at_us bigint, latitude double, longitude double, heading_deg double, speed_mps double, verdict int,
     kind string
 """
 """A report or, with a `kind`, an event reported by an endpoint."""
 
-EVIDENCE_ROW: Final = "minute bigint, endpoint string, what string, count double"
+EVIDENCE_ROW: Final = "minute bigint, endpoint string, evidence string, count double"
 """The count of one kind of evidence about an endpoint in a minute."""
 
-REPUTATION_ROW: Final = "endpoint string, score double, at_us bigint, reasons array<struct<what: string, count: bigint>>"
+REPUTATION_ROW: Final = "endpoint string, score double, at_us bigint, reasons array<struct<evidence: string, count: bigint>>"
 
 
-class What(StrEnum):
-    """Kinds of evidence; the first four only measure how much there was to judge."""
+class EvidenceKind(StrEnum):
+    """Kinds of evidence; the first four only count what was checked."""
 
     REPORTS = "reports"
     MOVES = "moves"
@@ -63,11 +63,11 @@ class What(StrEnum):
     """Events that passing endpoints did not report."""
 
 
-GROUNDS: Final = frozenset({What.REPORTS, What.MOVES, What.PLACES, What.CONFIRMED})
+BASE_COUNTS: Final = frozenset({EvidenceKind.REPORTS, EvidenceKind.MOVES, EvidenceKind.PLACES, EvidenceKind.CONFIRMED})
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class EvidenceThresholds:
     """Thresholds of evidence, tuned on SUMO traffic with GNSS errors (`bench/reputation.py`), on training seeds only."""
 
     reports_max: int = 720
@@ -102,11 +102,11 @@ class Limits:
     replay_places: int = 4
     """One place may coincide by chance; this many, all by the same delay, cannot."""
     way_side_m: float = 12.0
-    """Side of the small squares by which ways are learnt: the width of a street."""
+    """Side of the small squares by which ways are learn_ways: the width of a street."""
     way_others: int = 2
     """Minimum other endpoints that make a way: a single one may be lying too."""
     way_share_min: float = 0.9
-    """Ways judge an endpoint only where at least this share of the others' places is on known ways."""
+    """An endpoint is checked against ways only where at least this share of the others' places is on known ways."""
     way_hours: float = 1.0
     """Time after its last visit until a way is forgotten."""
     event_m: float = 60.0
@@ -125,35 +125,35 @@ class Weight:
     low: float
     high: float
     most: float
-    per: What | None = None
+    per: EvidenceKind | None = None
     """The evidence is divided by the count of this kind; `None`: not divided."""
     per_min: float = 20.0
     """Minimum divisor: three odd moves out of four are no habit."""
 
 
-WEIGHTS: Final[dict[What, Weight]] = {
+WEIGHTS: Final[dict[EvidenceKind, Weight]] = {
     # A tenth too many may be clock error; reports refused for their rate are included.
-    What.FLOOD: Weight(0, 200, 0.8),
+    EvidenceKind.FLOOD: Weight(0, 200, 0.8),
     # With a wrong clock all reports are refused, without any lie.
-    What.REFUSED: Weight(0.1, 0.5, 0.4, What.REPORTS),
+    EvidenceKind.REFUSED: Weight(0.1, 0.5, 0.4, EvidenceKind.REPORTS),
     # A receiver that recovers its fix at the end of a tunnel jumps once or twice.
-    What.IMPOSSIBLE_MOVE: Weight(0.05, 0.2, 0.9, What.REPORTS),
+    EvidenceKind.IMPOSSIBLE_MOVE: Weight(0.05, 0.2, 0.9, EvidenceKind.REPORTS),
     # None of 2,000 honest cars had more than one such move.
-    What.MISFIT: Weight(0.1, 0.3, 0.9, What.MOVES),
-    What.STANDS_STILL: Weight(0.1, 0.3, 0.9, What.MOVES),
+    EvidenceKind.MISFIT: Weight(0.1, 0.3, 0.9, EvidenceKind.MOVES),
+    EvidenceKind.STANDS_STILL: Weight(0.1, 0.3, 0.9, EvidenceKind.MOVES),
     # A crashed vehicle stops like this, and its report matters most.
-    What.SUDDEN_STOP: Weight(0, 2, 0.3),
+    EvidenceKind.SUDDEN_STOP: Weight(0, 2, 0.3),
     # A car in a jam is passed in the next lane, and positions err by a lane: alone this never excludes an endpoint.
-    What.DRIVEN_THROUGH: Weight(6, 14, 0.45),
+    EvidenceKind.DRIVEN_THROUGH: Weight(6, 14, 0.45),
     # Two honest cars once shared a place for ten seconds of a minute, by the error of one receiver.
-    What.OVERLAP: Weight(10, 30, 0.7),
+    EvidenceKind.OVERLAP: Weight(10, 30, 0.7),
     # One car in step with another may be towed.
-    What.IN_STEP: Weight(1, 5, 0.9),
-    What.REPLAY: Weight(4, 12, 0.95),
+    EvidenceKind.IN_STEP: Weight(1, 5, 0.9),
+    EvidenceKind.REPLAY: Weight(4, 12, 0.95),
     # The first endpoint on a new road or in a car park is off the known ways for a while.
-    What.OFF_WAYS: Weight(0.2, 0.5, 0.8, What.PLACES, 40.0),
+    EvidenceKind.OFF_WAYS: Weight(0.2, 0.5, 0.8, EvidenceKind.PLACES, 40.0),
     # Honest reporters err too: two more contradicted than confirmed events raise doubt, three are a habit.
-    What.CONTRADICTED: Weight(0, 3, 0.8),
+    EvidenceKind.CONTRADICTED: Weight(0, 3, 0.8),
 }
 """Penalty of each kind of evidence, summed over the last MINUTES."""
 

@@ -11,110 +11,114 @@ from typing import Final
 
 import orjson
 
-from milepost.pipelines.reputation.evidence import GROUNDS, MINUTE_US, MINUTES, WEIGHTS, What
+from milepost.pipelines.reputation.evidence import BASE_COUNTS, MINUTE_US, MINUTES, WEIGHTS, EvidenceKind
 
 STEP: Final = 0.05
 """Minimum change of a score that is published."""
 REASONS_MAX: Final = 8
 
-Counts = dict[What, float]
+Counts = dict[EvidenceKind, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Reputation:
+class EndpointScore:
     """The published score of an endpoint."""
 
     endpoint: str
     score: float
     at_us: int
-    reasons: tuple[tuple[What, int], ...]
+    reasons: tuple[tuple[EvidenceKind, int], ...]
 
 
 @dataclass(slots=True)
-class Ledger:
+class EvidenceLedger:
     """Evidence by endpoint and minute."""
 
     minute: int = 0
     """The latest minute with evidence."""
-    pages: dict[str, dict[int, Counts]] = field(default_factory=dict)
-    told: dict[str, float] = field(default_factory=dict)
+    evidence: dict[str, dict[int, Counts]] = field(default_factory=dict)
+    published: dict[str, float] = field(default_factory=dict)
     """The last published scores below 1, by endpoint."""
 
     @classmethod
-    def from_bytes(cls, kept: bytes | None) -> "Ledger":
+    def from_bytes(cls, state: bytes | None) -> "EvidenceLedger":
         """Return the ledger in stored state; an empty one if there is no state."""
-        if kept is None:
+        if state is None:
             return cls()
-        form = orjson.loads(kept)
-        pages = {
-            endpoint: {int(minute): {What(what): count for what, count in counts.items()} for minute, counts in page.items()}
-            for endpoint, page in form["pages"].items()
+        form = orjson.loads(state)
+        evidence = {
+            endpoint: {
+                int(minute): {EvidenceKind(kind): count for kind, count in counts.items()} for minute, counts in minutes.items()
+            }
+            for endpoint, minutes in form["evidence"].items()
         }
-        return cls(form["minute"], pages, form["told"])
+        return cls(form["minute"], evidence, form["published"])
 
     def to_bytes(self) -> bytes:
         """Return the ledger as state to be stored."""
-        form = {"minute": self.minute, "pages": self.pages, "told": self.told}
+        form = {"minute": self.minute, "evidence": self.evidence, "published": self.published}
         return orjson.dumps(form, option=orjson.OPT_NON_STR_KEYS)
 
-    def take(self, evidence: list[tuple[int, str, What, float]]) -> list[Reputation]:
-        """Add *evidence* minute by minute, and return the changed scores."""
-        by_minute: dict[int, list[tuple[str, What, float]]] = {}
-        for minute, endpoint, what, count in evidence:
-            by_minute.setdefault(minute, []).append((endpoint, what, count))
-        return [said for minute in sorted(by_minute) for said in self._turn(minute, by_minute[minute])]
+    def take(self, entries: list[tuple[int, str, EvidenceKind, float]]) -> list[EndpointScore]:
+        """Add evidence minute by minute, and return the changed scores."""
+        by_minute: dict[int, list[tuple[str, EvidenceKind, float]]] = {}
+        for minute, endpoint, kind, count in entries:
+            by_minute.setdefault(minute, []).append((endpoint, kind, count))
+        return [score for minute in sorted(by_minute) for score in self._add_minute(minute, by_minute[minute])]
 
-    def _turn(self, minute: int, evidence: list[tuple[str, What, float]]) -> list[Reputation]:
-        for endpoint, what, count in evidence:
-            counts = self.pages.setdefault(endpoint, {}).setdefault(minute, {})
-            counts[what] = counts.get(what, 0.0) + count
+    def _add_minute(self, minute: int, entries: list[tuple[str, EvidenceKind, float]]) -> list[EndpointScore]:
+        for endpoint, kind, count in entries:
+            counts = self.evidence.setdefault(endpoint, {}).setdefault(minute, {})
+            counts[kind] = counts.get(kind, 0.0) + count
         self.minute = max(self.minute, minute)
-        said = []
-        for endpoint in sorted(self.pages):
-            page = self.pages[endpoint]
-            for old in [one for one in page if one <= self.minute - MINUTES]:
-                del page[old]
-            score, reasons = judged(_sum(page)) if endpoint in self.told or _has_charges(page) else (1.0, ())
-            if abs(score - self.told.get(endpoint, 1.0)) >= STEP or (score == 1.0 and endpoint in self.told):
-                self.told[endpoint] = score
-                said.append(Reputation(endpoint, score, (self.minute + 1) * MINUTE_US, reasons))
+        changed = []
+        for endpoint in sorted(self.evidence):
+            minutes = self.evidence[endpoint]
+            for old in [one for one in minutes if one <= self.minute - MINUTES]:
+                del minutes[old]
+            score, reasons = score_of(_sum_minutes(minutes)) if endpoint in self.published or _has_charges(minutes) else (1.0, ())
+            if abs(score - self.published.get(endpoint, 1.0)) >= STEP or (score == 1.0 and endpoint in self.published):
+                self.published[endpoint] = score
+                changed.append(EndpointScore(endpoint, score, (self.minute + 1) * MINUTE_US, reasons))
             if score == 1.0:
-                self.told.pop(endpoint, None)
-            if not page:
-                del self.pages[endpoint]
-        return said
+                self.published.pop(endpoint, None)
+            if not minutes:
+                del self.evidence[endpoint]
+        return changed
 
 
-def judged(counts: Counts) -> tuple[float, tuple[tuple[What, int], ...]]:
+def score_of(counts: Counts) -> tuple[float, tuple[tuple[EvidenceKind, int], ...]]:
     """Return the score for the summed evidence, and its reasons, the worst first."""
-    taken = {what: _taken(what, counts) for what in WEIGHTS}
+    reductions = {kind: _reduction(kind, counts) for kind in WEIGHTS}
     # A crash stops a car at once, and a parked car is passed closely: each alone is weak evidence, both show an empty place.
-    if taken[What.SUDDEN_STOP] and counts.get(What.DRIVEN_THROUGH, 0):
-        taken[What.DRIVEN_THROUGH] = max(taken[What.DRIVEN_THROUGH], min(0.9, 0.3 + 0.2 * counts[What.DRIVEN_THROUGH]))
+    if reductions[EvidenceKind.SUDDEN_STOP] and counts.get(EvidenceKind.DRIVEN_THROUGH, 0):
+        reductions[EvidenceKind.DRIVEN_THROUGH] = max(
+            reductions[EvidenceKind.DRIVEN_THROUGH], min(0.9, 0.3 + 0.2 * counts[EvidenceKind.DRIVEN_THROUGH])
+        )
     score = 1.0
-    for share in taken.values():
+    for share in reductions.values():
         score *= 1 - share
-    worst = sorted((what for what in taken if taken[what] > 0), key=lambda what: (-taken[what], what))
-    return round(score, 2), tuple((what, round(counts[what])) for what in worst[:REASONS_MAX])
+    worst = sorted((kind for kind in reductions if reductions[kind] > 0), key=lambda kind: (-reductions[kind], kind))
+    return round(score, 2), tuple((kind, round(counts[kind])) for kind in worst[:REASONS_MAX])
 
 
-def _taken(what: What, counts: Counts) -> float:
-    weight = WEIGHTS[what]
-    value = counts.get(what, 0.0)
-    if what is What.CONTRADICTED:
-        value -= counts.get(What.CONFIRMED, 0.0)
+def _reduction(kind: EvidenceKind, counts: Counts) -> float:
+    weight = WEIGHTS[kind]
+    value = counts.get(kind, 0.0)
+    if kind is EvidenceKind.CONTRADICTED:
+        value -= counts.get(EvidenceKind.CONFIRMED, 0.0)
     if weight.per is not None:
         value /= max(counts.get(weight.per, 0.0), weight.per_min)
     return weight.most * min(max((value - weight.low) / (weight.high - weight.low), 0.0), 1.0)
 
 
-def _has_charges(page: dict[int, Counts]) -> bool:
-    return any(what not in GROUNDS for counts in page.values() for what in counts)
+def _has_charges(minutes: dict[int, Counts]) -> bool:
+    return any(kind not in BASE_COUNTS for counts in minutes.values() for kind in counts)
 
 
-def _sum(page: dict[int, Counts]) -> Counts:
+def _sum_minutes(minutes: dict[int, Counts]) -> Counts:
     total: Counts = {}
-    for minute in sorted(page):
-        for what, count in page[minute].items():
-            total[what] = total.get(what, 0.0) + count
+    for minute in sorted(minutes):
+        for kind, count in minutes[minute].items():
+            total[kind] = total.get(kind, 0.0) + count
     return total

@@ -3,7 +3,7 @@
 Invariants: the order of rows does not matter; the offender is charged as far as it can be determined. For a replayed trace that
 is the later user; an endpoint that drives through a standing one is not charged.
 
-All pairs of endpoints are compared, in a table with a row per endpoint and a column per second, a few rows at a time. Only the
+All pairs of endpoints are compared, in a grid with a row per endpoint and a column per second, a few rows at a time. Only the
 first `ENDPOINTS_MAX` endpoints by name are compared: a square holds no more cars.
 """
 
@@ -17,7 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from milepost.model.places import EARTH_RADIUS_M
-from milepost.pipelines.reputation.evidence import LEAD_US, MINUTE_US, Limits, What
+from milepost.pipelines.reputation.evidence import LEAD_US, MINUTE_US, EvidenceKind, EvidenceThresholds
 
 # Flat projection: metres east and north, accurate for some kilometres around the first place.
 
@@ -43,18 +43,18 @@ ENDPOINTS_MAX: Final = 2_000
 _SECONDS: Final = (MINUTE_US + LEAD_US) // 1_000_000
 _LEAD: Final = LEAD_US // 1_000_000
 _BLOCK_S: Final = 5
-_AT_ONCE: Final = 1_000_000
+_PAIRS_MAX: Final = 1_000_000
 """Maximum pairs of places in memory at a time."""
 
-_SPOTS_A_DEGREE: Final = 1_000_000
+_SPOTS_PER_DEGREE: Final = 1_000_000
 """A resolution of 11 cm or less: finer than receivers coincide by chance."""
-_SPOTS_A_ROW: Final = 1_000_000_000
+_SPOTS_PER_ROW: Final = 1_000_000_000
 
-Found = tuple[What, str, float]
+Evidence = tuple[EvidenceKind, str, float]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Table:
+class PositionGrid:
     """Places by endpoint and second, in metres; NaN where there is none."""
 
     names: list[str]
@@ -63,16 +63,16 @@ class Table:
     speed: Floats
 
 
-def judge_near(sights: pd.DataFrame, minute: int, limits: Limits) -> list[Found]:
-    """Return the evidence in rows of SIGHT_ROW of one square: accepted reports of a minute and its lead."""
-    reports = sights[sights["kind"].isna() & (sights["verdict"] == 0)]
+def check_neighbours(sightings: pd.DataFrame, minute: int, thresholds: EvidenceThresholds) -> list[Evidence]:
+    """Return the evidence in rows of SIGHTING_ROW of one square: accepted reports of a minute and its lead."""
+    reports = sightings[sightings["kind"].isna() & (sightings["verdict"] == 0)]
     if reports.empty:
         return []
-    table = _table(reports, minute)
-    return [*_passed_through(table, limits), *_beside_each_other(table, limits), *_replayed(reports, minute, limits)]
+    grid = _position_grid(reports, minute)
+    return [*_driven_through(grid, thresholds), *_overlaps_and_in_step(grid, thresholds), *_replayed(reports, minute, thresholds)]
 
 
-def _table(reports: pd.DataFrame, minute: int) -> Table:
+def _position_grid(reports: pd.DataFrame, minute: int) -> PositionGrid:
     rows = reports.sort_values(["endpoint", "seen_at_us", "latitude", "longitude", "speed_mps"])
     names = sorted(set(rows["endpoint"]))[:ENDPOINTS_MAX]
     at = pd.Index(names).get_indexer(pd.Index(rows["endpoint"]))
@@ -82,73 +82,73 @@ def _table(reports: pd.DataFrame, minute: int) -> Table:
     empty = np.full((3, len(names), _SECONDS), np.nan)
     for sheet, values in zip(empty, (east, north, rows["speed_mps"].to_numpy(np.float64)), strict=True):
         sheet[at[is_in], second[is_in]] = values[is_in]
-    return Table(names, *empty)
+    return PositionGrid(names, *empty)
 
 
-def _passed_through(table: Table, limits: Limits) -> Iterator[Found]:
+def _driven_through(grid: PositionGrid, thresholds: EvidenceThresholds) -> Iterator[Evidence]:
     """Yield the endpoints that stand where others drive, with the number of the others."""
-    standing = table.speed < limits.standing_mps
-    moving = (table.speed[:, :-1] > limits.moving_mps) & (table.speed[:, 1:] > limits.moving_mps)
-    is_moving = moving & ~np.isnan(np.diff(table.east, axis=1))
+    standing = grid.speed < thresholds.standing_mps
+    moving = (grid.speed[:, :-1] > thresholds.moving_mps) & (grid.speed[:, 1:] > thresholds.moving_mps)
+    is_moving = moving & ~np.isnan(np.diff(grid.east, axis=1))
     movers = np.flatnonzero(is_moving.any(axis=1))
     for at in np.flatnonzero(standing.any(axis=1)):
         seconds = _LEAD + np.flatnonzero(standing[at, _LEAD:-1] & standing[at, _LEAD + 1 :])
         if not seconds.size or not movers.size:
             continue
         rows = np.ix_(movers, seconds)
-        east, north = table.east[rows] - table.east[at, seconds], table.north[rows] - table.north[at, seconds]
+        east, north = grid.east[rows] - grid.east[at, seconds], grid.north[rows] - grid.north[at, seconds]
         ahead = (
-            table.east[np.ix_(movers, seconds + 1)] - table.east[rows],
-            table.north[np.ix_(movers, seconds + 1)] - table.north[rows],
+            grid.east[np.ix_(movers, seconds + 1)] - grid.east[rows],
+            grid.north[np.ix_(movers, seconds + 1)] - grid.north[rows],
         )
         length = ahead[0] ** 2 + ahead[1] ** 2 + 1e-9
         share = np.clip(-(east * ahead[0] + north * ahead[1]) / length, 0, 1)
         apart = np.hypot(east + share * ahead[0], north + share * ahead[1])
-        passed = ((apart < limits.through_m) & is_moving[rows]).any(axis=1)
+        passed = ((apart < thresholds.through_m) & is_moving[rows]).any(axis=1)
         if passed.any():
-            yield What.DRIVEN_THROUGH, table.names[at], float(passed.sum())
+            yield EvidenceKind.DRIVEN_THROUGH, grid.names[at], float(passed.sum())
 
 
-def _beside_each_other(table: Table, limits: Limits) -> Iterator[Found]:
+def _overlaps_and_in_step(grid: PositionGrid, thresholds: EvidenceThresholds) -> Iterator[Evidence]:
     """Yield the moving endpoints that overlap others, and those that move in step with others."""
-    overlaps, in_step = np.zeros(len(table.names)), np.zeros(len(table.names))
-    moving = table.speed > limits.moving_mps
-    rows_at_once = max(1, _AT_ONCE // (len(table.names) * _SECONDS))
-    changes = np.array([_changes(limits, row) for row in table.speed])
-    for first in range(0, len(table.names), rows_at_once):
+    overlaps, in_step = np.zeros(len(grid.names)), np.zeros(len(grid.names))
+    moving = grid.speed > thresholds.moving_mps
+    rows_at_once = max(1, _PAIRS_MAX // (len(grid.names) * _SECONDS))
+    changes = np.array([_changes(thresholds, row) for row in grid.speed])
+    for first in range(0, len(grid.names), rows_at_once):
         rows = slice(first, first + rows_at_once)
-        east = table.east[rows, None, :] - table.east[None, :, :]
-        north = table.north[rows, None, :] - table.north[None, :, :]
-        is_pair = np.arange(len(table.names))[rows, None] != np.arange(len(table.names))[None, :]
-        near = (np.hypot(east, north) < limits.overlap_m) & moving[rows, None, :] & moving[None, :, :]
+        east = grid.east[rows, None, :] - grid.east[None, :, :]
+        north = grid.north[rows, None, :] - grid.north[None, :, :]
+        is_pair = np.arange(len(grid.names))[rows, None] != np.arange(len(grid.names))[None, :]
+        near = (np.hypot(east, north) < thresholds.overlap_m) & moving[rows, None, :] & moving[None, :, :]
         seconds = near.sum(axis=2) * is_pair
-        overlaps[rows] += np.where(seconds >= limits.overlap_s, seconds, 0).sum(axis=1)
-        candidates = np.nanmin(np.hypot(east, north), axis=2, initial=np.inf, where=~np.isnan(east)) < limits.step_near_m
+        overlaps[rows] += np.where(seconds >= thresholds.overlap_s, seconds, 0).sum(axis=1)
+        candidates = np.nanmin(np.hypot(east, north), axis=2, initial=np.inf, where=~np.isnan(east)) < thresholds.step_near_m
         candidates &= is_pair & changes[rows, None] & changes[None, :]
         for one, other in zip(*candidates.nonzero(), strict=True):
-            in_step[first + one] += _is_in_step(east[one, other], north[one, other], table, first + one, other, limits)
-    for what, counts in ((What.OVERLAP, overlaps), (What.IN_STEP, in_step)):
-        yield from ((what, table.names[at], float(counts[at])) for at in np.flatnonzero(counts))
+            in_step[first + one] += _is_in_step(east[one, other], north[one, other], grid, first + one, other, thresholds)
+    for kind, counts in ((EvidenceKind.OVERLAP, overlaps), (EvidenceKind.IN_STEP, in_step)):
+        yield from ((kind, grid.names[at], float(counts[at])) for at in np.flatnonzero(counts))
 
 
-def _changes(limits: Limits, speed: Floats) -> bool:
+def _changes(thresholds: EvidenceThresholds, speed: Floats) -> bool:
     known = speed[~np.isnan(speed)]
-    return known.size >= limits.step_s and bool(known.max() - known.min() >= limits.step_change_mps)
+    return known.size >= thresholds.step_s and bool(known.max() - known.min() >= thresholds.step_change_mps)
 
 
-def _is_in_step(east: Floats, north: Floats, table: Table, one: int, other: int, limits: Limits) -> bool:
+def _is_in_step(east: Floats, north: Floats, grid: PositionGrid, one: int, other: int, thresholds: EvidenceThresholds) -> bool:
     """Return whether the relative position of two endpoints stays constant while both move and change speed."""
     both = ~np.isnan(east)
-    speeds = table.speed[one, both]
-    if both.sum() < limits.step_s or not speeds.max() - speeds.min() >= limits.step_change_mps:
+    speeds = grid.speed[one, both]
+    if both.sum() < thresholds.step_s or not speeds.max() - speeds.min() >= thresholds.step_change_mps:
         return False
-    if min(_way_m(table, one, both), _way_m(table, other, both)) < limits.step_way_m:
+    if min(_way_m(grid, one, both), _way_m(grid, other, both)) < thresholds.step_way_m:
         return False
-    return bool(np.hypot(_shift_m(east), _shift_m(north)) < limits.step_m)
+    return bool(np.hypot(_shift_m(east), _shift_m(north)) < thresholds.step_m)
 
 
-def _way_m(table: Table, at: int, both: NDArray[np.bool_]) -> float:
-    return float(np.hypot(np.ptp(table.east[at, both]), np.ptp(table.north[at, both])))
+def _way_m(grid: PositionGrid, at: int, both: NDArray[np.bool_]) -> float:
+    return float(np.hypot(np.ptp(grid.east[at, both]), np.ptp(grid.north[at, both])))
 
 
 def _shift_m(apart: Floats) -> float:
@@ -159,16 +159,16 @@ def _shift_m(apart: Floats) -> float:
     return float(np.ptp(means)) if means.size >= 2 else np.inf
 
 
-def _replayed(reports: pd.DataFrame, minute: int, limits: Limits) -> Iterator[Found]:
+def _replayed(reports: pd.DataFrame, minute: int, thresholds: EvidenceThresholds) -> Iterator[Evidence]:
     """Yield the endpoints that repeat the places of another, all by the same delay."""
-    moving = reports[reports["speed_mps"] > limits.moving_mps]
-    north, east = ((moving[name] * _SPOTS_A_DEGREE).round().astype(np.int64) for name in ("latitude", "longitude"))
-    spots = moving[["endpoint", "seen_at_us"]].assign(spot=north * _SPOTS_A_ROW + east).drop_duplicates()
+    moving = reports[reports["speed_mps"] > thresholds.moving_mps]
+    north, east = ((moving[name] * _SPOTS_PER_DEGREE).round().astype(np.int64) for name in ("latitude", "longitude"))
+    spots = moving[["endpoint", "seen_at_us"]].assign(spot=north * _SPOTS_PER_ROW + east).drop_duplicates()
     spots = spots[spots["spot"].duplicated(keep=False)]
     pairs = spots.merge(spots, on="spot", suffixes=("", "_before"))
     pairs = pairs[pairs["seen_at_us"] >= minute * MINUTE_US]
     later_s = ((pairs["seen_at_us"] - pairs["seen_at_us_before"]) / 1e6).round()
     pairs = pairs[later_s >= 1]
     counts = pairs.groupby(["endpoint", "endpoint_before", later_s.rename("later_s")])["spot"].nunique()
-    found = counts[counts >= limits.replay_places].groupby("endpoint").max()
-    yield from ((What.REPLAY, str(endpoint), float(count)) for endpoint, count in found.items())
+    found = counts[counts >= thresholds.replay_places].groupby("endpoint").max()
+    yield from ((EvidenceKind.REPLAY, str(endpoint), float(count)) for endpoint, count in found.items())

@@ -10,17 +10,25 @@ from pyspark.sql import functions as f
 
 from milepost.model.incidents import EventKind, Grid
 from milepost.model.pipeline_records import REPUTATION
-from milepost.pipelines.hazards import AHEAD_S, events, with_square
+from milepost.pipelines.hazards import CLOCK_AHEAD_S_MAX, events, with_square
 from milepost.pipelines.plan import Plan
 from milepost.pipelines.records import MESSAGES_TOPIC, REPORTS_TOPIC, messages, reports
-from milepost.pipelines.reputation.evidence import EVIDENCE_ROW, LEAD_US, MINUTE_US, REPUTATION_ROW, SIDE_M, Limits, What
-from milepost.pipelines.reputation.judges import judge_endpoints, judge_squares
-from milepost.pipelines.reputation.ledger import Ledger
+from milepost.pipelines.reputation.detectors import check_endpoints, check_squares
+from milepost.pipelines.reputation.evidence import (
+    EVIDENCE_ROW,
+    LEAD_US,
+    MINUTE_US,
+    REPUTATION_ROW,
+    SIDE_M,
+    EvidenceKind,
+    EvidenceThresholds,
+)
+from milepost.pipelines.reputation.ledger import EvidenceLedger
 from milepost.pipelines.settings import PipelineSettings
-from milepost.pipelines.stateful_buckets import BUCKETS, bucket_of, in_steps
+from milepost.pipelines.stateful_buckets import BUCKETS, apply_in_buckets, bucket_of
 
 # Invariants:
-# - a minute is judged once, when all its rows have arrived or are too late: neither order nor batches matter;
+# - a minute is checked once, when all its rows have arrived or are too late: neither order nor batches matter;
 # - a reputation is a record with the endpoint as its key; records of later minutes are published later.
 
 PASSING: Final = ("Emergency", "Moving_Object")
@@ -28,41 +36,41 @@ PASSING: Final = ("Emergency", "Moving_Object")
 
 _COLUMNS: Final = ("endpoint", "seen_at_us", "latitude", "longitude", "heading_deg", "speed_mps", "verdict", "kind")
 _FLOATS: Final = ("latitude", "longitude", "heading_deg", "speed_mps")
-_EVIDENCE: Final = ["minute", "endpoint", "what", "count"]
+_EVIDENCE: Final = ["minute", "endpoint", "evidence", "count"]
 
 
-def sights(reports: DataFrame, messages: DataFrame, kinds: Sequence[EventKind]) -> DataFrame:
-    """Return SIGHT_ROW of REPORT_ROW and MESSAGE_ROW."""
-    is_in_time = f.col("seen_at_us") <= f.unix_micros("appended_at") + AHEAD_S * 1_000_000
+def sightings(reports: DataFrame, messages: DataFrame, kinds: Sequence[EventKind]) -> DataFrame:
+    """Return SIGHTING_ROW of REPORT_ROW and MESSAGE_ROW."""
+    is_in_time = f.col("seen_at_us") <= f.unix_micros("appended_at") + CLOCK_AHEAD_S_MAX * 1_000_000
     seen = reports.where(is_in_time).withColumn("kind", f.lit(None).cast("string"))
-    said = events(messages, [kind for kind in kinds if kind.name not in PASSING])
+    reported = events(messages, [kind for kind in kinds if kind.name not in PASSING])
     unknown = {name: f.lit(None).cast("double") for name in ("heading_deg", "speed_mps")}
-    said = said.withColumns({**unknown, "verdict": f.lit(0)})
-    return seen.select(*_COLUMNS).unionByName(said.select(*_COLUMNS))
+    reported = reported.withColumns({**unknown, "verdict": f.lit(0)})
+    return seen.select(*_COLUMNS).unionByName(reported.select(*_COLUMNS))
 
 
-def evidence(sights: DataFrame, *, late_s: float, limits: Limits | None = None) -> DataFrame:
-    """Return EVIDENCE_ROW of SIGHT_ROW, minute by minute; streaming only."""
-    judges = limits or Limits()
+def evidence(sightings: DataFrame, *, allowed_lateness_s: float, thresholds: EvidenceThresholds | None = None) -> DataFrame:
+    """Return EVIDENCE_ROW of SIGHTING_ROW, minute by minute; streaming only."""
+    used = thresholds or EvidenceThresholds()
 
-    def judge(kept: bytes | None, parts: pd.DataFrame) -> tuple[bytes, pd.DataFrame]:
+    def check(state: bytes | None, parts: pd.DataFrame) -> tuple[bytes, pd.DataFrame]:
         found = []
         for minute in sorted(set(parts["minute"])):
-            rows = [_unfolded(part) for part in parts[parts["minute"] == minute].to_dict("records")]
+            rows = [_part_rows(part) for part in parts[parts["minute"] == minute].to_dict("records")]
             if parts["bucket"].iloc[0] < BUCKETS:
-                found.append(judge_endpoints(pd.concat(rows), minute, judges))
+                found.append(check_endpoints(pd.concat(rows), minute, used))
             else:
-                kept, one = judge_squares(kept, rows, minute, judges)
+                state, one = check_squares(state, rows, minute, used)
                 found.append(one)
-        return kept or b"", pd.concat([one for one in found if len(one)] or found[:1])[_EVIDENCE]
+        return state or b"", pd.concat([one for one in found if len(one)] or found[:1])[_EVIDENCE]
 
-    return in_steps(_parts(sights, late_s), judge, EVIDENCE_ROW, output="Append")
+    return apply_in_buckets(_parts(sightings, allowed_lateness_s), check, EVIDENCE_ROW, output="Append")
 
 
 def reputations(evidence: DataFrame) -> DataFrame:
     """Return REPUTATION_ROW of EVIDENCE_ROW; streaming only."""
     rows = evidence.withColumn("bucket", bucket_of("endpoint"))
-    return in_steps(rows, _enter, REPUTATION_ROW, output="Append")
+    return apply_in_buckets(rows, _update_scores, REPUTATION_ROW, output="Append")
 
 
 def reputation_records(reputations: DataFrame) -> DataFrame:
@@ -71,7 +79,7 @@ def reputation_records(reputations: DataFrame) -> DataFrame:
     return reputations.select(f.lit(REPUTATION).alias("topic"), f.col("endpoint").alias("key"), f.to_json(value).alias("value"))
 
 
-def _parts(sights: DataFrame, late_s: float) -> DataFrame:
+def _parts(sightings: DataFrame, allowed_lateness_s: float) -> DataFrame:
     """Return all rows of a minute and its lead, by endpoint and by square, once it is over, as columns of lists.
 
     Buckets of squares follow those of endpoints.
@@ -81,7 +89,7 @@ def _parts(sights: DataFrame, late_s: float) -> DataFrame:
     by_square = f.when(f.col("verdict") == 0, square)
     minute = f.expr(f"seen_at_us div {MINUTE_US}")
     is_lead = f.col("seen_at_us") % MINUTE_US >= MINUTE_US - LEAD_US
-    placed = with_square(sights.withColumn("height", f.lit(Grid(SIDE_M).height).cast("bigint")))
+    placed = with_square(sightings.withColumn("height", f.lit(Grid(SIDE_M).height).cast("bigint")))
     rows = placed.select(
         *_COLUMNS,
         f.array_compact(f.array(minute, f.when(is_lead, minute + 1))).alias("minutes"),
@@ -90,37 +98,41 @@ def _parts(sights: DataFrame, late_s: float) -> DataFrame:
     rows = rows.select(*_COLUMNS, "part", f.explode("minutes").alias("minute"))
     rows = rows.withColumn("ends_at", f.timestamp_micros((f.col("minute") + 1) * MINUTE_US))
     # The lead of a minute arrives before the minute begins: its `ends_at` must not advance the watermark.
-    ahead_s = (MINUTE_US + LEAD_US) / 1_000_000 + AHEAD_S
-    late = rows.withWatermark("ends_at", f"{round((late_s + ahead_s) * 1000)} milliseconds")
-    gathered = late.groupBy("ends_at", "minute", "part.bucket", "part.square").agg(
+    ahead_s = (MINUTE_US + LEAD_US) / 1_000_000 + CLOCK_AHEAD_S_MAX
+    watermarked = rows.withWatermark("ends_at", f"{round((allowed_lateness_s + ahead_s) * 1000)} milliseconds")
+    collected = watermarked.groupBy("ends_at", "minute", "part.bucket", "part.square").agg(
         f.collect_list(f.struct(*_COLUMNS)).alias("rows")
     )
     # Lists of one type become arrays in Python; a list of rows would become an object per row.
-    return gathered.select("bucket", "square", "minute", *(f.col(f"rows.{name}").alias(name) for name in _COLUMNS))
+    return collected.select("bucket", "square", "minute", *(f.col(f"rows.{name}").alias(name) for name in _COLUMNS))
 
 
 def _part(bucket: Column, square: Column) -> Column:
     return f.struct(bucket.alias("bucket"), square.alias("square"))
 
 
-def _unfolded(part: Mapping[Hashable, Any]) -> pd.DataFrame:
+def _part_rows(part: Mapping[Hashable, Any]) -> pd.DataFrame:
     rows = pd.DataFrame({name: part[name] for name in _COLUMNS})
     return rows.astype(dict.fromkeys(_FLOATS, np.float64))
 
 
-def _enter(kept: bytes | None, evidence: pd.DataFrame) -> tuple[bytes, pd.DataFrame]:
-    ledger = Ledger.from_bytes(kept)
+def _update_scores(state: bytes | None, evidence: pd.DataFrame) -> tuple[bytes, pd.DataFrame]:
+    ledger = EvidenceLedger.from_bytes(state)
     columns = (evidence[name].tolist() for name in _EVIDENCE)
-    said = ledger.take([(minute, endpoint, What(what), count) for minute, endpoint, what, count in zip(*columns, strict=True)])
-    told = [(one.endpoint, one.score, one.at_us, [{"what": str(what), "count": n} for what, n in one.reasons]) for one in said]
-    return ledger.to_bytes(), pd.DataFrame(told, columns=["endpoint", "score", "at_us", "reasons"])
+    scores = ledger.take(
+        [(minute, endpoint, EvidenceKind(kind), count) for minute, endpoint, kind, count in zip(*columns, strict=True)]
+    )
+    rows = [
+        (one.endpoint, one.score, one.at_us, [{"evidence": str(kind), "count": n} for kind, n in one.reasons]) for one in scores
+    ]
+    return ledger.to_bytes(), pd.DataFrame(rows, columns=["endpoint", "score", "at_us", "reasons"])
 
 
 def plans(settings: PipelineSettings) -> list[Plan]:
     """Return one query for all endpoints."""
 
     def transform(log: DataFrame) -> DataFrame:
-        seen = sights(reports(log), messages(log), settings.kinds)
-        return reputation_records(reputations(evidence(seen, late_s=settings.late_s)))
+        seen = sightings(reports(log), messages(log), settings.kinds)
+        return reputation_records(reputations(evidence(seen, allowed_lateness_s=settings.allowed_lateness_s)))
 
-    return [Plan("reputation", (MESSAGES_TOPIC, REPORTS_TOPIC), 1, transform, output="append")]
+    return [Plan("reputation", (MESSAGES_TOPIC, REPORTS_TOPIC), 2, transform, output="append")]

@@ -1,7 +1,7 @@
 """The embedded log as a data source and a sink of Spark.
 
     topics ─▶ positions ─▶ ranges of offsets, one task each ─▶ LOG_ROW ─▶ transform ─▶ OUT_ROW ─▶
-    driver: one transaction { is the batch recorded? · append its records · record its number } ─▶ bell
+    driver: one transaction { is the batch recorded? · append its records · record its number } ─▶ commit signal
 
 *Invariants:*
 - a position is the offset of the next record of each topic; the records between two positions are the same whenever they are
@@ -35,7 +35,7 @@ from pyspark.sql.types import StructType
 from milepost.eventlog.embedded.database import open_database
 from milepost.eventlog.embedded.retention import Cleaner
 from milepost.eventlog.embedded.rows import append_rows, find_topic, oldest, read_batch
-from milepost.eventlog.embedded.watcher import Bell
+from milepost.eventlog.embedded.watcher import CommitSignal
 from milepost.eventlog.log import Entry, Record, check_entries
 from milepost.model.durability import Durability
 from milepost.pipelines.records import LOG_ROW
@@ -47,7 +47,7 @@ FORMAT: Final = "milepost_log"
 
 GROUP: Final = "pipelines"
 """Consumer group under which batch numbers are committed, with the query in place of the topic."""
-PATIENCE_MS: Final = 10_000
+LOCK_TIMEOUT_MS: Final = 10_000
 """Maximum wait for a lock held by another process."""
 PARTITION_OFFSETS: Final = 20_000
 """Offsets per task."""
@@ -87,11 +87,11 @@ class EmbeddedSource:
     def sink(self, rows: DataFrame, query: str) -> DataStreamWriter:
         """Return the sink of a stream of OUT_ROW; each batch is appended exactly once."""
 
-        appender = Appender(self.folder, self.durability)
+        appender = BatchAppender(self.folder, self.durability)
 
         # Not by the data source: Spark does not support update mode there, and starts several processes for each batch.
         def append(batch: DataFrame, number: int) -> None:
-            appender.append(list(entries_of(batch.toArrow().to_batches())), Batch(query, number))
+            appender.append(list(entries_of(batch.toArrow().to_batches())), QueryBatch(query, number))
 
         return rows.writeStream.foreachBatch(append)
 
@@ -102,7 +102,7 @@ class EmbeddedSource:
 
 
 class EmbeddedLogSource(DataSource):
-    """Options: `folder` of the log; to read, comma-separated `topics` and optionally `records_max`; to write, `survives`."""
+    """Options: `folder` of the log; to read, comma-separated `topics` and optionally `records_max`; to write, `durability`."""
 
     @classmethod
     def name(cls) -> str:
@@ -135,7 +135,7 @@ class EmbeddedLogSource(DataSource):
     @staticmethod
     def _check(schema: StructType, overwrite: bool) -> None:
         if schema.fieldNames() != ["topic", "key", "value"] or overwrite:
-            raise ValueError("the log takes rows of topic, key and value, and only appends them")
+            raise ValueError("the log accepts rows of topic, key and value, in append mode only")
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ class LogReader(DataSourceReader):
 
     def partitions(self) -> Sequence[OffsetRange]:
         """Return ranges of at most PARTITION_OFFSETS."""
-        with closing(_connected(self._folder)) as connection:
+        with closing(_connect(self._folder)) as connection:
             ends = _ends(connection, self._topics)
         return ranges({topic: first for topic, (first, _) in ends.items()}, {topic: end for topic, (_, end) in ends.items()})
 
@@ -177,7 +177,7 @@ class LogStreamReader(DataSourceStreamReader):
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802  # Spark's name, like those below
         """Return the oldest offset of each topic."""
-        return {topic: first for topic, (first, _) in _ends(self._connected(), self._topics).items()}
+        return {topic: first for topic, (first, _) in _ends(self._connect(), self._topics).items()}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Return the limit in the options."""
@@ -185,13 +185,13 @@ class LogStreamReader(DataSourceStreamReader):
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
         """Return the end of the next batch."""
-        ends = _ends(self._connected(), self._topics)
+        ends = _ends(self._connect(), self._topics)
         rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         return next_position(start, ends, rows)
 
     def reportLatestOffset(self) -> dict[str, int]:  # noqa: N802
         """Return the end of the log, for metrics."""
-        return {topic: end for topic, (_, end) in _ends(self._connected(), self._topics).items()}
+        return {topic: end for topic, (_, end) in _ends(self._connect(), self._topics).items()}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[OffsetRange]:
         """Return ranges of at most PARTITION_OFFSETS."""
@@ -208,9 +208,9 @@ class LogStreamReader(DataSourceStreamReader):
             self._connection.close()
         self._connection = None
 
-    def _connected(self) -> sqlite3.Connection:
+    def _connect(self) -> sqlite3.Connection:
         if self._connection is None:
-            self._connection = _connected(self._folder)
+            self._connection = _connect(self._folder)
         return self._connection
 
 
@@ -237,20 +237,20 @@ def ranges(start: Position, end: Position) -> list[OffsetRange]:
     return found
 
 
-def read_range(folder: Path, wanted: OffsetRange) -> "Iterator[pyarrow.RecordBatch]":
+def read_range(folder: Path, offsets: OffsetRange) -> "Iterator[pyarrow.RecordBatch]":
     """Yield LOG_ROW of the records in a range."""
-    with closing(_connected(folder)) as connection:
-        first = wanted.first
-        while first < wanted.end:
-            batch = read_batch(connection, wanted.topic, first)
-            records = [] if batch is None else [one for one in batch.records if one.offset < wanted.end]
+    with closing(_connect(folder)) as connection:
+        first = offsets.first
+        while first < offsets.end:
+            batch = read_batch(connection, offsets.topic, first)
+            records = [] if batch is None else [one for one in batch.records if one.offset < offsets.end]
             if not records:
                 return
-            yield _rows(records)
+            yield _record_batch_of(records)
             first = records[-1].offset + 1
 
 
-def _rows(records: Sequence[Record]) -> "pyarrow.RecordBatch":
+def _record_batch_of(records: Sequence[Record]) -> "pyarrow.RecordBatch":
     import pyarrow as pa  # noqa: PLC0415  # imported late: processes that only compute offsets start faster
 
     texts = [None if record.value is None else record.value.decode("utf-8", "replace") for record in records]
@@ -275,11 +275,11 @@ def _ends(connection: sqlite3.Connection, topics: Sequence[str]) -> dict[str, tu
     return found
 
 
-def _connected(folder: Path) -> sqlite3.Connection:
+def _connect(folder: Path) -> sqlite3.Connection:
     return open_database(folder, Durability.PROCESS_CRASH).connect()
 
 
-class Batch(NamedTuple):
+class QueryBatch(NamedTuple):
     """A batch of a query; the query's name is unique, and the same after a restart."""
 
     query: str
@@ -287,7 +287,7 @@ class Batch(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Rows(WriterCommitMessage):
+class TaskEntries(WriterCommitMessage):
     """The records of one task, for the commit."""
 
     entries: tuple[Entry, ...]
@@ -300,37 +300,37 @@ class LogWriter(DataSourceArrowWriter):
         self._folder = folder
         self._durability = durability
 
-    def write(self, iterator: "Iterator[pyarrow.RecordBatch]") -> Rows:
+    def write(self, iterator: "Iterator[pyarrow.RecordBatch]") -> TaskEntries:
         """Collect the rows of a task."""
-        return Rows(tuple(entries_of(iterator)))
+        return TaskEntries(tuple(entries_of(iterator)))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Append the rows of all tasks."""
-        assert all(isinstance(message, Rows) for message in messages), "nothing is committed before all tasks are done"
-        entries = [entry for message in messages if isinstance(message, Rows) for entry in message.entries]
-        with closing(Appender(self._folder, self._durability)) as appender:
+        assert all(isinstance(message, TaskEntries) for message in messages), "a commit needs the entries of all tasks"
+        entries = [entry for message in messages if isinstance(message, TaskEntries) for entry in message.entries]
+        with closing(BatchAppender(self._folder, self._durability)) as appender:
             appender.append(entries, None)
 
 
-class Appender:
+class BatchAppender:
     """Appends batches to the log in a folder."""
 
     def __init__(self, folder: Path, durability: Durability) -> None:
         self._database = open_database(folder, durability)
         self._connection = self._database.connect()
-        self._connection.execute(f"PRAGMA busy_timeout = {PATIENCE_MS}")
+        self._connection.execute(f"PRAGMA busy_timeout = {LOCK_TIMEOUT_MS}")
         self._cleaner = Cleaner(time_ns)
-        self._bell = Bell(folder)
+        self._signal = CommitSignal(folder)
 
-    def append(self, entries: Sequence[Entry], batch: Batch | None) -> bool:
+    def append(self, entries: Sequence[Entry], batch: QueryBatch | None) -> bool:
         """Append records unless this batch of the query, or a later one, was appended before; return whether it did."""
         check_entries(entries)
         self._database.check()
         connection, grown = self._connection, dict[int, int]()
         connection.execute("BEGIN IMMEDIATE")
         try:
-            is_news = batch is None or _note(connection, batch)
-            if is_news and entries:
+            is_new = batch is None or _record_batch(connection, batch)
+            if is_new and entries:
                 grown = append_rows(connection, [entries], time_ns())
             connection.execute("COMMIT")
         except BaseException:
@@ -338,19 +338,19 @@ class Appender:
                 connection.execute("ROLLBACK")
             raise
         if grown:
-            self._bell.ring()
+            self._signal.notify_others()
         self._cleaner.grew(grown)
         with suppress(sqlite3.Error):  # the appending process also enforces retention; the next batch retries
             self._cleaner.step(connection)
-        return is_news
+        return is_new
 
     def close(self) -> None:
-        """Close the connection and the bell."""
+        """Close the connection and the signal."""
         self._connection.close()
-        self._bell.close()
+        self._signal.close()
 
 
-def _note(connection: sqlite3.Connection, batch: Batch) -> bool:
+def _record_batch(connection: sqlite3.Connection, batch: QueryBatch) -> bool:
     """Record a batch; return whether it is new."""
     changed = connection.execute(
         "INSERT INTO committed VALUES (?, ?, ?) ON CONFLICT (group_name, topic) DO UPDATE SET next = excluded.next "

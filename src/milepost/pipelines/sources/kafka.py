@@ -49,7 +49,7 @@ class KafkaSource:
 
     def stream(self, session: SparkSession, topics: Sequence[str], *, records_max: int | None) -> DataFrame:
         """Return LOG_ROW of topics, as a stream."""
-        reader = session.readStream.format(_FORMAT).options(**self._client(_READER), **self._wanted(topics))
+        reader = session.readStream.format(_FORMAT).options(**self._client_options(_READER), **self._subscribe_options(topics))
         reader = reader.option("startingOffsets", "earliest").option("failOnDataLoss", "false")
         if records_max is not None:
             reader = reader.option("maxOffsetsPerTrigger", records_max)
@@ -57,23 +57,25 @@ class KafkaSource:
 
     def table(self, session: SparkSession, topics: Sequence[str]) -> DataFrame:
         """Return LOG_ROW of all current records of topics."""
-        return self._rows(session.read.format(_FORMAT).options(**self._client(_READER), **self._wanted(topics)).load())
+        return self._rows(
+            session.read.format(_FORMAT).options(**self._client_options(_READER), **self._subscribe_options(topics)).load()
+        )
 
     def sink(self, rows: DataFrame, query: str) -> DataStreamWriter:
         """Return the sink of a stream of OUT_ROW."""
         del query  # unused: a repeated batch is appended again
-        return self._prefixed(rows).writeStream.format(_FORMAT).options(**self._client(_WRITER))
+        return self._prefixed(rows).writeStream.format(_FORMAT).options(**self._client_options(_WRITER))
 
     def append(self, rows: DataFrame) -> None:
         """Append a static DataFrame of OUT_ROW."""
-        self._prefixed(rows).write.format(_FORMAT).options(**self._client(_WRITER)).save()
+        self._prefixed(rows).write.format(_FORMAT).options(**self._client_options(_WRITER)).save()
 
-    def _wanted(self, topics: Sequence[str]) -> dict[str, str]:
+    def _subscribe_options(self, topics: Sequence[str]) -> dict[str, str]:
         return {"subscribe": ",".join(self.prefix + topic for topic in topics)}
 
-    def _client(self, ours: Mapping[str, str]) -> dict[str, str]:
-        told = {"bootstrap.servers": self.address, **ours, **java_options(self.options)}
-        return {f"kafka.{name}": value for name, value in told.items()}
+    def _client_options(self, defaults: Mapping[str, str]) -> dict[str, str]:
+        options = {"bootstrap.servers": self.address, **defaults, **java_options(self.options)}
+        return {f"kafka.{name}": value for name, value in options.items()}
 
     def _rows(self, read: DataFrame) -> DataFrame:
         return read.select(

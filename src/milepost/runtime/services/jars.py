@@ -20,16 +20,12 @@ from pathlib import Path
 from threading import Timer
 from typing import Final
 
-from milepost.config.errors import StartFault, missing_extra
+from milepost.config.errors import JAVA_MIN, StartFault, missing_extra, missing_java
 
-# The Java runtime of the servers.
-
-JAVA_MIN: Final = 17
-"""Minimum Java version, required by Kafka 4."""
+# The Java runtime of the servers, and of Spark.
 
 _ANSWER_S_MAX: Final = 30
 _VERSION: Final = re.compile(r'version "(\d+)')
-_INSTALL: Final = f"install one (on Debian: apt-get install openjdk-{JAVA_MIN}-jre-headless), or set JAVA_HOME"
 
 
 def find_java() -> str:
@@ -37,27 +33,28 @@ def find_java() -> str:
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home, "bin", "java")) if home else shutil.which("java")
     if java is None:
-        raise StartFault(f"the servers need Java {JAVA_MIN} or newer and there is none: {_INSTALL}")
+        raise missing_java("there is no java in PATH")
     version = _version_of(java)
     if version < JAVA_MIN:
-        raise StartFault(f"{java} is Java {version}, and the servers need {JAVA_MIN} or newer: {_INSTALL}")
+        raise missing_java(f"{java} is Java {version}")
     return java
 
 
 def _version_of(java: str) -> int:
     try:
-        said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=_ANSWER_S_MAX, check=False).stderr
+        output = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=_ANSWER_S_MAX, check=False).stderr
     except (OSError, subprocess.TimeoutExpired) as fault:
-        raise StartFault(f"{java} does not run ({fault}): {_INSTALL}") from None
-    found = _VERSION.search(said)
+        raise missing_java(f"{java} does not run ({fault})") from None
+    found = _VERSION.search(output)
     return int(found[1]) if found else 0
 
 
-FETCH_S_MAX: Final = 900
+DOWNLOAD_S_MAX: Final = 900
 _LINES_SHOWN: Final = 12
-_TELL_EVERY: Final = 10
+_FILES_PER_LINE: Final = 10
+"""Downloaded files from one line of progress to the next."""
 
-Told = Callable[[str], None]
+Progress = Callable[[str], None]
 """Called with a line of progress."""
 
 
@@ -79,16 +76,16 @@ class Jars:
         return f"{artifact}-{version}.jar"
 
 
-def class_path(jars: Jars, java: str, told: Told) -> str:
+def class_path(jars: Jars, java: str, progress: Progress) -> str:
     """Return the class path, after downloading jars that are not in the cache."""
-    return f"{fetched_folder(jars, java, told)}/*"
+    return f"{downloaded_folder(jars, java, progress)}/*"
 
 
-def fetched_folder(jars: Jars, java: str, told: Told) -> Path:
+def downloaded_folder(jars: Jars, java: str, progress: Progress) -> Path:
     """Return the folder with exactly these jars, after downloading them if needed."""
     folder = folder_of(jars)
     if not folder.is_dir():
-        _fetch(jars, folder, java, told)
+        _download(jars, folder, java, progress)
     return folder
 
 
@@ -103,29 +100,29 @@ def cache_folder() -> Path:
     return Path(base, "milepost", "servers")
 
 
-def _fetch(jars: Jars, folder: Path, java: str, told: Told) -> None:
+def _download(jars: Jars, folder: Path, java: str, progress: Progress) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as scratch:
-        fetched = Path(scratch, "jars")
-        command = _command(jars, Path(scratch), fetched, java)
-        told(f"fetching {jars.name} {jars.version} into {folder}, once ...")
-        _run(command, jars, told)
-        if not (fetched / jars.main_file).is_file():
-            raise StartFault(f"{command[0]} fetched {jars.name}, but not {jars.main_file}: try again")
+        downloaded = Path(scratch, "jars")
+        command = _command(jars, Path(scratch), downloaded, java)
+        progress(f"downloading {jars.name} {jars.version} to {folder}, only once ...")
+        _run(command, jars, progress)
+        if not (downloaded / jars.main_file).is_file():
+            raise StartFault(f"{command[0]} downloaded {jars.name}, but not {jars.main_file}: try again")
         try:
-            fetched.rename(folder)
+            downloaded.rename(folder)
         except OSError:
             if not folder.is_dir():  # otherwise another process has finished first
                 raise
-    told(f"fetched {jars.name} {jars.version}: {len(list(folder.iterdir()))} files")
+    progress(f"downloaded {jars.name} {jars.version}: {len(list(folder.iterdir()))} files")
 
 
-def _command(jars: Jars, scratch: Path, fetched: Path, java: str) -> list[str]:
+def _command(jars: Jars, scratch: Path, downloaded: Path, java: str) -> list[str]:
     ivy = _maybe_ivy()
     if ivy is not None:
-        asked = scratch / "ivy.xml"
-        asked.write_text(_ivy_file(jars))
-        pattern = f"{fetched}/[artifact]-[revision].[ext]"
+        request_file = scratch / "ivy.xml"
+        request_file.write_text(_ivy_file(jars))
+        pattern = f"{downloaded}/[artifact]-[revision].[ext]"
         return [
             java,
             "-jar",
@@ -133,7 +130,7 @@ def _command(jars: Jars, scratch: Path, fetched: Path, java: str) -> list[str]:
             "-cache",
             str(scratch / "ivy"),
             "-ivy",
-            str(asked),
+            str(request_file),
             "-confs",
             "server",
             "-retrieve",
@@ -141,11 +138,11 @@ def _command(jars: Jars, scratch: Path, fetched: Path, java: str) -> list[str]:
         ]
     maven = shutil.which("mvn")
     if maven is not None:
-        asked = scratch / "pom.xml"
-        asked.write_text(_maven_file(jars))
-        goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={fetched}"]
-        alone = ["-DexcludeTransitive=true"] if jars.are_all else []
-        return [maven, "--batch-mode", "--file", str(asked), *goal, *alone]
+        request_file = scratch / "pom.xml"
+        request_file.write_text(_maven_file(jars))
+        goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={downloaded}"]
+        no_transitive = ["-DexcludeTransitive=true"] if jars.are_all else []
+        return [maven, "--batch-mode", "--file", str(request_file), *goal, *no_transitive]
     raise missing_extra(f"the download of {jars.name} without Maven (mvn)", "spark")
 
 
@@ -159,24 +156,24 @@ def _maybe_ivy() -> Path | None:
 
 def _ivy_file(jars: Jars) -> str:
     how = "master" if jars.are_all else "default"
-    wanted = "".join(
+    dependencies = "".join(
         f'<dependency org="{group}" name="{artifact}" rev="{version}" conf="server->{how}"/>'
         for group, artifact, version in _parts(jars)
     )
     return (
         f'<ivy-module version="2.0"><info organisation="milepost" module="{jars.name}"/>'
-        f'<configurations><conf name="server"/></configurations><dependencies>{wanted}</dependencies></ivy-module>'
+        f'<configurations><conf name="server"/></configurations><dependencies>{dependencies}</dependencies></ivy-module>'
     )
 
 
 def _maven_file(jars: Jars) -> str:
-    wanted = "".join(
+    dependencies = "".join(
         f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version></dependency>"
         for group, artifact, version in _parts(jars)
     )
     return (
         "<project><modelVersion>4.0.0</modelVersion><groupId>milepost</groupId>"
-        f"<artifactId>{jars.name}</artifactId><version>1</version><dependencies>{wanted}</dependencies></project>"
+        f"<artifactId>{jars.name}</artifactId><version>1</version><dependencies>{dependencies}</dependencies></project>"
     )
 
 
@@ -186,27 +183,27 @@ def _parts(jars: Jars) -> Iterator[tuple[str, str, str]]:
         yield group, artifact, version
 
 
-def _run(command: list[str], jars: Jars, told: Told) -> None:
+def _run(command: list[str], jars: Jars, progress: Progress) -> None:
     """Run the download tool, and report its progress."""
-    said: list[str] = []
+    output: list[str] = []
     files = 0
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace") as tool:
-        limit = Timer(FETCH_S_MAX, tool.kill)
+        limit = Timer(DOWNLOAD_S_MAX, tool.kill)
         limit.start()
         try:
             assert tool.stdout is not None
             for line in tool.stdout:
-                said = [*said, line.rstrip()][-_LINES_SHOWN:]
+                output = [*output, line.rstrip()][-_LINES_SHOWN:]
                 is_file = ("[SUCCESSFUL" in line or "Downloaded from" in line) and ".jar" in line
                 files += is_file
-                if is_file and files % _TELL_EVERY == 0:
-                    told(f"fetching {jars.name} {jars.version}: {files} files so far")
+                if is_file and files % _FILES_PER_LINE == 0:
+                    progress(f"downloading {jars.name} {jars.version}: {files} files so far")
         finally:
             limit.cancel()
     if tool.returncode != 0:
         raise StartFault(
-            f"{jars.name} {jars.version} could not be fetched: is there a network, does {Path(command[0]).name} need a proxy? "
-            "Its last lines:\n" + "\n".join(said)
+            f"{jars.name} {jars.version} could not be downloaded: is there a network, does {Path(command[0]).name} need a proxy? "
+            "Its last lines:\n" + "\n".join(output)
         )
 
 
@@ -220,18 +217,18 @@ _SCALA: Final = "2.13"
 _KAFKA_CLIENT: Final = ("org.apache.kafka:kafka-clients:3.9.2", "org.apache.commons:commons-pool2:2.12.1")
 
 
-def kafka_jars(*, version: str = "", told: Told = lambda _: None) -> list[Path]:
-    """Return the jars by which Spark reads and writes Kafka, fetched if none are in the cache.
+def kafka_jars(*, version: str = "", progress: Progress = lambda _: None) -> list[Path]:
+    """Return the jars by which Spark reads and writes Kafka, downloaded if none are in the cache.
 
     Take the connector of Spark's own version if there is one, else one of `KNOWN_CONNECTORS`; with *version* only that one.
     """
     candidates = (
         [_connector_jars(version, dict(KNOWN_CONNECTORS).get(version, version))] if version else list(_connector_candidates())
     )
-    fetched = next((jars for jars in candidates if folder_of(jars).is_dir()), None)
-    taken = fetched if fetched is not None else _first_available(candidates, told)
-    told(f"Spark's Kafka connector is {taken.version}")
-    return sorted(folder_of(taken).glob("*.jar"))
+    downloaded = next((jars for jars in candidates if folder_of(jars).is_dir()), None)
+    chosen = downloaded if downloaded is not None else _first_available(candidates, progress)
+    progress(f"Spark's Kafka connector is {chosen.version}")
+    return sorted(folder_of(chosen).glob("*.jar"))
 
 
 def _connector_candidates() -> Iterator[Jars]:
@@ -245,22 +242,22 @@ def _connector_candidates() -> Iterator[Jars]:
 
 
 def _connector_jars(connector: str, token_provider: str) -> Jars:
-    mine = (
+    connector_coordinates = (
         f"org.apache.spark:spark-sql-kafka-0-10_{_SCALA}:{connector}",
         f"org.apache.spark:spark-token-provider-kafka-0-10_{_SCALA}:{token_provider}",
     )
-    return Jars(_CONNECTOR, connector, (*mine, *_KAFKA_CLIENT), are_all=True)
+    return Jars(_CONNECTOR, connector, (*connector_coordinates, *_KAFKA_CLIENT), are_all=True)
 
 
-def _first_available(candidates: list[Jars], told: Told) -> Jars:
+def _first_available(candidates: list[Jars], progress: Progress) -> Jars:
     java = find_java()
     *others, last = candidates
     for jars in others:
         try:
-            fetched_folder(jars, java, told)
+            downloaded_folder(jars, java, progress)
         except StartFault as fault:
-            told(f"no connector {jars.version}: {str(fault).splitlines()[0]}")
+            progress(f"no connector {jars.version}: {str(fault).splitlines()[0]}")
         else:
             return jars
-    fetched_folder(last, java, told)
+    downloaded_folder(last, java, progress)
     return last

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import ClassVar, Final
 
 from milepost.config.errors import StartFault, UsageFault
-from milepost.runtime.services.jars import Jars, Told
+from milepost.runtime.services.jars import Jars, Progress
 from milepost.runtime.services.ports import LOOPBACK
-from milepost.runtime.services.service import Service, running
+from milepost.runtime.services.service import LocalService, running
 
 # Kafka's metadata request over a plain socket: the live brokers that a broker knows.
 #
@@ -37,7 +37,7 @@ def live_brokers(host: str, port: int) -> set[int]:
         stream.sendall(struct.pack(">i", len(_REQUEST)) + _REQUEST)
         (size,) = struct.unpack(">i", _read(stream, 4))
         if not 0 < size <= _ANSWER_BYTES_MAX:
-            raise OSError(f"an answer of {size} bytes is none of Kafka's")
+            raise OSError(f"a response of {size} bytes is not from Kafka")
         return brokers_in(_read(stream, size))
 
 
@@ -52,7 +52,7 @@ def brokers_in(answer: bytes) -> set[int]:
             at = _after_text(answer, _after_text(answer, at + 4) + 4)
             found.add(node)
     except struct.error:
-        raise OSError("the answer is none of Kafka's: it ends too early") from None
+        raise OSError("the response is not from Kafka: it ends too early") from None
     return found
 
 
@@ -66,7 +66,7 @@ def _read(stream: socket.socket, size: int) -> bytes:
     while len(parts) < size:
         part = stream.recv(size - len(parts))
         if not part:
-            raise OSError("the connection ended in the middle of an answer")
+            raise OSError("the connection ended in the middle of a response")
         parts += part
     return bytes(parts)
 
@@ -85,7 +85,7 @@ _LOGGING: Final = (
 )
 
 
-class Kafka(Service):
+class Kafka(LocalService):
     """A Kafka cluster of one or three brokers."""
 
     NAME: ClassVar[str] = "kafka"
@@ -127,10 +127,10 @@ class Kafka(Service):
 
     def _cluster(self) -> str:
         """Return the cluster id, drawn at the first start."""
-        noted = self.folder / "cluster"
-        if not noted.exists():
-            noted.write_text(base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("="))
-        return noted.read_text()
+        id_file = self.folder / "cluster"
+        if not id_file.exists():
+            id_file.write_text(base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("="))
+        return id_file.read_text()
 
     def _properties(self, number: int, folder: Path) -> str:
         port, controller_port = self.ports[number - 1]
@@ -169,16 +169,16 @@ class Kafka(Service):
 
 
 @contextmanager
-def running_kafka(folder: Path, *, brokers: int = 1, told: Told = lambda _: None) -> Iterator[Kafka]:
+def running_kafka(folder: Path, *, brokers: int = 1, progress: Progress = lambda _: None) -> Iterator[Kafka]:
     """Run a Kafka cluster for the duration of the block."""
-    with running(Kafka.made_in(folder, servers=checked(brokers), port=None), told) as kafka:
+    with running(Kafka.open_in(folder, servers=checked(brokers), port=None), progress) as kafka:
         yield kafka
 
 
 def checked(brokers: int) -> int:
     """Refuse a number of brokers that is not in `BROKERS`."""
     if brokers not in BROKERS:
-        raise UsageFault(f"{brokers} brokers: take {' or '.join(map(str, BROKERS))}")
+        raise UsageFault(f"{brokers} brokers: choose {' or '.join(map(str, BROKERS))}")
     return brokers
 
 
@@ -188,9 +188,11 @@ def _started(command: Sequence[str]) -> "subprocess.Popen[str]":
 
 def _wait_formatted(process: "subprocess.Popen[str]") -> None:
     try:
-        said, _ = process.communicate(timeout=_FORMAT_S_MAX)
+        output, _ = process.communicate(timeout=_FORMAT_S_MAX)
     except subprocess.TimeoutExpired:
         process.kill()
-        said, _ = process.communicate()
+        output, _ = process.communicate()
     if process.returncode != 0:
-        raise StartFault(f"Kafka's storage tool failed: is the disk full, or the folder not yours? It said:\n{said.strip()}")
+        raise StartFault(
+            f"Kafka's storage tool failed: is the disk full, or the folder owned by another user? Its output:\n{output.strip()}"
+        )

@@ -22,7 +22,7 @@ def free_ports(count: int) -> list[int]:
             return found
         if is_free(port):
             found.append(port)
-    raise StartFault(f"no {count} free ports between {_RANGE.start} and {_RANGE.stop}: stop something, or say which to take")
+    raise StartFault(f"no {count} free ports between {_RANGE.start} and {_RANGE.stop}: free some, or give the ports to use")
 
 
 def is_free(port: int) -> bool:

@@ -18,7 +18,7 @@ STOP_S_MAX: Final = 15.0
 """Time from SIGTERM to SIGKILL."""
 
 _KILL_S_MAX: Final = 10.0
-_LOOK_S: Final = 0.05
+_POLL_S: Final = 0.05
 _PID_FILE: Final = "process.json"
 _LOG_FILE: Final = "log"
 _LOG_TAIL_BYTES: Final = 20_000
@@ -36,37 +36,37 @@ def launch(folder: Path, command: Sequence[str]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     shell = ["/bin/sh", "-c", _DETACH, str(log_file(folder)), *command]
     pid = int(subprocess.run(shell, stdout=subprocess.PIPE, text=True, check=True, start_new_session=True).stdout)
-    noted = folder / f"{_PID_FILE}.new"
-    noted.write_text(json.dumps({"pid": pid, "tick": _maybe_tick(pid), "boot": _boot()}))
-    noted.rename(folder / _PID_FILE)
+    new = folder / f"{_PID_FILE}.new"
+    new.write_text(json.dumps({"pid": pid, "tick": _maybe_tick(pid), "boot": _boot()}))
+    new.rename(folder / _PID_FILE)
 
 
-def maybe_pid(folder: Path) -> int | None:
+def find_pid(folder: Path) -> int | None:
     """Return the id of the process launched in a folder, if it still runs."""
     try:
-        noted = json.loads((folder / _PID_FILE).read_text())
+        identity = json.loads((folder / _PID_FILE).read_text())
     except (FileNotFoundError, ValueError):
         return None
-    pid: int = noted["pid"]
+    pid: int = identity["pid"]
     tick = _maybe_tick(pid)
-    return pid if tick is not None and (tick, _boot()) == (noted["tick"], noted["boot"]) else None
+    return pid if tick is not None and (tick, _boot()) == (identity["tick"], identity["boot"]) else None
 
 
 def send(folder: Path, what: signal.Signals) -> None:
     """Signal the process of a folder, if it runs."""
-    pid = maybe_pid(folder)
+    pid = find_pid(folder)
     if pid is not None:
         with suppress(ProcessLookupError):  # ended meanwhile
             os.kill(pid, what)
 
 
-def end(folders: Sequence[Path], *, patience_s: float = STOP_S_MAX) -> list[Path]:
+def terminate(folders: Sequence[Path], *, timeout_s: float = STOP_S_MAX) -> list[Path]:
     """Send SIGTERM to the processes of all folders, and kill those that do not end; return the folders of the killed."""
     for folder in folders:
         send(folder, signal.SIGTERM)
         send(folder, signal.SIGCONT)  # a paused process handles SIGTERM only after SIGCONT
-    wait_gone(folders, patience_s)
-    left = [folder for folder in folders if maybe_pid(folder) is not None]
+    wait_until_ended(folders, timeout_s)
+    left = [folder for folder in folders if find_pid(folder) is not None]
     kill(left)
     return left
 
@@ -75,17 +75,17 @@ def kill(folders: Sequence[Path]) -> None:
     """Send SIGKILL, and wait until the processes are gone."""
     for folder in folders:
         send(folder, signal.SIGKILL)
-    if not wait_gone(folders, _KILL_S_MAX):
+    if not wait_until_ended(folders, _KILL_S_MAX):
         raise OSError(f"a process does not die: see {', '.join(str(folder / _PID_FILE) for folder in folders)}")
 
 
-def wait_gone(folders: Sequence[Path], patience_s: float) -> bool:
+def wait_until_ended(folders: Sequence[Path], timeout_s: float) -> bool:
     """Wait until none of the processes runs; return False on timeout."""
-    until = time.monotonic() + patience_s
-    while any(maybe_pid(folder) is not None for folder in folders):
+    until = time.monotonic() + timeout_s
+    while any(find_pid(folder) is not None for folder in folders):
         if time.monotonic() > until:
             return False
-        time.sleep(_LOOK_S)
+        time.sleep(_POLL_S)
     return True
 
 

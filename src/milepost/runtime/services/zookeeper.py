@@ -6,9 +6,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import ClassVar, Final
 
-from milepost.runtime.services.jars import Jars, Told
+from milepost.runtime.services.jars import Jars, Progress
 from milepost.runtime.services.ports import LOOPBACK
-from milepost.runtime.services.service import Service, running
+from milepost.runtime.services.service import LocalService, running
 
 _ANSWER_S_MAX: Final = 2.0
 _SETTINGS: Final = "zoo.cfg"
@@ -21,7 +21,7 @@ _LOGGING: Final = (
 )
 
 
-class ZooKeeper(Service):
+class ZooKeeper(LocalService):
     """A standalone ZooKeeper server."""
 
     NAME: ClassVar[str] = "zookeeper"
@@ -70,7 +70,7 @@ class ZooKeeper(Service):
 
 
 @contextmanager
-def running_zookeeper(folder: Path, *, told: Told = lambda _: None) -> Iterator[ZooKeeper]:
+def running_zookeeper(folder: Path, *, progress: Progress = lambda _: None) -> Iterator[ZooKeeper]:
     """Run a ZooKeeper for the duration of the block."""
-    with running(ZooKeeper.made_in(folder, servers=1, port=None), told) as zookeeper:
+    with running(ZooKeeper.open_in(folder, servers=1, port=None), progress) as zookeeper:
         yield zookeeper

@@ -49,14 +49,14 @@ class Datagram(_message.Message):
     def __init__(self, version: _Optional[int] = ..., session: _Optional[int] = ..., init: _Optional[_Union[Init, _Mapping]] = ..., acknowledge: _Optional[_Union[Acknowledge, _Mapping]] = ..., report: _Optional[_Union[Report, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., close: _Optional[_Union[Close, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., publish: _Optional[_Union[Publish, _Mapping]] = ..., subscribe: _Optional[_Union[Subscription, _Mapping]] = ..., unsubscribe: _Optional[_Union[SubscriptionName, _Mapping]] = ..., notice: _Optional[_Union[Notice, _Mapping]] = ..., received: _Optional[_Union[Name, _Mapping]] = ...) -> None: ...
 
 class Init(_message.Message):
-    __slots__ = ("report", "former", "hears_cells")
+    __slots__ = ("report", "former", "joins_multicast")
     REPORT_FIELD_NUMBER: _ClassVar[int]
     FORMER_FIELD_NUMBER: _ClassVar[int]
-    HEARS_CELLS_FIELD_NUMBER: _ClassVar[int]
+    JOINS_MULTICAST_FIELD_NUMBER: _ClassVar[int]
     report: Report
     former: int
-    hears_cells: bool
-    def __init__(self, report: _Optional[_Union[Report, _Mapping]] = ..., former: _Optional[int] = ..., hears_cells: _Optional[bool] = ...) -> None: ...
+    joins_multicast: bool
+    def __init__(self, report: _Optional[_Union[Report, _Mapping]] = ..., former: _Optional[int] = ..., joins_multicast: _Optional[bool] = ...) -> None: ...
 
 class Acknowledge(_message.Message):
     __slots__ = ("reporting_interval_ns", "edge", "resumed", "reset", "keys_ns", "cells")
@@ -210,20 +210,20 @@ class Scalar(_message.Message):
     def __init__(self, text: _Optional[str] = ..., integer: _Optional[int] = ..., number: _Optional[float] = ..., truth: _Optional[bool] = ..., octets: _Optional[bytes] = ...) -> None: ...
 
 class Address(_message.Message):
-    __slots__ = ("endpoint", "content", "area", "everyone", "told", "incident")
+    __slots__ = ("endpoint", "content", "area", "everyone", "notified", "incident")
     ENDPOINT_FIELD_NUMBER: _ClassVar[int]
     CONTENT_FIELD_NUMBER: _ClassVar[int]
     AREA_FIELD_NUMBER: _ClassVar[int]
     EVERYONE_FIELD_NUMBER: _ClassVar[int]
-    TOLD_FIELD_NUMBER: _ClassVar[int]
+    NOTIFIED_FIELD_NUMBER: _ClassVar[int]
     INCIDENT_FIELD_NUMBER: _ClassVar[int]
     endpoint: str
     content: ToContent
     area: Area
     everyone: ToEveryone
-    told: ToTold
+    notified: ToNotified
     incident: str
-    def __init__(self, endpoint: _Optional[str] = ..., content: _Optional[_Union[ToContent, _Mapping]] = ..., area: _Optional[_Union[Area, _Mapping]] = ..., everyone: _Optional[_Union[ToEveryone, _Mapping]] = ..., told: _Optional[_Union[ToTold, _Mapping]] = ..., incident: _Optional[str] = ...) -> None: ...
+    def __init__(self, endpoint: _Optional[str] = ..., content: _Optional[_Union[ToContent, _Mapping]] = ..., area: _Optional[_Union[Area, _Mapping]] = ..., everyone: _Optional[_Union[ToEveryone, _Mapping]] = ..., notified: _Optional[_Union[ToNotified, _Mapping]] = ..., incident: _Optional[str] = ...) -> None: ...
 
 class ToContent(_message.Message):
     __slots__ = ("within",)
@@ -235,7 +235,7 @@ class ToEveryone(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
-class ToTold(_message.Message):
+class ToNotified(_message.Message):
     __slots__ = ("incidents",)
     INCIDENTS_FIELD_NUMBER: _ClassVar[int]
     incidents: _containers.RepeatedScalarFieldContainer[str]

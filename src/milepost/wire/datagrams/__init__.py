@@ -14,19 +14,19 @@ from google.protobuf.message import DecodeError, EncodeError
 from milepost.model.messages import MESSAGE_BYTES_MAX
 from milepost.model.reasons import Malformed, Reason
 from milepost.model.sessions import (
-    Acknowledge,
+    AcknowledgeDatagram,
     Close,
     Datagram,
     Heartbeat,
     Init,
     Notify,
-    Publish,
-    Received,
+    PublishDatagram,
+    ReceivedDatagram,
     Refusal,
     ReportSent,
     SessionToken,
-    Subscribe,
-    Unsubscribe,
+    SubscribeDatagram,
+    UnsubscribeDatagram,
 )
 from milepost.model.subscriptions import SubscriptionId
 from milepost.wire._generated import datagram_pb2 as pb
@@ -49,7 +49,7 @@ def encode(value: Datagram) -> bytes:
     except UnicodeEncodeError as fault:
         raise Malformed(Reason.FIELD_RANGE, f"a lone surrogate in {fault.object[:20]!r}", at=fault.start) from None
     except EncodeError as fault:
-        raise Malformed(Reason.MALFORMED, f"protobuf cannot write it: {fault}") from None
+        raise Malformed(Reason.MALFORMED, f"protobuf cannot encode it: {fault}") from None
     _check_size(len(data))
     return data
 
@@ -60,7 +60,7 @@ def decode(data: bytes | memoryview) -> Datagram:
     try:
         part = pb.Datagram.FromString(bytes(data))
     except DecodeError:
-        raise Malformed(Reason.MALFORMED, f"{len(data)} bytes that are no protobuf message Datagram") from None
+        raise Malformed(Reason.MALFORMED, f"{len(data)} bytes that are not a protobuf message Datagram") from None
     if part.version != VERSION:
         raise Malformed(Reason.VERSION_UNKNOWN, f"version is {part.version}, and only version {VERSION} is known")
     kind = part.WhichOneof("content")
@@ -80,24 +80,24 @@ def _write(value: Datagram, part: pb.Datagram) -> None:
     match value:
         case ReportSent():
             sessions.write_report(value.report, part.report)
-        case Publish():
+        case PublishDatagram():
             messages.write_message(value.message, part.publish.message)
             part.publish.matches.extend(value.matches)
-        case Received():
+        case ReceivedDatagram():
             sessions.write_name(value.name, part.received)
         case Heartbeat():
             part.heartbeat.SetInParent()
         case Init():
             sessions.write_init(value, part.init)
-        case Acknowledge():
+        case AcknowledgeDatagram():
             sessions.write_acknowledge(value, part.acknowledge)
         case Close():
             part.close.cause = value.cause
         case Refusal():
             sessions.write_refusal(value, part.refusal)
-        case Subscribe():
+        case SubscribeDatagram():
             messages.write_subscription(value.subscription, part.subscribe)
-        case Unsubscribe():
+        case UnsubscribeDatagram():
             sessions.write_subscription_name(value.subscription, part.unsubscribe)
         case Notify():
             messages.write_notice(value.notice, part.notice)
@@ -117,15 +117,15 @@ def _maybe_session(part: pb.Datagram) -> SessionToken | None:
 
 def _read_init(part: pb.Datagram) -> Init:
     if part.session:
-        raise Malformed(Reason.FIELD_UNKNOWN, "Datagram.session is there before a session was opened")
+        raise Malformed(Reason.FIELD_UNKNOWN, "Datagram.session must be absent in INIT")
     return sessions.read_init(part.init)
 
 
-def _read_publish(part: pb.Datagram) -> Publish:
+def _read_publish(part: pb.Datagram) -> PublishDatagram:
     publish = part.publish
     require(publish, "message")
     matches = tuple(map(SubscriptionId, publish.matches))
-    return Publish(messages.read_message(publish.message), _maybe_session(part), matches)
+    return PublishDatagram(messages.read_message(publish.message), _maybe_session(part), matches)
 
 
 _READERS: Final[dict[str, Callable[[pb.Datagram], Datagram]]] = {
@@ -136,8 +136,8 @@ _READERS: Final[dict[str, Callable[[pb.Datagram], Datagram]]] = {
     "close": lambda part: sessions.read_close(part.close, _session(part)),
     "refusal": lambda part: sessions.read_refusal(part.refusal, _maybe_session(part)),
     "publish": _read_publish,
-    "subscribe": lambda part: Subscribe(messages.read_subscription(part.subscribe), _maybe_session(part)),
-    "unsubscribe": lambda part: Unsubscribe(sessions.read_subscription_name(part.unsubscribe), _maybe_session(part)),
+    "subscribe": lambda part: SubscribeDatagram(messages.read_subscription(part.subscribe), _maybe_session(part)),
+    "unsubscribe": lambda part: UnsubscribeDatagram(sessions.read_subscription_name(part.unsubscribe), _maybe_session(part)),
     "notice": lambda part: Notify(messages.read_notice(part.notice), _maybe_session(part)),
-    "received": lambda part: Received(sessions.read_name(part.received), _maybe_session(part)),
+    "received": lambda part: ReceivedDatagram(sessions.read_name(part.received), _maybe_session(part)),
 }

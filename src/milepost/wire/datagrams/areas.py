@@ -15,7 +15,7 @@ from google.protobuf.message import Message as Part
 from numpy.typing import NDArray
 
 from milepost.model.areas import Area, Box, Circle, Corridor, Polygon, Stretch, Union, Upstream
-from milepost.model.areas.union import Tally
+from milepost.model.areas.union import ShapeCounter
 from milepost.model.areas.upstream import check_upstream_size
 from milepost.model.places import Place
 from milepost.model.reasons import Malformed, Reason
@@ -78,14 +78,14 @@ def write_area(area: Area, part: pb.Area) -> None:
 
 def read_area(part: pb.Area) -> Area:
     """Return the area of a part; one over the limits is refused before it is constructed."""
-    return _Reader(Tally()).area(part, depth=0)
+    return _AreaReader(ShapeCounter()).area(part, depth=0)
 
 
 @dataclass(frozen=True, slots=True)
-class _Reader:
+class _AreaReader:
     """Reader of one area, which counts its shapes and points."""
 
-    tally: Tally
+    tally: ShapeCounter
 
     def area(self, part: pb.Area, depth: int) -> Area:
         """Return the area of a part that is inside *depth* unions."""

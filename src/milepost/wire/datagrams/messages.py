@@ -14,7 +14,7 @@ from milepost.model.reasons import Malformed, Reason
 from milepost.model.subscriptions import Notice, Subscription, SubscriptionId
 from milepost.model.time_windows import TimeWindow
 from milepost.wire._generated import datagram_pb2 as pb
-from milepost.wire.checks import sayable, tags_once
+from milepost.wire.checks import encodable_instant, unique_tags
 from milepost.wire.datagrams.areas import missing, read_area, read_place, require, write_area, write_place
 
 _PRIORITIES: Final = {
@@ -65,10 +65,10 @@ def read_message(part: pb.Message) -> Message:
         source=EndpointId(part.source),
         topic=part.topic,
         seen_at=Instant(part.seen_at),
-        tags=tags_once(part.tags),
+        tags=unique_tags(part.tags),
         address=_read_address(part.address) if part.HasField("address") else ToContent(),
         place=read_place(part.place) if part.HasField("place") else None,
-        valid_until=sayable("valid_until", part.valid_until) if part.HasField("valid_until") else FOREVER,
+        valid_until=encodable_instant("valid_until", part.valid_until) if part.HasField("valid_until") else FOREVER,
         priority=_read_priority(part.priority) if part.HasField("priority") else Priority.CONVENIENCE,
         reliable=part.reliable,
         fields=MappingProxyType({name: _read_scalar(name, value) for name, value in part.fields.items()}),
@@ -96,7 +96,7 @@ def _write_address(address: Address, part: pb.Message) -> None:
             write_area(address.area, part.address.area)
             part.address.incident = address.incident
         case ToNotified():
-            part.address.told.incidents.extend(address.incidents)
+            part.address.notified.incidents.extend(address.incidents)
         case ToEveryone():
             part.address.everyone.SetInParent()
         case _:
@@ -111,8 +111,8 @@ def _read_address(part: pb.Address) -> Address:
         return ToEndpoint(EndpointId(part.endpoint))
     if to == "area":
         return ToArea(read_area(part.area), part.incident)
-    if to == "told":
-        return ToNotified(tuple(part.told.incidents))
+    if to == "notified":
+        return ToNotified(tuple(part.notified.incidents))
     if to == "everyone":
         return ToEveryone()
     raise missing(part, "to")
@@ -135,16 +135,16 @@ def _write_scalar(value: Scalar, part: pb.Scalar) -> None:
 
 
 def _read_scalar(name: str, part: pb.Scalar) -> Scalar:
-    held = part.WhichOneof("value")
-    if held is None:
-        raise Malformed(Reason.FIELD_MISSING, f"field {name[:64]!r} holds nothing")
-    value: Scalar = getattr(part, held)
+    kind = part.WhichOneof("value")
+    if kind is None:
+        raise Malformed(Reason.FIELD_MISSING, f"field {name[:64]!r} has no value")
+    value: Scalar = getattr(part, kind)
     return value
 
 
 # Subscriptions and notices.
 
-QOS_USUAL: Final = 1
+QOS_DEFAULT: Final = 1
 
 
 def write_subscription(subscription: Subscription, part: pb.Subscription) -> None:
@@ -157,7 +157,7 @@ def write_subscription(subscription: Subscription, part: pb.Subscription) -> Non
     if subscription.time_window.end != FOREVER:
         part.end = subscription.time_window.end
     part.id = subscription.id
-    if subscription.qos != QOS_USUAL:
+    if subscription.qos != QOS_DEFAULT:
         part.qos = subscription.qos
     if subscription.share is not None:
         part.share = subscription.share
@@ -172,10 +172,10 @@ def read_subscription(part: pb.Subscription) -> Subscription:
         area=_read_where(part),
         time_window=TimeWindow(
             Instant(part.start) if part.HasField("start") else BEGINNING,
-            sayable("end", part.end) if part.HasField("end") else FOREVER,
+            encodable_instant("end", part.end) if part.HasField("end") else FOREVER,
         ),
         id=SubscriptionId(part.id),
-        qos=part.qos if part.HasField("qos") else QOS_USUAL,
+        qos=part.qos if part.HasField("qos") else QOS_DEFAULT,
         share=part.share if part.HasField("share") else None,
     )
 
@@ -201,7 +201,7 @@ def read_notice(part: pb.Notice) -> Notice:
         message=MessageId(part.message),
         source=EndpointId(part.source),
         topic=part.topic,
-        tags=tags_once(part.tags),
+        tags=unique_tags(part.tags),
         place=read_place(part.place) if part.HasField("place") else None,
         seen_at=Instant(part.seen_at),
         summary=part.summary,

@@ -5,12 +5,12 @@ from typing import assert_never
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import Instant
 from milepost.model.messages import MessageId
-from milepost.model.multicast_cells import Cells
+from milepost.model.multicast_cells import MulticastGrid
 from milepost.model.places import Place
 from milepost.model.reasons import Malformed, Reason
 from milepost.model.reports import Report
 from milepost.model.sessions import (
-    Acknowledge,
+    AcknowledgeDatagram,
     Close,
     CloseCause,
     Init,
@@ -56,16 +56,16 @@ def write_init(value: Init, part: pb.Init) -> None:
     """Write an INIT into *part*."""
     write_report(value.report, part.report)
     part.former = value.former or 0
-    part.hears_cells = value.hears_cells
+    part.joins_multicast = value.joins_multicast
 
 
 def read_init(part: pb.Init) -> Init:
     """Return the INIT of a part."""
     require(part, "report")
-    return Init(read_report(part.report), SessionToken(part.former) if part.former else None, part.hears_cells)
+    return Init(read_report(part.report), SessionToken(part.former) if part.former else None, part.joins_multicast)
 
 
-def write_acknowledge(value: Acknowledge, part: pb.Acknowledge) -> None:
+def write_acknowledge(value: AcknowledgeDatagram, part: pb.Acknowledge) -> None:
     """Write an ACKNOWLEDGE into *part*."""
     part.reporting_interval_ns = value.reporting_interval_ns
     part.edge = value.edge
@@ -83,10 +83,10 @@ def write_acknowledge(value: Acknowledge, part: pb.Acknowledge) -> None:
         )
 
 
-def read_acknowledge(part: pb.Acknowledge, session: SessionToken) -> Acknowledge:
+def read_acknowledge(part: pb.Acknowledge, session: SessionToken) -> AcknowledgeDatagram:
     """Return the ACKNOWLEDGE of a part."""
     require(part, "reporting_interval_ns", "edge")
-    return Acknowledge(
+    return AcknowledgeDatagram(
         session,
         part.reporting_interval_ns,
         EndpointId(part.edge),
@@ -97,9 +97,9 @@ def read_acknowledge(part: pb.Acknowledge, session: SessionToken) -> Acknowledge
     )
 
 
-def _read_cells(part: pb.Cells) -> Cells:
+def _read_cells(part: pb.Cells) -> MulticastGrid:
     require(part, "group", "groups", "port", "side_deg")
-    return Cells(part.group, part.groups, part.port, part.side_deg)
+    return MulticastGrid(part.group, part.groups, part.port, part.side_deg)
 
 
 def read_close(part: pb.Close, session: SessionToken) -> Close:

@@ -14,26 +14,26 @@ import msgspec
 from milepost.model.addresses import ToArea, ToContent, ToEndpoint, ToEveryone, ToNotified
 from milepost.model.instants import BEGINNING, FOREVER, Instant
 from milepost.model.messages import NO_FIELDS, Message
-from milepost.model.multicast_cells import Cells
+from milepost.model.multicast_cells import MulticastGrid
 from milepost.model.places import Place
 from milepost.model.priorities import Priority
 from milepost.model.reasons import Malformed, Reason
 from milepost.model.reports import Report
 from milepost.model.sessions import (
-    Acknowledge,
+    AcknowledgeDatagram,
     Close,
     Datagram,
     Heartbeat,
     Init,
     MessageName,
     Notify,
-    Publish,
-    Received,
+    PublishDatagram,
+    ReceivedDatagram,
     Refusal,
     ReportSent,
-    Subscribe,
+    SubscribeDatagram,
     SubscriptionName,
-    Unsubscribe,
+    UnsubscribeDatagram,
 )
 from milepost.model.subscriptions import Notice, Subscription
 from milepost.model.time_windows import ALWAYS, TimeWindow
@@ -48,8 +48,8 @@ from milepost.wire.json_form.notations import (
     IsoInstant,
     PriorityName,
     QueryText,
+    SessionTokenText,
     Tags,
-    Token,
 )
 from milepost.wire.times import time_window_from_text
 
@@ -95,7 +95,7 @@ class ToAreaForm(Form, frozen=True, tag_field="to", tag="area"):
     incident: str = ""
 
 
-class ToNotifiedForm(Form, frozen=True, tag_field="to", tag="told"):
+class ToNotifiedForm(Form, frozen=True, tag_field="to", tag="notified"):
     """Address of all endpoints that were notified of these incidents."""
 
     MODEL = ToNotified
@@ -209,7 +209,7 @@ NameForm = MessageNameForm | SubscriptionNameForm
 class CellsForm(Form, frozen=True):
     """Multicast groups of area messages."""
 
-    MODEL = Cells
+    MODEL = MulticastGrid
     group: str
     groups: Whole
     port: Whole
@@ -224,15 +224,15 @@ class InitForm(Standalone, frozen=True, tag="init"):
 
     MODEL = Init
     report: ReportForm
-    former: Token = absent(None)
-    hears_cells: bool = False
+    former: SessionTokenText = absent(None)
+    joins_multicast: bool = False
 
 
 class AcknowledgeForm(Standalone, frozen=True, tag="acknowledge"):
     """Confirmation of a session."""
 
-    MODEL = Acknowledge
-    session: Token
+    MODEL = AcknowledgeDatagram
+    session: SessionTokenText
     reporting_interval_ns: Whole
     edge: str
     is_resumed: bool = msgspec.field(name="resumed", default=False)
@@ -245,7 +245,7 @@ class ReportSentForm(Standalone, frozen=True, tag="report_sent"):
     """A report within a session."""
 
     MODEL = ReportSent
-    session: Token
+    session: SessionTokenText
     report: ReportForm
 
 
@@ -253,14 +253,14 @@ class HeartbeatForm(Standalone, frozen=True, tag="heartbeat"):
     """Keepalive of the edge."""
 
     MODEL = Heartbeat
-    session: Token
+    session: SessionTokenText
 
 
 class CloseForm(Standalone, frozen=True, tag="close"):
     """End of a session."""
 
     MODEL = Close
-    session: Token
+    session: SessionTokenText
     cause: CauseName
 
 
@@ -268,7 +268,7 @@ class RefusalForm(Standalone, frozen=True, kw_only=True, tag="refusal"):
     """A refusal."""
 
     MODEL = Refusal
-    session: Token = absent(None)
+    session: SessionTokenText = absent(None)
     reason: Whole
     name: str
     detail: str = ""
@@ -278,8 +278,8 @@ class RefusalForm(Standalone, frozen=True, kw_only=True, tag="refusal"):
 class PublishForm(Standalone, frozen=True, kw_only=True, tag="publish"):
     """A message; outbound with the subscriptions that it matched."""
 
-    MODEL = Publish
-    session: Token = absent(None)
+    MODEL = PublishDatagram
+    session: SessionTokenText = absent(None)
     message: MessageForm
     matches: tuple[Whole, ...] = ()
 
@@ -287,8 +287,8 @@ class PublishForm(Standalone, frozen=True, kw_only=True, tag="publish"):
 class SubscribeForm(Standalone, frozen=True, kw_only=True, tag="subscribe"):
     """Request for a subscription."""
 
-    MODEL = Subscribe
-    session: Token = absent(None)
+    MODEL = SubscribeDatagram
+    session: SessionTokenText = absent(None)
     subscription: SubscriptionForm
 
     def at(self, now: Instant) -> "SubscribeForm":
@@ -299,8 +299,8 @@ class SubscribeForm(Standalone, frozen=True, kw_only=True, tag="subscribe"):
 class UnsubscribeForm(Standalone, frozen=True, kw_only=True, tag="unsubscribe"):
     """Request to remove a subscription."""
 
-    MODEL = Unsubscribe
-    session: Token = absent(None)
+    MODEL = UnsubscribeDatagram
+    session: SessionTokenText = absent(None)
     subscription: SubscriptionNameForm
 
 
@@ -308,15 +308,15 @@ class NotifyForm(Standalone, frozen=True, kw_only=True, tag="notify"):
     """Notice of a match."""
 
     MODEL = Notify
-    session: Token = absent(None)
+    session: SessionTokenText = absent(None)
     notice: NoticeForm
 
 
 class ReceivedForm(Standalone, frozen=True, kw_only=True, tag="received"):
     """Acknowledgement of a message or a subscription."""
 
-    MODEL = Received
-    session: Token = absent(None)
+    MODEL = ReceivedDatagram
+    session: SessionTokenText = absent(None)
     name: NameForm
 
 

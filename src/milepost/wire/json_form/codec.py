@@ -167,7 +167,7 @@ def encode_any(value: object) -> bytes:
     try:
         return _ENCODER.encode(value)
     except UnicodeEncodeError as fault:
-        raise Malformed(Reason.FIELD_RANGE, f"JSON cannot hold it: {fault.reason}") from None
+        raise Malformed(Reason.FIELD_RANGE, f"JSON cannot represent it: {fault.reason}") from None
 
 
 def decode_any(data: bytes | str) -> object:
@@ -177,8 +177,8 @@ def decode_any(data: bytes | str) -> object:
     except msgspec.ValidationError as fault:
         raise Malformed(Reason.FIELD_RANGE, str(fault)) from None
     except (msgspec.DecodeError, UnicodeError, RecursionError) as fault:
-        place = _BYTE.search(str(fault))
-        raise Malformed(Reason.MALFORMED, f"no JSON: {fault}", at=int(place[1]) if place else None) from None
+        position = _BYTE.search(str(fault))
+        raise Malformed(Reason.MALFORMED, f"invalid JSON: {fault}", at=int(position[1]) if position else None) from None
 
 
 def check_size(data: bytes | str, bytes_max: int) -> None:
@@ -302,7 +302,7 @@ _TYPE_NAMES: Final[dict[str, str]] = {
     "object": "an object",
     "null": "null",
 }
-_TYPES_MET: Final = _TYPE_NAMES | {"int": "a number"}
+_FOUND_TYPE_NAMES: Final = _TYPE_NAMES | {"int": "a number"}
 
 
 def _translated(
@@ -322,14 +322,14 @@ def _translated(
         return Malformed(Reason.FIELD_MISSING, f"{where}.{found[1]} is missing")
     if found := _UNKNOWN.fullmatch(text):
         known = _members_at(struct, path)
-        hint = nearest(found[1], known) or f"; known are {', '.join(sorted(known))}"
+        hint = nearest(found[1], known) or f"; known members: {', '.join(sorted(known))}"
         return Malformed(Reason.FIELD_UNKNOWN, f"{where} has a member {found[1][:NAME_CHARACTERS_MAX]!r}{hint}")
     if found := _OTHER_TYPE.fullmatch(text):
-        wanted = " or ".join(_TYPE_NAMES.get(one, one) for one in found[1].split(" | "))
-        return Malformed(Reason.FIELD_TYPE, f"{where} is {_TYPES_MET.get(found[2], found[2])}, not {wanted}")
+        expected = " or ".join(_TYPE_NAMES.get(one, one) for one in found[1].split(" | "))
+        return Malformed(Reason.FIELD_TYPE, f"{where} is {_FOUND_TYPE_NAMES.get(found[2], found[2])}, not {expected}")
     if found := _INVALID.fullmatch(text):
         hint = nearest(found[1], by_tag) if path == ".type" else ""
-        return Malformed(Reason.FIELD_RANGE, f"{where} is {found[1][:NAME_CHARACTERS_MAX]!r}, which it cannot be{hint}")
+        return Malformed(Reason.FIELD_RANGE, f"{where} is {found[1][:NAME_CHARACTERS_MAX]!r}, which is not a valid value{hint}")
     if found := _OUTSIDE.fullmatch(text):
         return Malformed(Reason.FIELD_RANGE, f"{where} is not {found[1]}")
     reason = Reason.FIELD_RANGE if text.endswith("out of range") else Reason.FIELD_TYPE

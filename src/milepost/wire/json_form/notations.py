@@ -20,7 +20,7 @@ from milepost.model.queries import Query, parse_query
 from milepost.model.reasons import Malformed, Reason
 from milepost.model.sessions import CloseCause, SessionToken, check_session
 from milepost.model.tags import Tag
-from milepost.wire.checks import sayable, tags_once
+from milepost.wire.checks import encodable_instant, unique_tags
 from milepost.wire.geojson import area_from_geojson, area_to_geojson
 from milepost.wire.json_form.codec import INTEGER_MAX, NAME_CHARACTERS_MAX, Notation, nearest
 from milepost.wire.times import instant_from_text, instant_to_text
@@ -43,9 +43,9 @@ _TYPE_NAMES: Final[dict[type, str]] = {
 }
 
 
-def wrong_type(value: object, wanted: str) -> Malformed:
+def wrong_type(value: object, expected: str) -> Malformed:
     """Return the error for a value of the wrong type."""
-    return Malformed(Reason.FIELD_TYPE, f"is {_TYPE_NAMES.get(type(value), 'something else')}, not {wanted}")
+    return Malformed(Reason.FIELD_TYPE, f"is {_TYPE_NAMES.get(type(value), 'of another type')}, not {expected}")
 
 
 def text_of(value: object) -> str:
@@ -66,7 +66,7 @@ class Digits(Notation, int):
         return _integer(value, _DIGITS, 0, 2**64 - 1)
 
 
-class Token(Digits):
+class SessionTokenText(Digits):
     """A session token."""
 
     @staticmethod
@@ -87,8 +87,8 @@ class IsoInstant(Notation):
         """Return the instant."""
         text = text_of(value)
         if _INSTANT.fullmatch(text) is None:
-            raise Malformed(Reason.TIME_UNREADABLE, f"is {text[:40]!r}, no instant such as '2030-05-01T18:00:00Z'")
-        return sayable("the instant", instant_from_text(text, _NO_NOW))
+            raise Malformed(Reason.TIME_UNREADABLE, f"is {text[:40]!r}, not an instant such as '2030-05-01T18:00:00Z'")
+        return encodable_instant("the instant", instant_from_text(text, _NO_NOW))
 
 
 class Base64(Notation):
@@ -107,7 +107,7 @@ class Base64(Notation):
         return found
 
 
-class Endpoint(Notation):
+class EndpointName(Notation):
     """The name of an endpoint, for values that do not check it themselves."""
 
     @staticmethod
@@ -116,7 +116,7 @@ class Endpoint(Notation):
         return endpoint_id(text_of(value))
 
 
-class Endpoints(Notation):
+class EndpointNames(Notation):
     """A set of endpoints, as an array without duplicates."""
 
     write = staticmethod(sorted)
@@ -126,7 +126,7 @@ class Endpoints(Notation):
         """Return the set."""
         names = _texts(value)
         if len(found := frozenset(map(endpoint_id, names))) != len(names):
-            raise Malformed(Reason.FIELD_RANGE, "has a name twice")
+            raise Malformed(Reason.FIELD_RANGE, "has a duplicate name")
         return found
 
 
@@ -138,7 +138,7 @@ class Tags(Notation):
     @staticmethod
     def read(value: object) -> frozenset[Tag]:
         """Return the set."""
-        return tags_once(_texts(value))
+        return unique_tags(_texts(value))
 
 
 class Fields(Notation):

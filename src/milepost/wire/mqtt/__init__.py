@@ -3,18 +3,18 @@
 from milepost.wire.mqtt.connect import maybe_version
 from milepost.wire.mqtt.decoder import decode
 from milepost.wire.mqtt.encoder import encode, publish_head
-from milepost.wire.mqtt.fields import Kind, Version, check_first, encode_length, frame_at
+from milepost.wire.mqtt.fields import PacketType, Version, check_first, encode_length, frame_at
 from milepost.wire.mqtt.packets import (
     Acknowledge,
     Auth,
     Connack,
     Connect,
     Disconnect,
+    FilterRequest,
     Packet,
     Ping,
     Pong,
     Publish,
-    Request,
     Suback,
     Subscribe,
     Unsuback,
@@ -22,7 +22,7 @@ from milepost.wire.mqtt.packets import (
     Will,
 )
 from milepost.wire.mqtt.properties import NO_PROPERTIES, Properties, forwarded, parse_forwarded
-from milepost.wire.mqtt.reason_codes import Code, code_of, fitting, of_return_code, return_code_of
+from milepost.wire.mqtt.reason_codes import Code, code_of, from_return_code, nearest_legal, to_return_code
 
 __all__ = [
     "NO_PROPERTIES",
@@ -32,13 +32,13 @@ __all__ = [
     "Connack",
     "Connect",
     "Disconnect",
-    "Kind",
+    "FilterRequest",
     "Packet",
+    "PacketType",
     "Ping",
     "Pong",
     "Properties",
     "Publish",
-    "Request",
     "Suback",
     "Subscribe",
     "Unsuback",
@@ -50,12 +50,12 @@ __all__ = [
     "decode",
     "encode",
     "encode_length",
-    "fitting",
     "forwarded",
     "frame_at",
+    "from_return_code",
     "maybe_version",
-    "of_return_code",
+    "nearest_legal",
     "parse_forwarded",
     "publish_head",
-    "return_code_of",
+    "to_return_code",
 ]

@@ -7,7 +7,7 @@ from typing import Final
 
 from milepost.model.reasons import Malformed, Reason
 from milepost.wire.mqtt import fields
-from milepost.wire.mqtt.fields import Kind, Version, check_name, malformed, protocol_error
+from milepost.wire.mqtt.fields import PacketType, Version, check_name, malformed, protocol_error
 from milepost.wire.mqtt.packets import Connect, Will
 from milepost.wire.mqtt.properties import NO_PROPERTIES, WILL, Properties, read_properties, write_properties
 
@@ -28,7 +28,7 @@ def read_connect(body: bytes) -> Connect:
     flags, at = fields.read_byte(body, 7)
     _check_flags(flags, version)
     keep_alive_s, at = fields.read_two(body, at)
-    properties, at = _read_properties(body, at, version, Kind.CONNECT)
+    properties, at = _read_properties(body, at, version, PacketType.CONNECT)
     client_id, at = fields.read_text(body, at)  # [MQTT-3.1.3-1], [MQTT-3.1.3-3], [MQTT-3.1.3-4]
     will, at = _read_will(body, at, version, flags) if flags & _WILL else (None, at)  # [MQTT-3.1.2-9]
     username, at = fields.read_text(body, at) if flags & _USERNAME else (None, at)  # [MQTT-3.1.2-16], [-17], [MQTT-3.1.3-12]
@@ -45,7 +45,7 @@ def write_connect(packet: Connect) -> bytes:
     _check_connect(packet)
     version, will = packet.version, packet.will
     flags = _CLEAN if packet.clean_start else 0
-    parts = [fields.write_two(packet.keep_alive_s), _write_properties(packet.properties, version, Kind.CONNECT)]
+    parts = [fields.write_two(packet.keep_alive_s), _write_properties(packet.properties, version, PacketType.CONNECT)]
     parts.append(fields.write_text(packet.client_id))
     if will is not None:
         flags |= _WILL | will.qos << 3 | (_WILL_RETAIN if will.retain else 0)
@@ -75,7 +75,7 @@ def _check_flags(flags: int, version: Version) -> None:
     if flags & _RESERVED:  # [MQTT-3.1.2-3]
         raise malformed("CONNECT with its reserved flag set")
     if not flags & _WILL and flags & (_WILL_QOS | _WILL_RETAIN):  # [MQTT-3.1.2-11], [MQTT-3.1.2-13]
-        raise malformed("QoS or retain of a will that is not there")
+        raise malformed("will QoS or will retain without a will")
     if version == Version.V3 and flags & _PASSWORD and not flags & _USERNAME:  # 3.1.1 [MQTT-3.1.2-22]
         raise malformed("a password without a user name")
 

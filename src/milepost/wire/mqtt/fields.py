@@ -16,7 +16,7 @@ from typing import Final
 from milepost.model.reasons import Malformed, Reason
 
 
-class Kind(IntEnum):
+class PacketType(IntEnum):
     """The type of a control packet, the upper half of its first byte."""
 
     CONNECT = 1
@@ -43,7 +43,7 @@ class Version(IntEnum):
     V5 = 5
 
 
-ACKNOWLEDGES: Final = (Kind.PUBACK, Kind.PUBREC, Kind.PUBREL, Kind.PUBCOMP)
+ACKNOWLEDGES: Final = (PacketType.PUBACK, PacketType.PUBREC, PacketType.PUBREL, PacketType.PUBCOMP)
 """The packets that acknowledge a PUBLISH or each other, all with the same layout."""
 
 
@@ -63,7 +63,7 @@ def protocol_error(detail: str) -> Malformed:
     return Malformed(Reason.PROTOCOL_ERROR, detail)
 
 
-def cut_short(what: str) -> Malformed:
+def truncated(what: str) -> Malformed:
     """Return the error for a field that extends beyond the end of its packet."""
     return malformed(f"the packet ends inside {what}")
 
@@ -71,21 +71,21 @@ def cut_short(what: str) -> Malformed:
 def read_byte(data: bytes, at: int) -> tuple[int, int]:
     """Read one byte."""
     if at >= len(data):
-        raise cut_short("a byte")
+        raise truncated("a byte")
     return data[at], at + 1
 
 
 def read_two(data: bytes, at: int) -> tuple[int, int]:
     """Read a two byte integer."""
     if (end := at + 2) > len(data):
-        raise cut_short("an integer")
+        raise truncated("an integer")
     return data[at] << 8 | data[at + 1], end
 
 
 def read_four(data: bytes, at: int) -> tuple[int, int]:
     """Read a four byte integer."""
     if (end := at + 4) > len(data):
-        raise cut_short("an integer")
+        raise truncated("an integer")
     return int.from_bytes(data[at:end], "big"), end
 
 
@@ -94,7 +94,7 @@ def read_variable(data: bytes, at: int) -> tuple[int, int]:
     value = 0
     for shift in (0, 7, 14, 21):
         if at >= len(data):
-            raise cut_short("a length")
+            raise truncated("a length")
         byte = data[at]
         at += 1
         value |= (byte & 0x7F) << shift
@@ -109,10 +109,10 @@ def read_binary(data: bytes, at: int) -> tuple[bytes, int]:
     """Read binary data with a two byte length prefix."""
     start = at + 2
     if start > len(data):
-        raise cut_short("a length")
+        raise truncated("a length")
     end = start + (data[at] << 8 | data[at + 1])
     if end > len(data):
-        raise cut_short("a text or binary data")
+        raise truncated("a text or binary data")
     return data[start:end], end
 
 
@@ -212,12 +212,12 @@ PACKET_BYTES_MAX: Final = 1 + 4 + 268_435_455
 """Maximum packet size of the protocol."""
 
 _FLAGS: Final = {
-    Kind.PUBLISH: (0b0000, 0b0001, 0b0010, 0b0011, 0b0100, 0b0101, 0b1010, 0b1011, 0b1100, 0b1101),  # DUP, QoS, QoS, RETAIN
-    Kind.PUBREL: (0b0010,),  # [MQTT-3.6.1-1]
-    Kind.SUBSCRIBE: (0b0010,),  # [MQTT-3.8.1-1]
-    Kind.UNSUBSCRIBE: (0b0010,),  # [MQTT-3.10.1-1]
+    PacketType.PUBLISH: (0b0000, 0b0001, 0b0010, 0b0011, 0b0100, 0b0101, 0b1010, 0b1011, 0b1100, 0b1101),  # DUP, QoS, QoS, RETAIN
+    PacketType.PUBREL: (0b0010,),  # [MQTT-3.6.1-1]
+    PacketType.SUBSCRIBE: (0b0010,),  # [MQTT-3.8.1-1]
+    PacketType.UNSUBSCRIBE: (0b0010,),  # [MQTT-3.10.1-1]
 }
-LEGAL_FIRST: Final = frozenset(kind << 4 | flags for kind in Kind for flags in _FLAGS.get(kind, (0,)))  # [MQTT-2.1.3-1]
+LEGAL_FIRST: Final = frozenset(kind << 4 | flags for kind in PacketType for flags in _FLAGS.get(kind, (0,)))  # [MQTT-2.1.3-1]
 """All legal first bytes of a packet."""
 
 encode_length = write_variable
@@ -231,11 +231,11 @@ def check_first(first: int) -> None:
     kind, flags = first >> 4, first & 0x0F
     if kind == 0:
         raise malformed("a packet of type 0")
-    if kind == Kind.PUBLISH and flags & 0b0110 == 0b0110:  # [MQTT-3.3.1-4]
+    if kind == PacketType.PUBLISH and flags & 0b0110 == 0b0110:  # [MQTT-3.3.1-4]
         raise malformed("PUBLISH with QoS 3")
-    if kind == Kind.PUBLISH:  # [MQTT-3.3.1-2]
+    if kind == PacketType.PUBLISH:  # [MQTT-3.3.1-2]
         raise malformed("PUBLISH with DUP and QoS 0")
-    raise malformed(f"{Kind(kind).name} with the flags {flags:04b}")  # [MQTT-3.14.1-1], [MQTT-3.15.1-1]
+    raise malformed(f"{PacketType(kind).name} with the flags {flags:04b}")  # [MQTT-3.14.1-1], [MQTT-3.15.1-1]
 
 
 def frame_at(data: bytes, start: int, size_max: int) -> tuple[int, int] | None:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from milepost.wire.mqtt.fields import Kind, Version
+from milepost.wire.mqtt.fields import PacketType, Version
 from milepost.wire.mqtt.properties import NO_PROPERTIES, Properties
 from milepost.wire.mqtt.reason_codes import Code
 
@@ -12,12 +12,12 @@ __all__ = [
     "Connack",
     "Connect",
     "Disconnect",
-    "Kind",
+    "FilterRequest",
     "Packet",
+    "PacketType",
     "Ping",
     "Pong",
     "Publish",
-    "Request",
     "Suback",
     "Subscribe",
     "Unsuback",
@@ -70,7 +70,7 @@ class Publish:
     qos: int = 0
     retain: bool = False
     dup: bool = False
-    number: int | None = None
+    packet_id: int | None = None
     properties: Properties = NO_PROPERTIES
 
 
@@ -78,14 +78,14 @@ class Publish:
 class Acknowledge:
     """PUBACK, PUBREC, PUBREL or PUBCOMP."""
 
-    kind: Kind
-    number: int
+    kind: PacketType
+    packet_id: int
     code: Code = Code.SUCCESS
     properties: Properties = NO_PROPERTIES
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class FilterRequest:
     """One topic filter of SUBSCRIBE with its options; MQTT 3.1.1 has only `qos`."""
 
     filter: str
@@ -99,8 +99,8 @@ class Request:
 class Subscribe:
     """A request for messages that match any of some filters."""
 
-    number: int
-    requests: tuple[Request, ...]
+    packet_id: int
+    requests: tuple[FilterRequest, ...]
     properties: Properties = NO_PROPERTIES
 
 
@@ -108,7 +108,7 @@ class Subscribe:
 class Suback:
     """The answer to SUBSCRIBE: a code for each of its requests, in their order."""
 
-    number: int
+    packet_id: int
     codes: tuple[Code, ...]
     properties: Properties = NO_PROPERTIES
 
@@ -117,7 +117,7 @@ class Suback:
 class Unsubscribe:
     """A request to remove subscriptions, by their filters."""
 
-    number: int
+    packet_id: int
     filters: tuple[str, ...]
     properties: Properties = NO_PROPERTIES
 
@@ -126,7 +126,7 @@ class Unsubscribe:
 class Unsuback:
     """The answer to UNSUBSCRIBE: a code for each of its filters, in their order; none in MQTT 3.1.1."""
 
-    number: int
+    packet_id: int
     codes: tuple[Code, ...] = ()
     properties: Properties = NO_PROPERTIES
 

@@ -13,14 +13,14 @@ from typing import Final, NamedTuple, TypeVar, cast
 
 from milepost.model.reasons import Malformed, Reason
 from milepost.wire.mqtt import fields
-from milepost.wire.mqtt.fields import ACKNOWLEDGES, Kind, malformed, protocol_error
+from milepost.wire.mqtt.fields import ACKNOWLEDGES, PacketType, malformed, protocol_error
 
 T = TypeVar("T")
 Value = int | str | bytes | tuple[str, str]
 
 WILL: Final = 0
 FORWARDED: Final = -1
-"""Carriers of properties besides packets, numbered outside `Kind`: the will in CONNECT, and a message between servers."""
+"""Carriers of properties besides packets, numbered outside `PacketType`: the will in CONNECT, and a message between servers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ def read_properties(data: bytes, at: int, carrier: int) -> tuple[Properties, int
     size, start = fields.read_variable(data, at)
     end = start + size
     if end > len(data):
-        raise fields.cut_short("the properties")
+        raise fields.truncated("the properties")
     return (_parse(data[start:end], carrier) if size else NO_PROPERTIES), end
 
 
@@ -85,7 +85,7 @@ def forwarded(properties: Properties) -> bytes:
     """Return the encoded properties that a server forwards unaltered, without length prefix; empty if there are none."""
     if properties is NO_PROPERTIES:
         return b""
-    values = zip(_KEPT, _KEPT_VALUES(properties), strict=True)
+    values = zip(_FORWARDED_PROPERTIES, _FORWARDED_VALUES(properties), strict=True)
     return b"".join([_written(one, value) for one, value in values if value is not None])
 
 
@@ -161,36 +161,40 @@ def _in(*carriers: int) -> frozenset[int]:
     return frozenset(carriers)
 
 
-_OPENING: Final = _in(Kind.CONNECT, Kind.CONNACK)
-_MESSAGE: Final = _in(Kind.PUBLISH, WILL)
-_KEPT_MESSAGE: Final = _in(Kind.PUBLISH, WILL, FORWARDED)
-_AUTHENTICATION: Final = _in(Kind.CONNECT, Kind.CONNACK, Kind.AUTH)
-_CONNACK: Final = _in(Kind.CONNACK)
-_OUTCOMES: Final = _in(Kind.CONNACK, *ACKNOWLEDGES, Kind.SUBACK, Kind.UNSUBACK, Kind.DISCONNECT, Kind.AUTH)
-_EVERYWHERE: Final = _OUTCOMES | _KEPT_MESSAGE | {Kind.CONNECT, Kind.SUBSCRIBE, Kind.UNSUBSCRIBE}
+_OPENING: Final = _in(PacketType.CONNECT, PacketType.CONNACK)
+_MESSAGE: Final = _in(PacketType.PUBLISH, WILL)
+_FORWARDED_MESSAGE: Final = _in(PacketType.PUBLISH, WILL, FORWARDED)
+_AUTHENTICATION: Final = _in(PacketType.CONNECT, PacketType.CONNACK, PacketType.AUTH)
+_CONNACK: Final = _in(PacketType.CONNACK)
+_OUTCOMES: Final = _in(
+    PacketType.CONNACK, *ACKNOWLEDGES, PacketType.SUBACK, PacketType.UNSUBACK, PacketType.DISCONNECT, PacketType.AUTH
+)
+_EVERYWHERE: Final = _OUTCOMES | _FORWARDED_MESSAGE | {PacketType.CONNECT, PacketType.SUBSCRIBE, PacketType.UNSUBSCRIBE}
 
 TABLE: Final = (
     Property("topic_alias_maximum", 0x22, _TWO, _OPENING),
     Property("maximum_packet_size", 0x27, _FOUR, _OPENING, _not_zero),
     Property("receive_maximum", 0x21, _TWO, _OPENING, _not_zero),
-    Property("payload_format", 0x01, _BYTE, _KEPT_MESSAGE, _bit),
+    Property("payload_format", 0x01, _BYTE, _FORWARDED_MESSAGE, _bit),
     Property("message_expiry_s", 0x02, _FOUR, _MESSAGE),
-    Property("content_type", 0x03, _TEXT, _KEPT_MESSAGE),  # [MQTT-3.3.2-19]
-    Property("response_topic", 0x08, _TEXT, _KEPT_MESSAGE, _topic),  # [MQTT-3.3.2-13]
-    Property("correlation_data", 0x09, _BINARY, _KEPT_MESSAGE),
-    Property("subscription_ids", 0x0B, _VARIABLE, _in(Kind.PUBLISH, Kind.SUBSCRIBE), _not_zero, _in(Kind.PUBLISH)),
-    Property("session_expiry_s", 0x11, _FOUR, _in(Kind.CONNECT, Kind.CONNACK, Kind.DISCONNECT)),
+    Property("content_type", 0x03, _TEXT, _FORWARDED_MESSAGE),  # [MQTT-3.3.2-19]
+    Property("response_topic", 0x08, _TEXT, _FORWARDED_MESSAGE, _topic),  # [MQTT-3.3.2-13]
+    Property("correlation_data", 0x09, _BINARY, _FORWARDED_MESSAGE),
+    Property(
+        "subscription_ids", 0x0B, _VARIABLE, _in(PacketType.PUBLISH, PacketType.SUBSCRIBE), _not_zero, _in(PacketType.PUBLISH)
+    ),
+    Property("session_expiry_s", 0x11, _FOUR, _in(PacketType.CONNECT, PacketType.CONNACK, PacketType.DISCONNECT)),
     Property("assigned_client_id", 0x12, _TEXT, _CONNACK),
     Property("server_keep_alive_s", 0x13, _TWO, _CONNACK),
     Property("authentication_method", 0x15, _TEXT, _AUTHENTICATION),
     Property("authentication_data", 0x16, _BINARY, _AUTHENTICATION),
-    Property("request_problem_information", 0x17, _FLAG, _in(Kind.CONNECT), _bit),
+    Property("request_problem_information", 0x17, _FLAG, _in(PacketType.CONNECT), _bit),
     Property("will_delay_s", 0x18, _FOUR, _in(WILL)),
-    Property("request_response_information", 0x19, _FLAG, _in(Kind.CONNECT), _bit),
+    Property("request_response_information", 0x19, _FLAG, _in(PacketType.CONNECT), _bit),
     Property("response_information", 0x1A, _TEXT, _CONNACK),
-    Property("server_reference", 0x1C, _TEXT, _in(Kind.CONNACK, Kind.DISCONNECT)),
+    Property("server_reference", 0x1C, _TEXT, _in(PacketType.CONNACK, PacketType.DISCONNECT)),
     Property("reason_string", 0x1F, _TEXT, _OUTCOMES),
-    Property("topic_alias", 0x23, _TWO, _in(Kind.PUBLISH), _alias),
+    Property("topic_alias", 0x23, _TWO, _in(PacketType.PUBLISH), _alias),
     Property("maximum_qos", 0x24, _BYTE, _CONNACK, _bit),
     Property("retain_available", 0x25, _FLAG, _CONNACK, _bit),
     Property("user", 0x26, _PAIR, _EVERYWHERE, _any, _EVERYWHERE),
@@ -199,13 +203,15 @@ TABLE: Final = (
     Property("shared_available", 0x2A, _FLAG, _CONNACK, _bit),
 )
 
-_KEPT: Final = tuple(one for one in TABLE if FORWARDED in one.carriers)
+_FORWARDED_PROPERTIES: Final = tuple(one for one in TABLE if FORWARDED in one.carriers)
 _VALUES: Final = cast("Callable[[Properties], tuple[object, ...]]", attrgetter(*(one.name for one in TABLE)))
-_KEPT_VALUES: Final = cast("Callable[[Properties], tuple[object, ...]]", attrgetter(*(one.name for one in _KEPT)))
+_FORWARDED_VALUES: Final = cast(
+    "Callable[[Properties], tuple[object, ...]]", attrgetter(*(one.name for one in _FORWARDED_PROPERTIES))
+)
 _ABSENT: Final = _VALUES(NO_PROPERTIES)
 _BY_NUMBER: Final = {one.number: (index, one) for index, one in enumerate(TABLE)}
 # Creating a frozen dataclass takes 3 µs through its constructor, 1 µs through its slots.
-_PUTS: Final[tuple[Callable[[Properties, object], None], ...]] = tuple(Properties.__dict__[one.name].__set__ for one in TABLE)
+_SETTERS: Final[tuple[Callable[[Properties, object], None], ...]] = tuple(Properties.__dict__[one.name].__set__ for one in TABLE)
 
 
 def properties_block(properties: Properties, carrier: int) -> bytes:
@@ -251,8 +257,8 @@ def _parse(block: bytes, carrier: int) -> Properties:
     for index, several in repeated.items():
         values[index] = tuple(several)
     made = object.__new__(Properties)
-    for put, held in zip(_PUTS, values, strict=True):
-        put(made, held)
+    for set_value, item in zip(_SETTERS, values, strict=True):
+        set_value(made, item)
     return made
 
 
@@ -267,4 +273,4 @@ def _found(number: int, carrier: int) -> tuple[int, Property]:
 
 
 def _carrier_name(carrier: int) -> str:
-    return Kind(carrier).name if carrier > 0 else "a will or a forwarded message"
+    return PacketType(carrier).name if carrier > 0 else "a will or a forwarded message"

@@ -4,7 +4,7 @@ from enum import IntEnum
 from typing import Final
 
 from milepost.model.reasons import Malformed, Reason
-from milepost.wire.mqtt.fields import Kind
+from milepost.wire.mqtt.fields import PacketType
 
 
 class Code(IntEnum):
@@ -62,17 +62,17 @@ def _only(*numbers: int) -> dict[int, Code]:
 _ANSWERS: Final = _only(0x00, 0x10, 0x80, 0x83, 0x87, 0x90, 0x91, 0x97, 0x99)
 _RELEASES: Final = _only(0x00, 0x92)
 
-LEGAL_CODES: Final[dict[Kind, dict[int, Code]]] = {
-    Kind.CONNACK: _only(0x00, *range(0x80, 0x8B), 0x8C, 0x90, 0x95, 0x97, *range(0x99, 0x9E), 0x9F),  # [MQTT-3.2.2-8]
-    Kind.PUBACK: _ANSWERS,  # [MQTT-3.4.2-1]
-    Kind.PUBREC: _ANSWERS,  # [MQTT-3.5.2-1]
-    Kind.PUBREL: _RELEASES,  # [MQTT-3.6.2-1]
-    Kind.PUBCOMP: _RELEASES,  # [MQTT-3.7.2-1]
-    Kind.SUBACK: _only(0x00, 0x01, 0x02, 0x80, 0x83, 0x87, 0x8F, 0x91, 0x97, 0x9E, 0xA1, 0xA2),  # [MQTT-3.9.3-2]
-    Kind.UNSUBACK: _only(0x00, 0x11, 0x80, 0x83, 0x87, 0x8F, 0x91),  # [MQTT-3.11.3-2]
+LEGAL_CODES: Final[dict[PacketType, dict[int, Code]]] = {
+    PacketType.CONNACK: _only(0x00, *range(0x80, 0x8B), 0x8C, 0x90, 0x95, 0x97, *range(0x99, 0x9E), 0x9F),  # [MQTT-3.2.2-8]
+    PacketType.PUBACK: _ANSWERS,  # [MQTT-3.4.2-1]
+    PacketType.PUBREC: _ANSWERS,  # [MQTT-3.5.2-1]
+    PacketType.PUBREL: _RELEASES,  # [MQTT-3.6.2-1]
+    PacketType.PUBCOMP: _RELEASES,  # [MQTT-3.7.2-1]
+    PacketType.SUBACK: _only(0x00, 0x01, 0x02, 0x80, 0x83, 0x87, 0x8F, 0x91, 0x97, 0x9E, 0xA1, 0xA2),  # [MQTT-3.9.3-2]
+    PacketType.UNSUBACK: _only(0x00, 0x11, 0x80, 0x83, 0x87, 0x8F, 0x91),  # [MQTT-3.11.3-2]
     # [MQTT-3.14.2-1]; 0x8C is in the specification's table 2-6 and missing from its section 3.14
-    Kind.DISCONNECT: _only(0x00, 0x04, *range(0x80, 0x84), 0x87, 0x89, *range(0x8B, 0x91), *range(0x93, 0xA3)),
-    Kind.AUTH: _only(0x00, 0x18, 0x19),  # [MQTT-3.15.2-1]
+    PacketType.DISCONNECT: _only(0x00, 0x04, *range(0x80, 0x84), 0x87, 0x89, *range(0x8B, 0x91), *range(0x93, 0xA3)),
+    PacketType.AUTH: _only(0x00, 0x18, 0x19),  # [MQTT-3.15.2-1]
 }
 """For each kind of packet that has a reason code, the codes it may carry, by number."""
 
@@ -85,7 +85,7 @@ _NEAREST: Final = {
 }
 
 
-def fitting(code: Code, kind: Kind) -> Code:
+def nearest_legal(code: Code, kind: PacketType) -> Code:
     """Return the code or, if this kind of packet may not carry it, the nearest allowed one."""
     if code in LEGAL_CODES[kind]:
         return code
@@ -93,7 +93,7 @@ def fitting(code: Code, kind: Kind) -> Code:
     return nearest if nearest in LEGAL_CODES[kind] else Code.IMPLEMENTATION_SPECIFIC_ERROR
 
 
-def check_code(number: int, kind: Kind) -> Code:
+def check_code(number: int, kind: PacketType) -> Code:
     """Return the code of a number; raises `Malformed` if this kind of packet may not carry it."""
     code = LEGAL_CODES[kind].get(number)
     if code is None:
@@ -101,7 +101,7 @@ def check_code(number: int, kind: Kind) -> Code:
     return code
 
 
-_OF_RETURN_CODE: Final = (
+_CODES_BY_RETURN_CODE: Final = (
     Code.SUCCESS,
     Code.UNSUPPORTED_PROTOCOL_VERSION,
     Code.CLIENT_IDENTIFIER_NOT_VALID,
@@ -109,26 +109,26 @@ _OF_RETURN_CODE: Final = (
     Code.BAD_USER_NAME_OR_PASSWORD,
     Code.NOT_AUTHORIZED,
 )
-_REFUSED_FOR_WHO_IT_IS: Final = (Code.BANNED, Code.BAD_AUTHENTICATION_METHOD, Code.TOPIC_NAME_INVALID)
+_NOT_AUTHORIZED_CODES: Final = (Code.BANNED, Code.BAD_AUTHENTICATION_METHOD, Code.TOPIC_NAME_INVALID)
 _RETURN_CODES: Final = {
-    **dict.fromkeys(_REFUSED_FOR_WHO_IT_IS, 5),
-    **{code: number for number, code in enumerate(_OF_RETURN_CODE)},
+    **dict.fromkeys(_NOT_AUTHORIZED_CODES, 5),
+    **{code: number for number, code in enumerate(_CODES_BY_RETURN_CODE)},
 }
 
 
-def return_code_of(code: Code) -> int:
+def to_return_code(code: Code) -> int:
     """Return the nearest CONNACK return code of MQTT 3.1.1; failures are mapped to failures."""
     return _RETURN_CODES.get(code, 3 if code >= Code.UNSPECIFIED_ERROR else 0)
 
 
-def of_return_code(number: int) -> Code:
+def from_return_code(number: int) -> Code:
     """Return the code for a CONNACK return code of MQTT 3.1.1."""
-    if number >= len(_OF_RETURN_CODE):  # 6-255 are reserved
+    if number >= len(_CODES_BY_RETURN_CODE):  # 6-255 are reserved
         raise Malformed(Reason.PACKET_MALFORMED, f"CONNACK with the return code {number}")
-    return _OF_RETURN_CODE[number]
+    return _CODES_BY_RETURN_CODE[number]
 
 
-_OF_REASON: Final = {
+_CODES_BY_REASON: Final = {
     Reason.MESSAGE_TOO_LARGE: Code.PACKET_TOO_LARGE,
     Reason.TOPIC_EMPTY: Code.TOPIC_NAME_INVALID,
     Reason.TOPIC_TOO_LONG: Code.TOPIC_NAME_INVALID,
@@ -154,12 +154,12 @@ _OF_REASON: Final = {
     Reason.SESSION_TAKEN_OVER: Code.SESSION_TAKEN_OVER,
     Reason.KEEP_ALIVE_TIMEOUT: Code.KEEP_ALIVE_TIMEOUT,
     Reason.SHUTTING_DOWN: Code.SERVER_SHUTTING_DOWN,
-    Reason.WINDOW_EXCEEDED: Code.RECEIVE_MAXIMUM_EXCEEDED,
+    Reason.RECEIVE_MAXIMUM_EXCEEDED: Code.RECEIVE_MAXIMUM_EXCEEDED,
     Reason.AUTHENTICATION_METHOD: Code.BAD_AUTHENTICATION_METHOD,
     **{reason: Code.QUOTA_EXCEEDED for reason in Reason if reason.name.endswith("_FULL")},
 }
 
 
 def code_of(reason: Reason) -> Code:
-    """Return the code of a refusal's reason; pass it to `fitting`, as not every packet may carry it."""
-    return _OF_REASON.get(reason, Code.IMPLEMENTATION_SPECIFIC_ERROR)
+    """Return the code of a refusal's reason; pass it to `nearest_legal`, as not every packet may carry it."""
+    return _CODES_BY_REASON.get(reason, Code.IMPLEMENTATION_SPECIFIC_ERROR)

@@ -4,155 +4,165 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from milepost.config.site_settings import Backbone
-from milepost_experiments.papers.load.programs import Times, loading
-from milepost_experiments.papers.load.testbed import Kafka, Plan, Shares, Town, standing
+from milepost.config.site_settings import LogType
+from milepost_experiments.papers.load.programs import LatencyStatistics, running_load
+from milepost_experiments.papers.load.testbed import CpuUsage, Kafka, Testbed, Topology, running_testbed
 
 GAP_MS: Final = 50
 WARM_PACKETS: Final = 10
-MOST: Final = (20, 100)
+LARGEST: Final = (20, 100)
 """Subscribers and publishers of the largest case."""
 PAPER_MS: Final = 21.5
 """The paper's mean for the largest case (D14)."""
 RATE: Final = 2_000
 
 _AWAY_MS: Final = 20
-_COUNTS: Final = ("moves", "sent", "lost", "doubled", "repeated", "overtaken", "absent_sessions", "refused", "cut")
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """One path from publishers to subscribers; `publish_at` and `subscribe_at` are indexes of the town's edges."""
-
-    key: str
-    title: str
-    plan: Plan
-    publish_at: int = 0
-    subscribe_at: int = 0
-
-
-COLUMNS: Final = (
-    Column("within", "within an edge", Plan((2,))),
-    Column("edges-embedded", "across edges, embedded", Plan((2,)), subscribe_at=1),
-    Column("edges-kafka", "across edges, Kafka", Plan((2,), Backbone.KAFKA), subscribe_at=1),
-    Column("sites-embedded", "across sites, embedded", Plan((1, 1)), subscribe_at=1),
-    Column("sites-kafka", "across sites, Kafka", Plan((1, 1), Backbone.KAFKA), subscribe_at=1),
+_COUNTS: Final = (
+    "moves",
+    "sent",
+    "lost",
+    "duplicated",
+    "marked_duplicates",
+    "reordered",
+    "sessions_not_present",
+    "refused",
+    "disconnects",
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
-    """One column at one size; `wrong` deliveries were duplicates or out of order; `shares` of a core, by process."""
+class MessagePath:
+    """One path from publishers to subscribers; `publish_at` and `subscribe_at` are indexes of the testbed's edges."""
 
-    column: str
+    key: str
+    title: str
+    topology: Topology
+    publish_at: int = 0
+    subscribe_at: int = 0
+
+
+PATHS: Final = (
+    MessagePath("within", "within an edge", Topology((2,))),
+    MessagePath("edges-embedded", "across edges, embedded", Topology((2,)), subscribe_at=1),
+    MessagePath("edges-kafka", "across edges, Kafka", Topology((2,), LogType.KAFKA), subscribe_at=1),
+    MessagePath("sites-embedded", "across sites, embedded", Topology((1, 1)), subscribe_at=1),
+    MessagePath("sites-kafka", "across sites, Kafka", Topology((1, 1), LogType.KAFKA), subscribe_at=1),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyCell:
+    """One path at one size; `wrong` deliveries were duplicates or out of order; `shares` of a core, by process."""
+
+    path: str
     qos: int
     subscribers: int
     publishers: int
-    times: Times
+    times: LatencyStatistics
     lost: int
     wrong: int
     late_p99_ms: float
     shares: dict[str, float]
-    each_us: dict[str, float]
+    cpu_us_per_message: dict[str, float]
     """CPU time per message, by process: less sensitive than `times` to other work on the machine."""
 
 
 def measure_sizes(
-    town: Town, column: Column, *, qos: int, subscribers: int, publishers: Sequence[int], packets: int
-) -> list[Cell]:
+    testbed: Testbed, path: MessagePath, *, qos: int, subscribers: int, publishers: Sequence[int], packets: int
+) -> list[LatencyCell]:
     """Measure each number of publishers in turn; each publisher sends *packets* packets, one every 50 ms."""
-    ports = town.ports[column.publish_at], town.ports[column.subscribe_at]
-    with loading("spread", *ports, qos, subscribers) as load:
-        load.ask(publishers[0], WARM_PACKETS, GAP_MS)
+    ports = testbed.ports[path.publish_at], testbed.ports[path.subscribe_at]
+    with running_load("latency", *ports, qos, subscribers) as load:
+        load.request(publishers[0], WARM_PACKETS, GAP_MS)
         cells = []
         for count in publishers:
-            watch = Shares(town)
-            said = load.ask(count, packets, GAP_MS)
-            cells.append(_cell(column, (qos, subscribers, count), said, watch))
-            town.check()
+            usage = CpuUsage(testbed)
+            answer = load.request(count, packets, GAP_MS)
+            cells.append(_cell(path, (qos, subscribers, count), answer, usage))
+            testbed.check()
     return cells
 
 
-def _cell(column: Column, size: tuple[int, int, int], said: dict[str, Any], watch: Shares) -> Cell:
-    cpu_s, took_s = watch.since_then()
-    return Cell(
-        column.key,
+def _cell(path: MessagePath, size: tuple[int, int, int], answer: dict[str, Any], usage: CpuUsage) -> LatencyCell:
+    cpu_s, took_s = usage.since_start()
+    return LatencyCell(
+        path.key,
         *size,
-        times=Times.of(said["taken"]),
-        lost=said["expected"] - said["received"] - said["wrong"],
-        wrong=said["wrong"],
-        late_p99_ms=said["late_p99_us"] / 1e3,
-        shares={name: used_s / took_s for name, used_s in cpu_s.items()} | {"load": said["share"]},
-        each_us={name: used_s / said["sent"] * 1e6 for name, used_s in cpu_s.items()},
+        times=LatencyStatistics.of(answer["latency"]),
+        lost=answer["expected"] - answer["received"] - answer["wrong"],
+        wrong=answer["wrong"],
+        late_p99_ms=answer["late_p99_us"] / 1e3,
+        shares={name: used_s / took_s for name, used_s in cpu_s.items()} | {"load": answer["share"]},
+        cpu_us_per_message={name: used_s / answer["sent"] * 1e6 for name, used_s in cpu_s.items()},
     )
 
 
 @dataclass(frozen=True, slots=True)
-class Trip:
+class MoveSeries:
     """A series of moves: the number of endpoints, their moves, and the period."""
 
     key: str
     title: str
-    plan: Plan
+    topology: Topology
     endpoints: int
     moves: int
     period_ms: int
 
 
 @dataclass(frozen=True, slots=True)
-class Roamed:
-    """The result of a trip; `repeated` messages were duplicates marked as such, `doubled` ones were not marked."""
+class RoamingResult:
+    """The result of a series of moves; duplicates with the DUP flag are `marked_duplicates`, others `duplicated`."""
 
-    trip: str
+    series: str
     moves: int
     sent: int
     unacknowledged: int
     lost: int
-    doubled: int
-    repeated: int
-    overtaken: int
-    absent_sessions: int
+    duplicated: int
+    marked_duplicates: int
+    reordered: int
+    sessions_not_present: int
     refused: int
-    cut: int
-    greeted: Times
-    silence: Times
-    waited: Times
-    taken: Times
+    disconnects: int
+    connack: LatencyStatistics
+    silence: LatencyStatistics
+    delay: LatencyStatistics
+    latency: LatencyStatistics
     examples: tuple[str, ...]
     """Examples of lost messages."""
     shares: dict[str, float]
 
 
-def trips(*, is_quick: bool) -> tuple[Trip, ...]:
-    """Return the measured trips, on both logs."""
+def move_series(*, is_quick: bool) -> tuple[MoveSeries, ...]:
+    """Return the measured series of moves, on both logs."""
     within, across = ((100, 2, 1_000), (50, 2, 1_000)) if is_quick else ((100, 10, 2_000), (50, 4, 2_000))
     return (
-        Trip("edges-embedded", "between edges, embedded", Plan((2,)), *within),
-        Trip("edges-kafka", "between edges, Kafka", Plan((2,), Backbone.KAFKA), *within),
-        Trip("sites-embedded", "between sites, embedded", Plan((1, 1)), *across),
-        Trip("sites-kafka", "between sites, Kafka", Plan((1, 1), Backbone.KAFKA), *across),
+        MoveSeries("edges-embedded", "between edges, embedded", Topology((2,)), *within),
+        MoveSeries("edges-kafka", "between edges, Kafka", Topology((2,), LogType.KAFKA), *within),
+        MoveSeries("sites-embedded", "between sites, embedded", Topology((1, 1)), *across),
+        MoveSeries("sites-kafka", "between sites, Kafka", Topology((1, 1), LogType.KAFKA), *across),
     )
 
 
-def measure_trip(trip: Trip, kafka: Kafka | None) -> Roamed:
-    """Measure all moves of one trip, in a fresh town."""
+def measure_moves(series: MoveSeries, kafka: Kafka | None) -> RoamingResult:
+    """Measure one series of moves, in a fresh testbed."""
     with (
-        standing(trip.plan, kafka) as town,
-        loading("roam", *town.ports, trip.endpoints, RATE, trip.moves, trip.period_ms, _AWAY_MS) as load,
+        running_testbed(series.topology, kafka) as testbed,
+        running_load("roaming", *testbed.ports, series.endpoints, RATE, series.moves, series.period_ms, _AWAY_MS) as load,
     ):
-        watch = Shares(town)
-        said = load.answer()
-        cpu_s, took_s = watch.since_then()
-        shares = {name: used_s / took_s for name, used_s in cpu_s.items()} | {"load": said["share"]}
-        town.check()
-    return Roamed(
-        trip=trip.key,
-        unacknowledged=said["sent"] - said["acked"],
-        greeted=Times.of(said["greeted"]),
-        silence=Times.of(said["silence"]),
-        waited=Times.of(said["waited"]),
-        taken=Times.of(said["taken"]),
-        examples=tuple(said["examples"]),
+        usage = CpuUsage(testbed)
+        answer = load.read_answer()
+        cpu_s, took_s = usage.since_start()
+        shares = {name: used_s / took_s for name, used_s in cpu_s.items()} | {"load": answer["share"]}
+        testbed.check()
+    return RoamingResult(
+        series=series.key,
+        unacknowledged=answer["sent"] - answer["acked"],
+        connack=LatencyStatistics.of(answer["connack"]),
+        silence=LatencyStatistics.of(answer["silence"]),
+        delay=LatencyStatistics.of(answer["delay"]),
+        latency=LatencyStatistics.of(answer["latency"]),
+        examples=tuple(answer["examples"]),
         shares=shares,
-        **{name: said[name] for name in _COUNTS},
+        **{name: answer[name] for name in _COUNTS},
     )

@@ -1,1 +1,1 @@
-"""Load generation for evaluations and benchmarks: programs in C, endpoints over UDP, edges and towns as processes."""
+"""Load generation for evaluations and benchmarks: programs in C, endpoints over UDP, edges and testbeds as processes."""

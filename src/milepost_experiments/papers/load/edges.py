@@ -15,15 +15,15 @@ from pathlib import Path
 from milepost.runtime.trust_files import read_authority_key, read_key
 from milepost.trust.noise import public_of
 from milepost_experiments.papers.load.endpoints import Realm
-from milepost_experiments.papers.load.programs import BROKER_CORE, LoadFailed, cache_folder, pinned, put_ahead
+from milepost_experiments.papers.load.programs import BROKER_CORE, LoadFailed, cache_folder, pin_command, raise_priority
 from milepost_experiments.papers.load.testbed import free_port
 
 NAME = "edge-1"
 MILEPOST = [sys.executable, "-m", "milepost"]
 START_S_MAX = 20.0
 STOP_S_MAX = 10.0
-ASK_S_MAX = 10.0
-TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
+HTTP_S_MAX = 10.0
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 # Rate limits are too high to refuse anything, but are still checked.
 SETTINGS = """
@@ -31,12 +31,12 @@ SETTINGS = """
 name = "{name}"
 data = "{folder}/data"
 [storage]
-durability = "nothing"
+durability = "none"
 [[mqtt.listen]]
 address = "127.0.0.1:{mqtt_port}"
 [udp]
 address = "127.0.0.1:{port}"
-seal = "{seal}"
+encryption = "{encryption}"
 reporting_interval_s = {interval_s}
 heartbeat_intervals = {heartbeat_intervals}
 handshakes_per_s = 1_000_000
@@ -61,7 +61,7 @@ level = "error"
 interval_s = 0
 """
 TRUST = """
-authority = "{folder}/authority/authority.pub"
+ca = "{folder}/authority/authority.pub"
 certificate = "{folder}/{name}.cert"
 key = "{folder}/{name}.key"
 revoked = "{folder}/authority/revoked.list"
@@ -69,21 +69,21 @@ revoked = "{folder}/authority/revoked.list"
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class MetricsSnapshot:
     """The metrics of an edge at one moment."""
 
     at_s: float
     cpu_s: float
     resident_bytes: int
-    figures: dict[str, float]
+    metrics: dict[str, float]
 
     def of(self, name: str) -> float:
         """Return a metric, summed over all its labels."""
-        return sum(value for key, value in self.figures.items() if key.partition("{")[0] == f"milepost_{name}")
+        return sum(value for key, value in self.metrics.items() if key.partition("{")[0] == f"milepost_{name}")
 
 
 @dataclass(frozen=True, slots=True)
-class Edge:
+class EdgeProcess:
     """A running edge."""
 
     folder: Path
@@ -92,38 +92,42 @@ class Edge:
     realm: Realm | None
     process: subprocess.Popen[bytes]
 
-    def look(self) -> Look:
+    def snapshot(self) -> MetricsSnapshot:
         """Read the metrics and the CPU time so far."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.http_port}/metrics", timeout=ASK_S_MAX) as page:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.http_port}/metrics", timeout=HTTP_S_MAX) as page:
             lines = page.read().decode().splitlines()
-        figures = {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if line[:1] != "#")}
-        return Look(time.monotonic(), self._cpu_s(), self._resident_bytes(), figures)
+        metrics = {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if line[:1] != "#")}
+        return MetricsSnapshot(time.monotonic(), self._cpu_s(), self._resident_bytes(), metrics)
 
     def _cpu_s(self) -> float:
         after_name = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(after_name[11]) + int(after_name[12])) / TICKS_A_SECOND
+        return (int(after_name[11]) + int(after_name[12])) / TICKS_PER_S
 
     def _resident_bytes(self) -> int:
         return int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 @contextlib.contextmanager
-def serving(*, is_sealed: bool, interval_s: float = 300.0, heartbeat_intervals: int = 3) -> Iterator[Edge]:
+def running_edge(*, is_encrypted: bool, interval_s: float = 300.0, heartbeat_intervals: int = 3) -> Iterator[EdgeProcess]:
     """Run an edge in a fresh folder for the block; endpoints may be silent for *heartbeat_intervals* intervals."""
     with tempfile.TemporaryDirectory(prefix="udp-", dir=cache_folder(), ignore_cleanup_errors=True) as name:
         folder = Path(name)
-        realm = make_trust(folder) if is_sealed else None
+        realm = make_trust(folder) if is_encrypted else None
         port, http_port, mqtt_port = free_port(socket.SOCK_DGRAM), free_port(), free_port()
-        words = {"name": NAME, "folder": folder, "port": port, "http_port": http_port, "mqtt_port": mqtt_port}
-        trust = TRUST.format(**words) if is_sealed else ""
-        more = {"seal": "noise" if is_sealed else "none", "interval_s": interval_s, "heartbeat_intervals": heartbeat_intervals}
-        (folder / "edge.toml").write_text(SETTINGS.format(**words, **more, trust=trust))
-        command = pinned([*MILEPOST, "edge", "run", "--config", str(folder / "edge.toml")], BROKER_CORE)
-        with (folder / "said").open("wb") as said:
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True)
-        edge = Edge(folder, port, http_port, realm, process)
+        names = {"name": NAME, "folder": folder, "port": port, "http_port": http_port, "mqtt_port": mqtt_port}
+        trust = TRUST.format(**names) if is_encrypted else ""
+        options = {
+            "encryption": "noise" if is_encrypted else "none",
+            "interval_s": interval_s,
+            "heartbeat_intervals": heartbeat_intervals,
+        }
+        (folder / "edge.toml").write_text(SETTINGS.format(**names, **options, trust=trust))
+        command = pin_command([*MILEPOST, "edge", "run", "--config", str(folder / "edge.toml")], BROKER_CORE)
+        with (folder / "output").open("wb") as output:
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True)
+        edge = EdgeProcess(folder, port, http_port, realm, process)
         try:
-            put_ahead(process.pid)
+            raise_priority(process.pid)
             wait_until_ready(edge)
             yield edge
         finally:
@@ -140,16 +144,16 @@ def make_trust(folder: Path) -> Realm:
     return Realm(read_authority_key(authority / "authority.key"), public_of(key.static))
 
 
-def wait_until_ready(edge: Edge) -> None:
+def wait_until_ready(edge: EdgeProcess) -> None:
     """Wait until the edge serves."""
     deadline = time.monotonic() + START_S_MAX
     while time.monotonic() < deadline and edge.process.poll() is None:
         with contextlib.suppress(OSError):
-            edge.look()
+            edge.snapshot()
             return
         time.sleep(0.05)
-    words = (edge.folder / "said").read_text(errors="replace").strip()
-    raise LoadFailed(f"the edge does not start: {words[-500:] or 'it says nothing'}")
+    text = (edge.folder / "output").read_text(errors="replace").strip()
+    raise LoadFailed(f"the edge does not start: {text[-500:] or '(no output)'}")
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:

@@ -1,7 +1,7 @@
-"""Endpoints over UDP for load generation: each opens a session, sealed or plain, and exports it for the programs in C.
+"""Endpoints over UDP for load generation: each opens a session, encrypted or plain, and exports it for the programs in C.
 
 INIT ─▶ ACK ─▶ first report       over sockets (`open_all`), or in process: the caller passes the bytes
-record ─▶ a line of the file that udp-source and udp-sink read (c/seals.h)
+record ─▶ a line of the file that udp-source and udp-sink read (c/encryption.h)
 """
 
 import os
@@ -20,29 +20,29 @@ from milepost.model import EndpointId, Instant, Place
 from milepost.model.instants import SECOND_NS
 from milepost.model.reasons import Malformed
 from milepost.model.reports import Report
-from milepost.model.sessions import Acknowledge, Datagram, Init, ReportSent, SessionToken
+from milepost.model.sessions import AcknowledgeDatagram, Datagram, Init, ReportSent, SessionToken
 from milepost.trust.certificates import issue
 from milepost.trust.cookies import Macs
-from milepost.trust.noise import Initiator, Keys, public_of
+from milepost.trust.noise import NoiseInitiator, SessionKeys, public_of
 from milepost.wire.datagrams import decode, encode
-from milepost.wire.sealed import Hello, Kind, counter_of, data_head, hello_to_bytes, nonce_of
+from milepost.wire.sealed import Hello, SealedType, counter_of, data_head, hello_to_bytes, nonce_of
 
 SPEED_MPS = 5.0
 """Slow enough that a source that restarts from its first place passes the plausibility check."""
 
-AT_ONCE = 64
-TRY_S = 1.0
+PARALLEL_MAX = 64
+RETRY_S = 1.0
 TRIES_MAX = 5
 DAY_NS = 86_400 * SECOND_NS
-CORNER = Place(40.5, -112.0)
+SOUTH_WEST = Place(40.5, -112.0)
 SPREAD_DEG = 0.2
-NO_KEYS = Keys(bytes(32), bytes(32))
+NO_KEYS = SessionKeys(bytes(32), bytes(32))
 REPORT_TAIL_BYTES = 44
 SEEN_AT_IN_TAIL = 18
 RECORD = struct.Struct("<Q32sHHH")
 
 
-class OpeningFailed(Exception):
+class SessionOpenFailed(Exception):
     """Sessions could not be opened."""
 
 
@@ -67,13 +67,13 @@ class Endpoint:
         self.counter = 0
         self.init = b""
         self.realm = realm
-        self._initiator: Initiator | None = None
+        self._initiator: NoiseInitiator | None = None
         self.static = self.certificate = b""
         if realm is not None:
             self.static = os.urandom(32)
-            self.certificate = self._issued(realm, number + 1)
+            self.certificate = self._issue_certificate(realm, number + 1)
 
-    def _issued(self, realm: Realm, serial: int) -> bytes:
+    def _issue_certificate(self, realm: Realm, serial: int) -> bytes:
         now = time.time_ns()
         return issue(
             realm.authority_key,
@@ -91,8 +91,8 @@ class Endpoint:
         if self.realm is None:
             self.init = plain
             return plain
-        self._initiator = Initiator(self.static, self.realm.edge_key, os.urandom(32))
-        data = bytes((Kind.INIT,)) + self._initiator.write(hello_to_bytes(Hello(now, self.certificate, plain)))
+        self._initiator = NoiseInitiator(self.static, self.realm.edge_key, os.urandom(32))
+        data = bytes((SealedType.INIT,)) + self._initiator.write(hello_to_bytes(Hello(now, self.certificate, plain)))
         self.init = data + Macs(self.realm.edge_key).stamp(data)
         return self.init
 
@@ -102,8 +102,8 @@ class Endpoint:
             data, self.keys = self._initiator.read(data[1:])
             self._initiator = None
         answer = decode(data)
-        if not isinstance(answer, Acknowledge):
-            raise OpeningFailed(f"{self.name} was answered {answer}")
+        if not isinstance(answer, AcknowledgeDatagram):
+            raise SessionOpenFailed(f"{self.name}: expected ACK, received {answer}")
         self.token = answer.session
 
     def report(self, now: Instant) -> bytes:
@@ -136,9 +136,9 @@ class Endpoint:
 
 
 def place_of(number: int) -> Place:
-    """Return a place in the town, the same in each run."""
+    """Return a place in the city, the same in each run."""
     east, north = number * 0.6180339887 % 1.0, number * 0.7548776662 % 1.0
-    return Place(CORNER.latitude + SPREAD_DEG * north, CORNER.longitude + SPREAD_DEG * east)
+    return Place(SOUTH_WEST.latitude + SPREAD_DEG * north, SOUTH_WEST.longitude + SPREAD_DEG * east)
 
 
 def write_sessions(path: Path, endpoints: Iterable[Endpoint]) -> None:
@@ -149,31 +149,31 @@ def write_sessions(path: Path, endpoints: Iterable[Endpoint]) -> None:
 
 def open_all(endpoints: list[Endpoint], port: int) -> None:
     """Open sessions at the edge on this port, some at a time, each on its own socket: an answer does not name its session."""
-    waiting = deque(endpoints)
+    pending = deque(endpoints)
     poll = select.epoll()
-    columns: dict[int, _Seat] = {}
+    slots: dict[int, _Slot] = {}
     try:
-        for _ in range(min(AT_ONCE, len(endpoints))):
-            seat = _Seat(port)
-            columns[seat.fd] = seat
-            poll.register(seat.fd, select.EPOLLIN)
-            seat.begin(waiting.popleft())
+        for _ in range(min(PARALLEL_MAX, len(endpoints))):
+            slot = _Slot(port)
+            slots[slot.fd] = slot
+            poll.register(slot.fd, select.EPOLLIN)
+            slot.begin(pending.popleft())
         left = len(endpoints)
         while left:
-            for fd, _ in poll.poll(TRY_S / 10):
-                if columns[fd].finish():
+            for fd, _ in poll.poll(RETRY_S / 10):
+                if slots[fd].finish():
                     left -= 1
-                    if waiting:
-                        columns[fd].begin(waiting.popleft())
-            for seat in columns.values():
-                seat.look_again()
+                    if pending:
+                        slots[fd].begin(pending.popleft())
+            for slot in slots.values():
+                slot.retransmit_if_due()
     finally:
         poll.close()
-        for seat in columns.values():
-            seat.close()
+        for slot in slots.values():
+            slot.close()
 
 
-class _Seat:
+class _Slot:
     """A socket, and the endpoint that is opening its session on it."""
 
     def __init__(self, port: int) -> None:
@@ -193,25 +193,25 @@ class _Seat:
         """Receive a datagram; if it is the answer, send the first report and return true."""
         data, endpoint = self._socket.recv(2048), self._endpoint
         if endpoint is None or not _is_ack(data, endpoint):
-            return False  # a late copy, or a heartbeat to the former endpoint of this socket
+            return False  # a late duplicate, or a heartbeat to the previous endpoint of this socket
         try:
             endpoint.read_ack(data)
-        except Malformed:  # a late answer to the former endpoint of this socket
+        except Malformed:  # a late answer to the previous endpoint of this socket
             return False
         self._socket.send(endpoint.report(Instant(time.time_ns())))
         self._endpoint = None
         return True
 
-    def look_again(self) -> None:
+    def retransmit_if_due(self) -> None:
         """Retransmit after a timeout."""
         if self._endpoint is not None and time.monotonic() > self._due:
             if self._tries >= TRIES_MAX:
-                raise OpeningFailed(f"{self._endpoint.name} is not answered")
+                raise SessionOpenFailed(f"{self._endpoint.name}: no answer from the edge")
             self._send()
 
     def _send(self) -> None:
         assert self._endpoint is not None
-        self._tries, self._due = self._tries + 1, time.monotonic() + TRY_S
+        self._tries, self._due = self._tries + 1, time.monotonic() + RETRY_S
         self._socket.send(self._endpoint.init)
 
     def close(self) -> None:
@@ -219,4 +219,4 @@ class _Seat:
 
 
 def _is_ack(data: bytes, endpoint: Endpoint) -> bool:
-    return isinstance(decode(data), Acknowledge) if endpoint.realm is None else data[0] == Kind.ACK
+    return isinstance(decode(data), AcknowledgeDatagram) if endpoint.realm is None else data[0] == SealedType.ACK

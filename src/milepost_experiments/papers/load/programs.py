@@ -36,7 +36,7 @@ def cache_folder() -> Path:
     return folder
 
 
-def built(name: str, parts: Sequence[Path]) -> Path:
+def build_program(name: str, parts: Sequence[Path]) -> Path:
     """Return the path of a program; compile it if a source is newer."""
     target = cache_folder() / name
     newest = max(path.stat().st_mtime for folder in {part.parent for part in parts} | {SOURCES} for path in folder.iterdir())
@@ -44,34 +44,35 @@ def built(name: str, parts: Sequence[Path]) -> Path:
         return target
     if shutil.which(_COMPILER[0]) is None:
         raise StartFault(
-            "the load is made by programs in C: install gcc and OpenSSL's headers (Debian: gcc libc6-dev libssl-dev)"
+            "no C compiler for the load generators: install gcc and OpenSSL's headers (Debian: gcc libc6-dev libssl-dev)"
         )
-    fresh = target.with_suffix(f".{os.getpid()}")
+    new_target = target.with_suffix(f".{os.getpid()}")
     done = subprocess.run(
-        [*_COMPILER, "-o", str(fresh), *map(str, parts), "-lssl", "-lcrypto"], capture_output=True, text=True, check=False
+        [*_COMPILER, "-o", str(new_target), *map(str, parts), "-lssl", "-lcrypto"], capture_output=True, text=True, check=False
     )
     if done.returncode:
-        raise StartFault(f"{name} cannot be compiled: are OpenSSL's headers there (libssl-dev)? {done.stderr.strip()[-500:]}")
-    fresh.rename(target)
+        raise StartFault(f"{name} cannot be compiled: are OpenSSL's headers installed (libssl-dev)? {done.stderr.strip()[-500:]}")
+    new_target.rename(target)
     return target
 
 
-def hub_load() -> Path:
+def federation_load() -> Path:
     """Return the program that publishes, subscribes and roams over MQTT."""
-    return built("hub-load", [SOURCES / name for name in ("hub.c", "spread.c", "roam.c", "link.c")])
+    names = ("federation_load.c", "latency.c", "roaming.c", "connection.c")
+    return build_program("federation-load", [SOURCES / name for name in names])
 
 
 def udp_source() -> Path:
     """Return the program that sends reports in open sessions."""
-    return built("udp-source", [SOURCES / name for name in ("udp_source.c", "udp.c", "seals.c")])
+    return build_program("udp-source", [SOURCES / name for name in ("udp_source.c", "udp.c", "encryption.c")])
 
 
-def pinned(command: list[str], core: int) -> list[str]:
+def pin_command(command: list[str], core: int) -> list[str]:
     """Return the command pinned to one core, killed when its parent ends."""
     return ["setpriv", "--pdeathsig", "KILL", "taskset", "-c", str(core), *command]
 
 
-def put_ahead(pid: int) -> None:
+def raise_priority(pid: int) -> None:
     """Raise the priority of a process, a session leader, where permitted: brokers and generators alike."""
     with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, pid, _NICENESS)
@@ -91,30 +92,30 @@ class Program:
             bufsize=1,
             start_new_session=True,
         )
-        put_ahead(self._process.pid)
+        raise_priority(self._process.pid)
 
     def __enter__(self) -> "Program":
         return self
 
-    def answer(self, seconds: float = 0.0) -> dict[str, Any]:
+    def read_answer(self, seconds: float = 0.0) -> dict[str, Any]:
         """Return its next line, expected in about *seconds*."""
         assert self._process.stdout
         assert self._process.stderr
         if not select.select([self._process.stdout], [], [], max(seconds + _SLACK_S, ANSWER_S_MAX))[0]:
-            raise LoadFailed("the generator does not answer")
+            raise LoadFailed("the load generator does not answer")
         line = self._process.stdout.readline()
         if not line:
-            raise LoadFailed(self._process.stderr.read().strip().removeprefix("load: ") or "the generator died")
+            raise LoadFailed(self._process.stderr.read().strip().removeprefix("load: ") or "the load generator has ended")
         found: dict[str, Any] = json.loads(line)
         return found
 
-    def ask(self, *words: object) -> dict[str, Any]:
+    def request(self, *arguments: object) -> dict[str, Any]:
         """Send a command and return the answer."""
         assert self._process.stdin
-        with contextlib.suppress(BrokenPipeError):  # `answer` raises with the reason
-            self._process.stdin.write(" ".join(map(str, words)) + "\n")
+        with contextlib.suppress(BrokenPipeError):  # `read_answer` raises with the reason
+            self._process.stdin.write(" ".join(map(str, arguments)) + "\n")
             self._process.stdin.flush()
-        return self.answer()
+        return self.read_answer()
 
     def stop(self) -> None:
         """Close its input, so that it disconnects its clients and ends."""
@@ -140,24 +141,24 @@ class Program:
 
 
 @contextlib.contextmanager
-def loading(*words: object) -> Iterator[Program]:
+def running_load(*arguments: object) -> Iterator[Program]:
     """Run the MQTT generator in one of its modes for the block, not pinned to a core; it is ready."""
-    load = Program(["setpriv", "--pdeathsig", "KILL", str(hub_load()), *map(str, words)])
+    load = Program(["setpriv", "--pdeathsig", "KILL", str(federation_load()), *map(str, arguments)])
     try:
-        if not load.answer().get("ready"):
-            raise LoadFailed("the generator is not ready")
+        if not load.read_answer().get("ready"):
+            raise LoadFailed("the load generator is not ready")
         yield load
     finally:
         load.stop()
 
 
-def source(port: int, seconds: float, sessions: Path, *words: object) -> Program:
+def start_report_source(port: int, seconds: float, sessions: Path, *arguments: object) -> Program:
     """Start the source of reports for *seconds*, round-robin over the sessions in a file (`endpoints.write_sessions`)."""
-    return Program(pinned([str(word) for word in (udp_source(), port, seconds, sessions, *words)], LOAD_CORE))
+    return Program(pin_command([str(word) for word in (udp_source(), port, seconds, sessions, *arguments)], LOAD_CORE))
 
 
 @dataclass(frozen=True, slots=True)
-class Times:
+class LatencyStatistics:
     """Statistics of one kind of time, in milliseconds."""
 
     count: int
@@ -167,9 +168,9 @@ class Times:
     max_ms: float
 
     @classmethod
-    def of(cls, said: dict[str, Any]) -> "Times":
+    def of(cls, answer: dict[str, Any]) -> "LatencyStatistics":
         """Return the times in the generator's answer."""
-        return cls(said["count"], said["mean_us"] / 1e3, said["p50_us"] / 1e3, said["p99_us"] / 1e3, said["max_us"] / 1e3)
+        return cls(answer["count"], *(answer[f"{name}_us"] / 1e3 for name in ("mean", "p50", "p99", "max")))
 
     def __str__(self) -> str:
         return " / ".join(three_digits(value) for value in (self.mean_ms, self.p50_ms, self.p99_ms, self.max_ms))

@@ -10,13 +10,13 @@ from milepost.config.site_settings import SiteLog
 from milepost.model.areas import Box
 from milepost.model.places import Place
 from milepost_experiments.papers.load.programs import LoadFailed
-from milepost_experiments.papers.load.testbed import Town, empty_town, free_port, milepost_command, wait_listening
+from milepost_experiments.papers.load.testbed import Testbed, empty_testbed, free_port, milepost_command, wait_until_listening
 
 SITE: Final = "region"
 
 
 @dataclass(frozen=True, slots=True)
-class Cover:
+class RegionEdge:
     """One edge of the region: its coverage and its ports."""
 
     name: str
@@ -29,25 +29,25 @@ class Cover:
 class Region:
     """A running region."""
 
-    town: Town
+    testbed: Testbed
     log: SiteLog
-    edges: tuple[Cover, ...]
+    edges: tuple[RegionEdge, ...]
 
-    def edge_at(self, place: Place) -> Cover:
+    def edge_at(self, place: Place) -> RegionEdge:
         """Return the edge that covers a place; outside all coverages, the nearest edge."""
         return min(self.edges, key=lambda edge: _outside(edge.box, place))
 
 
 def tiles(south_west: Place, north_east: Place, *, rows: int, columns: int) -> list[Box]:
-    """Return boxes that cover a town between two corners."""
-    up = (north_east.latitude - south_west.latitude) / rows
-    over = (north_east.longitude - south_west.longitude) / columns
+    """Return boxes that cover the area between two corners."""
+    height = (north_east.latitude - south_west.latitude) / rows
+    width = (north_east.longitude - south_west.longitude) / columns
     return [
         Box(
-            south=south_west.latitude + row * up,
-            west=south_west.longitude + column * over,
-            north=south_west.latitude + (row + 1) * up,
-            east=south_west.longitude + (column + 1) * over,
+            south=south_west.latitude + row * height,
+            west=south_west.longitude + column * width,
+            north=south_west.latitude + (row + 1) * height,
+            east=south_west.longitude + (column + 1) * width,
         )
         for row in range(rows)
         for column in range(columns)
@@ -55,40 +55,40 @@ def tiles(south_west: Place, north_east: Place, *, rows: int, columns: int) -> l
 
 
 @contextlib.contextmanager
-def standing_region(boxes: Sequence[Box], *, alert_radius_m: float = 500.0) -> Iterator[Region]:
+def running_region(boxes: Sequence[Box], *, alert_radius_m: float = 500.0) -> Iterator[Region]:
     """Run edges with these coverages on one embedded log for the block; all are ready."""
-    with empty_town() as town:
-        log = SiteLog(SITE, folder=str(town.folder / "log"))
+    with empty_testbed() as testbed:
+        log = SiteLog(SITE, folder=str(testbed.folder / "log"))
         edges = tuple(
-            Cover(f"edge-{number}", box, free_port(), free_port(socket.SOCK_DGRAM)) for number, box in enumerate(boxes, 1)
+            RegionEdge(f"edge-{number}", box, free_port(), free_port(socket.SOCK_DGRAM)) for number, box in enumerate(boxes, 1)
         )
         started = []
         for one in edges:
-            command = milepost_command(town, "edge", one.name, _lines(town, log, one, alert_radius_m))
-            started.append((town.start(one.name, command), one))
+            command = milepost_command(testbed, "edge", one.name, _lines(testbed, log, one, alert_radius_m))
+            started.append((testbed.start(one.name, command), one))
         for process, one in started:
-            wait_listening(process, one.mqtt_port)
+            wait_until_listening(process, one.mqtt_port)
         try:
-            yield Region(town, log, edges)
+            yield Region(testbed, log, edges)
         except LoadFailed:
-            town.check()  # the fault of an ended process explains more than its consequence
+            testbed.check()  # the fault of an ended process explains more than its consequence
             raise
 
 
-def _lines(town: Town, log: SiteLog, edge: Cover, alert_radius_m: float) -> list[str]:
+def _lines(testbed: Testbed, log: SiteLog, edge: RegionEdge, alert_radius_m: float) -> list[str]:
     box = edge.box
     ring = [(box.west, box.south), (box.east, box.south), (box.east, box.north), (box.west, box.north), (box.west, box.south)]
     corners = ", ".join(f"{longitude!r} {latitude!r}" for longitude, latitude in ring)
     return [
         "[edge]",
         f'name = "{edge.name}"',
-        f'data = "{town.folder / edge.name}"',
+        f'data = "{testbed.folder / edge.name}"',
         f'coverage = "POLYGON (({corners}))"',
         "[[mqtt.listen]]",
         f'address = "127.0.0.1:{edge.mqtt_port}"',
         "[udp]",
         f'address = "127.0.0.1:{edge.udp_port}"',
-        'seal = "none"',
+        'encryption = "none"',
         "reporting_interval_s = 1.0",
         "messages_per_s = 1_000_000",  # the rate limit of one endpoint must not affect the measurement
         "messages_burst = 1_000_000",
@@ -97,13 +97,13 @@ def _lines(town: Town, log: SiteLog, edge: Cover, alert_radius_m: float) -> list
         f"radius_m = {alert_radius_m}",
         "[site]",
         f'name = "{log.name}"',
-        'backbone = "embedded"',
+        'log = "embedded"',
         f'folder = "{log.folder}"',
     ]
 
 
 def _outside(box: Box, place: Place) -> float:
     """Return the distance of a place from a box, in degrees; 0 inside."""
-    up = max(box.south - place.latitude, place.latitude - box.north, 0.0)
-    over = max(box.west - place.longitude, place.longitude - box.east, 0.0)
-    return up + over
+    height = max(box.south - place.latitude, place.latitude - box.north, 0.0)
+    width = max(box.west - place.longitude, place.longitude - box.east, 0.0)
+    return height + width

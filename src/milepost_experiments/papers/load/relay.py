@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 Address = tuple[str, int]
-Hear = Callable[[bytes, Address], None]
+OnDatagram = Callable[[bytes, Address], None]
 
 
 class Relay:
@@ -13,7 +13,7 @@ class Relay:
     def __init__(self, edge_port: int) -> None:
         self._edge_port = edge_port
         self._client: Address | None = None
-        self.passed = 0
+        self.forwarded = 0
 
     async def __aenter__(self) -> "Relay":
         await self.open()
@@ -25,11 +25,12 @@ class Relay:
     async def open(self) -> None:
         """Listen for the client."""
         loop = asyncio.get_running_loop()
-        self._front, _ = await loop.create_datagram_endpoint(lambda: _Ear(self._from_client), local_addr=("127.0.0.1", 0))
+        address = ("127.0.0.1", 0)
+        self._front, _ = await loop.create_datagram_endpoint(lambda: _DatagramReceiver(self._from_client), local_addr=address)
         await self._open_back()
 
-    async def turn(self, edge_port: int) -> None:
-        """Switch to another edge, from another address; datagrams of the former edge are lost."""
+    async def switch_to(self, edge_port: int) -> None:
+        """Switch to another edge, from another address; datagrams of the previous edge are lost."""
         self._back.close()
         self._edge_port = edge_port
         await self._open_back()
@@ -45,30 +46,30 @@ class Relay:
         found: int = self._front.get_extra_info("sockname")[1]
         return found
 
-    def on_way(self, data: bytes) -> bytes:
+    def transform(self, data: bytes) -> bytes:
         """Return the datagram to forward; here unchanged."""
         return data
 
     async def _open_back(self) -> None:
         loop, there = asyncio.get_running_loop(), ("127.0.0.1", self._edge_port)
-        self._back, _ = await loop.create_datagram_endpoint(lambda: _Ear(self._from_edge), remote_addr=there)
+        self._back, _ = await loop.create_datagram_endpoint(lambda: _DatagramReceiver(self._from_edge), remote_addr=there)
 
     def _from_client(self, data: bytes, address: Address) -> None:
         self._client = address
-        self.passed += 1
+        self.forwarded += 1
         if not self._back.is_closing():
-            self._back.sendto(self.on_way(data))
+            self._back.sendto(self.transform(data))
 
     def _from_edge(self, data: bytes, address: Address) -> None:
         del address
-        self.passed += 1
+        self.forwarded += 1
         if self._client is not None:
-            self._front.sendto(self.on_way(data), self._client)
+            self._front.sendto(self.transform(data), self._client)
 
 
-class _Ear(asyncio.DatagramProtocol):
-    def __init__(self, hear: Hear) -> None:
-        self._hear = hear
+class _DatagramReceiver(asyncio.DatagramProtocol):
+    def __init__(self, on_datagram: OnDatagram) -> None:
+        self._on_datagram = on_datagram
 
     def datagram_received(self, data: bytes, addr: Address) -> None:
-        self._hear(data, addr)
+        self._on_datagram(data, addr)

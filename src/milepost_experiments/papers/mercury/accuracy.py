@@ -10,24 +10,24 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class Quantiles:
     """Percentiles of times."""
 
     count: int
     p50: float
     p99: float
-    most: float
+    maximum: float
 
     @classmethod
-    def of(cls, values: Iterable[float]) -> "Spread":
+    def of(cls, values: Iterable[float]) -> "Quantiles":
         """Return the percentiles of values; NaN if there are none."""
         found = sorted(values)
         if not found:
             return cls(0, *(float("nan"),) * 3)
-        return cls(len(found), at_share(found, 0.5), at_share(found, 0.99), found[-1])
+        return cls(len(found), quantile(found, 0.5), quantile(found, 0.99), found[-1])
 
 
-def at_share(values: Sequence[float], share: float) -> float:
+def quantile(values: Sequence[float], share: float) -> float:
     """Return the quantile *share* of sorted values."""
     return values[min(len(values) - 1, int(share * len(values)))]
 
@@ -39,7 +39,7 @@ def share_within(values: Iterable[float], limit: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Hits:
+class ConfusionCounts:
     """True positives, false positives and false negatives."""
 
     right: int = 0
@@ -47,12 +47,12 @@ class Hits:
     missed: int = 0
 
     @classmethod
-    def of(cls, found: set[T], true: set[T]) -> "Hits":
+    def of(cls, found: set[T], true: set[T]) -> "ConfusionCounts":
         """Return the counts of one question."""
         return cls(len(found & true), len(found - true), len(true - found))
 
-    def __add__(self, other: "Hits") -> "Hits":
-        return Hits(self.right + other.right, self.wrong + other.wrong, self.missed + other.missed)
+    def __add__(self, other: "ConfusionCounts") -> "ConfusionCounts":
+        return ConfusionCounts(self.right + other.right, self.wrong + other.wrong, self.missed + other.missed)
 
     @property
     def precision(self) -> float:
@@ -66,7 +66,7 @@ class Hits:
 
 
 @dataclass(frozen=True, slots=True)
-class Steps(Generic[T]):
+class StepFunction(Generic[T]):
     """A step function of time: times in order, each with the value from then on."""
 
     times: tuple[float, ...]
@@ -79,7 +79,7 @@ class Steps(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Tracked:
+class TrackingResult:
     """One endpoint: the number of instants at which the registry was right, and its delay after each move."""
 
     instants: int
@@ -89,48 +89,48 @@ class Tracked:
     """Moves unknown to the registry when the endpoint moved on or left."""
 
 
-def tracked(true: Steps[T], told: Steps[T], *, until: float, each_s: float) -> Tracked:
+def check_tracking(true: StepFunction[T], registered: StepFunction[T], *, until: float, interval_s: float) -> TrackingResult:
     """Compare the registry with the true edge of an endpoint, from its first edge on."""
     instants = right = never = 0
     delays: list[float] = []
     for row, (start, value) in enumerate(zip(true.times, true.values, strict=True)):
         end = true.times[row + 1] if row + 1 < len(true.times) else until
-        steps = range(int((end - start) / each_s + 1e-9))
+        steps = range(int((end - start) / interval_s + 1e-9))
         instants += len(steps)
-        right += sum(told.at(start + step * each_s) == value for step in steps)
+        right += sum(registered.at(start + step * interval_s) == value for step in steps)
         if row:
-            heard = start if told.at(start) == value else _first_after(told, start, value)
-            if heard is None or heard > end:
+            known_at = start if registered.at(start) == value else _first_after(registered, start, value)
+            if known_at is None or known_at > end:
                 never += 1
             else:
-                delays.append(heard - start)
-    return Tracked(instants, right, tuple(delays), never)
+                delays.append(known_at - start)
+    return TrackingResult(instants, right, tuple(delays), never)
 
 
-def _first_after(told: Steps[T], start: float, value: T) -> float | None:
-    rows = range(bisect_right(told.times, start), len(told.times))
-    return next((told.times[row] for row in rows if told.values[row] == value), None)
+def _first_after(registered: StepFunction[T], start: float, value: T) -> float | None:
+    rows = range(bisect_right(registered.times, start), len(registered.times))
+    return next((registered.times[row] for row in rows if registered.values[row] == value), None)
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class StreamResult:
     """A numbered stream as received by one endpoint."""
 
     expected: int
     lost: int
-    doubled: int
-    repeated: int
+    duplicated: int
+    marked_duplicates: int
     """Duplicates marked as such."""
 
 
-def heard_stream(numbers: Sequence[tuple[int, bool]], *, last: int) -> Heard:
+def check_stream(numbers: Sequence[tuple[int, bool]], *, last: int) -> StreamResult:
     """Count losses and duplicates from the first received number to `last`; *numbers* have a flag for marked duplicates."""
     if not numbers:
-        return Heard(0, 0, 0, 0)
+        return StreamResult(0, 0, 0, 0)
     first = min(number for number, _ in numbers)
-    counted = Counter(number for number, _ in numbers)
-    more = sum(count - 1 for count in counted.values())
-    marked = sum(is_again for number, is_again in numbers if counted[number] > 1)
-    repeated = min(more, marked)
-    lost = sum(number not in counted for number in range(first, last + 1))
-    return Heard(max(0, last + 1 - first), lost, more - repeated, repeated)
+    counts = Counter(number for number, _ in numbers)
+    extra = sum(count - 1 for count in counts.values())
+    marked = sum(is_duplicate for number, is_duplicate in numbers if counts[number] > 1)
+    marked_duplicates = min(extra, marked)
+    lost = sum(number not in counts for number in range(first, last + 1))
+    return StreamResult(max(0, last + 1 - first), lost, extra - marked_duplicates, marked_duplicates)

@@ -17,37 +17,45 @@ import pandas as pd
 
 from milepost.incidents import Incidents
 from milepost.model.endpoints import EndpointId
-from milepost.model.incidents import EVENT_KINDS, Cell, EventKind, Extent, Phase, Square
+from milepost.model.incidents import EVENT_KINDS, Cell, EventKind, Extent, IncidentPhase, Square
 from milepost.model.instants import Instant
 from milepost.model.messages import Message, MessageId
 from milepost.model.places import Place
-from milepost.pipelines.reputation.evidence import Limits
+from milepost.pipelines.reputation.evidence import EvidenceThresholds
 from milepost.pipelines.reputation.nearby import DEGREE_M
-from milepost.vetting import MessageLimits, Stand, vet_message
-from milepost_experiments.papers.mercury.attack_traffic import HOME, START_US, Town, drive, scores_of, seen, sights_of
-from milepost_experiments.papers.mercury.false_reports import ALERT_S, EVENT, SCENARIOS, Crash, with_crashes
+from milepost.vetting import MessageLimits, SenderPosition, vet_message
+from milepost_experiments.papers.mercury.attack_traffic import (
+    HOME,
+    START_US,
+    SimulatedCity,
+    drive,
+    observed,
+    scores_of,
+    sightings_of,
+)
+from milepost_experiments.papers.mercury.false_reports import ALERT_S, EVENT, SCENARIOS, RealCollision, with_collisions_reported
 from milepost_experiments.papers.report import Progress, Section, Table
 
 COLLISION: Final = next(kind for kind in EVENT_KINDS if kind.name == EVENT)
-COUNTED: Final = replace(COLLISION, predicate="reports >= 5")
+COUNT_ONLY: Final = replace(COLLISION, predicate="reports >= 5")
 """The rule of a bin that only counts reports, as in the paper."""
 
 SEEDS: Final = {True: (31,), False: (41, 42, 43)}
 """By `is_quick`. The thresholds of reputation were tuned on other seeds; the scenarios were designed on seed 31."""
-LATE_S: Final = 90
+SCORE_DELAY_S: Final = 90
 """Delay from a minute to its scores."""
 _LENGTH_S: Final = {True: 330, False: 600}
-_SAID: Final = (Phase.RAISED, Phase.MOVED, Phase.GROWN)
+_ALERT_PHASES: Final = (IncidentPhase.RAISED, IncidentPhase.MOVED, IncidentPhase.GROWN)
 NEAR_M: Final = 250.0
 """Maximum distance of an incident's centre from the collision that it is about."""
 
 
-Scores = dict[str, list[tuple[int, float]]]
+ScoreHistory = dict[str, list[tuple[int, float]]]
 """For each endpoint, its scores with the microsecond from which each is valid."""
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class IncidentState:
     """An incident at the end of a slot."""
 
     second: float
@@ -58,7 +66,7 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class DefenceResult:
     """The result of one defence in one scenario."""
 
     true_raised: int
@@ -67,8 +75,8 @@ class Outcome:
     late_false: int
     """False alerts in the second half of the run, when reputations are known."""
 
-    def __add__(self, other: "Outcome") -> "Outcome":
-        return Outcome(
+    def __add__(self, other: "DefenceResult") -> "DefenceResult":
+        return DefenceResult(
             self.true_raised + other.true_raised,
             self.true_of + other.true_of,
             self.false_raised + other.false_raised,
@@ -77,75 +85,75 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Played:
+class ScenarioResult:
     """One scenario: outcomes by defence, and the number of distrusted endpoints."""
 
     name: str
-    liars: int
-    outcomes: dict[str, Outcome]
-    liars_doubted: int
+    attackers: int
+    results: dict[str, DefenceResult]
+    attackers_doubted: int
     honest_doubted: int
 
-    def __add__(self, other: "Played") -> "Played":
-        outcomes = {defence: outcome + other.outcomes[defence] for defence, outcome in self.outcomes.items()}
-        liars, doubted = self.liars + other.liars, self.liars_doubted + other.liars_doubted
-        return Played(self.name, liars, outcomes, doubted, self.honest_doubted + other.honest_doubted)
+    def __add__(self, other: "ScenarioResult") -> "ScenarioResult":
+        results = {defence: result + other.results[defence] for defence, result in self.results.items()}
+        attackers, doubted = self.attackers + other.attackers, self.attackers_doubted + other.attackers_doubted
+        return ScenarioResult(self.name, attackers, results, doubted, self.honest_doubted + other.honest_doubted)
 
 
 def measure(progress: Progress, *, is_quick: bool) -> Section:
     """Run every scenario against every defence, on each seed."""
-    played: dict[str, Played] = {}
+    results: dict[str, ScenarioResult] = {}
     cars = 0
     for seed in SEEDS[is_quick]:
-        progress(f"gaming: SUMO drives, seed {seed}")
+        progress(f"collusion: running SUMO, seed {seed}")
         with TemporaryDirectory() as folder:
-            true = drive(Town(seed, _LENGTH_S[is_quick]), Path(folder))
-        honest, crashes = with_crashes(seen(true, seed), np.random.default_rng(seed))
+            true = drive(SimulatedCity(seed, _LENGTH_S[is_quick]), Path(folder))
+        honest, collisions = with_collisions_reported(observed(true, seed), np.random.default_rng(seed))
         cars += honest["car"].nunique()
-        for name, lies in SCENARIOS:
-            progress(f"gaming: {name}, seed {seed}")
-            rows, liars = lies(honest, np.random.default_rng(seed + 1))
-            found = play(name, rows, liars, crashes)
-            played[name] = played[name] + found if name in played else found
-    return _section(list(played.values()), cars, is_quick=is_quick)
+        for name, add_false_reports in SCENARIOS:
+            progress(f"collusion: {name}, seed {seed}")
+            rows, attackers = add_false_reports(honest, np.random.default_rng(seed + 1))
+            found = run_scenario(name, rows, attackers, collisions)
+            results[name] = results[name] + found if name in results else found
+    return _section(list(results.values()), cars, is_quick=is_quick)
 
 
-DEFENCES: Final = ("reports counted", "witnesses counted", "witnesses weighed", "witnesses near, weighed")
+DEFENCES: Final = ("reports counted", "witnesses counted", "witnesses weighted", "nearby witnesses weighted")
 WITHIN_M: Final = 250.0
 """Limit of the access rule: maximum distance of a reporter from the event, about the range of sight."""
 
 
-def play(name: str, rows: pd.DataFrame, liars: set[str], crashes: list[Crash]) -> Played:
+def run_scenario(name: str, rows: pd.DataFrame, attackers: set[str], collisions: list[RealCollision]) -> ScenarioResult:
     """Evaluate the same reports with each defence."""
-    sights = sights_of(rows)
-    believed: Scores = defaultdict(list)
-    for said in scores_of(sights, Limits()):
-        believed[said.endpoint].append((said.at_us + LATE_S * 1_000_000, said.score))
-    events, until_s = sights[sights["kind"].notna()], float(rows["second"].max())
-    near = events[are_near(events, sights[sights["kind"].isna() & (sights["verdict"] == 0)])]
-    outcomes = {
-        DEFENCES[0]: judged(told(events, COUNTED, {}), crashes, until_s),
-        DEFENCES[1]: judged(told(events, COLLISION, {}), crashes, until_s),
-        DEFENCES[2]: judged(told(events, COLLISION, believed), crashes, until_s),
-        DEFENCES[3]: judged(told(near, COLLISION, believed), crashes, until_s),
+    sightings = sightings_of(rows)
+    scores: ScoreHistory = defaultdict(list)
+    for reputation in scores_of(sightings, EvidenceThresholds()):
+        scores[reputation.endpoint].append((reputation.at_us + SCORE_DELAY_S * 1_000_000, reputation.score))
+    events, until_s = sightings[sightings["kind"].notna()], float(rows["second"].max())
+    near = events[are_near(events, sightings[sightings["kind"].isna() & (sightings["verdict"] == 0)])]
+    results = {
+        DEFENCES[0]: count_alerts(incident_states(events, COUNT_ONLY, {}), collisions, until_s),
+        DEFENCES[1]: count_alerts(incident_states(events, COLLISION, {}), collisions, until_s),
+        DEFENCES[2]: count_alerts(incident_states(events, COLLISION, scores), collisions, until_s),
+        DEFENCES[3]: count_alerts(incident_states(near, COLLISION, scores), collisions, until_s),
     }
-    doubted = {endpoint for endpoint, scores in believed.items() if min(score for _, score in scores) < 0.5}
-    return Played(name, len(liars), outcomes, len(doubted & liars), len(doubted - liars))
+    doubted = {endpoint for endpoint, history in scores.items() if min(score for _, score in history) < 0.5}
+    return ScenarioResult(name, len(attackers), results, len(doubted & attackers), len(doubted - attackers))
 
 
-def told(events: pd.DataFrame, kind: EventKind, believed: Scores) -> list[Told]:
+def incident_states(events: pd.DataFrame, kind: EventKind, scores: ScoreHistory) -> list[IncidentState]:
     """Return the incidents of each slot; a score counts from the time when it is available."""
-    incidents, found = Incidents([kind]), list[Told]()
+    incidents, found = Incidents([kind]), list[IncidentState]()
     cells = cells_of(kind, zip(events["endpoint"], events["latitude"], events["longitude"], events["seen_at_us"], strict=True))
     for slot in range(min(cells), max(cells) + kind.slots + 1):
         for cell in cells.get(slot, []):
-            incidents.take(cell)
+            incidents.add(cell)
         end = (slot + 1) * kind.interval_ns
-        incidents.weights = weights_at(believed, end // 1000)
+        incidents.weights = weights_at(scores, end // 1000)
         changes = incidents.advance(Instant(end))
-        said = {one.incident.id for one in changes if one.phase in _SAID}
+        alerted = {one.incident.id for one in changes if one.phase in _ALERT_PHASES}
         second = (end / 1000 - START_US) / 1e6
-        found += [Told(second, *_metres(one.centre), one.id in said) for one in incidents.living]
+        found += [IncidentState(second, *_metres(one.centre), one.id in alerted) for one in incidents.active]
     return found
 
 
@@ -153,113 +161,116 @@ def are_near(events: pd.DataFrame, reports: pd.DataFrame) -> list[bool]:
     """Return, for each event, whether an edge with the rule `within_m` accepts it, by the sender's last report."""
     columns = ["endpoint", "seen_at_us", "latitude", "longitude"]
     last = reports[columns].assign(reported_at_us=reports["seen_at_us"])
-    said = pd.merge_asof(events[columns], last, on="seen_at_us", by="endpoint", suffixes=("", "_sender"))
-    said = said.fillna({"reported_at_us": 0})
+    joined = pd.merge_asof(events[columns], last, on="seen_at_us", by="endpoint", suffixes=("", "_sender"))
+    joined = joined.fillna({"reported_at_us": 0})
     names = (*columns, "latitude_sender", "longitude_sender", "reported_at_us")
     found = []
     for endpoint, seen_at_us, *there, latitude, longitude, reported_at_us in zip(
-        *(said[name].tolist() for name in names), strict=True
+        *(joined[name].tolist() for name in names), strict=True
     ):
-        who, seen_at = EndpointId(endpoint), Instant(seen_at_us * 1000)
-        message = Message(MessageId(1), who, EVENT, seen_at, place=Place(*there))
+        endpoint_id, seen_at = EndpointId(endpoint), Instant(seen_at_us * 1000)
+        message = Message(MessageId(1), endpoint_id, EVENT, seen_at, place=Place(*there))
         place = Place(latitude, longitude) if reported_at_us else None
-        stand = Stand(WITHIN_M, place, Instant(int(reported_at_us) * 1000))
-        found.append(vet_message(message, who, MessageLimits(), seen_at, size=100, stand=stand) is None)
+        position = SenderPosition(WITHIN_M, place, Instant(int(reported_at_us) * 1000))
+        found.append(vet_message(message, endpoint_id, MessageLimits(), seen_at, size=100, position=position) is None)
     return found
 
 
-def weights_at(believed: Scores, now_us: int) -> dict[EndpointId, float]:
+def weights_at(scores: ScoreHistory, now_us: int) -> dict[EndpointId, float]:
     """Return the weights of endpoints at a time, by their last available score."""
     found = {}
-    for endpoint, scores in believed.items():
-        there = [score for at_us, score in scores if at_us <= now_us]
-        if there:
-            found[EndpointId(endpoint)] = there[-1]
+    for endpoint, history in scores.items():
+        available = [score for at_us, score in history if at_us <= now_us]
+        if available:
+            found[EndpointId(endpoint)] = available[-1]
     return found
 
 
 def cells_of(kind: EventKind, events: Iterable[tuple[str, float, float, int]]) -> dict[int, list[Cell]]:
     """Aggregate reports of one kind by slot and square, as the pipeline does."""
-    piles: dict[tuple[int, Square], list[tuple[str, int, int, int]]] = defaultdict(list)
+    reports_by_cell: dict[tuple[int, Square], list[tuple[str, int, int, int]]] = defaultdict(list)
     for endpoint, latitude, longitude, seen_at_us in events:
-        spot = kind.grid.spot(Place(latitude, longitude))
-        piles[seen_at_us * 1000 // kind.interval_ns, spot.square].append((endpoint, spot.north, spot.east, seen_at_us * 1000))
+        spot = kind.grid.locate(Place(latitude, longitude))
+        slot = seen_at_us * 1000 // kind.interval_ns
+        reports_by_cell[slot, spot.square].append((endpoint, spot.north, spot.east, seen_at_us * 1000))
     found: dict[int, list[Cell]] = defaultdict(list)
-    for (slot, square), pile in piles.items():
-        names, norths, easts, times = zip(*pile, strict=True)
+    for (slot, square), cell_reports in reports_by_cell.items():
+        names, norths, easts, times = zip(*cell_reports, strict=True)
         witnesses = frozenset(EndpointId(name) for name in names)
         extent = Extent(min(norths), min(easts), max(norths), max(easts))
         sums = sum(norths), sum(easts)
-        known = frozenset(sorted(witnesses)[:64])
-        times_of = Instant(min(times)), Instant(max(times))
-        found[slot].append(Cell(kind.name, slot, square, len(pile), known, len(witnesses), *sums, extent, *times_of))
+        named_witnesses = frozenset(sorted(witnesses)[:64])
+        first_and_last = Instant(min(times)), Instant(max(times))
+        found[slot].append(
+            Cell(kind.name, slot, square, len(cell_reports), named_witnesses, len(witnesses), *sums, extent, *first_and_last)
+        )
     return found
 
 
-def judged(alerts: list[Told], crashes: list[Crash], until_s: float) -> Outcome:
-    """Judge alerts: a collision is detected if an incident follows it soon and nearby; alerts about no collision are false.
+def count_alerts(alerts: list[IncidentState], collisions: list[RealCollision], until_s: float) -> DefenceResult:
+    """Count true and false alerts: a true one follows a collision soon and nearby; alerts about no collision are false.
 
-    The radius of an incident is ignored: a false one that spans half the town would contain everything.
+    The radius of an incident is ignored: a false one that spans half the city would contain everything.
     """
-    hit = {crash for crash in crashes if any(_is_about(one, crash) for one in alerts)}
-    false_at = [one.second for one in alerts if one.is_alert and not any(_is_about(one, crash) for crash in crashes)]
-    return Outcome(len(hit), len(crashes), len(false_at), sum(at > until_s / 2 for at in false_at))
+    hit = {collision for collision in collisions if any(_concerns(one, collision) for one in alerts)}
+    false_at = [one.second for one in alerts if one.is_alert and not any(_concerns(one, collision) for collision in collisions)]
+    return DefenceResult(len(hit), len(collisions), len(false_at), sum(at > until_s / 2 for at in false_at))
 
 
-def _is_about(told: Told, crash: Crash) -> bool:
-    is_soon = 0 <= told.second - crash.second <= ALERT_S
-    return is_soon and hypot(told.east_m - crash.east_m, told.north_m - crash.north_m) <= NEAR_M
+def _concerns(state: IncidentState, collision: RealCollision) -> bool:
+    is_soon = 0 <= state.second - collision.second <= ALERT_S
+    return is_soon and hypot(state.east_m - collision.east_m, state.north_m - collision.north_m) <= NEAR_M
 
 
 def _metres(place: Place) -> tuple[float, float]:
     """Return metres east and north of HOME."""
-    narrower = cos(radians(HOME.latitude))
-    return (place.longitude - HOME.longitude) * DEGREE_M * narrower, (place.latitude - HOME.latitude) * DEGREE_M
+    longitude_scale = cos(radians(HOME.latitude))
+    return (place.longitude - HOME.longitude) * DEGREE_M * longitude_scale, (place.latitude - HOME.latitude) * DEGREE_M
 
 
-def _section(played: list[Played], cars: int, *, is_quick: bool) -> Section:
+def _section(scenarios: list[ScenarioResult], cars: int, *, is_quick: bool) -> Section:
     rows = tuple(
         (
             one.name if defence == DEFENCES[0] else "",
             defence,
-            f"{outcome.true_raised} of {outcome.true_of}",
-            str(outcome.false_raised),
-            str(outcome.late_false),
-            f"{one.liars_doubted} of {one.liars}" if defence == DEFENCES[2] else "",
+            f"{result.true_raised} of {result.true_of}",
+            str(result.false_raised),
+            str(result.late_false),
+            f"{one.attackers_doubted} of {one.attackers}" if defence == DEFENCES[2] else "",
             str(one.honest_doubted) if defence == DEFENCES[2] else "",
         )
-        for one in played
-        for defence, outcome in one.outcomes.items()
+        for one in scenarios
+        for defence, result in one.results.items()
     )
     table = Table(
-        "Alerts of collisions, true and false, by line of defence",
-        ("scenario", "defence", "true alerts", "false alerts", "of these late", "liars doubted", "honest doubted"),
+        "True and false collision alerts, by defence",
+        ("scenario", "defence", "true alerts", "false alerts", "false in second half", "attackers doubted", "honest doubted"),
         rows,
         (
-            f"{cars:,} cars, {_LENGTH_S[is_quick]} s, seeds {', '.join(map(str, SEEDS[is_quick]))}; a town of 1 km² by SUMO.",
-            f"True: an incident within {NEAR_M:g} m of a collision within {ALERT_S} s. False: any other alert, moves too.",
-            f"Reports counted: `{COUNTED.predicate}`, as a bin that only counts. Witnesses counted: `{COLLISION.predicate}`.",
-            f"Witnesses weighed: the same with reputation, known {LATE_S} s after each minute. Late: in the second half.",
-            f"Near: the same, and an access rule lets nobody speak of what is over {WITHIN_M:g} m away (`within_m`).",
-            "At a sealed edge ghosts need certificates: who issues those decides how many there are (section 4).",
+            f"{cars:,} cars, {_LENGTH_S[is_quick]} s, seeds {', '.join(map(str, SEEDS[is_quick]))}; a SUMO city of 1 km².",
+            f"True: an incident within {NEAR_M:g} m of a collision within {ALERT_S} s. False: any other alert, moves included.",
+            f"Reports counted: `{COUNT_ONLY.predicate}`, as in the paper. Witnesses counted: `{COLLISION.predicate}`.",
+            f"Witnesses weighted: the same with reputation, known {SCORE_DELAY_S} s after each minute. Doubted: below 0.5.",
+            f"Nearby: the same, and an access rule refuses reports from over {WITHIN_M:g} m away (`within_m`).",
+            "With encryption every Sybil identity needs a certificate: the certificate authority limits them (section 4).",
         ),
     )
     found = {
         one.name: {
-            "liars": one.liars,
-            "liars_doubted": one.liars_doubted,
+            "attackers": one.attackers,
+            "attackers_doubted": one.attackers_doubted,
             "honest_doubted": one.honest_doubted,
             **{
                 defence: {
-                    "true": outcome.true_raised,
-                    "true_of": outcome.true_of,
-                    "false": outcome.false_raised,
-                    "late_false": outcome.late_false,
+                    "true": result.true_raised,
+                    "true_of": result.true_of,
+                    "false": result.false_raised,
+                    "late_false": result.late_false,
                 }
-                for defence, outcome in one.outcomes.items()
+                for defence, result in one.results.items()
             },
         }
-        for one in played
+        for one in scenarios
     }
-    on = "the code of edge, reputation and incidents in this process, without Spark, on a trace of SUMO"
-    return Section("gaming", "5. Gaming the system", on, (table,), (), found)
+    setup = "the code of edge, reputation and incidents in this process, without Spark, on a SUMO trace"
+    return Section("collusion", "5. False reports and collusion", setup, (table,), (), found)

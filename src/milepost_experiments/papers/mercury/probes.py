@@ -9,14 +9,14 @@ from typing import Final
 from milepost.model import Instant
 from milepost.model.messages import Message, MessageId
 from milepost.model.priorities import Priority
-from milepost.model.sessions import MessageName, Publish, Received
+from milepost.model.sessions import MessageName, PublishDatagram, ReceivedDatagram
 from milepost_experiments.papers.load.endpoints import Endpoint
 from milepost_experiments.papers.load.programs import LoadFailed
 
 ALERT: Final = "Alert"
 PAUSE_S_MAX: Final = 0.006
 ANSWER_S_MAX: Final = 5.0
-_OTHERS_MAX: Final = 100
+_OTHER_DATAGRAMS_MAX: Final = 100
 
 
 def emergency(endpoint: Endpoint) -> bytes:
@@ -31,34 +31,34 @@ def emergency(endpoint: Endpoint) -> bytes:
         reliable=True,
         body=b"rocks on the road",
     )
-    return endpoint.seal(Publish(message, endpoint.token))
+    return endpoint.seal(PublishDatagram(message, endpoint.token))
 
 
 def probe(prober: Endpoint, port: int, probes: int) -> list[float]:
     """Return the milliseconds from each emergency to its alert, sent one after the other with random pauses."""
     times_ms = []
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as ear:
-        ear.connect(("127.0.0.1", port))
-        ear.settimeout(ANSWER_S_MAX)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.connect(("127.0.0.1", port))
+        sock.settimeout(ANSWER_S_MAX)
         for _ in range(probes):
             time.sleep(random.uniform(0.0, PAUSE_S_MAX))
             data = emergency(prober)
             began = time.perf_counter()
-            ear.send(data)
-            times_ms.append((hear_alert(prober, ear) - began) * 1e3)
+            sock.send(data)
+            times_ms.append((receive_alert(prober, sock) - began) * 1e3)
     return times_ms
 
 
-def hear_alert(prober: Endpoint, ear: socket.socket) -> float:
+def receive_alert(prober: Endpoint, sock: socket.socket) -> float:
     """Return when the alert arrived, and acknowledge it; raise `LoadFailed` if it is lost, which ends the evaluation."""
-    for _ in range(_OTHERS_MAX):
+    for _ in range(_OTHER_DATAGRAMS_MAX):
         try:
-            data = ear.recv(2048)
+            data = sock.recv(2048)
         except TimeoutError:
-            raise LoadFailed(f"an alert to {prober.name} did not come within {ear.gettimeout():g} s") from None
+            raise LoadFailed(f"no alert to {prober.name} within {sock.gettimeout():g} s") from None
         at = time.perf_counter()
         value = prober.open(data)
-        if isinstance(value, Publish) and value.message.topic == ALERT:
-            ear.send(prober.seal(Received(MessageName(value.message.source, value.message.id), prober.token)))
+        if isinstance(value, PublishDatagram) and value.message.topic == ALERT:
+            sock.send(prober.seal(ReceivedDatagram(MessageName(value.message.source, value.message.id), prober.token)))
             return at
-    raise LoadFailed("other things than an alert come")
+    raise LoadFailed(f"no alert among {_OTHER_DATAGRAMS_MAX} datagrams")

@@ -1,41 +1,41 @@
-"""When to ping, when to give up, when to try again."""
+"""Keepalive, and the back-off of reconnections."""
 
 from milepost.client.mqtt.carrier import RECONNECT
-from milepost.client.mqtt.redirects import ANSWER_S, KeepAlive, KeepAliveStep
+from milepost.client.mqtt.redirects import PINGRESP_S, KeepAlive, KeepAliveStep
 from milepost.model.retry import Retry
 
 
-def test_a_ping_goes_out_in_silence_and_its_answer_is_awaited() -> None:
-    alive = KeepAlive(40.0, 0.0)
-    assert alive.due_s(0.0) == 30.0
-    assert alive.step(29.0) is KeepAliveStep.WAIT
-    assert alive.step(30.0) is KeepAliveStep.PING
-    assert alive.step(30.0) is KeepAliveStep.WAIT
-    assert alive.step(30.0 + ANSWER_S) is KeepAliveStep.GIVE_UP
+def test_an_idle_connection_is_pinged_and_the_answer_has_a_deadline() -> None:
+    keep_alive = KeepAlive(40.0, 0.0)
+    assert keep_alive.due_s(0.0) == 30.0
+    assert keep_alive.step(29.0) is KeepAliveStep.WAIT
+    assert keep_alive.step(30.0) is KeepAliveStep.PING
+    assert keep_alive.step(30.0) is KeepAliveStep.WAIT
+    assert keep_alive.step(30.0 + PINGRESP_S) is KeepAliveStep.GIVE_UP
 
 
-def test_an_answer_ends_the_wait() -> None:
-    alive = KeepAlive(40.0, 0.0)
-    alive.step(30.0)
-    alive.sent(30.0)
-    alive.heard(31.0)
-    assert alive.due_s(31.0) == 29.0
+def test_any_received_packet_ends_the_wait_for_pingresp() -> None:
+    keep_alive = KeepAlive(40.0, 0.0)
+    keep_alive.step(30.0)
+    keep_alive.on_sent(30.0)
+    keep_alive.on_received(31.0)
+    assert keep_alive.due_s(31.0) == 29.0
 
 
-def test_one_that_only_sends_still_asks_whether_it_is_heard() -> None:
-    alive = KeepAlive(40.0, 0.0)
+def test_a_client_that_only_sends_still_pings() -> None:
+    keep_alive = KeepAlive(40.0, 0.0)
     for second in range(30):
-        alive.sent(float(second))
-    assert alive.step(30.0) is KeepAliveStep.PING
+        keep_alive.on_sent(float(second))
+    assert keep_alive.step(30.0) is KeepAliveStep.PING
 
 
-def test_without_keep_alive_there_is_no_ping() -> None:
-    alive = KeepAlive(0.0, 0.0)
-    assert alive.due_s(10_000.0) > 0
-    assert alive.step(10_000.0) is KeepAliveStep.WAIT
+def test_a_keepalive_of_zero_sends_no_ping() -> None:
+    keep_alive = KeepAlive(0.0, 0.0)
+    assert keep_alive.due_s(10_000.0) > 0
+    assert keep_alive.step(10_000.0) is KeepAliveStep.WAIT
 
 
-def test_waits_grow_to_a_limit_and_are_drawn() -> None:
+def test_reconnection_waits_grow_to_a_limit_with_jitter() -> None:
     longest = Retry(RECONNECT)
     waits = [longest.next_wait_s() for _ in range(10)]
     assert waits[:4] == [0.2, 0.4, 0.8, 1.6]

@@ -1,15 +1,15 @@
-"""What applications say and hear, as messages and subscriptions; URLs; who is trusted."""
+"""Client values ↔ messages and subscriptions; URLs, options and credentials."""
 
 from pathlib import Path
 
 import pytest
 
-from milepost.client import Trust, connect
-from milepost.client.subscriptions import SUBSCRIPTION_ID_MAX, SubscriptionTable
+from milepost.client import Credentials, connect
+from milepost.client.subscriptions import SUBSCRIPTION_ID_MAX, ClientSubscriptions
 from milepost.client.udp.discovery import UdpTarget, udp_target_of
 from milepost.client.udp.mapping import message_of, received_from, subscription_of
 from milepost.client.urls import is_udp
-from milepost.client.values import Publication, SubscriptionRequest
+from milepost.client.values import OutgoingMessage, SubscriptionRequest
 from milepost.model.addresses import ToEveryone
 from milepost.model.areas import Around
 from milepost.model.instants import FOREVER, SECOND_NS, Instant
@@ -19,14 +19,14 @@ from milepost.model.priorities import Priority
 from milepost.model.queries import And, OnTopic, parse_query
 from milepost.model.reasons import Malformed, Reason
 from milepost.model.tags import tags
-from milepost.runtime.trust_files import Kind, write_new
-from unit.client.udp.scripted_edge import AUTHORITY_KEY, CAR, CAR_CERTIFICATE, CAR_KEY, EDGE_KEY, NOW
+from milepost.runtime.trust_files import TrustFileType, write_new
+from unit.client.udp.scripted_edge import CA_KEY, CAR, CAR_CERTIFICATE, CAR_KEY, EDGE_KEY, NOW
 
 PLACE = Place(48.1, 11.6)
 
 
-def test_a_publication_becomes_the_message_that_it_says() -> None:
-    said = Publication(
+def test_a_publication_becomes_a_message() -> None:
+    publication = OutgoingMessage(
         "road/i80",
         b"ice",
         tags(["ice"]),
@@ -38,35 +38,37 @@ def test_a_publication_becomes_the_message_that_it_says() -> None:
         qos=2,
         properties=(("lane", "2"),),
     )
-    message = message_of(said, CAR, MessageId(7), NOW)
+    message = message_of(publication, CAR, MessageId(7), NOW)
     assert (message.source, message.id, message.topic, message.body, message.tags) == (CAR, 7, "road/i80", b"ice", tags(["ice"]))
     assert (message.place, message.address, message.priority, message.seen_at) == (PLACE, ToEveryone(), Priority.SAFETY, NOW - 5)
     assert (message.valid_until, message.reliable, message.fields) == (NOW + 5 * SECOND_NS // 2, True, {"lane": "2"})
-    plain = message_of(Publication("a"), CAR, MessageId(1), NOW)
+    plain = message_of(OutgoingMessage("a"), CAR, MessageId(1), NOW)
     assert (plain.seen_at, plain.valid_until, plain.reliable) == (NOW, FOREVER, False)
 
 
-def test_a_message_is_received_as_it_was_said() -> None:
-    said = Publication("road/i80", b"ice", tags(["ice"]), PLACE, qos=1, properties=(("lane", "2"),))
-    received = received_from(message_of(said, CAR, MessageId(7), NOW), Instant(NOW + 1), is_signed=True)
+def test_a_message_is_received_as_published() -> None:
+    publication = OutgoingMessage("road/i80", b"ice", tags(["ice"]), PLACE, qos=1, properties=(("lane", "2"),))
+    received = received_from(message_of(publication, CAR, MessageId(7), NOW), Instant(NOW + 1), is_signed=True)
     assert (received.topic, received.body, received.tags, received.place) == ("road/i80", b"ice", tags(["ice"]), PLACE)
     assert (received.source, received.id, received.qos, received.is_signed) == (CAR, 7, 1, True)
     assert (received.properties, received.received_at, received.message.id) == ((("lane", "2"),), NOW + 1, 7)
 
 
-def test_fields_of_any_kind_are_properties() -> None:
+def test_fields_of_every_type_become_properties() -> None:
     fields: dict[str, Scalar] = {"a": True, "b": 2, "c": 0.5, "d": b"\x00", "e": "text"}
     received = received_from(Message(MessageId(1), CAR, "a", NOW, fields=fields), NOW, is_signed=False)
     assert received.properties == (("a", "true"), ("b", "2"), ("c", "0.5"), ("d", "AA=="), ("e", "text"))
 
 
-@pytest.mark.parametrize("said", [Publication("a", retain=True), Publication("a", properties=(("x", "1"), ("x", "2")))])
-def test_what_udp_cannot_say_is_told(said: Publication) -> None:
+@pytest.mark.parametrize(
+    "publication", [OutgoingMessage("a", retain=True), OutgoingMessage("a", properties=(("x", "1"), ("x", "2")))]
+)
+def test_publications_that_udp_cannot_carry_are_refused(publication: OutgoingMessage) -> None:
     with pytest.raises(Malformed, match="over udp"):
-        message_of(said, CAR, MessageId(1), NOW)
+        message_of(publication, CAR, MessageId(1), NOW)
 
 
-def test_filter_and_formula_must_both_hold() -> None:
+def test_filter_and_query_must_both_match() -> None:
     request = SubscriptionRequest("road/#", parse_query("ice"), Around(500.0), qos=0, share="fleet")
     subscription = subscription_of(request, CAR, 9)
     assert (subscription.owner, subscription.id, subscription.area) == (CAR, 9, Around(500.0))
@@ -75,7 +77,7 @@ def test_filter_and_formula_must_both_hold() -> None:
     assert subscription_of(SubscriptionRequest("road/#"), CAR, 9).query == OnTopic("road/#")
 
 
-class LastIdTaken(SubscriptionTable[None]):
+class LastIdTaken(ClientSubscriptions[None]):
     """A table in which every id but the first is taken."""
 
     def is_free(self, subscription_id: int) -> bool:
@@ -84,7 +86,7 @@ class LastIdTaken(SubscriptionTable[None]):
 
 
 def test_a_subscription_id_is_derived_from_what_is_subscribed_to() -> None:
-    table: SubscriptionTable[None] = SubscriptionTable()
+    table: ClientSubscriptions[None] = ClientSubscriptions()
     ice = table.id_for(SubscriptionRequest("road/#", parse_query("ice")))
     assert ice == table.id_for(SubscriptionRequest("road/#", parse_query("ice")))
     assert ice != table.id_for(SubscriptionRequest("road/#"))
@@ -108,7 +110,7 @@ def test_the_largest_subscription_id_is_followed_by_the_first(monkeypatch: pytes
         ),
     ],
 )
-def test_a_url_leads_somewhere(url: str, target: UdpTarget) -> None:
+def test_a_udp_url_is_decoded(url: str, target: UdpTarget) -> None:
     assert is_udp(url)
     assert udp_target_of(url) == target
 
@@ -130,7 +132,7 @@ def test_a_url_leads_somewhere(url: str, target: UdpTarget) -> None:
         "udp+find://?port=x",
     ],
 )
-def test_a_url_that_leads_nowhere_is_told(url: str) -> None:
+def test_an_invalid_udp_url_is_refused_with_the_reason(url: str) -> None:
     with pytest.raises(ValueError, match="the URL"):
         udp_target_of(url)
 
@@ -139,51 +141,55 @@ def test_a_url_that_leads_nowhere_is_told(url: str) -> None:
     ("options", "complaint"),
     [
         ({}, "place"),
-        ({"place": PLACE, "user": "ada"}, "user has a meaning over mqtt only"),
-        ({"place": PLACE, "will": Publication("a")}, "will has a meaning over mqtt only"),
-        ({"place": PLACE, "clean_start": True}, "clean_start has a meaning over mqtt only"),
-        ({"place": PLACE, "keep_alive_s": 5}, "keep_alive_s has a meaning over mqtt only"),
+        ({"place": PLACE, "user": "ada"}, "user is an option of MQTT only"),
+        ({"place": PLACE, "will": OutgoingMessage("a")}, "will is an option of MQTT only"),
+        ({"place": PLACE, "clean_start": True}, "clean_start is an option of MQTT only"),
+        ({"place": PLACE, "keep_alive_s": 5}, "keep_alive_s is an option of MQTT only"),
         ({"place": PLACE, "edge_key": bytes(32)}, "edge_key"),
         ({"place": PLACE, "client_id": ""}, "ENDPOINT_ID"),
-        ({"place": PLACE, "waiting_max": 0}, "waiting_max"),
+        ({"place": PLACE, "pending_max": 0}, "pending_max"),
     ],
 )
-def test_what_has_no_meaning_over_udp_is_told(options: dict[str, object], complaint: str) -> None:
+def test_options_of_mqtt_are_refused_over_udp(options: dict[str, object], complaint: str) -> None:
     with pytest.raises(Malformed, match=complaint):
         connect("udp://127.0.0.1", **options)  # type: ignore[arg-type]  # that is the test
 
 
 @pytest.mark.parametrize("option", [{"place": PLACE}, {"edge_key": bytes(32)}, {"resolver": ("127.0.0.1", 53)}])
-def test_what_has_no_meaning_over_mqtt_is_told(option: dict[str, object]) -> None:
-    with pytest.raises(Malformed, match="over udp only"):
+def test_options_of_udp_are_refused_over_mqtt(option: dict[str, object]) -> None:
+    with pytest.raises(Malformed, match="is an option of udp only"):
         connect("mqtt://127.0.0.1", **option)  # type: ignore[arg-type]  # that is the test
 
 
-def test_with_a_certificate_the_name_is_its_name() -> None:
-    trust = Trust(AUTHORITY_KEY, CAR_CERTIFICATE, CAR_KEY)
-    assert connect("udp://127.0.0.1", place=PLACE, trust=trust).name == CAR
-    with pytest.raises(Malformed, match="leave it out"):
-        connect("udp://127.0.0.1", place=PLACE, trust=trust, client_id="car-2")
+def test_the_endpoint_name_is_that_of_its_certificate() -> None:
+    credentials = Credentials(CA_KEY, CAR_CERTIFICATE, CAR_KEY)
+    assert connect("udp://127.0.0.1", place=PLACE, credentials=credentials).name == CAR
+    with pytest.raises(Malformed, match="omit client_id"):
+        connect("udp://127.0.0.1", place=PLACE, credentials=credentials, client_id="car-2")
     assert connect("udp://127.0.0.1", place=PLACE).name.startswith("client-")
 
 
-def test_trust_that_does_not_fit_together_is_told() -> None:
+def test_inconsistent_credentials_are_refused() -> None:
     with pytest.raises(Malformed) as fault:
-        Trust(AUTHORITY_KEY, CAR_CERTIFICATE, EDGE_KEY)
+        Credentials(CA_KEY, CAR_CERTIFICATE, EDGE_KEY)
     assert fault.value.reason is Reason.CERTIFICATE_INVALID
-    with pytest.raises(Malformed, match="come together"):
-        Trust(AUTHORITY_KEY, CAR_CERTIFICATE)
+    with pytest.raises(Malformed, match="give both or neither"):
+        Credentials(CA_KEY, CAR_CERTIFICATE)
     with pytest.raises(Malformed, match="bytes"):
-        Trust(b"short")
+        Credentials(b"short")
 
 
-def test_trust_is_read_from_the_files_of_the_command(tmp_path: Path) -> None:
-    for kind, data in ((Kind.AUTHORITY, AUTHORITY_KEY), (Kind.CERTIFICATE, CAR_CERTIFICATE.data), (Kind.KEY, CAR_KEY)):
+def test_credentials_are_read_from_the_files_of_milepost_trust(tmp_path: Path) -> None:
+    for kind, data in (
+        (TrustFileType.AUTHORITY, CA_KEY),
+        (TrustFileType.CERTIFICATE, CAR_CERTIFICATE.data),
+        (TrustFileType.KEY, CAR_KEY),
+    ):
         write_new(tmp_path / kind.name, kind, data)
-    files = {"authority": tmp_path / "AUTHORITY", "certificate": tmp_path / "CERTIFICATE", "key": tmp_path / "KEY"}
-    assert Trust.from_files(**files) == Trust(AUTHORITY_KEY, CAR_CERTIFICATE, CAR_KEY)
+    files = {"ca": tmp_path / "AUTHORITY", "certificate": tmp_path / "CERTIFICATE", "key": tmp_path / "KEY"}
+    assert Credentials.from_files(**files) == Credentials(CA_KEY, CAR_CERTIFICATE, CAR_KEY)
     with pytest.raises(Malformed, match="first line"):
-        Trust.from_files(authority=tmp_path / "KEY")
+        Credentials.from_files(ca=tmp_path / "KEY")
     (tmp_path / "KEY").write_text((tmp_path / "KEY").read_text().replace("=", "!"))
-    with pytest.raises(Malformed, match="spoilt"):
-        Trust.from_files(**files)
+    with pytest.raises(Malformed, match="damaged"):
+        Credentials.from_files(**files)

@@ -1,4 +1,4 @@
-"""Messages that are multicast by cell: which are believed, and which groups are listened to (M34)."""
+"""Messages multicast by cell: which are accepted, and which groups are joined (M34)."""
 
 from dataclasses import replace
 
@@ -9,33 +9,33 @@ from milepost.client.udp.mapping import received_from
 from milepost.client.udp.multicast import groups_near
 from milepost.model.addresses import ToArea
 from milepost.model.areas import Circle
-from milepost.model.multicast_cells import Cells
+from milepost.model.multicast_cells import MulticastGrid
 from milepost.model.places import Place
-from milepost.model.sessions import MessageName, Publish, Received, SessionToken
+from milepost.model.sessions import MessageName, PublishDatagram, ReceivedDatagram, SessionToken
 from milepost.model.subscriptions import SubscriptionId
 from milepost.wire.datagrams import encode
-from unit.client.udp.scripted_edge import HERE, SIGNER, Talk, message
+from unit.client.udp.scripted_edge import HERE, SIGNER, SessionHarness, message
 
 INSIDE, ELSEWHERE = ToArea(Circle(HERE, 500.0)), ToArea(Circle(Place(0, 0), 500.0))
 ALERT = SIGNER.sign(replace(message(7, source="edge-1"), address=INSIDE))
 NAME = MessageName(ALERT.source, ALERT.id)
-GRID = Cells("239.192.0.0", 256, 4243, 0.01)
+GRID = MulticastGrid("239.192.0.0", 256, 4243, 0.01)
 
 
-def hear(talk: Talk, datagram: bytes) -> list[object]:
-    """What becomes of a datagram that came to a group."""
-    talk.session.on_multicast(datagram, talk.now)
-    return list(talk.pass_on())
+def receive(harness: SessionHarness, datagram: bytes) -> list[object]:
+    """Return the events of a datagram received from a multicast group."""
+    harness.session.on_multicast(datagram, harness.now)
+    return list(harness.exchange())
 
 
-def test_a_signed_message_that_was_multicast_is_shown_once_and_answered_over_the_session() -> None:
-    talk = Talk().start()
-    datagram = encode(Publish(ALERT, None, (SubscriptionId(99),)))
-    assert hear(talk, datagram) == [Arrival(received_from(ALERT, talk.now, is_signed=True), (), NAME)]
-    assert hear(talk, datagram) == []
-    talk.session.acknowledge(NAME)
-    talk.pass_on()
-    assert [one.name for one in talk.edge.heard if isinstance(one, Received)] == [NAME]
+def test_a_signed_multicast_message_is_delivered_once_and_acknowledged_by_unicast() -> None:
+    harness = SessionHarness().start()
+    datagram = encode(PublishDatagram(ALERT, None, (SubscriptionId(99),)))
+    assert receive(harness, datagram) == [Arrival(received_from(ALERT, harness.now, is_signed=True), (), NAME)]
+    assert receive(harness, datagram) == []
+    harness.session.acknowledge(NAME)
+    harness.exchange()
+    assert [one.name for one in harness.edge.received if isinstance(one, ReceivedDatagram)] == [NAME]
 
 
 @pytest.mark.parametrize(
@@ -43,33 +43,35 @@ def test_a_signed_message_that_was_multicast_is_shown_once_and_answered_over_the
     [
         b"",
         b"noise",
-        encode(Publish(replace(message(7, source="edge-1"), address=INSIDE))),  # not signed
-        encode(Publish(ALERT, SessionToken(5))),
-        encode(Publish(SIGNER.sign(message(7, source="edge-1")))),  # to no area
-        encode(Received(NAME)),
+        encode(PublishDatagram(replace(message(7, source="edge-1"), address=INSIDE))),  # not signed
+        encode(PublishDatagram(ALERT, SessionToken(5))),
+        encode(PublishDatagram(SIGNER.sign(message(7, source="edge-1")))),  # not to an area
+        encode(ReceivedDatagram(NAME)),
     ],
 )
-def test_what_no_edge_would_multicast_is_counted_and_changes_nothing(datagram: bytes) -> None:
-    talk = Talk().start()
-    broken = talk.session.broken
-    assert hear(talk, datagram) == []
-    assert talk.session.broken == broken + 1
+def test_invalid_multicast_datagrams_are_counted_and_change_nothing(datagram: bytes) -> None:
+    harness = SessionHarness().start()
+    broken = harness.session.invalid_datagrams
+    assert receive(harness, datagram) == []
+    assert harness.session.invalid_datagrams == broken + 1
 
 
-def test_a_forged_message_and_one_to_another_area_are_not_shown() -> None:
-    talk = Talk().start()
-    assert hear(talk, encode(Publish(replace(ALERT, body=b"changed")))) == [Suppressed(Suppression.FORGED)]
+def test_forged_messages_and_messages_to_another_area_are_suppressed() -> None:
+    harness = SessionHarness().start()
+    assert receive(harness, encode(PublishDatagram(replace(ALERT, body=b"changed")))) == [Suppressed(Suppression.FORGED)]
     elsewhere = SIGNER.sign(replace(ALERT, address=ELSEWHERE, signature=b"", certificate=b""))
-    assert hear(talk, encode(Publish(elsewhere))) == [Suppressed(Suppression.OUTSIDE)]
-    assert hear(talk, encode(Publish(ALERT))) == [Arrival(received_from(ALERT, talk.now, is_signed=True), (), NAME)]
+    assert receive(harness, encode(PublishDatagram(elsewhere))) == [Suppressed(Suppression.OUTSIDE)]
+    assert receive(harness, encode(PublishDatagram(ALERT))) == [
+        Arrival(received_from(ALERT, harness.now, is_signed=True), (), NAME)
+    ]
 
 
-def test_without_a_session_nothing_is_heard() -> None:
-    assert hear(Talk(), encode(Publish(ALERT))) == []
+def test_without_a_session_multicast_is_ignored() -> None:
+    assert receive(SessionHarness(), encode(PublishDatagram(ALERT))) == []
 
 
 @pytest.mark.parametrize("place", [HERE, Place(0.0, 179.9999), Place(0.0, -180.0), Place(89.999, 10.0), Place(-90.0, 0.0)])
-def test_the_groups_near_a_place_are_those_of_its_square_and_all_around(place: Place) -> None:
+def test_the_groups_near_a_place_are_those_of_its_square_and_its_neighbours(place: Place) -> None:
     groups = groups_near(GRID, place)
     assert GRID.group_at(place) in groups
     assert 1 < len(groups) <= 9

@@ -1,4 +1,4 @@
-"""The processes of the demo: who interrupts is heard."""
+"""The child processes of the demo: no interrupt is lost."""
 
 import gc
 import signal
@@ -18,7 +18,7 @@ class Dropped:
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_an_interrupt_that_was_dropped_is_heard_at_the_next_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_dropped_by_python_is_raised_at_the_next_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     children = Children(tmp_path)
     monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
     before = signal.signal(signal.SIGUSR1, children.interrupt)
@@ -29,4 +29,4 @@ def test_an_interrupt_that_was_dropped_is_heard_at_the_next_look(tmp_path: Path,
     finally:
         signal.signal(signal.SIGUSR1, before)
     with pytest.raises(KeyboardInterrupt):
-        children.wait(lambda: False, "never", 5.0)
+        children.wait_until(lambda: False, "never", 5.0)

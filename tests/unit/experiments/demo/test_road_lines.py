@@ -1,13 +1,13 @@
-"""Roads as lines for a map."""
+"""Roads as GeoJSON lines for a map."""
 
 import json
 
 from milepost_experiments.demo.startup import to_geojson
-from unit.roads.drawn import drawn
+from unit.roads.small_networks import small_network
 
 
-def test_every_road_is_a_line_with_longitude_first() -> None:
-    network = drawn({"a": (0, 0), "b": (500, 0), "c": (500, 300)}, "a>b", "b-c", speed_mps=13.888, lanes=2)
+def test_every_road_is_a_line_with_longitude_before_latitude() -> None:
+    network = small_network({"a": (0, 0), "b": (500, 0), "c": (500, 300)}, "a>b", "b-c", speed_mps=13.888, lanes=2)
     found = json.loads(to_geojson(network))
     assert found["type"] == "FeatureCollection"
     assert [one["properties"]["road"] for one in found["features"]] == ["ab", "bc", "cb"]

@@ -1,17 +1,19 @@
-"""Coverages side by side, and who is in which (M15)."""
+"""Adjacent coverages, and the edge that covers a place (M15)."""
 
 from pathlib import Path
 
 import pytest
-from milepost_experiments.papers.load.testbed import Town
 
 from milepost.config.site_settings import SiteLog
 from milepost.model.places import Place
-from milepost_experiments.papers.load.region import Cover, Region, tiles
+from milepost_experiments.papers.load import testbed
+from milepost_experiments.papers.load.region import Region, RegionEdge, tiles
 
 BOXES = tiles(Place(10.0, 20.0), Place(12.0, 24.0), rows=2, columns=2)
 REGION = Region(
-    Town(Path("nowhere")), SiteLog("region"), tuple(Cover(f"edge-{number}", box, 0, 0) for number, box in enumerate(BOXES, 1))
+    testbed.Testbed(Path("nowhere")),
+    SiteLog("region"),
+    tuple(RegionEdge(f"edge-{number}", box, 0, 0) for number, box in enumerate(BOXES, 1)),
 )
 
 
@@ -35,5 +37,5 @@ def test_tiles_leave_no_gap() -> None:
         (Place(9.0, 19.0), "edge-1"),
     ],
 )
-def test_a_place_is_its_coverage_s_and_beyond_all_the_nearest_edge_s(place: Place, edge: str) -> None:
+def test_a_place_belongs_to_its_coverage_and_outside_all_to_the_nearest_edge(place: Place, edge: str) -> None:
     assert REGION.edge_at(place).name == edge

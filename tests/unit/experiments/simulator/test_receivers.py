@@ -1,49 +1,49 @@
-"""Receivers: metres off, the same for the same seed, and who stands faces anywhere."""
+"""Receivers: errors of metres, reproducible by seed, and a random heading for a standing vehicle."""
 
 import numpy as np
 
 from milepost.model.places import Place, distance_m
-from milepost_experiments.simulator.traffic import SPREAD_M, Cars, Receivers
+from milepost_experiments.simulator.traffic import ERROR_SIGMA_M, Cars, Receivers
 
 COUNT = 400
 
 
 def cars(*, speed_mps: float = 10.0, since: int = 0) -> Cars:
     names = tuple(f"car-{number}" for number in range(since, since + COUNT))
-    up, over, heading, speed = (np.full(COUNT, value) for value in (52.43, 13.53, 90.0, speed_mps))
-    return Cars(names, up, over, heading, speed, ("road",) * COUNT)
+    latitudes, longitudes, headings, speeds = (np.full(COUNT, value) for value in (52.43, 13.53, 90.0, speed_mps))
+    return Cars(names, latitudes, longitudes, headings, speeds, ("road",) * COUNT)
 
 
-def off_m(true: Cars, seen: Cars) -> list[float]:
+def errors_m(true: Cars, seen: Cars) -> list[float]:
     places = [zip(one.latitudes.tolist(), one.longitudes.tolist(), strict=True) for one in (true, seen)]
     return [distance_m(Place(*one), Place(*other)) for one, other in zip(*places, strict=True)]
 
 
-def test_places_are_off_by_metres_and_wander() -> None:
+def test_position_errors_are_some_metres_and_drift() -> None:
     receivers, true = Receivers(1), cars()
-    first, second = receivers.seen(true), receivers.seen(true)
+    first, second = receivers.observe(true), receivers.observe(true)
     for seen in (first, second):
-        assert SPREAD_M < np.sqrt(np.mean(np.square(off_m(true, seen)))) < 2 * SPREAD_M
-    assert 0 < max(off_m(first, second)) < 8 * SPREAD_M
-    assert np.mean(off_m(first, second)) < 0.5 * np.mean(off_m(true, first))
+        assert ERROR_SIGMA_M < np.sqrt(np.mean(np.square(errors_m(true, seen)))) < 2 * ERROR_SIGMA_M
+    assert 0 < max(errors_m(first, second)) < 8 * ERROR_SIGMA_M
+    assert np.mean(errors_m(first, second)) < 0.5 * np.mean(errors_m(true, first))
 
 
-def test_the_same_seed_gives_the_same_errors_and_another_one_others() -> None:
+def test_equal_seeds_give_equal_errors_and_others_do_not() -> None:
     true = cars()
-    assert np.array_equal(Receivers(1).seen(true).latitudes, Receivers(1).seen(true).latitudes)
-    assert not np.array_equal(Receivers(1).seen(true).latitudes, Receivers(2).seen(true).latitudes)
+    assert np.array_equal(Receivers(1).observe(true).latitudes, Receivers(1).observe(true).latitudes)
+    assert not np.array_equal(Receivers(1).observe(true).latitudes, Receivers(2).observe(true).latitudes)
 
 
-def test_who_stands_knows_that_it_stands_but_not_which_way_it_faces() -> None:
-    seen = Receivers(1).seen(cars(speed_mps=0.0))
+def test_a_standing_vehicle_knows_its_speed_but_not_its_heading() -> None:
+    seen = Receivers(1).observe(cars(speed_mps=0.0))
     assert not seen.speeds_mps.any()
     assert np.ptp(seen.headings_deg) > 300
-    driving = Receivers(1).seen(cars())
+    driving = Receivers(1).observe(cars())
     assert np.ptp(driving.headings_deg) < 60
 
 
-def test_who_has_gone_is_forgotten_and_who_comes_is_off_anew() -> None:
+def test_a_departed_vehicle_is_forgotten_and_a_new_one_gets_new_errors() -> None:
     receivers = Receivers(1)
-    receivers.seen(cars())
-    seen = receivers.seen(cars(since=COUNT))
-    assert np.std(off_m(cars(), seen)) > 0
+    receivers.observe(cars())
+    seen = receivers.observe(cars(since=COUNT))
+    assert np.std(errors_m(cars(), seen)) > 0

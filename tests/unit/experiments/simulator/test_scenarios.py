@@ -1,4 +1,4 @@
-"""Scenarios: which net a file names, and where on Earth it is; by the numbers that the roads are read by."""
+"""Scenarios: the network that a file names, and its projection, which equals that of the roads."""
 
 import gzip
 from pathlib import Path
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from milepost.roads.sumo import read_sumo
-from milepost_experiments.simulator.scenarios import ground_of, scenario_of
+from milepost_experiments.simulator.scenarios import projection_of, read_scenario
 from milepost_experiments.simulator.sumo import SumoFault
 
 UTM = "+proj=utm +zone=33 +ellps=WGS84 +units=m +no_defs"
@@ -17,39 +17,39 @@ CONFIG = '<configuration><input><net-file value="{0}"/></input></configuration>'
 
 
 def scenario(folder: Path, *, projection: str = UTM, config: str = CONFIG, packed: bool = False) -> Path:
-    name = "town.net.xml.gz" if packed else "town.net.xml"
+    name = "city.net.xml.gz" if packed else "city.net.xml"
     text = NET.format(projection).encode()
     (folder / name).write_bytes(gzip.compress(text) if packed else text)
-    path = folder / "town.sumocfg"
+    path = folder / "city.sumocfg"
     path.write_text(config.format(name))
     return path
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_a_vehicle_is_where_the_roads_are(tmp_path: Path, packed: bool) -> None:
-    found = scenario_of(scenario(tmp_path, packed=packed))
+def test_vehicles_and_roads_use_the_same_projection(tmp_path: Path, packed: bool) -> None:
+    found = read_scenario(scenario(tmp_path, packed=packed))
     with found.net.open("rb") as file:
         roads = read_sumo(file)
-    latitudes, longitudes = found.ground.places(np.array([1000.0, 1100.0]), np.array([2000.0, 2000.0]))
+    latitudes, longitudes = found.projection.places(np.array([1000.0, 1100.0]), np.array([2000.0, 2000.0]))
     assert np.allclose(latitudes, roads.latitudes, atol=1e-7)
     assert np.allclose(longitudes, roads.longitudes, atol=1e-7)
 
 
 @pytest.mark.parametrize("projection", ["!", "-", ""])
-def test_a_net_that_does_not_say_where_it_is_is_refused(tmp_path: Path, projection: str) -> None:
-    with pytest.raises(SumoFault, match="where on Earth"):
-        scenario_of(scenario(tmp_path, projection=projection))
+def test_a_network_without_projection_is_refused(tmp_path: Path, projection: str) -> None:
+    with pytest.raises(SumoFault, match="is not georeferenced"):
+        read_scenario(scenario(tmp_path, projection=projection))
 
 
-def test_what_is_no_scenario_is_refused_with_what_is_wrong(tmp_path: Path) -> None:
+def test_an_invalid_scenario_is_refused_with_the_reason(tmp_path: Path) -> None:
     with pytest.raises(SumoFault, match="cannot be read"):
-        scenario_of(tmp_path / "none.sumocfg")
-    with pytest.raises(SumoFault, match="names no net"):
-        scenario_of(scenario(tmp_path, config="<configuration/>"))
-    with pytest.raises(SumoFault, match="no XML"):
-        scenario_of(scenario(tmp_path, config="net"))
+        read_scenario(tmp_path / "none.sumocfg")
+    with pytest.raises(SumoFault, match="names no road network"):
+        read_scenario(scenario(tmp_path, config="<configuration/>"))
+    with pytest.raises(SumoFault, match="is not XML"):
+        read_scenario(scenario(tmp_path, config="net"))
     with pytest.raises(SumoFault, match=r"other\.net\.xml cannot be read"):
-        scenario_of(scenario(tmp_path, config='<configuration><net-file value="other.net.xml"/></configuration>'))
+        read_scenario(scenario(tmp_path, config='<configuration><net-file value="other.net.xml"/></configuration>'))
     (tmp_path / "torn.net.xml").write_text("<net><location")
-    with pytest.raises(SumoFault, match="no XML that SUMO wrote"):
-        ground_of(tmp_path / "torn.net.xml")
+    with pytest.raises(SumoFault, match="is not a network of SUMO"):
+        projection_of(tmp_path / "torn.net.xml")

@@ -1,4 +1,4 @@
-"""Every test that takes `edge` is run with a sealed and with a plain one."""
+"""Tests with the fixture `edge` run with an encrypted and with an unencrypted edge."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Batches: what is sent arrives byte by byte with its sender's address, and nobody's fault stops the others."""
+"""Batch I/O: datagrams arrive unchanged with their source address, and the fault of one does not stop the others."""
 
 import errno
 import os
@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from milepost.listeners.udp.batch_io import ADDRESS_BYTES, HEAD_BYTES, Inbound, Outbound, host_and_port_of, sockaddr_of
+from milepost.listeners.udp.batch_io import ADDRESS_BYTES, HEAD_BYTES, BatchReceiver, BatchSender, host_and_port_of, sockaddr_of
 
 HOSTS = {socket.AF_INET: "127.0.0.1", socket.AF_INET6: "::1"}
 ARRIVE_S_MAX = 5.0
@@ -45,8 +45,8 @@ def addresses_of(*peers: socket.socket) -> NDArray[np.uint8]:
     return np.frombuffer(raw, np.uint8).reshape(-1, ADDRESS_BYTES)
 
 
-def all_received(inbound: Inbound, sock: socket.socket, count: int) -> list[bytes]:
-    """So many datagrams, in as many batches as they come in."""
+def all_received(inbound: BatchReceiver, sock: socket.socket, count: int) -> list[bytes]:
+    """Receive *count* datagrams, in as many batches as needed."""
     found: list[bytes] = []
     while len(found) < count:
         assert select.select([sock], [], [], ARRIVE_S_MAX)[0], f"{len(found)} of {count} arrived"
@@ -57,7 +57,7 @@ def all_received(inbound: Inbound, sock: socket.socket, count: int) -> list[byte
 
 
 def text(length: int, salt: int = 0) -> bytes:
-    """Bytes that differ from place to place and from datagram to datagram, with zeros at the end."""
+    """Return bytes that differ by position and by *salt*, with zeros at the end."""
     return bytes((7 * at + salt + at // 256) % 256 for at in range(length))[: max(0, length - 3)] + bytes(min(3, length))
 
 
@@ -66,7 +66,7 @@ def test_every_datagram_is_read_whole_whatever_its_length(pair: tuple[socket.soc
     sent = [text(length, at) for at, length in enumerate(LENGTHS)]
     for datagram in sent:
         sender.sendto(datagram, receiver.getsockname())
-    inbound = Inbound(receiver)
+    inbound = BatchReceiver(receiver)
     assert inbound.receive() == len(sent)
     assert inbound.lengths.tolist() == LENGTHS
     assert inbound.lengths.dtype == np.int32
@@ -79,7 +79,7 @@ def test_every_datagram_is_read_whole_whatever_its_length(pair: tuple[socket.soc
 def test_every_datagram_has_the_address_that_it_came_from(sockets: ExitStack) -> None:
     for family in HOSTS:
         receiver, *senders = (sockets.enter_context(bound(family)) for _ in range(4))
-        inbound = Inbound(receiver)
+        inbound = BatchReceiver(receiver)
         for sender in senders:
             sender.sendto(b"here", receiver.getsockname())
         assert inbound.receive() == len(senders)
@@ -88,12 +88,12 @@ def test_every_datagram_has_the_address_that_it_came_from(sockets: ExitStack) ->
         assert found == [sender.getsockname()[:2] for sender in senders]
 
 
-def test_a_batch_is_no_longer_than_its_room_and_the_rest_comes_with_the_next(pair: tuple[socket.socket, socket.socket]) -> None:
+def test_a_batch_is_limited_to_its_capacity_and_the_rest_follows_in_the_next(pair: tuple[socket.socket, socket.socket]) -> None:
     sender, receiver = pair
     sent = [text(20, at) for at in range(7)]
     for datagram in sent:
         sender.sendto(datagram, receiver.getsockname())
-    inbound = Inbound(receiver, batch=3)
+    inbound = BatchReceiver(receiver, batch=3)
     found = []
     for count in (3, 3, 1, 0):
         assert inbound.receive() == len(inbound.lengths) == count
@@ -101,10 +101,10 @@ def test_a_batch_is_no_longer_than_its_room_and_the_rest_comes_with_the_next(pai
     assert found == sent
 
 
-def test_an_address_is_whole_in_every_batch(pair: tuple[socket.socket, socket.socket]) -> None:
-    """The kernel writes over the room that it was given."""
+def test_the_source_address_is_complete_in_every_batch(pair: tuple[socket.socket, socket.socket]) -> None:
+    """The kernel overwrites the address length that it was given."""
     sender, receiver = pair
-    inbound = Inbound(receiver, batch=1)
+    inbound = BatchReceiver(receiver, batch=1)
     for _ in range(3):
         inbound.addresses[:] = 0
         sender.sendto(b"here", receiver.getsockname())
@@ -112,7 +112,7 @@ def test_an_address_is_whole_in_every_batch(pair: tuple[socket.socket, socket.so
         assert inbound.address_bytes(0) == bytes(addresses_of(sender))
 
 
-def test_news_of_a_peer_that_has_gone_stops_no_batch(pair: tuple[socket.socket, socket.socket]) -> None:
+def test_an_icmp_error_of_a_closed_peer_stops_no_batch(pair: tuple[socket.socket, socket.socket]) -> None:
     sock, peer = pair
     gone = peer.getsockname()
     sock.connect(gone)
@@ -123,27 +123,27 @@ def test_news_of_a_peer_that_has_gone_stops_no_batch(pair: tuple[socket.socket, 
     with socket.socket(sock.family, socket.SOCK_DGRAM) as returned:
         returned.bind(gone)
         returned.sendto(b"back", sock.getsockname())
-        inbound = Inbound(sock)
+        inbound = BatchReceiver(sock)
         assert inbound.receive() == 1
         assert inbound.all_data() == [b"back"]
 
 
-def test_news_of_a_peer_that_has_gone_costs_no_datagram_that_is_sent_after_it(pair: tuple[socket.socket, socket.socket]) -> None:
+def test_an_icmp_error_of_a_closed_peer_costs_no_later_datagram(pair: tuple[socket.socket, socket.socket]) -> None:
     sock, peer = pair
     gone = peer.getsockname()
     sock.connect(gone)
     peer.close()
     sock.send(b"anybody?")
     with bound(sock.family) as other:
-        outbound = Outbound(sock)
+        outbound = BatchSender(sock)
         assert outbound.send_many([b"one", b"two"], addresses_of(other, other)) == 2
         assert outbound.failed == 0
-        assert all_received(Inbound(other), other, 2) == [b"one", b"two"]
+        assert all_received(BatchReceiver(other), other, 2) == [b"one", b"two"]
 
 
-def test_a_closed_socket_is_our_own_fault() -> None:
+def test_a_closed_socket_raises_an_error() -> None:
     sock = bound()
-    inbound, outbound, addresses = Inbound(sock), Outbound(sock), addresses_of(sock)
+    inbound, outbound, addresses = BatchReceiver(sock), BatchSender(sock), addresses_of(sock)
     sock.close()
     with pytest.raises(OSError, match="Bad file"):
         inbound.receive()
@@ -153,42 +153,42 @@ def test_a_closed_socket_is_our_own_fault() -> None:
 
 @pytest.mark.parametrize("tail", [b"", b"t", bytes(range(200))], ids=len)
 @pytest.mark.parametrize("head_bytes", [0, 1, 33])
-def test_each_receiver_gets_its_own_head_and_the_tail_of_all(
+def test_each_receiver_gets_its_own_head_and_the_shared_tail(
     pair: tuple[socket.socket, socket.socket], head_bytes: int, tail: bytes
 ) -> None:
     sender, receiver = pair
     heads = np.arange(20 * head_bytes, dtype=np.uint8).reshape(20, head_bytes)
-    outbound = Outbound(sender, batch=8)
+    outbound = BatchSender(sender, batch=8)
     assert outbound.send_shared(heads, tail, addresses_of(*[receiver] * 20)) == 20
-    assert all_received(Inbound(receiver), receiver, 20) == [bytes(head) + tail for head in heads]
+    assert all_received(BatchReceiver(receiver), receiver, 20) == [bytes(head) + tail for head in heads]
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
-def test_heads_and_addresses_may_be_part_of_something_in_any_order(sockets: ExitStack, order: Literal["C", "F"]) -> None:
+def test_heads_and_addresses_may_be_slices_of_any_memory_order(sockets: ExitStack, order: Literal["C", "F"]) -> None:
     sender, one, other, nobody = (sockets.enter_context(bound()) for _ in range(4))
     heads = np.array(np.arange(80, dtype=np.uint8).reshape(4, 20), order=order)[::2, 3:9]
     addresses = np.array(addresses_of(one, nobody, other, nobody), order=order)[::2]
-    assert Outbound(sender).send_shared(heads, b"tail", addresses) == 2
-    assert all_received(Inbound(one), one, 1) == [bytes(range(3, 9)) + b"tail"]
-    assert all_received(Inbound(other), other, 1) == [bytes(range(43, 49)) + b"tail"]
-    assert Inbound(nobody).receive() == 0
+    assert BatchSender(sender).send_shared(heads, b"tail", addresses) == 2
+    assert all_received(BatchReceiver(one), one, 1) == [bytes(range(3, 9)) + b"tail"]
+    assert all_received(BatchReceiver(other), other, 1) == [bytes(range(43, 49)) + b"tail"]
+    assert BatchReceiver(nobody).receive() == 0
 
 
-def test_each_datagram_goes_to_its_own_address(sockets: ExitStack) -> None:
+def test_each_datagram_is_sent_to_its_own_address(sockets: ExitStack) -> None:
     for family in HOSTS:
         sender, *receivers = (sockets.enter_context(bound(family)) for _ in range(4))
         taken = [receivers[at % 3] for at in range(30)]
-        assert Outbound(sender, batch=7).send_many([text(at, at) for at in range(30)], addresses_of(*taken)) == 30
+        assert BatchSender(sender, batch=7).send_many([text(at, at) for at in range(30)], addresses_of(*taken)) == 30
         for at, receiver in enumerate(receivers):
-            assert all_received(Inbound(receiver), receiver, 10) == [text(number, number) for number in range(at, 30, 3)]
+            assert all_received(BatchReceiver(receiver), receiver, 10) == [text(number, number) for number in range(at, 30, 3)]
 
 
 @given(datagrams=st.lists(st.binary(max_size=3_000), max_size=40), batch=st.integers(1, 45))
-def test_what_is_sent_is_received_byte_by_byte_and_in_order(datagrams: list[bytes], batch: int) -> None:
+def test_datagrams_arrive_unchanged_and_in_order(datagrams: list[bytes], batch: int) -> None:
     with bound() as sender, bound() as receiver:
         addresses = addresses_of(*[receiver] * len(datagrams))
-        assert Outbound(sender, batch=batch).send_many(datagrams, addresses) == len(datagrams)
-        assert all_received(Inbound(receiver, batch=batch), receiver, len(datagrams)) == datagrams
+        assert BatchSender(sender, batch=batch).send_many(datagrams, addresses) == len(datagrams)
+        assert all_received(BatchReceiver(receiver, batch=batch), receiver, len(datagrams)) == datagrams
 
 
 @pytest.mark.parametrize("bad_at", [0, 1, 4, 5, 9])
@@ -201,34 +201,34 @@ def test_a_datagram_that_cannot_be_sent_is_counted_and_the_others_arrive(sockets
     else:
         raw = {"port 0": sockaddr_of("127.0.0.1", 0), "another family": sockaddr_of("::1", 9), "no address": bytes(ADDRESS_BYTES)}
         addresses[bad_at] = np.frombuffer(raw[bad], np.uint8)
-    outbound = Outbound(sender, batch=5)
+    outbound = BatchSender(sender, batch=5)
     assert outbound.send_many(datagrams, addresses) == 10
     assert outbound.failed == 1
     del datagrams[bad_at]
-    assert all_received(Inbound(receiver), receiver, 9) == datagrams
+    assert all_received(BatchReceiver(receiver), receiver, 9) == datagrams
 
 
-def test_many_bad_addresses_in_a_row_stop_nobody(sockets: ExitStack) -> None:
+def test_many_invalid_addresses_in_a_row_do_not_stop_the_batch(sockets: ExitStack) -> None:
     sender, receiver = (sockets.enter_context(bound()) for _ in range(2))
     addresses = np.zeros((50, ADDRESS_BYTES), np.uint8)
     addresses[[0, 25, 49]] = addresses_of(receiver)
-    outbound = Outbound(sender, batch=16)
+    outbound = BatchSender(sender, batch=16)
     heads = np.arange(50, dtype=np.uint8).reshape(50, 1)
     assert outbound.send_shared(heads, b"!", addresses) == 50
     assert outbound.failed == 47
-    assert all_received(Inbound(receiver), receiver, 3) == [b"\x00!", b"\x19!", b"\x31!"]
+    assert all_received(BatchReceiver(receiver), receiver, 3) == [b"\x00!", b"\x19!", b"\x31!"]
 
 
 @pytest.mark.parametrize("batch", [3, 512])
-def test_when_the_socket_has_no_room_the_caller_keeps_the_rest(batch: int) -> None:
-    """UDP over loopback always has room; a local datagram socket whose receiver is slow has not."""
+def test_a_full_socket_leaves_the_rest_to_the_caller(batch: int) -> None:
+    """UDP over loopback is never full; a local datagram socket whose receiver is slow is."""
     name = b"\0" + f"milepost-{os.getpid()}-{batch}".encode().ljust(ADDRESS_BYTES - 3, b"_")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as receiver, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
         receiver.bind(name)
         raw = int(socket.AF_UNIX).to_bytes(2, "little") + name
         addresses = np.frombuffer(raw * 2_000, np.uint8).reshape(-1, ADDRESS_BYTES)
         datagrams = [text(8, at) for at in range(2_000)]
-        outbound = Outbound(sender, batch=batch)
+        outbound = BatchSender(sender, batch=batch)
         taken = outbound.send_many(datagrams, addresses)
         assert 0 < taken < 2_000
         assert outbound.send_many(datagrams[taken:], addresses[taken:]) == 0
@@ -238,8 +238,8 @@ def test_when_the_socket_has_no_room_the_caller_keeps_the_rest(batch: int) -> No
 
 
 @pytest.mark.parametrize("shape", [(1, ADDRESS_BYTES), (2, ADDRESS_BYTES - 12), (2 * ADDRESS_BYTES,)])
-def test_addresses_of_another_shape_are_our_own_fault(sockets: ExitStack, shape: tuple[int, ...]) -> None:
-    outbound = Outbound(sockets.enter_context(bound()))
+def test_addresses_of_another_shape_raise_an_error(sockets: ExitStack, shape: tuple[int, ...]) -> None:
+    outbound = BatchSender(sockets.enter_context(bound()))
     with pytest.raises(AssertionError):
         outbound.send_many([b"one", b"two"], np.zeros(shape, np.uint8))
     with pytest.raises(AssertionError):
@@ -247,7 +247,7 @@ def test_addresses_of_another_shape_are_our_own_fault(sockets: ExitStack, shape:
 
 
 @given(host=st.ip_addresses(), port=st.integers(0, 65_535))
-def test_addresses_are_read_as_they_were_written(host: object, port: int) -> None:
+def test_addresses_survive_a_round_trip(host: object, port: int) -> None:
     raw = sockaddr_of(str(host), port)
     assert len(raw) == ADDRESS_BYTES
     found, found_port = host_and_port_of(raw)
@@ -256,7 +256,7 @@ def test_addresses_are_read_as_they_were_written(host: object, port: int) -> Non
     assert found_port == port
 
 
-def test_an_address_keeps_the_interface_that_it_belongs_to() -> None:
+def test_an_ipv6_address_keeps_its_scope() -> None:
     assert host_and_port_of(sockaddr_of("fe80::7%3", 4_000)) == ("fe80::7%3", 4_000)
 
 

@@ -12,7 +12,7 @@ def holds(box: Box, latitude: float, longitude: float) -> bool:
     return bool(box.contains(vectors([latitude], [longitude]))[0])
 
 
-def test_box_holds_its_middle_and_not_its_surroundings() -> None:
+def test_a_box_contains_its_middle_and_not_its_surroundings() -> None:
     box = Box(50.0, 10.0, 51.0, 12.0)
     around = vectors([50.5, 49.9, 51.1, 50.5, 50.5, -50.5, 50.5], [11.0, 11.0, 11.0, 9.9, 12.1, 11.0, -169.0])
     assert box.contains(around).tolist() == [True, False, False, False, False, False, False]
@@ -20,7 +20,7 @@ def test_box_holds_its_middle_and_not_its_surroundings() -> None:
 
 @pytest.mark.parametrize("latitude", [50.1, 50.55, 50.9])
 @pytest.mark.parametrize("longitude", [-170.3, 177.7])
-def test_rim_is_inside(latitude: float, longitude: float) -> None:
+def test_the_boundary_is_inside(latitude: float, longitude: float) -> None:
     assert holds(Box(latitude, longitude, latitude + 0.1, longitude + 0.1), latitude, longitude)
     assert holds(Box(latitude - 0.1, longitude - 0.1, latitude, longitude), latitude, longitude)
 
@@ -36,7 +36,7 @@ def test_antimeridian_has_two_names_and_is_the_rim_by_both() -> None:
         assert box.contains(vectors([5.0, 5.0], [180.0, -180.0])).all()
 
 
-def test_box_wider_than_half_the_globe_leaves_out_only_the_rest() -> None:
+def test_a_box_wider_than_half_the_globe_excludes_only_the_rest() -> None:
     box = Box(-10.0, -100.0, 10.0, 150.0)
     assert box.contains(vectors([0.0] * 5, [-100.0, 0.0, 149.0, 151.0, -101.0])).tolist() == [True, True, True, False, False]
 
@@ -54,7 +54,7 @@ def test_pole_is_inside_by_its_latitude_alone(longitude: float) -> None:
     assert not holds(Box(80.0, 0.0, 89.0, 10.0), 90.0, longitude)
 
 
-def test_boxes_hold_a_pole_whatever_its_longitude_without_growing_around_the_parallel() -> None:
+def test_boxes_contain_a_pole_whatever_its_longitude_without_growing_around_the_parallel() -> None:
     body, lid = Box(80.0, 0.0, 90.0, 10.0).boxes
     assert lid.north == 90
     assert (lid.west, lid.east) == (-180, 180)
@@ -63,7 +63,7 @@ def test_boxes_hold_a_pole_whatever_its_longitude_without_growing_around_the_par
     assert body.east == pytest.approx(10)
 
 
-def test_narrow_box_does_not_hold_the_meridian_behind_the_pole() -> None:
+def test_a_narrow_box_does_not_contain_the_meridian_behind_the_pole() -> None:
     box = Box(10.0, 20.0, 20.0, 20.0 + 1e-14)
     assert holds(box, 15.0, 20.0)
     assert not holds(box, 15.0, -160.0)

@@ -25,7 +25,7 @@ def holds(circle: Circle, point: Vectors) -> bool:
 
 @pytest.mark.parametrize("centre", CENTRES)
 @pytest.mark.parametrize("radius_m", [1e-9, 0.01, 0.05, 1.0, 126.0, 128.0, 1e4, 1e7, 2e7])
-def test_a_circle_holds_its_own_centre_however_small_it_is(centre: Place, radius_m: float) -> None:
+def test_a_circle_contains_its_centre_however_small_it_is(centre: Place, radius_m: float) -> None:
     assert holds(Circle(centre, radius_m), centre.vector.reshape(1, 3))
 
 
@@ -49,7 +49,7 @@ def test_a_large_circle_is_exact_to_a_millimetre(radius_m: float) -> None:
     assert not holds(Circle(centre, radius_m), north_of(centre, radius_m + 1e-3))
 
 
-def test_small_and_large_circles_agree_where_one_way_of_measuring_gives_way_to_the_other() -> None:
+def test_small_and_large_circles_agree_at_the_threshold_between_the_two_methods() -> None:
     centre = Place(52.0, 13.0)
     border_m = SMALL_RAD * EARTH_RADIUS_M
     points = np.vstack([north_of(centre, metres) for metres in np.linspace(border_m - 1, border_m + 1, 200)])
@@ -58,7 +58,7 @@ def test_small_and_large_circles_agree_where_one_way_of_measuring_gives_way_to_t
     assert below.contains(points).sum() == 100
 
 
-def test_many_points_are_asked_at_once_and_none_is_fine() -> None:
+def test_many_points_are_tested_at_once_and_no_points_are_valid_input() -> None:
     circle = Circle(Place(0.0, 0.0), 100.0)
     assert circle.contains(vectors([0.0, 1.0, 0.0001], [0.0, 0.0, 0.0])).tolist() == [True, False, True]
     assert circle.contains(np.empty((0, 3))).tolist() == []
@@ -71,14 +71,14 @@ def test_a_circle_goes_across_the_antimeridian_and_over_the_pole() -> None:
     assert polar.contains(vectors([89.99, 89.9], [180.0, 180.0])).tolist() == [True, False]
 
 
-def test_a_circle_up_to_the_antipode_holds_everything_else() -> None:
+def test_a_circle_up_to_the_antipode_contains_everything_else() -> None:
     nearly_all = Circle(Place(0.0, 0.0), RADIUS_M_MAX - 10.0)
     assert nearly_all.contains(vectors([90.0, -90.0, 0.0, 0.0], [0.0, 0.0, 179.0, 180.0])).tolist() == [True, True, True, False]
 
 
 @pytest.mark.parametrize("radius_m", [0.05, 50.0, 4_000.0, 3e6])
 @pytest.mark.parametrize("centre", CENTRES)
-def test_the_boxes_hold_what_the_circle_holds(centre: Place, radius_m: float) -> None:
+def test_the_boxes_cover_the_circle(centre: Place, radius_m: float) -> None:
     random = np.random.default_rng(5)
     spread = 2 * radius_m * METRE_DEG
     latitudes = np.clip(centre.latitude + random.uniform(-spread, spread, 500), -90, 90)
@@ -98,7 +98,7 @@ def test_the_boxes_hold_what_the_circle_holds(centre: Place, radius_m: float) ->
 @pytest.mark.parametrize(
     "make", [lambda radius: Circle(Place(0.0, 0.0), radius), Around, lambda width: check_distance("w", width)]
 )
-def test_a_radius_that_is_no_distance_on_the_earth_is_refused(bad: Any, make: Any) -> None:
+def test_an_invalid_radius_is_refused(bad: Any, make: Any) -> None:
     with pytest.raises(Malformed) as caught:
         make(bad)
     assert caught.value.reason is Reason.AREA_RADIUS

@@ -27,7 +27,7 @@ def refusal(path: tuple[Place, ...], half_width_m: float = 10.0) -> Malformed:
 EQUATOR = Corridor(along((0.0, 0.0), (0.0, 10.0)), DEGREE_M)
 
 
-def test_corridor_is_as_wide_on_both_sides_as_it_says() -> None:
+def test_a_corridor_has_its_stated_width_on_both_sides() -> None:
     inside, outside = 1 - 1e-9, 1 + 1e-9
     latitudes = [inside, -inside, outside, -outside]
     assert EQUATOR.contains(vectors(latitudes, [5.0] * 4)).tolist() == [True, True, False, False]
@@ -59,20 +59,20 @@ def test_path_over_the_pole_and_across_the_antimeridian() -> None:
     assert any(box.west > box.east for box in across.boxes)
 
 
-def test_corridor_of_a_centimetre_tells_a_millimetre() -> None:
+def test_a_corridor_of_a_centimetre_is_exact_to_a_millimetre() -> None:
     broker = Corridor(along((50.0, 10.0), (50.0, 10.01), (50.01, 10.01)), 0.01)
     for metres, expected in ((0.009, True), (0.011, False)):
         assert holds(broker, 50.01 + metres / DEGREE_M, 10.01) is expected
         assert holds(broker, 50.005, 10.01 + metres / DEGREE_M / np.cos(np.radians(50.005))) is expected
 
 
-def test_half_width_above_a_quarter_of_the_globe_leaves_a_cap_out() -> None:
+def test_a_half_width_above_a_quarter_of_the_globe_excludes_a_cap() -> None:
     broker = Corridor(along((0.0, -10.0), (0.0, 10.0)), 160 * DEGREE_M)
     longitudes = [100.0, 169.0, 171.0, 180.0, -171.0, -169.0]
     assert broker.contains(vectors([0.0] * 6, longitudes)).tolist() == [True, True, False, False, False, True]
 
 
-def test_path_around_the_world_has_a_cap_that_holds_it() -> None:
+def test_a_path_around_the_world_has_a_cap_that_contains_it() -> None:
     broker = Corridor(along((0.0, 0.0), (0.0, 120.0), (0.0, -120.0), (0.0, -1.0)), 1000.0)
     points = vectors([0.0] * 36, range(-180, 180, 10))
     assert broker.contains(points).all()
@@ -111,7 +111,7 @@ def test_long_path_is_searched_in_all_its_stretches() -> None:
     assert not broker.contains(vectors(latitudes, [10.001] * len(latitudes))).any()
 
 
-def test_path_without_a_way_is_refused_as_empty() -> None:
+def test_a_path_without_length_is_refused_as_empty() -> None:
     assert refusal(()).reason is Reason.AREA_EMPTY
     assert refusal(along((0.0, 0.0))).reason is Reason.AREA_EMPTY
     error = refusal(along((0.0, 0.0), (1.0, 1.0), (1.0, 1.0)))
@@ -126,7 +126,7 @@ def test_antipodal_neighbours_are_refused() -> None:
 
 
 @pytest.mark.parametrize("half_width_m", [0.0, -1.0, float("nan"), float("inf"), 3e7, True])
-def test_half_width_that_is_no_distance_is_refused(half_width_m: float) -> None:
+def test_an_invalid_half_width_is_refused(half_width_m: float) -> None:
     assert refusal(EQUATOR.path, half_width_m).reason is Reason.AREA_RADIUS
 
 

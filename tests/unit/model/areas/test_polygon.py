@@ -54,7 +54,7 @@ def test_edges_are_great_circles_not_parallels() -> None:
     assert holds(polygon, 52.0, 20.0)
 
 
-def test_ring_around_a_pole_holds_it_and_all_longitudes() -> None:
+def test_a_ring_around_a_pole_contains_it_and_all_longitudes() -> None:
     for sign in (1, -1):
         polygon = Polygon(ring(*((sign * 80.0, longitude) for longitude in range(-180, 180, 30))))
         assert polygon.contains(vectors([sign * 90.0] * 4, [0.0, 90.0, 180.0, -45.0])).all()
@@ -64,7 +64,7 @@ def test_ring_around_a_pole_holds_it_and_all_longitudes() -> None:
         assert (bounds.north if sign > 0 else bounds.south) == sign * 90
 
 
-def test_pole_as_a_corner_or_on_an_edge_leaves_the_rest_right() -> None:
+def test_a_pole_may_be_a_corner_or_on_an_edge() -> None:
     corner = Polygon(ring((80.0, 0.0), (80.0, 90.0), (90.0, 0.0)))
     assert corner.contains(vectors([89.0, 89.0], [45.0, -45.0])).tolist() == [True, False]
     across = Polygon(ring((80.0, 0.0), (70.0, 90.0), (80.0, 180.0)))
@@ -85,7 +85,7 @@ def test_box_reaches_as_far_north_as_the_arc_does() -> None:
     assert bounds.north == pytest.approx(np.degrees(np.arctan(np.tan(np.radians(50)) / np.cos(np.radians(30)))), abs=1e-6)
 
 
-def test_spiral_that_winds_around_the_pole_without_holding_it_has_all_longitudes() -> None:
+def test_a_spiral_around_the_pole_that_does_not_contain_it_has_all_longitudes() -> None:
     turns = range(-180, 541, 15)
     inner = [(70 + (turn + 180) / 60, (turn + 180) % 360 - 180) for turn in turns]
     outer = [(latitude - 3, longitude) for latitude, longitude in inner]
@@ -108,7 +108,7 @@ def test_points_level_with_corners_and_edges_but_far_away_are_outside() -> None:
     assert not polygon.contains(vectors(np.zeros(500), -longitudes)).any()
 
 
-def test_polygon_of_a_few_centimetres_tells_inside_from_outside() -> None:
+def test_a_polygon_of_a_few_centimetres_separates_inside_from_outside() -> None:
     polygon = Polygon(square(50.0, 10.0, 50.000001, 10.000001))
     assert polygon.contains(vectors([50.0000005, 50.0000015], [10.0000005, 10.0000005])).tolist() == [True, False]
 
@@ -117,7 +117,7 @@ def test_no_points_give_no_answers() -> None:
     assert Polygon(UNIT).contains(np.empty((0, 3))).shape == (0,)
 
 
-def test_answers_do_not_depend_on_how_many_points_are_asked_about_at_once() -> None:
+def test_results_do_not_depend_on_how_many_points_are_tested_at_once() -> None:
     polygon = Polygon(around(300))
     points = vectors(np.random.default_rng(1).uniform(49.4, 50.6, 5000), np.random.default_rng(2).uniform(9.4, 10.6, 5000))
     together = polygon.contains(points)
@@ -136,7 +136,7 @@ def test_ring_of_too_few_points_is_refused() -> None:
         assert refusal(places).reason is Reason.AREA_RING
 
 
-def test_open_ring_is_refused_not_closed() -> None:
+def test_an_open_ring_is_refused_and_not_closed_silently() -> None:
     error = refusal(UNIT[:-1])
     assert error.reason is Reason.AREA_RING
     assert "ends at latitude 1.0 longitude 0.0" in error.detail
@@ -154,7 +154,7 @@ def test_open_ring_is_refused_not_closed() -> None:
 def test_the_same_place_twice_in_a_row_is_refused(outer: Ring) -> None:
     error = refusal(outer)
     assert error.reason is Reason.AREA_RING
-    assert "same place" in error.detail
+    assert "repeats a place" in error.detail
 
 
 def test_antipodal_neighbours_are_refused() -> None:
@@ -209,13 +209,13 @@ def test_ring_that_does_not_fit_into_half_the_globe_is_refused() -> None:
     assert refusal(ring((0.0, 0.0), (0.0, 90.0), (0.0, 180.0), (0.0, -90.0), (5.0, -45.0))).reason is Reason.AREA_TOO_LARGE
 
 
-def test_ring_just_inside_half_the_globe_is_taken() -> None:
+def test_a_ring_just_inside_half_the_globe_is_accepted() -> None:
     polygon = Polygon(ring(*((0.01, longitude) for longitude in (0.0, 90.0, 180.0, -90.0))))
     assert polygon.contains(vectors([1.0, 90.0, -1.0, -90.0], [45.0, 0.0, 45.0, 0.0])).tolist() == [True, True, False, False]
 
 
 @pytest.mark.parametrize(
-    ("holes", "said"),
+    ("holes", "text"),
     [
         ((square(2.0, 2.0, 3.0, 3.0),), "hole 1 is not inside"),
         ((square(-5.0, 170.0, 5.0, 175.0),), "hole 1 is not inside"),
@@ -228,13 +228,13 @@ def test_ring_just_inside_half_the_globe_is_taken() -> None:
         ((square(-1.0, -1.0, 2.0, 2.0),), "hole 1 is not inside"),
     ],
 )
-def test_holes_that_are_not_inside_and_apart_are_refused(holes: tuple[Ring, ...], said: str) -> None:
+def test_holes_that_are_not_inside_and_apart_are_refused(holes: tuple[Ring, ...], text: str) -> None:
     error = refusal(UNIT, *holes)
     assert error.reason is Reason.AREA_HOLE
-    assert said in error.detail
+    assert text in error.detail
 
 
-def test_faults_of_a_hole_are_told_as_its_own() -> None:
+def test_faults_of_a_hole_name_the_hole() -> None:
     crossing = ring((0.2, 0.2), (0.4, 0.4), (0.4, 0.2), (0.2, 0.4))
     error = refusal(UNIT, square(0.6, 0.6, 0.8, 0.8), crossing)
     assert error.reason is Reason.AREA_SELF_CROSSING

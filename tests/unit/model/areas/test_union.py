@@ -17,7 +17,7 @@ def refusal(*parts: Area) -> Malformed:
     return caught.value
 
 
-def test_union_holds_what_any_of_its_parts_holds() -> None:
+def test_a_union_contains_what_any_of_its_parts_contains() -> None:
     union = Union((CIRCLE, Union((BOX, CIRCLE))))
     assert union.contains(vectors([50.0, 0.0, 0.0, 50.1], [10.0, 180.0, 178.0, 10.0])).tolist() == [True, True, False, False]
 
@@ -26,7 +26,7 @@ def test_boxes_are_those_of_the_parts() -> None:
     assert Union((CIRCLE, BOX)).boxes == CIRCLE.boxes + BOX.boxes
 
 
-def test_polygon_cut_at_the_antimeridian_is_whole_again() -> None:
+def test_a_polygon_split_at_the_antimeridian_has_no_gap() -> None:
     def strip(west: float, east: float) -> Polygon:
         corners = [Place(*corner) for corner in ((-20.0, west), (-20.0, east), (-10.0, east), (-10.0, west))]
         return Polygon((*corners, corners[0]))
@@ -48,7 +48,7 @@ def test_cap_of_opposite_parts_is_the_whole_globe_or_near_it() -> None:
     assert (points @ union.cap.centre >= np.cos(union.cap.angle_rad)).all()
 
 
-def test_union_of_nothing_is_refused() -> None:
+def test_an_empty_union_is_refused() -> None:
     assert refusal().reason is Reason.AREA_EMPTY
 
 

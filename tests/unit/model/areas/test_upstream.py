@@ -1,4 +1,4 @@
-"""Upstream: who is on a stretch and goes its way, how long it takes from there, and every refusal (M26)."""
+"""Upstream: points on a stretch that move along it, the remaining time, and every refusal (M26)."""
 
 import numpy as np
 import pytest
@@ -7,12 +7,12 @@ from milepost.model.areas import (
     UPSTREAM_POINTS_MAX,
     UPSTREAM_STRETCHES_MAX,
     Circle,
-    Going,
+    Motion,
     Stretch,
     Union,
     Upstream,
-    asks_which_way,
-    holds_going,
+    contains_moving,
+    depends_on_heading,
     touches,
 )
 from milepost.model.places import Place, Vectors, moved, vectors
@@ -38,12 +38,12 @@ def at(*places: Place) -> Vectors:
     return vectors([place.latitude for place in places], [place.longitude for place in places])
 
 
-def going(*moves: tuple[float, float]) -> Going:
+def motion(*moves: tuple[float, float]) -> Motion:
     headings, speeds = zip(*moves, strict=True)
-    return Going(np.array(headings), np.array(speeds))
+    return Motion(np.array(headings), np.array(speeds))
 
 
-def test_m26_a_stretch_is_as_wide_as_it_says_and_ends_where_it_ends() -> None:
+def test_m26_a_stretch_has_its_stated_width_and_ends_at_its_last_point() -> None:
     area, middle = east_then_north(), moved(HERE, 90, 150)
     places = [
         moved(middle, 0, 11.9),
@@ -56,25 +56,25 @@ def test_m26_a_stretch_is_as_wide_as_it_says_and_ends_where_it_ends() -> None:
 
 
 @pytest.mark.parametrize("start", [HERE, Place(-17.0, 179.999), Place(89.9, 30.0)])
-def test_m26_who_goes_the_other_way_is_not_on_the_stretch(start: Place) -> None:
+def test_m26_a_vehicle_in_the_opposite_direction_is_not_on_the_stretch(start: Place) -> None:
     area, middle = east_then_north(start), moved(start, 90, 150)
-    moves = going((90, 10), (30.5, 10), (149.5, 10), (270, 10), (0, 10), (180, 10))
+    moves = motion((90, 10), (30.5, 10), (149.5, 10), (270, 10), (0, 10), (180, 10))
     assert area.holds(at(*[middle] * 6), moves).tolist() == [True, True, True, False, False, False]
 
 
-def test_m26_who_stands_or_says_no_heading_counts_by_its_place() -> None:
+def test_m26_a_stationary_vehicle_or_one_without_heading_counts_by_its_place() -> None:
     area, middle = east_then_north(), moved(HERE, 90, 150)
-    moves = going((270, 1.9), (270, 2.1), (np.nan, 10), (np.nan, np.nan), (270, np.nan))
+    moves = motion((270, 1.9), (270, 2.1), (np.nan, 10), (np.nan, np.nan), (270, np.nan))
     assert area.holds(at(*[middle] * 5), moves).tolist() == [True, False, True, True, False]
-    assert not area.holds(at(moved(HERE, 180, 50)), going((np.nan, np.nan))).any()
+    assert not area.holds(at(moved(HERE, 180, 50)), motion((np.nan, np.nan))).any()
 
 
-def test_m26_at_a_bend_both_ways_are_the_way_of_the_stretch() -> None:
+def test_m26_at_a_bend_both_directions_are_along_the_stretch() -> None:
     bend = moved(HERE, 90, 300)
-    assert east_then_north().holds(at(bend, bend, bend), going((90, 9), (0, 9), (225, 9))).tolist() == [True, True, False]
+    assert east_then_north().holds(at(bend, bend, bend), motion((90, 9), (0, 9), (225, 9))).tolist() == [True, True, False]
 
 
-def test_m26_seconds_left_get_less_evenly_along_the_path() -> None:
+def test_m26_the_remaining_time_decreases_linearly_along_the_path() -> None:
     area, bend = east_then_north(), moved(HERE, 90, 300)
     places = [HERE, moved(HERE, 90, 100), bend, moved(bend, 0, 50), moved(bend, 0, 100), moved(HERE, 180, 100)]
     seconds = area.seconds_to_reach(at(*places))
@@ -82,12 +82,12 @@ def test_m26_seconds_left_get_less_evenly_along_the_path() -> None:
     assert np.isnan(seconds[5])
 
 
-def test_m26_of_two_stretches_side_by_side_the_one_that_goes_the_same_way_says_how_long_it_takes() -> None:
+def test_m26_of_two_parallel_stretches_the_one_in_the_same_direction_gives_the_time() -> None:
     east = Stretch(path((90, 400)), 15.0, 40.0, 0.0, 400.0, 0.0)
     west = Stretch(path((270, 400), start=moved(moved(HERE, 90, 400), 0, 10)), 15.0, 940.0, 900.0, 9400.0, 9000.0)
     area, between = Upstream((east, west)), moved(moved(HERE, 90, 200), 0, 7)
     assert area.seconds_to_reach(at(between)) == pytest.approx([920.0], abs=0.01)
-    both = area.seconds_to_reach(at(between, between), going((90, 10), (270, 10)))
+    both = area.seconds_to_reach(at(between, between), motion((90, 10), (270, 10)))
     assert both == pytest.approx([20.0, 920.0], abs=0.01)
 
 
@@ -95,10 +95,10 @@ def test_m26_headings_count_inside_unions_too_but_only_on_roads() -> None:
     area, middle = east_then_north(), moved(HERE, 90, 150)
     around = Circle(moved(middle, 0, 1_000), 100.0)
     both = Union((around, area))
-    places, moves = at(middle, middle, moved(middle, 0, 1_000)), going((90, 10), (270, 10), (270, 10))
-    assert holds_going(both, places, moves).tolist() == [True, False, True]
+    places, moves = at(middle, middle, moved(middle, 0, 1_000)), motion((90, 10), (270, 10), (270, 10))
+    assert contains_moving(both, places, moves).tolist() == [True, False, True]
     assert both.contains(places).tolist() == [True, True, True]
-    assert (asks_which_way(both), asks_which_way(area), asks_which_way(around)) == (True, True, False)
+    assert (depends_on_heading(both), depends_on_heading(area), depends_on_heading(around)) == (True, True, False)
 
 
 def test_m26_an_upstream_touches_what_is_within_its_width() -> None:
@@ -123,13 +123,21 @@ def test_m26_an_area_of_hundreds_of_stretches_is_found_by_its_boxes() -> None:
 
 
 def refusal(**changed: object) -> Reason:
-    said = {"path": path((90, 100)), "half_width_m": 10.0, "start_s": 9.0, "end_s": 1.0, "start_m": 90.0, "end_m": 9.0, **changed}
+    values = {
+        "path": path((90, 100)),
+        "half_width_m": 10.0,
+        "start_s": 9.0,
+        "end_s": 1.0,
+        "start_m": 90.0,
+        "end_m": 9.0,
+        **changed,
+    }
     with pytest.raises(Malformed) as caught:
-        Upstream((Stretch(**said),))  # type: ignore[arg-type]
+        Upstream((Stretch(**values),))  # type: ignore[arg-type]
     return caught.value.reason
 
 
-def test_what_is_no_stretch_is_refused() -> None:
+def test_an_invalid_stretch_is_refused() -> None:
     assert refusal(path=(HERE,)) is Reason.AREA_EMPTY
     assert refusal(path=(HERE, HERE)) is Reason.AREA_EMPTY
     assert refusal(path=(HERE, Place(-HERE.latitude, HERE.longitude - 180))) is Reason.AREA_EMPTY
@@ -145,7 +153,7 @@ def test_what_is_no_stretch_is_refused() -> None:
         assert refusal(**{name: value}) is Reason.FIELD_RANGE
 
 
-def test_an_upstream_of_nothing_or_of_too_much_is_refused() -> None:
+def test_an_empty_or_too_large_upstream_is_refused() -> None:
     one = Stretch(path((90, 100)), 10.0, 9.0, 1.0, 90.0, 9.0)
     long = Stretch(path(*[(90, 10.0)] * 50), 10.0, 9.0, 1.0, 90.0, 9.0)
     for stretches, reason in (

@@ -1,4 +1,4 @@
-"""Cells: what no reports could have given is refused, and of two with one key it is known which is the later (M23)."""
+"""Cells: impossible aggregates are refused, and of two with one key one is the later (M23)."""
 
 from dataclasses import replace
 from typing import Any
@@ -15,7 +15,7 @@ CELL = Cell("Collision", 7, Square(3, 4), 3, frozenset({A, B}), 2, 30, 60, Exten
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    "changes",
     [
         {"reports": 0, "north_sum": 0, "east_sum": 0},
         {"reports": 2**53},
@@ -41,13 +41,13 @@ CELL = Cell("Collision", 7, Square(3, 4), 3, frozenset({A, B}), 2, 30, 60, Exten
         {"tallies": {"x": Tally(2, 9, 3, 4)}},
     ],
 )
-def test_what_no_reports_give_is_refused(wrong: dict[str, Any]) -> None:
+def test_aggregates_that_no_reports_can_have_are_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(Malformed) as raised:
-        replace(CELL, **wrong)
+        replace(CELL, **changes)
     assert raised.value.reason is Reason.FIELD_RANGE
 
 
-def test_of_many_witnesses_the_first_are_named() -> None:
+def test_of_many_witnesses_the_first_by_name_are_listed() -> None:
     names = frozenset(EndpointId(f"car-{number:03}") for number in range(64))
     many: dict[str, Any] = {"reports": 100, "north_sum": 1000, "east_sum": 2000}
     assert replace(CELL, **many, witnesses=names, witness_count=100).witness_count == 100
@@ -82,14 +82,14 @@ def test_times_before_1970_are_refused() -> None:
         {"tallies": {"x": Tally(1, 1, 1, 1)}},
     ],
 )
-def test_of_two_that_differ_one_is_the_later(other: dict[str, Any]) -> None:
+def test_of_two_different_cells_exactly_one_is_later(other: dict[str, Any]) -> None:
     later = replace(CELL, **other)
     assert later.is_after(CELL)
     assert not CELL.is_after(later)
     assert not later.is_after(later)
 
 
-def test_more_reports_are_later_whatever_else() -> None:
+def test_a_cell_with_more_reports_is_later() -> None:
     more = replace(CELL, reports=4, witnesses=frozenset({A}), witness_count=1, north_sum=40, east_sum=80, last_at=Instant(75))
     assert more.is_after(CELL)
     assert not CELL.is_after(more)

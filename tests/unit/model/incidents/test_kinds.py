@@ -1,16 +1,18 @@
-"""Event kinds: Mercury's own (M21), and what no kind may be."""
+"""Event kinds: Mercury's own (M21), and refused ones."""
 
 import pytest
 
 from milepost.model.incidents import EVENT_KINDS, BadPredicate, EventKind, fields_of
-from milepost.model.incidents.kinds import Kind
+from milepost.model.incidents.kinds import MercuryKind
 from milepost.model.priorities import Priority
 from milepost.model.reasons import Malformed
-from unit.incidents.events import HOME, Event, after, fed
+from unit.incidents.events import HOME, Event, after, incidents_from
 
 
 def test_m21_every_kind_of_mercurys_has_rules_but_the_query() -> None:
-    assert [kind.topic for kind in EVENT_KINDS] == [kind.value.topic for kind in Kind if kind is not Kind.AREA_QUERY]
+    assert [kind.topic for kind in EVENT_KINDS] == [
+        kind.value.topic for kind in MercuryKind if kind is not MercuryKind.AREA_QUERY
+    ]
     assert len({kind.name for kind in EVENT_KINDS}) == 6
 
 
@@ -36,13 +38,13 @@ def test_m22_an_emergency_is_hot_with_one_report_and_raised_by_edges_only() -> N
         ([None] * 9, False),
     ],
 )
-def test_congestion_is_traffic_that_stands_and_where_nobody_says_a_speed_what_people_call_one(
+def test_congestion_needs_low_speeds_or_without_reported_speeds_congestion_reports(
     speeds: list[float | None], *, is_one: bool
 ) -> None:
     congestion = next(kind for kind in EVENT_KINDS if kind.name == "Congestion")
     fields: list[dict[str, float]] = [{} if speed is None else {"speed_mps": speed} for speed in speeds]
     found = [Event(f"car-{number % 5}", HOME, after(1.0), some) for number, some in enumerate(fields)]
-    changes = fed(congestion, found).advance(after(31))
+    changes = incidents_from(congestion, found).advance(after(31))
     assert bool(changes) == is_one
     assert congestion.from_reports
     assert fields_of(congestion.condition) == {"speed_mps"}
@@ -54,7 +56,7 @@ def test_priority_and_validity_are_those_of_the_kind() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    "options",
     [
         {"name": ""},
         {"name": "a-b"},
@@ -73,13 +75,13 @@ def test_priority_and_validity_are_those_of_the_kind() -> None:
         {"valid_s": float("nan")},
     ],
 )
-def test_rules_out_of_range_are_refused(wrong: dict[str, object]) -> None:
+def test_rules_out_of_range_are_refused(options: dict[str, object]) -> None:
     rules: dict[str, object] = {"name": "Ice", "topic": "t", "predicate": "reports > 1", "alert": "Alert/t"}
-    with pytest.raises(ValueError, match=str(next(iter(wrong))).removesuffix("_s") if "alert" not in wrong else "themselves"):
-        EventKind(**{**rules, **wrong})  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=str(next(iter(options))).removesuffix("_s") if "alert" not in options else "themselves"):
+        EventKind(**{**rules, **options})  # type: ignore[arg-type]
 
 
-def test_a_bad_topic_or_predicate_is_refused() -> None:
+def test_an_invalid_topic_or_predicate_is_refused() -> None:
     with pytest.raises(Malformed):
         EventKind("Ice", "a/#", "reports > 1", None)
     with pytest.raises(Malformed):

@@ -1,4 +1,4 @@
-"""Predicates: what they mean, and where a text goes wrong (M24)."""
+"""Predicates: their meaning, and the positions of syntax errors (M24)."""
 
 import pytest
 
@@ -38,7 +38,7 @@ def test_a_predicate_means(text: str, is_true: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "at", "words"),
+    ("text", "at", "detail"),
     [
         ("", 0, "found the end at 0"),
         ("reports", 7, "expected one of < <="),
@@ -58,14 +58,14 @@ def test_a_predicate_means(text: str, is_true: bool) -> None:
         ("__import__ > 1", 0, "reports, witnesses"),
     ],
 )
-def test_a_wrong_text_is_pointed_at(text: str, at: int, words: str) -> None:
+def test_a_syntax_error_has_its_position(text: str, at: int, detail: str) -> None:
     with pytest.raises(BadPredicate) as raised:
         parse_predicate(text)
     assert raised.value.at == at
-    assert words in str(raised.value)
+    assert detail in str(raised.value)
 
 
-def test_what_is_nested_or_long_without_end_is_refused() -> None:
+def test_texts_too_deep_or_too_long_are_refused() -> None:
     deep = "(" * PREDICATE_DEPTH_MAX + "reports > 1" + ")" * PREDICATE_DEPTH_MAX
     assert holds(parse_predicate(deep), BIN.get)
     with pytest.raises(BadPredicate, match="deep"):
@@ -76,15 +76,15 @@ def test_what_is_nested_or_long_without_end_is_refused() -> None:
         parse_predicate("reports > 1".ljust(PREDICATE_CHARACTERS_MAX + 1))
 
 
-def test_what_does_not_matter_is_not_worked_out() -> None:
-    asked = []
+def test_aggregates_that_do_not_matter_are_not_computed() -> None:
+    requested = []
 
     def value_of(name: str) -> float:
-        asked.append(name)
+        requested.append(name)
         return 0.0
 
     assert not holds(parse_predicate("reports > 5 and witnesses > 2"), value_of)
-    assert asked == ["reports"]
+    assert requested == ["reports"]
 
 
 def test_the_fields_that_cells_need_tallies_of() -> None:

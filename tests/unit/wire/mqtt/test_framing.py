@@ -1,4 +1,4 @@
-"""Frames: where a packet ends, and what is refused before its body has arrived."""
+"""Framing: the end of a packet, and refusals before its body has arrived."""
 
 import pytest
 
@@ -29,26 +29,26 @@ def refused(data: bytes, size_max: int = 1000) -> Reason:
 
 
 @pytest.mark.parametrize(("size", "text"), LENGTHS)
-def test_a_length_is_written_in_as_few_bytes_as_it_needs(size: int, text: str) -> None:
+def test_a_length_is_encoded_in_the_fewest_bytes(size: int, text: str) -> None:
     assert encode_length(size) == bytes.fromhex(text)
 
 
 @pytest.mark.parametrize("size", [-1, 268_435_456])
-def test_a_length_that_four_bytes_cannot_hold_is_refused(size: int) -> None:
+def test_a_length_beyond_four_bytes_is_refused(size: int) -> None:
     with pytest.raises(Malformed) as found:
         encode_length(size)
     assert found.value.reason is Reason.FIELD_RANGE
 
 
 @pytest.mark.parametrize("size", [0, 1, 127, 128, 16_383, 16_384])
-def test_a_frame_is_found_anywhere_in_the_bytes(size: int) -> None:
+def test_a_packet_is_found_anywhere_in_the_bytes(size: int) -> None:
     data = b"\xff\xff" + b"\x30" + encode_length(size) + bytes(size) + b"\xff"
     body_start = 3 + len(encode_length(size))
     assert frame_at(data, 2, 20_000) == (body_start, body_start + size)
     assert frame_at(data[:-2] if size else data[:3], 2, 20_000) is None
 
 
-def test_nothing_is_known_of_a_packet_that_has_not_begun() -> None:
+def test_no_bytes_are_an_incomplete_packet() -> None:
     assert frame_at(b"", 0, 10) is None
     assert frame_at(b"\xc0\x00", 2, 10) is None
     assert frame_at(b"\xc0", 0, 10) is None
@@ -70,7 +70,7 @@ def test_a_packet_that_is_too_large_is_refused_by_its_header_alone() -> None:
 
 
 @pytest.mark.parametrize("first", range(256))
-def test_a_first_byte_is_legal_as_the_table_of_the_specification_has_it(first: int) -> None:
+def test_legal_first_bytes_are_those_of_the_specification(first: int) -> None:
     if first in LEGAL:
         check_first(first)
         assert frame_at(bytes([first]), 0, 10) is None
@@ -84,6 +84,6 @@ def test_a_first_byte_is_legal_as_the_table_of_the_specification_has_it(first: i
     ("first", "detail"),
     [(0x00, "type 0"), (0x36, "QoS 3"), (0x3F, "QoS 3"), (0x38, "DUP and QoS 0"), (0x60, "PUBREL with the flags 0000")],
 )
-def test_what_is_wrong_with_a_first_byte_is_said(first: int, detail: str) -> None:
+def test_the_refusal_of_a_first_byte_names_the_fault(first: int, detail: str) -> None:
     with pytest.raises(Malformed, match=detail):
         check_first(first)

@@ -1,4 +1,4 @@
-"""MQTT packets byte by byte, written by hand from the specifications: what each kind looks like in each version."""
+"""MQTT packets byte by byte, written by hand from the specifications: each type in each version."""
 
 import pytest
 
@@ -10,13 +10,13 @@ from milepost.wire.mqtt import (
     Connack,
     Connect,
     Disconnect,
-    Kind,
+    FilterRequest,
     Packet,
+    PacketType,
     Ping,
     Pong,
     Properties,
     Publish,
-    Request,
     Suback,
     Subscribe,
     Unsuback,
@@ -44,13 +44,13 @@ IN_V3: list[tuple[str, Packet]] = [
     ("20 02  00 05", Connack(False, Code.NOT_AUTHORIZED)),
     ("30 07  0003 612F62  6869", Publish("a/b", b"hi")),
     ("31 03  0001 61", Publish("a", b"", retain=True)),
-    ("32 06  0001 61 0102 00", Publish("a", b"\0", 1, number=0x102)),
+    ("32 06  0001 61 0102 00", Publish("a", b"\0", 1, packet_id=0x102)),
     ("3D 05  0001 61 FFFF", Publish("a", b"", 2, True, True, 0xFFFF)),
-    ("40 02  0007", Acknowledge(Kind.PUBACK, 7)),
-    ("50 02  0007", Acknowledge(Kind.PUBREC, 7)),
-    ("62 02  0007", Acknowledge(Kind.PUBREL, 7)),
-    ("70 02  0100", Acknowledge(Kind.PUBCOMP, 256)),
-    ("82 0E  000A 0003 612F62 01 0003 632F64 02", Subscribe(10, (Request("a/b", 1), Request("c/d", 2)))),
+    ("40 02  0007", Acknowledge(PacketType.PUBACK, 7)),
+    ("50 02  0007", Acknowledge(PacketType.PUBREC, 7)),
+    ("62 02  0007", Acknowledge(PacketType.PUBREL, 7)),
+    ("70 02  0100", Acknowledge(PacketType.PUBCOMP, 256)),
+    ("82 0E  000A 0003 612F62 01 0003 632F64 02", Subscribe(10, (FilterRequest("a/b", 1), FilterRequest("c/d", 2)))),
     ("90 06  000A 00 01 02 80", Suback(10, (Code.SUCCESS, Code.GRANTED_QOS_1, Code.GRANTED_QOS_2, Code.UNSPECIFIED_ERROR))),
     ("A2 0C  000A 0003 612F62 0003 632F64", Unsubscribe(10, ("a/b", "c/d"))),
     ("B0 02  000A", Unsuback(10)),
@@ -82,20 +82,23 @@ IN_V5: list[tuple[str, Packet]] = [
     ),
     ("20 03  00 87 00", Connack(False, Code.NOT_AUTHORIZED)),
     ("30 08  0003 612F62 00 6869", Publish("a/b", b"hi")),
-    ("34 06  0001 61 0001 00", Publish("a", b"", 2, number=1)),
+    ("34 06  0001 61 0001 00", Publish("a", b"", 2, packet_id=1)),
     ("3B 07  0001 61 0001 00 78", Publish("a", b"x", 1, True, True, 1)),
     ("30 06  0000 03 23 0005", Publish("", b"", properties=Properties(topic_alias=5))),
     (
         "30 10  0001 61  0B 01 01 0B 80 01 26 0001 6B 0000  01",
         Publish("a", b"\1", properties=Properties(payload_format=1, subscription_ids=(128,), user=(("k", ""),))),
     ),
-    ("40 02  0007", Acknowledge(Kind.PUBACK, 7)),
-    ("40 03  0007 10", Acknowledge(Kind.PUBACK, 7, Code.NO_MATCHING_SUBSCRIBERS)),
-    ("50 08  0007 87 04 1F 0001 6E", Acknowledge(Kind.PUBREC, 7, Code.NOT_AUTHORIZED, Properties(reason_string="n"))),
-    ("62 08  0007 00 04 1F 0001 6E", Acknowledge(Kind.PUBREL, 7, Code.SUCCESS, Properties(reason_string="n"))),
-    ("70 03  0007 92", Acknowledge(Kind.PUBCOMP, 7, Code.PACKET_IDENTIFIER_NOT_FOUND)),
-    ("82 07  000A 00 0001 61 2E", Subscribe(10, (Request("a", 2, True, True, 2),))),
-    ("82 09  000A 02 0B 7F 0001 61 11", Subscribe(10, (Request("a", 1, False, False, 1),), Properties(subscription_ids=(127,)))),
+    ("40 02  0007", Acknowledge(PacketType.PUBACK, 7)),
+    ("40 03  0007 10", Acknowledge(PacketType.PUBACK, 7, Code.NO_MATCHING_SUBSCRIBERS)),
+    ("50 08  0007 87 04 1F 0001 6E", Acknowledge(PacketType.PUBREC, 7, Code.NOT_AUTHORIZED, Properties(reason_string="n"))),
+    ("62 08  0007 00 04 1F 0001 6E", Acknowledge(PacketType.PUBREL, 7, Code.SUCCESS, Properties(reason_string="n"))),
+    ("70 03  0007 92", Acknowledge(PacketType.PUBCOMP, 7, Code.PACKET_IDENTIFIER_NOT_FOUND)),
+    ("82 07  000A 00 0001 61 2E", Subscribe(10, (FilterRequest("a", 2, True, True, 2),))),
+    (
+        "82 09  000A 02 0B 7F 0001 61 11",
+        Subscribe(10, (FilterRequest("a", 1, False, False, 1),), Properties(subscription_ids=(127,))),
+    ),
     ("90 05  000A 00 02 97", Suback(10, (Code.GRANTED_QOS_2, Code.QUOTA_EXCEEDED))),
     ("A2 06  000A 00 0001 61", Unsubscribe(10, ("a",))),
     ("B0 05  000A 00 00 11", Unsuback(10, (Code.SUCCESS, Code.NO_SUBSCRIPTION_EXISTED))),
@@ -111,9 +114,9 @@ IN_V5: list[tuple[str, Packet]] = [
 BOTH = [(text, packet, V3) for text, packet in IN_V3] + [(text, packet, V5) for text, packet in IN_V5]
 
 LONG_FORMS: list[tuple[str, Packet]] = [
-    ("40 03  0007 00", Acknowledge(Kind.PUBACK, 7)),
-    ("62 04  0007 00 00", Acknowledge(Kind.PUBREL, 7)),
-    ("70 04  0007 92 00", Acknowledge(Kind.PUBCOMP, 7, Code.PACKET_IDENTIFIER_NOT_FOUND)),
+    ("40 03  0007 00", Acknowledge(PacketType.PUBACK, 7)),
+    ("62 04  0007 00 00", Acknowledge(PacketType.PUBREL, 7)),
+    ("70 04  0007 92 00", Acknowledge(PacketType.PUBCOMP, 7, Code.PACKET_IDENTIFIER_NOT_FOUND)),
     ("E0 01  00", Disconnect()),
     ("E0 02  00 00", Disconnect()),
 ]
@@ -128,28 +131,28 @@ def read(text: str, version: Version) -> Packet:
 
 
 @pytest.mark.parametrize(("text", "packet", "version"), BOTH)
-def test_a_packet_is_read_as_the_specification_has_it(text: str, packet: Packet, version: Version) -> None:
+def test_a_packet_is_decoded_as_in_the_specification(text: str, packet: Packet, version: Version) -> None:
     assert read(text, version) == packet
 
 
 @pytest.mark.parametrize(("text", "packet", "version"), BOTH)
-def test_a_packet_is_written_as_the_specification_has_it(text: str, packet: Packet, version: Version) -> None:
+def test_a_packet_is_encoded_as_in_the_specification(text: str, packet: Packet, version: Version) -> None:
     assert encode(packet, version) == bytes.fromhex(text)
 
 
 @pytest.mark.parametrize(("text", "packet"), LONG_FORMS)
-def test_an_outcome_written_out_where_it_could_be_left_out_is_read_and_shortened(text: str, packet: Packet) -> None:
+def test_an_explicit_default_outcome_is_decoded_and_encoded_in_the_short_form(text: str, packet: Packet) -> None:
     assert read(text, V5) == packet
     assert len(encode(packet, V5)) < len(bytes.fromhex(text))
 
 
 def test_every_kind_of_packet_is_among_the_examples() -> None:
     kinds = {(bytes.fromhex(text)[0] >> 4, version) for text, _, version in BOTH}
-    assert kinds == {(kind, version) for kind in Kind for version in Version} - {(Kind.AUTH, V3)}
+    assert kinds == {(kind, version) for kind in PacketType for version in Version} - {(PacketType.AUTH, V3)}
 
 
 @pytest.mark.parametrize("version", Version)
-def test_connect_says_its_version_itself(version: Version) -> None:
+def test_connect_carries_its_own_version(version: Version) -> None:
     assert read(IN_V3[0][0], version) == IN_V3[0][1]
     assert read(IN_V5[0][0], version) == IN_V5[0][1]
     assert encode(IN_V5[0][1], version) == bytes.fromhex(IN_V5[0][0])
@@ -164,12 +167,12 @@ def test_the_version_of_a_connect_is_known_even_if_the_rest_is_malformed() -> No
         assert maybe_version(bytes.fromhex(text)) is None
 
 
-def test_what_mqtt_3_cannot_say_is_left_out() -> None:
+def test_features_that_mqtt_3_lacks_are_omitted() -> None:
     why = Properties(reason_string="n")
     assert encode(Connack(False, Code.BANNED, why), V3) == bytes.fromhex("20 02 00 05")
     assert encode(Publish("a", b"x", properties=why), V3) == bytes.fromhex("30 04 0001 61 78")
-    assert encode(Acknowledge(Kind.PUBREC, 7, Code.NOT_AUTHORIZED, why), V3) == bytes.fromhex("50 02 0007")
-    assert encode(Subscribe(1, (Request("a", 1, True, True, 2),), why), V3) == bytes.fromhex("82 06 0001 0001 61 01")
+    assert encode(Acknowledge(PacketType.PUBREC, 7, Code.NOT_AUTHORIZED, why), V3) == bytes.fromhex("50 02 0007")
+    assert encode(Subscribe(1, (FilterRequest("a", 1, True, True, 2),), why), V3) == bytes.fromhex("82 06 0001 0001 61 01")
     assert encode(Suback(1, (Code.QUOTA_EXCEEDED, Code.GRANTED_QOS_1), why), V3) == bytes.fromhex("90 04 0001 80 01")
     assert encode(Unsuback(1, (Code.SUCCESS,), why), V3) == bytes.fromhex("B0 02 0001")
     assert encode(Disconnect(Code.SERVER_BUSY, why), V3) == bytes.fromhex("E0 00")
@@ -177,12 +180,12 @@ def test_what_mqtt_3_cannot_say_is_left_out() -> None:
 
 def test_empty_properties_are_as_short_as_none() -> None:
     assert Properties() is not NO_PROPERTIES
-    for packet in (Acknowledge(Kind.PUBACK, 7, properties=Properties()), Disconnect(properties=Properties())):
+    for packet in (Acknowledge(PacketType.PUBACK, 7, properties=Properties()), Disconnect(properties=Properties())):
         assert len(encode(packet, V5)) == len(encode(packet, V3))
     assert encode(Publish("a", b"", properties=Properties()), V5) == encode(Publish("a", b""), V5)
 
 
-def test_control_characters_and_a_byte_order_mark_stay_where_they_are() -> None:
+def test_control_characters_and_a_byte_order_mark_are_preserved() -> None:
     topic = "\x01\ufeff\x7f\x9f\uffff"
     raw = topic.encode()
     packet = decode(0x30, len(raw).to_bytes(2, "big") + raw + b"\0", V5)

@@ -1,4 +1,4 @@
-"""Properties: the table against another implementation, ranges, repetition, order, and what is passed on."""
+"""Properties: the table against another implementation, ranges, repetition, order, and forwarding."""
 
 from dataclasses import fields
 
@@ -7,7 +7,7 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties as PahoProperties
 
 from milepost.model.reasons import Malformed, Reason
-from milepost.wire.mqtt import NO_PROPERTIES, Kind, Properties, forwarded, parse_forwarded
+from milepost.wire.mqtt import NO_PROPERTIES, PacketType, Properties, forwarded, parse_forwarded
 from milepost.wire.mqtt.properties import FORWARDED, TABLE, WILL, properties_block, read_properties, write_properties
 
 WRONG, BAD = Reason.PROTOCOL_ERROR, Reason.PACKET_MALFORMED
@@ -44,43 +44,43 @@ EXAMPLES: dict[str, object] = {
 EACH = [(one.name, carrier) for one in TABLE for carrier in sorted(one.carriers) if carrier != FORWARDED]
 
 RANGES = [
-    (Kind.CONNECT, "21 0000", WRONG),
-    (Kind.CONNECT, "27 00000000", WRONG),
-    (Kind.CONNECT, "17 02", WRONG),
-    (Kind.CONNECT, "19 FF", WRONG),
-    (Kind.CONNACK, "24 02", WRONG),
-    *[(Kind.CONNACK, f"{number} 02", WRONG) for number in ("25", "28", "29", "2A")],
-    (Kind.PUBLISH, "01 02", WRONG),
-    (Kind.PUBLISH, "23 0000", Reason.TOPIC_ALIAS),
-    (Kind.PUBLISH, "0B 00", WRONG),
-    (Kind.PUBLISH, "0B 8000", BAD),
-    (Kind.PUBLISH, "0B 8080808001", BAD),
-    (Kind.PUBLISH, "08 0000", Reason.TOPIC_EMPTY),
-    (Kind.PUBLISH, "08 0001 2B", Reason.TOPIC_CHARACTER),
-    (Kind.PUBLISH, "08 0003 612F23", Reason.TOPIC_CHARACTER),
+    (PacketType.CONNECT, "21 0000", WRONG),
+    (PacketType.CONNECT, "27 00000000", WRONG),
+    (PacketType.CONNECT, "17 02", WRONG),
+    (PacketType.CONNECT, "19 FF", WRONG),
+    (PacketType.CONNACK, "24 02", WRONG),
+    *[(PacketType.CONNACK, f"{number} 02", WRONG) for number in ("25", "28", "29", "2A")],
+    (PacketType.PUBLISH, "01 02", WRONG),
+    (PacketType.PUBLISH, "23 0000", Reason.TOPIC_ALIAS),
+    (PacketType.PUBLISH, "0B 00", WRONG),
+    (PacketType.PUBLISH, "0B 8000", BAD),
+    (PacketType.PUBLISH, "0B 8080808001", BAD),
+    (PacketType.PUBLISH, "08 0000", Reason.TOPIC_EMPTY),
+    (PacketType.PUBLISH, "08 0001 2B", Reason.TOPIC_CHARACTER),
+    (PacketType.PUBLISH, "08 0003 612F23", Reason.TOPIC_CHARACTER),
     (WILL, "08 0001 23", Reason.TOPIC_CHARACTER),
-    (Kind.PUBLISH, "03 0001 00", BAD),
-    (Kind.PUBLISH, "03 0003 EDA080", BAD),
-    (Kind.PUBLISH, "26 0001 00 0000", BAD),
-    (Kind.PUBLISH, "26 0000 0001 FF", BAD),
+    (PacketType.PUBLISH, "03 0001 00", BAD),
+    (PacketType.PUBLISH, "03 0003 EDA080", BAD),
+    (PacketType.PUBLISH, "26 0001 00 0000", BAD),
+    (PacketType.PUBLISH, "26 0000 0001 FF", BAD),
 ]
 
 UNWRITABLE = [
-    (Kind.CONNECT, Properties(receive_maximum=0), WRONG),
-    (Kind.CONNECT, Properties(receive_maximum=0x1_0000), Reason.FIELD_RANGE),
-    (Kind.CONNECT, Properties(session_expiry_s=-1), Reason.FIELD_RANGE),
-    (Kind.CONNACK, Properties(maximum_qos=2), WRONG),
-    (Kind.PUBLISH, Properties(topic_alias=0), Reason.TOPIC_ALIAS),
-    (Kind.PUBLISH, Properties(payload_format=2), WRONG),
-    (Kind.PUBLISH, Properties(response_topic="a/+"), Reason.TOPIC_CHARACTER),
-    (Kind.PUBLISH, Properties(content_type="\ud800"), Reason.FIELD_RANGE),
-    (Kind.PUBLISH, Properties(content_type="\0"), Reason.FIELD_RANGE),
-    (Kind.PUBLISH, Properties(content_type="x" * 65_536), Reason.FIELD_RANGE),
-    (Kind.PUBLISH, Properties(correlation_data=b"x" * 65_536), Reason.FIELD_RANGE),
-    (Kind.PUBLISH, Properties(subscription_ids=(1, 0)), WRONG),
-    (Kind.PUBLISH, Properties(subscription_ids=(268_435_456,)), Reason.FIELD_RANGE),
-    (Kind.SUBSCRIBE, Properties(subscription_ids=(1, 2)), WRONG),
-    (Kind.PUBLISH, Properties(session_expiry_s=1), WRONG),
+    (PacketType.CONNECT, Properties(receive_maximum=0), WRONG),
+    (PacketType.CONNECT, Properties(receive_maximum=0x1_0000), Reason.FIELD_RANGE),
+    (PacketType.CONNECT, Properties(session_expiry_s=-1), Reason.FIELD_RANGE),
+    (PacketType.CONNACK, Properties(maximum_qos=2), WRONG),
+    (PacketType.PUBLISH, Properties(topic_alias=0), Reason.TOPIC_ALIAS),
+    (PacketType.PUBLISH, Properties(payload_format=2), WRONG),
+    (PacketType.PUBLISH, Properties(response_topic="a/+"), Reason.TOPIC_CHARACTER),
+    (PacketType.PUBLISH, Properties(content_type="\ud800"), Reason.FIELD_RANGE),
+    (PacketType.PUBLISH, Properties(content_type="\0"), Reason.FIELD_RANGE),
+    (PacketType.PUBLISH, Properties(content_type="x" * 65_536), Reason.FIELD_RANGE),
+    (PacketType.PUBLISH, Properties(correlation_data=b"x" * 65_536), Reason.FIELD_RANGE),
+    (PacketType.PUBLISH, Properties(subscription_ids=(1, 0)), WRONG),
+    (PacketType.PUBLISH, Properties(subscription_ids=(268_435_456,)), Reason.FIELD_RANGE),
+    (PacketType.SUBSCRIBE, Properties(subscription_ids=(1, 2)), WRONG),
+    (PacketType.PUBLISH, Properties(session_expiry_s=1), WRONG),
     (WILL, Properties(topic_alias=1), WRONG),
 ]
 
@@ -116,9 +116,9 @@ def test_the_table_has_every_field_once() -> None:
     assert set(names) == set(EXAMPLES)
 
 
-def test_the_table_says_what_paho_says_about_who_may_carry_what() -> None:
+def test_the_table_agrees_with_paho_on_the_packets_of_each_property() -> None:
     theirs = {number: set(carriers) for number, (_, carriers) in paho(WILL).properties.items()}
-    wills = {PacketTypes.WILLMESSAGE if carrier == WILL else carrier: carrier for carrier in (WILL, *Kind)}
+    wills = {PacketTypes.WILLMESSAGE if carrier == WILL else carrier: carrier for carrier in (WILL, *PacketType)}
     ours = {one.number: {their for their, our in wills.items() if our in one.carriers} for one in TABLE}
     assert ours == theirs
 
@@ -133,7 +133,7 @@ def test_a_property_has_the_bytes_that_paho_gives_it(name: str, carrier: int) ->
     assert read_properties(data, 0, carrier) == (only(name), len(data))
 
 
-@pytest.mark.parametrize("carrier", [WILL, *Kind])
+@pytest.mark.parametrize("carrier", [WILL, *PacketType])
 def test_paho_reads_all_properties_of_a_packet_written_together(carrier: int) -> None:
     here = [one for one in TABLE if carrier in one.carriers]
     data = write_properties(Properties(**{one.name: EXAMPLES[one.name] for one in here}), carrier)  # type: ignore[arg-type]
@@ -144,7 +144,7 @@ def test_paho_reads_all_properties_of_a_packet_written_together(carrier: int) ->
         assert getattr(found, paho_name(one.number)) == (list(value) if isinstance(value, tuple) else value)
 
 
-@pytest.mark.parametrize("carrier", [WILL, FORWARDED, *Kind])
+@pytest.mark.parametrize("carrier", [WILL, FORWARDED, *PacketType])
 def test_a_property_that_does_not_belong_there_is_refused_in_both_directions(carrier: int) -> None:
     for one in TABLE:
         if carrier in one.carriers:
@@ -159,7 +159,7 @@ def test_a_property_that_does_not_belong_there_is_refused_in_both_directions(car
 @pytest.mark.parametrize(("name", "carrier"), EACH)
 def test_a_property_may_be_repeated_only_where_the_specification_says_so(name: str, carrier: int) -> None:
     block = properties_block(only(name), carrier).hex()
-    may_repeat = name == "user" or (name == "subscription_ids" and carrier == Kind.PUBLISH)
+    may_repeat = name == "user" or (name == "subscription_ids" and carrier == PacketType.PUBLISH)
     if may_repeat:
         value = EXAMPLES[name]
         assert isinstance(value, tuple)
@@ -170,7 +170,7 @@ def test_a_property_may_be_repeated_only_where_the_specification_says_so(name: s
 
 @pytest.mark.parametrize("number", sorted(set(range(256)) - {one.number for one in TABLE}))
 def test_an_unknown_property_is_refused(number: int) -> None:
-    assert refused(f"{number:02X} 00000000", Kind.CONNECT) is BAD
+    assert refused(f"{number:02X} 00000000", PacketType.CONNECT) is BAD
 
 
 @pytest.mark.parametrize(("carrier", "text", "reason"), RANGES)
@@ -179,14 +179,14 @@ def test_a_value_out_of_its_range_is_refused(carrier: int, text: str, reason: Re
 
 
 @pytest.mark.parametrize(("carrier", "value", "reason"), UNWRITABLE)
-def test_what_cannot_be_said_is_not_written(carrier: int, value: Properties, reason: Reason) -> None:
+def test_values_that_cannot_be_encoded_are_refused(carrier: int, value: Properties, reason: Reason) -> None:
     with pytest.raises(Malformed) as found:
         write_properties(value, carrier)
     assert found.value.reason is reason
 
 
 @pytest.mark.parametrize(("name", "carrier"), EACH)
-def test_a_property_cut_anywhere_is_refused(name: str, carrier: int) -> None:
+def test_a_property_truncated_anywhere_is_refused(name: str, carrier: int) -> None:
     block = properties_block(only(name) if name != "user" else Properties(user=(("k", "v"),)), carrier)
     for size in range(1, len(block)):
         assert refused(block[:size].hex(), carrier) is BAD
@@ -195,28 +195,33 @@ def test_a_property_cut_anywhere_is_refused(name: str, carrier: int) -> None:
             read_properties((bytes([len(block)]) + block)[:size], 0, carrier)
 
 
-def test_how_the_peer_may_send_comes_first_in_a_fixed_order() -> None:
+def test_limits_for_the_peer_are_encoded_first_in_a_fixed_order() -> None:
     found = Properties(receive_maximum=1, topic_alias_maximum=2, maximum_packet_size=3, session_expiry_s=4, user=(("", ""),))
-    assert write_properties(found, Kind.CONNECT).hex(" ") == "15 22 00 02 27 00 00 00 03 21 00 01 11 00 00 00 04 26 00 00 00 00"
+    assert (
+        write_properties(found, PacketType.CONNECT).hex(" ")
+        == "15 22 00 02 27 00 00 00 03 21 00 01 11 00 00 00 04 26 00 00 00 00"
+    )
 
 
 def test_no_properties_are_a_length_of_zero() -> None:
-    assert write_properties(NO_PROPERTIES, Kind.CONNECT) == write_properties(Properties(), Kind.CONNECT) == b"\0"
-    assert read_properties(b"\0", 0, Kind.CONNECT)[0] is NO_PROPERTIES
+    assert write_properties(NO_PROPERTIES, PacketType.CONNECT) == write_properties(Properties(), PacketType.CONNECT) == b"\0"
+    assert read_properties(b"\0", 0, PacketType.CONNECT)[0] is NO_PROPERTIES
 
 
-def test_what_a_server_passes_on_is_forwarded_and_nothing_else() -> None:
-    kept = {name: EXAMPLES[name] for name in ("payload_format", "content_type", "response_topic", "correlation_data", "user")}
+def test_exactly_the_properties_that_a_server_must_forward_are_forwarded() -> None:
+    forwarded_values = {
+        name: EXAMPLES[name] for name in ("payload_format", "content_type", "response_topic", "correlation_data", "user")
+    }
     own = {name: EXAMPLES[name] for name in ("topic_alias", "subscription_ids", "message_expiry_s")}
-    data = forwarded(Properties(**kept, **own))  # type: ignore[arg-type]
-    assert parse_forwarded(data) == Properties(**kept)  # type: ignore[arg-type]
-    assert data == properties_block(Properties(**kept), Kind.PUBLISH)  # type: ignore[arg-type]
+    data = forwarded(Properties(**forwarded_values, **own))  # type: ignore[arg-type]
+    assert parse_forwarded(data) == Properties(**forwarded_values)  # type: ignore[arg-type]
+    assert data == properties_block(Properties(**forwarded_values), PacketType.PUBLISH)  # type: ignore[arg-type]
     assert forwarded(NO_PROPERTIES) == forwarded(Properties(**own)) == b""  # type: ignore[arg-type]
     assert parse_forwarded(b"") is NO_PROPERTIES
 
 
-def test_a_value_that_was_read_is_frozen_and_like_any_other() -> None:
-    found = parse("03 0001 78", Kind.PUBLISH)
+def test_a_decoded_value_is_frozen_and_equal_to_the_original() -> None:
+    found = parse("03 0001 78", PacketType.PUBLISH)
     assert found == Properties(content_type="x")
     assert hash(found) == hash(Properties(content_type="x"))
     with pytest.raises(AttributeError):

@@ -1,9 +1,9 @@
-"""MQTT packets that are refused: each with the reason that decides what the peer is told."""
+"""MQTT packets that are refused: each with its reason, which determines the code for the peer."""
 
 import pytest
 
 from milepost.model.reasons import Malformed, Reason
-from milepost.wire.mqtt import Kind, Version, decode
+from milepost.wire.mqtt import PacketType, Version, decode
 from milepost.wire.mqtt.fields import LEGAL_FIRST
 
 V3, V5 = Version.V3, Version.V5
@@ -177,4 +177,4 @@ def test_the_detail_names_the_packet_and_what_it_has() -> None:
     with pytest.raises(Malformed, match="PUBACK with the reason code 0x01"):
         decode(0x40, bytes.fromhex("000101"), V5)
     with pytest.raises(Malformed, match="SUBSCRIBE with will_delay_s"):
-        decode(Kind.SUBSCRIBE << 4 | 2, bytes.fromhex("0001 01 18"), V5)
+        decode(PacketType.SUBSCRIBE << 4 | 2, bytes.fromhex("0001 01 18"), V5)

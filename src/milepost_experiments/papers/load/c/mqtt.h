@@ -1,4 +1,4 @@
-/* MQTT 3.1.1, as much of it as a load generator and a relay need: packets are built into and found in plain buffers. */
+/* The subset of MQTT 3.1.1 that a load generator and a relay need; packets are written to and found in plain buffers. */
 #ifndef MQTT_H
 #define MQTT_H
 
@@ -11,7 +11,7 @@ enum { CONNECT = 1, CONNACK, PUBLISH, PUBACK, SUBSCRIBE = 8, SUBACK, DISCONNECT 
 
 #define PACKET_MAX 4096
 
-/* One whole packet inside a buffer. */
+/* One complete packet inside a buffer. */
 typedef struct {
     int type, qos;
     const uint8_t *body;
@@ -30,7 +30,7 @@ static inline int64_t cpu_ns(void) {
     return at.tv_sec * 1000000000LL + at.tv_nsec;
 }
 
-/* Finds the packet that starts at `from`: 1 when it is whole, 0 when more bytes are needed, -1 when it is none of ours. */
+/* Finds the packet that starts at `from`: 1 if it is complete, 0 if more bytes are needed, -1 if it is invalid or too long. */
 static inline int next_packet(const uint8_t *from, size_t len, Packet *found) {
     size_t body_len = 0, at = 1;
     for (int shift = 0;; shift += 7, at++) {
@@ -77,7 +77,7 @@ static inline size_t put_text(uint8_t *to, const char *text) {
 static inline size_t put_connect(uint8_t *to, const char *client_id, int is_clean) {
     size_t at = put_head(to, CONNECT << 4, 10 + 2 + strlen(client_id));
     at += put_text(to + at, "MQTT");
-    to[at++] = 4;                   /* MQTT 3.1.1, which all the brokers speak */
+    to[at++] = 4;                   /* MQTT 3.1.1, which all brokers support */
     to[at++] = is_clean ? 2 : 0;
     at += put_u16(to + at, 0);      /* no keep-alive */
     return at + put_text(to + at, client_id);
@@ -91,7 +91,7 @@ static inline size_t put_subscribe(uint8_t *to, unsigned id, const char *topic_f
     return at;
 }
 
-/* Everything of a PUBLISH before the payload; *id_at is where the packet id stands (QoS 1). */
+/* Writes a PUBLISH up to the payload; *id_at is the offset of the packet id (QoS 1). */
 static inline size_t put_publish(uint8_t *to, const char *topic, int qos, size_t payload_len, size_t *id_at) {
     size_t at = put_head(to, PUBLISH << 4 | qos << 1, 2 + strlen(topic) + (qos ? 2 : 0) + payload_len);
     at += put_text(to + at, topic);
@@ -105,7 +105,7 @@ static inline size_t put_ack(uint8_t *to, int type, unsigned id) {
     return 2 + put_u16(to + 2, id);
 }
 
-/* Payload of a PUBLISH, with its packet id; NULL when the packet is too short to be one. */
+/* Returns the payload of a PUBLISH and its packet id; NULL if the packet is too short. */
 static inline const uint8_t *payload_of(const Packet *packet, unsigned *id, size_t *len) {
     if (packet->body_len < 2) return NULL;
     size_t at = 2 + get_u16(packet->body);

@@ -59,20 +59,20 @@ static double bounded(const char *text, double least, double most) {
     return value;
 }
 
-const char *text_of(int count, char **words, const char *name) {
+const char *text_of(int count, char **arguments, const char *name) {
     for (int at = 1; at + 1 < count; at++)
-        if (!strcmp(words[at], name)) return words[at + 1];
+        if (!strcmp(arguments[at], name)) return arguments[at + 1];
     return NULL;
 }
 
-double number_of(int count, char **words, const char *name, double fallback, double least, double most) {
-    const char *text = text_of(count, words, name);
+double number_of(int count, char **arguments, const char *name, double fallback, double least, double most) {
+    const char *text = text_of(count, arguments, name);
     return text ? bounded(text, least, most) : fallback;
 }
 
-double argument(int count, char **words, int at, double least, double most) {
-    check(at < count, "an argument is missing: see the comment on top of the program");
-    return bounded(words[at], least, most);
+double argument(int count, char **arguments, int at, double least, double most) {
+    check(at < count, "an argument is missing: see the comment at the top of the program");
+    return bounded(arguments[at], least, most);
 }
 
 struct sockaddr_in loopback(int port) {
@@ -86,7 +86,7 @@ int open_socket(int port) {
     setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof size);
     setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
     struct sockaddr_in at = loopback(port);
-    check(bind(fd, (struct sockaddr *)&at, sizeof at) == 0, "the port is taken");
+    check(bind(fd, (struct sockaddr *)&at, sizeof at) == 0, "the port is in use");
     return fd;
 }
 

@@ -1,4 +1,4 @@
-/* What the three programs share: clocks, words of the command line, loopback sockets, batches of datagrams. */
+/* What the UDP programs share: clocks, command-line arguments, loopback sockets, batches of datagrams. */
 #ifndef UDP_H
 #define UDP_H
 
@@ -11,12 +11,12 @@
 
 #define BATCH 512
 #define DATAGRAM_MAX 2048
-#define BUFFER_BYTES (4 << 20) /* of a socket, each way, if the system allows as much */
+#define BUFFER_BYTES (4 << 20) /* send and receive buffer of a socket, if the system allows it */
 #define SECONDS_MAX 600.0
 #define SOCKETS_MAX 1024
 #define SESSIONS_MAX 1000000
 
-/* So many datagrams at once, each with a buffer of its own. */
+/* A batch of datagrams, each with its own buffer. */
 typedef struct {
     struct mmsghdr heads[BATCH];
     struct iovec pieces[BATCH];
@@ -27,20 +27,20 @@ typedef struct {
 void die(const char *what) __attribute__((noreturn));
 void check(int is_good, const char *what);
 
-int64_t now_ns(void);  /* never goes back */
+int64_t now_ns(void);  /* monotonic */
 int64_t wall_ns(void); /* UTC since 1970 */
-double cpu_s(void);    /* of this process, its own and the kernel's for it */
+double cpu_s(void);    /* user and system time of this process */
 void pin(long core);   /* to one core; -1: none */
 void sleep_us(long us);
 
-/* `--name VALUE` among the words, else the fallback; a value outside the bounds is an error. */
-double number_of(int count, char **words, const char *name, double fallback, double least, double most);
-const char *text_of(int count, char **words, const char *name); /* NULL if it is not there */
-double argument(int count, char **words, int at, double least, double most);
+/* The value of `--name VALUE`, else the fallback; a value outside the bounds is an error. */
+double number_of(int count, char **arguments, const char *name, double fallback, double least, double most);
+const char *text_of(int count, char **arguments, const char *name); /* NULL if it is not there */
+double argument(int count, char **arguments, int at, double least, double most);
 
 int open_socket(int port); /* on loopback, not blocking; port 0: any */
 int port_of(int fd);
 struct sockaddr_in loopback(int port);
 void prepare(Batch *batch);
-int64_t dropped(int fd); /* datagrams for which the socket had no room */
+int64_t dropped(int fd); /* datagrams for which the socket had no space */
 #endif

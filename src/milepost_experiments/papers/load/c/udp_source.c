@@ -1,25 +1,25 @@
-/* Sends the reports of many endpoints, as fast as it can or at a rate; each session always from the same socket.
+/* Sends the reports of many endpoints, as fast as possible or at a rate; each session always from the same socket.
  *
- *   udp-source PORT SECONDS FILE [--rate N] [--count N] [--sockets N] [--sealed 1] [--counter N] [--walk-mps V] [--core N]
+ *   udp-source PORT SECONDS FILE [--rate N] [--count N] [--sockets N] [--encrypted 1] [--counter N] [--walk-mps V] [--core N]
  *
- * PORT     where to, on 127.0.0.1. SECONDS: it ends then, or when N datagrams (--count) are sent.
- * FILE     of sessions, see seals.h. They report in turn. Before a report is sent, its seen_at becomes the time it is, and its
- *          latitude that of an endpoint that drives north with V metres a second (--walk-mps, default 0) since the beginning.
- * --rate   datagrams a second over all (default: as fast as it goes).
- * --sockets  how many addresses they come from (default 1); all report equally often if it divides the number of sessions.
- * --sealed 1: as DATA, sealed when they are sent (so that the times in them are true), counters from N (--counter, default 0).
+ * PORT     destination on 127.0.0.1. SECONDS: the duration; it ends earlier when N datagrams (--count) are sent.
+ * FILE     of sessions, see encryption.h. They report round-robin. Before a report is sent, its seen_at is set to the current time, and
+ *          its latitude to that of an endpoint that drives north at V metres per second (--walk-mps, default 0) since the start.
+ * --rate   datagrams per second in all (default: as fast as possible).
+ * --sockets  number of source addresses (default 1); all sessions report equally often if it divides their number.
+ * --encrypted 1: as DATA, encrypted when sent (so that their times are true), with counters from N (--counter, default 0).
  *
- * One line of JSON: sent, failed (the kernel did not take them), seconds, cpu_s, per_s, busy (the share of the time in which it
- * did not wait for the next to be due: near 1 the source is the limit) and late_ms (the most that it was behind its rate).
+ * One line of JSON: sent, failed (refused by the kernel), seconds, cpu_s, per_s, busy (the share of the time in which it did not wait
+ * for the next datagram to be due: near 1 the source is the bottleneck) and late_ms (the maximum delay behind its rate).
  *
- * So that the source is not the limit, datagrams of equal length go to the kernel as one (UDP_SEGMENT), which takes them apart
- * before they reach the receiver's socket: the receiver sees no difference.
+ * So that the source is not the bottleneck, datagrams of equal length are passed to the kernel as one (UDP_SEGMENT), which splits
+ * them before they reach the receiver's socket: the receiver sees no difference.
  */
 #include <errno.h>
 #include <netinet/udp.h>
 #include <stdio.h>
 
-#include "seals.h"
+#include "encryption.h"
 #include "udp.h"
 
 #define DEGREES_A_METRE (1.0 / 111195.0)
@@ -31,12 +31,12 @@
 typedef struct {
     int fds[SOCKETS_MAX];
     size_t next[SOCKETS_MAX]; /* the session that reports next from this socket */
-    int socket_count, is_sealed;
+    int socket_count, is_encrypted;
     double walk_mps, rate;
     int64_t begun_ns, until_ns, most, sent, failed, waited_ns, late_ns;
 } Source;
 
-/* Datagrams of equal length that the kernel takes as one. */
+/* Control message for datagrams of equal length that are passed to the kernel as one. */
 typedef union {
     struct cmsghdr head;
     uint8_t bytes[CMSG_SPACE(sizeof(uint16_t))];
@@ -54,12 +54,12 @@ static size_t write_report(Session *session, const Source *source, int64_t now, 
         double latitude = session->latitude + source->walk_mps * 1e-9 * (double)(now - source->begun_ns) * DEGREES_A_METRE;
         memcpy(session->plain + session->latitude_at, &latitude, 8);
     }
-    if (source->is_sealed) return seal(session, session->plain, session->len, to);
+    if (source->is_encrypted) return encrypt(session, session->plain, session->len, to);
     memcpy(to, session->plain, session->len);
     return session->len;
 }
 
-/* The next so many sessions of one socket report. */
+/* Writes the reports of the next sessions of one socket. */
 static void fill(Source *source, const Sessions *sessions, int which, int wanted, int64_t now) {
     for (int at = 0; at < wanted; at++) {
         size_t number = source->next[which];
@@ -77,7 +77,7 @@ static void segment(struct msghdr *head, Segmented *control, size_t len) {
     head->msg_controllen = sizeof *control;
 }
 
-/* One header for each run of datagrams of equal length; gives how many there are. */
+/* One header for each run of datagrams of equal length; returns their number. */
 static int join(int wanted) {
     int runs = 0;
     for (int at = 0; at < wanted; runs++) {
@@ -106,7 +106,7 @@ static void send_batch(Source *source, int which, int wanted) {
     }
 }
 
-/* How many are due now, a batch at most. */
+/* Returns how many are due now, a batch at most. */
 static int due(Source *source, int64_t now) {
     int64_t done = source->sent + source->failed, left = source->most - done;
     if (source->rate > 0) {
@@ -140,25 +140,25 @@ static void open_sockets(Source *source, int port) {
     for (int at = 0; at < source->socket_count; at++) {
         source->fds[at] = open_socket(0);
         source->next[at] = (size_t)at;
-        check(connect(source->fds[at], (struct sockaddr *)&to, sizeof to) == 0, "no way there");
+        check(connect(source->fds[at], (struct sockaddr *)&to, sizeof to) == 0, "no route to the destination");
     }
 }
 
-int main(int count, char **words) {
+int main(int count, char **arguments) {
     static Source source;
-    int port = (int)argument(count, words, 1, 1, 65535);
-    double seconds = argument(count, words, 2, 0, SECONDS_MAX);
+    int port = (int)argument(count, arguments, 1, 1, 65535);
+    double seconds = argument(count, arguments, 2, 0, SECONDS_MAX);
     check(count > 3, "the file of sessions is missing");
-    Sessions sessions = read_sessions(words[3]);
-    source.rate = number_of(count, words, "--rate", 0, 0, 1e8);
-    source.most = (int64_t)number_of(count, words, "--count", 1e15, 1, 1e15);
-    source.socket_count = (int)number_of(count, words, "--sockets", 1, 1, SOCKETS_MAX);
-    source.is_sealed = (int)number_of(count, words, "--sealed", 0, 0, 1);
-    source.walk_mps = number_of(count, words, "--walk-mps", 0, -500, 500);
+    Sessions sessions = read_sessions(arguments[3]);
+    source.rate = number_of(count, arguments, "--rate", 0, 0, 1e8);
+    source.most = (int64_t)number_of(count, arguments, "--count", 1e15, 1, 1e15);
+    source.socket_count = (int)number_of(count, arguments, "--sockets", 1, 1, SOCKETS_MAX);
+    source.is_encrypted = (int)number_of(count, arguments, "--encrypted", 0, 0, 1);
+    source.walk_mps = number_of(count, arguments, "--walk-mps", 0, -500, 500);
     check((size_t)source.socket_count <= sessions.count, "more sockets than sessions");
-    double counter = number_of(count, words, "--counter", 0, 0, 1e15);
+    double counter = number_of(count, arguments, "--counter", 0, 0, 1e15);
     for (size_t at = 0; at < sessions.count; at++) sessions.all[at].counter = (uint64_t)counter;
-    pin((long)number_of(count, words, "--core", -1, 0, CPU_SETSIZE - 1));
+    pin((long)number_of(count, arguments, "--core", -1, 0, CPU_SETSIZE - 1));
     open_sockets(&source, port);
     prepare(&batch);
     double cpu_before_s = cpu_s();
