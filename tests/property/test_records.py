@@ -99,7 +99,7 @@ handovers = st.builds(
     parts=st.integers(0, 9),
     began=epochs,
     clean_start_epoch=epochs,
-    awaits=st.dictionaries(names, numbers, max_size=2),
+    awaits=st.dictionaries(names, st.lists(names, max_size=2).map(tuple), max_size=2),
     offsets=st.dictionaries(names, numbers, max_size=2),
 )
 forwarded_lists = st.lists(forwarded, max_size=3).map(tuple)
@@ -111,7 +111,7 @@ records = st.one_of(
     forwarded,
     handovers,
     st.builds(HandoverPart, endpoints, epochs, refs, refs, numbers, queued_lists, helds),
-    st.builds(MissedMessages, endpoints, epochs, refs, refs, numbers, forwarded_lists, st.booleans()),
+    st.builds(MissedMessages, endpoints, epochs, refs, refs, numbers, names, forwarded_lists, st.booleans()),
     st.builds(ClaimNotice, claims),
     st.builds(PriorEdge, endpoints, epochs, st.one_of(st.none(), refs)),
     st.builds(EndpointPositions, refs, st.lists(seen, max_size=3).map(tuple)),

@@ -324,7 +324,7 @@ class Handovers:
             parts=len(rest),
             began=residency.began,
             clean_start_epoch=residency.clean_start_epoch,
-            awaits=dict(residency.catching_up.awaits) if residency.catching_up is not None else {},
+            awaits=_awaited_by(residency),
             offsets=residency.offsets | {state.edge.site: self._read_up_to(residency)},
             notified=snapshot.notified,
         )
@@ -348,7 +348,7 @@ class Handovers:
             subscriptions=tuple(first.held),
             queued=tuple(first.waiting),
             parts=len(rest),
-            awaits=handover.awaits if is_near else dict.fromkeys(self._other_sites(handover.sender), handover.epoch),
+            awaits=handover.awaits if is_near else dict.fromkeys(self._other_sites(handover.sender), (handover.id,)),
             offset=handover.offset if is_near else handover.offsets.get(state.edge.site, 0),
         )
         state.send_to_edge(onward, number, claim.edge)
@@ -474,10 +474,11 @@ class Handovers:
         catching_up.from_edge = str(handover.sender)
         catching_up.carried += carried
         advance(residency, ResidencyEvent.HANDOVER)
-        if handover.sender.site == self._state.edge.site:
-            catching_up.awaits |= handover.awaits
-        else:
-            catching_up.awaits |= dict.fromkeys(self._other_sites(handover.sender), handover.epoch)
+        is_near = handover.sender.site == self._state.edge.site
+        awaits = handover.awaits if is_near else dict.fromkeys(self._other_sites(handover.sender), (handover.id,))
+        for site, handovers in awaits.items():
+            for one in handovers:
+                catching_up.await_missed(site, one)
 
     def _part_of(self, handover: Handover) -> Part:
         state, names = self._state, [held.name for held in handover.subscriptions]
@@ -540,15 +541,23 @@ class Handovers:
         is_all = False
         for missed in missed_records:
             site = missed.sender.site
-            if catching_up.awaits.get(site) != missed.epoch:
+            if missed.handover not in catching_up.awaits.get(site, ()):
                 continue
             found = [to_record(forwarded).decode() for forwarded in missed.messages]
             catching_up.missed += [record for record in found if record not in catching_up.missed]
             if missed.is_last:
-                del catching_up.awaits[site]
-                catching_up.sites_to_reread.add(site)
-                is_all = True
+                catching_up.awaits[site].remove(missed.handover)
+                if not catching_up.awaits[site]:
+                    del catching_up.awaits[site]
+                    catching_up.sites_to_reread.add(site)
+                    is_all = True
         return is_all
+
+
+def _awaited_by(residency: Residency) -> dict[str, tuple[str, ...]]:
+    """Return the sites whose missed messages a residency waits for, with the handovers that they answer."""
+    awaits = residency.catching_up.awaits if residency.catching_up is not None else {}
+    return {site: tuple(handovers) for site, handovers in awaits.items()}
 
 
 def snapshot_of(handover: Handover, waiting: list[QueuedMessage]) -> SessionSnapshot:

@@ -59,6 +59,8 @@ class SiteMove:
 
     handover_offset: int
     """The offset of its handover in the cross-hub of the receiver's site."""
+    handover: str
+    """The id of its handover."""
     endpoint: EndpointId
     epoch: Epoch
     sender: EdgeRef
@@ -96,6 +98,7 @@ def move_of(handover: Handover, at: int, now: Instant, sites: Iterable[str]) -> 
     """Return the move of a handover."""
     return SiteMove(
         at,
+        handover.id,
         handover.endpoint,
         handover.epoch,
         handover.sender,
@@ -127,7 +130,9 @@ def missed_records(move: SiteMove, site: str, forwarded: Iterable[tuple[Forwarde
     for at, part in enumerate(parts, PARTS_MAX - len(parts)):
         number, is_last = move.handover_offset * PARTS_MAX + at, at == PARTS_MAX - 1
         sender = EdgeRef(site, HUB)
-        yield to_record(MissedMessages(move.endpoint, move.epoch, sender, move.receiver, number, tuple(part), is_last))
+        yield to_record(
+            MissedMessages(move.endpoint, move.epoch, sender, move.receiver, number, move.handover, tuple(part), is_last)
+        )
 
 
 def completed_handover(missed: MissedMessages) -> int | None:

@@ -176,14 +176,20 @@ class CatchingUp:
     parts: list[Part] = field(default_factory=list)
     sites_to_reread: set[str] = field(default_factory=set)
     """Sites whose records must be read again before new ones are delivered; `EVERY` when the session has just come."""
-    awaits: Cursors = field(default_factory=dict)
-    """Sites of which the central hub still has records for the endpoint, with the epoch of the move: later ones wait."""
+    awaits: dict[str, list[str]] = field(default_factory=dict)
+    """Sites of which the central hub still has records for the endpoint, with the ids of the handovers: later ones wait."""
     missed: list[str] = field(default_factory=list)
     """Messages found by the central hub so far, as records; delivered in the order of numbers with those in the log."""
     from_edge: str = ""
     """The edge that the session came from, as SITE/EDGE."""
     carried: int = 0
     """Number of messages that came with it."""
+
+    def await_missed(self, site: str, handover: str) -> None:
+        """Wait for the missed messages of a site that answer a handover."""
+        awaited = self.awaits.setdefault(site, [])
+        if handover not in awaited:
+            awaited.append(handover)
 
     def is_served(self, site: str) -> bool:
         """Return whether records of a site are delivered as they are read."""

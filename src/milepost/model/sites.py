@@ -199,12 +199,17 @@ class Handover:
     """The last epoch under which the session was served."""
     clean_start_epoch: Epoch = NO_EPOCH
     """As in the claim: when the endpoint last started a new session, as far as the sender knows."""
-    awaits: Mapping[str, int] = field(default_factory=dict)
-    """Sites whose `MissedMessages` are still outstanding, with the epoch of the move."""
+    awaits: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Sites whose `MissedMessages` are still outstanding, with the ids of the handovers that they answer."""
     offsets: Mapping[str, int] = field(default_factory=dict)
     """By site that the endpoint has left: the offset of that site's cross-hub up to which it was served there."""
     notified: tuple[NotifiedIncident, ...] = ()
     """The incidents it was notified of, so that it is not notified again and receives the all-clear."""
+
+    @property
+    def id(self) -> str:
+        """The id of the handover: its sender, and the number that the sender gave it."""
+        return f"{self.sender} {self.number}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +235,8 @@ class MissedMessages:
     """The central hub, for the site that it read: SITE/@hub."""
     receiver: EdgeRef
     number: int
+    handover: str
+    """The id of the handover that it answers: one claim may be answered by several."""
     messages: tuple[ForwardedMessage, ...] = ()
     is_last: bool = True
     """Whether this is the last record of this site for this move."""

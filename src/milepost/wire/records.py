@@ -404,7 +404,7 @@ class HandoverForm(_HandoverRecord, frozen=True, tag="handover"):
     parts: Whole = 0
     began: Digits = absent(NO_EPOCH)
     clean_start_epoch: Digits = absent(NO_EPOCH)
-    awaits: dict[str, Digits] = _no_numbers()
+    awaits: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
     offsets: dict[str, Digits] = _no_numbers()
     notified: tuple[NotifiedIncidentRow, ...] = ()
 
@@ -421,6 +421,7 @@ class MissedMessagesForm(_HandoverRecord, frozen=True, tag="missed"):
     """Messages that the central hub found for an endpoint."""
 
     MODEL = MissedMessages
+    handover: str
     messages: tuple[ForwardedMessageForm, ...] = ()
     is_last: bool = msgspec.field(name="last", default=True)
 

@@ -243,7 +243,9 @@ class RoamingClient:
                 else:
                     message.sends += 1
                     message.connections.append(self.connections)
-                    message.site = self.client_link.node.ref.site if self.client_link is not None else message.site
+                    site = self.client_link.node.ref.site if self.client_link is not None else message.site
+                    message.was_repeated_elsewhere |= site != message.site
+                    message.site = site
                     self._send(Publish(message.topic, message.body, message.qos, False, True, number))
             return
         self._received.clear()

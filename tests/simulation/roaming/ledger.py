@@ -29,6 +29,8 @@ class Message:
     merges: dict[int, Instant]
     """Merges of its publisher since the clean start before the publication (see `Account`)."""
     sends: int = 1
+    was_repeated_elsewhere: bool = False
+    """Whether its publisher sent it again at another site: either site may have accepted it, and order holds within one."""
     connections: list[int] = field(default_factory=list)
     """The connections of its publisher on which it was sent."""
     acked_at: Instant | None = None
@@ -206,7 +208,7 @@ class Ledger:
                 continue
             seen.add(receipt.body)
             message = self.messages[receipt.body]
-            if message.qos == 1 and message.sends > 1:  # the received one may be the repetition
+            if (message.qos == 1 and message.sends > 1) or message.was_repeated_elsewhere:  # it may be the repetition
                 continue
             merges = sum(one <= message.connections[0] for one in message.merges)
             key = (message.publisher, message.topic, message.site, message.era, merges)
