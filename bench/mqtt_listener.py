@@ -14,7 +14,7 @@ from rich.table import Table
 from milepost.broker.broker import Broker
 from milepost.broker.limits import BrokerLimits
 from milepost.broker.routing import RouteCache
-from milepost.config.log_settings import Level
+from milepost.config.log_format import Level
 from milepost.listeners.event_loop import ChangeWriter, TickCommitter
 from milepost.listeners.mqtt import listener as listener_module
 from milepost.listeners.mqtt.connection import MqttConnection
@@ -22,7 +22,7 @@ from milepost.listeners.mqtt.context import MqttContext, MqttSettings
 from milepost.listeners.mqtt.listener import MqttListener
 from milepost.model.durability import Durability
 from milepost.model.instants import Instant
-from milepost.runtime.logs import StructuredLog
+from milepost.runtime.structured_log import StructuredLog
 from milepost.storage import open_storage
 from milepost.wire.mqtt import Connect, FilterRequest, Publish, Subscribe, Version, encode
 

@@ -27,9 +27,9 @@ from milepost.model.durability import Durability
 from milepost.model.incidents import EVENT_KINDS
 from milepost.pipelines.hazards import KEY, cells, plans, with_slot, with_square
 from milepost.pipelines.records import MESSAGES_TOPIC
-from milepost.pipelines.session import open_session
 from milepost.pipelines.settings import PipelineSettings
 from milepost.pipelines.sources.kafka import KafkaSource
+from milepost.pipelines.spark_session import open_session
 from milepost.runtime.services.jars import kafka_jars
 from milepost.runtime.services.kafka import Kafka, running_kafka
 

@@ -19,7 +19,7 @@ from milepost.model.places import Place
 from milepost.model.queries import parse_query
 from milepost.model.time_windows import TimeWindow
 from milepost.pipelines.archive.files import HOUR_NS, TableFolder
-from milepost.pipelines.archive.query import append
+from milepost.pipelines.archive.ingest import append
 from milepost.pipelines.archive.schema import MESSAGES, REPORTS, ArchiveTable
 from milepost.pipelines.backtest import Replay, alerts
 from milepost.pipelines.search import ArchiveQuery, search_messages

@@ -27,7 +27,7 @@ from milepost.model.incidents import EventKind
 from milepost.model.instants import Instant
 from milepost.model.messages import Message, MessageId
 from milepost.model.places import Place
-from milepost.model.sites import CROSS_HUB, EdgeRef, ForwardedMessage
+from milepost.model.site_records import CROSS_HUB, EdgeRef, ForwardedMessage
 from milepost.pipelines.records import MESSAGES_TOPIC
 from milepost.runtime.services.kafka import Kafka
 from milepost.wire.records import to_record

@@ -17,7 +17,7 @@ from bench.pipelines_latency import processes
 from milepost.eventlog.kafka import KafkaLog
 from milepost.eventlog.log import Entry
 from milepost.model.durability import Durability
-from milepost.model.sites import EdgeRef
+from milepost.model.site_records import EdgeRef
 from milepost.pipelines.records import REPORTS_TOPIC
 from milepost.runtime.pipeline_status import STATUS_FILE
 from milepost.runtime.services.kafka import Kafka

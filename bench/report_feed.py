@@ -19,7 +19,7 @@ from milepost.federation.member import SiteMember
 from milepost.model.areas import Circle
 from milepost.model.instants import Instant
 from milepost.model.places import Place
-from milepost.model.sites import EdgeInfo, EdgeRef
+from milepost.model.site_records import EdgeInfo, EdgeRef
 from milepost.vetting import ReportLimits
 from milepost_experiments.papers.load.endpoints import Endpoint
 from milepost_experiments.papers.load.in_process_edge import InProcessEdge, spread_addresses

@@ -25,7 +25,7 @@ from milepost.model.endpoints import EndpointId
 from milepost.model.instants import Instant
 from milepost.model.messages import Message, MessageId
 from milepost.model.places import Place
-from milepost.model.sessions import PublishDatagram, SessionToken
+from milepost.model.session_datagrams import PublishDatagram, SessionToken
 from milepost.roads import MapMatcher, RoadNetwork, RoadPosition, UpstreamExtent, find_upstream_area
 from milepost.roads.sumo import read_sumo
 from milepost.wire.datagrams import encode

@@ -26,8 +26,8 @@ from milepost.broker import presence as presence_module
 from milepost.broker.presence import LastReports, Presence
 from milepost.listeners.udp import inbound as inbound_module
 from milepost.listeners.udp.batch_io import BatchReceiver
+from milepost.listeners.udp.decryption import PlainReader, SealedReader
 from milepost.listeners.udp.inbound import InboundQueue
-from milepost.listeners.udp.receiver import PlainReader, SealedReader
 from milepost.listeners.udp.socket import BATCH, bind_at
 from milepost.matching.matcher import Matcher
 from milepost.model import Instant

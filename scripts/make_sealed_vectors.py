@@ -26,7 +26,7 @@ from milepost.model.places import Place
 from milepost.model.priorities import Priority
 from milepost.model.reasons import Reason
 from milepost.model.reports import Report
-from milepost.model.sessions import AcknowledgeDatagram, Heartbeat, Init, PublishDatagram, ReportSent, SessionToken
+from milepost.model.session_datagrams import AcknowledgeDatagram, Heartbeat, Init, PublishDatagram, ReportSent, SessionToken
 from milepost.trust.certificates import EDGE, Certificate, body_and_signature, issue, revoke
 from milepost.trust.cookies import Macs, cookie_of, reset_key, reset_of, seal_cookie
 from milepost.trust.noise import PROLOGUE, PROTOCOL, NoiseInitiator, NoiseResponder, public_of

@@ -22,7 +22,7 @@ from milepost.model.priorities import Priority
 from milepost.model.queries import parse_query
 from milepost.model.reasons import Malformed, Reason, Refused
 from milepost.model.reports import Report
-from milepost.model.sessions import (
+from milepost.model.session_datagrams import (
     AcknowledgeDatagram,
     Close,
     CloseCause,

@@ -13,7 +13,7 @@ from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.messages import Message, MessageId
 from milepost.model.places import Place
 from milepost.model.queries import parse_query
-from milepost.model.sites import (
+from milepost.model.site_records import (
     CROSS_HUB,
     SUBSCRIPTION_INFO,
     VEHICLE_INFO,

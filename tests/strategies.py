@@ -15,7 +15,7 @@ from milepost.model.priorities import Priority
 from milepost.model.queries import And, HasTag, Not, OnTopic, Or, Query
 from milepost.model.reasons import Reason, Refused
 from milepost.model.reports import Report
-from milepost.model.sessions import (
+from milepost.model.session_datagrams import (
     AcknowledgeDatagram,
     Close,
     CloseCause,

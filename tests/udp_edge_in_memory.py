@@ -26,7 +26,7 @@ from milepost.model.messages import NO_FIELDS, Message, MessageId, Scalar
 from milepost.model.priorities import Priority
 from milepost.model.queries import parse_query
 from milepost.model.reports import Report
-from milepost.model.sessions import (
+from milepost.model.session_datagrams import (
     AcknowledgeDatagram,
     Close,
     Datagram,

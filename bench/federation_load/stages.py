@@ -19,7 +19,7 @@ from bench.harness import QUICK
 from milepost.config.site_settings import LogType, SiteLog
 from milepost.eventlog.log import Log, read_to_end
 from milepost.model.durability import Durability
-from milepost.model.sites import CROSS_HUB, ForwardedMessage
+from milepost.model.site_records import CROSS_HUB, ForwardedMessage
 from milepost.runtime.site_logs import open_log
 from milepost.wire.records import from_record
 from milepost_experiments.papers.dpsmd.measurements import GAP_MS, LARGEST, WARM_PACKETS

@@ -9,7 +9,7 @@ from statistics import median
 import numpy as np
 
 from bench.udp_load.programs import start_fanout
-from milepost.broker.emergency import AlertRule
+from milepost.broker.alert_rules import AlertRule
 from milepost.listeners.udp.batch_io import ADDRESS_BYTES, BatchSender, sockaddr_of
 from milepost.listeners.udp.sender import Octets
 from milepost.listeners.udp.socket import bind_at

@@ -16,7 +16,7 @@ from live.mqtt.commands import RunningCommand
 from milepost.handlers import handler, partition, store
 from milepost.handlers import handler as validators
 from milepost.handlers.calls import CALL_RETRY, HUNG_MAX
-from milepost.handlers.names import PARTITIONS_MAX
+from milepost.handlers.topic_names import PARTITIONS_MAX
 from milepost.runtime import handler as service
 from milepost.runtime import monitoring
 

@@ -10,8 +10,8 @@ import pytest
 from docs.follower import Follower, following
 from docs.pages import ROOT, blocks_of, commands_of
 from milepost.broker.limits import BrokerLimits
-from milepost.config.settings import Mqtt, Settings, settings_from
-from milepost.config.udp_settings import Udp
+from milepost.config.settings import MqttListenerSettings, Settings, settings_from
+from milepost.config.udp_settings import UdpListenerSettings
 from milepost.federation.limits import SiteLimits
 from milepost.listeners.limits import MqttLimits
 from milepost.listeners.udp.settings import UdpLimits
@@ -42,7 +42,15 @@ def read(text: str) -> Settings:
 
 
 def test_the_page_has_every_limit_once_with_its_default() -> None:
-    parts = (BrokerLimits(), MqttLimits(), Mqtt(), Udp(), UdpLimits(), ReportLimits(), SiteLimits())
+    parts = (
+        BrokerLimits(),
+        MqttLimits(),
+        MqttListenerSettings(),
+        UdpListenerSettings(),
+        UdpLimits(),
+        ReportLimits(),
+        SiteLimits(),
+    )
     limits = [(one.name, getattr(part, one.name)) for part in parts for one in fields(part) if one.name not in NO_LIMITS]
     defaults = [(name, written(value)) for name, value in limits]
     assert len(defaults) > 50

@@ -4,7 +4,7 @@ from house.rules.glossary import WORDS_MAX, glossary_faults
 from house.rules.tree import ROOT, Plant
 
 HEAD = "| word | established term | meaning | code |\n|---|---|---|---|\n"
-ROW = "| epoch | fencing token | orders claims | `milepost.model.sites` |\n"
+ROW = "| epoch | fencing token | orders claims | `milepost.model.site_records` |\n"
 
 
 def test_every_word_of_the_glossary_has_an_established_term_and_code() -> None:
@@ -14,8 +14,8 @@ def test_every_word_of_the_glossary_has_an_established_term_and_code() -> None:
 @pytest.mark.parametrize(
     ("rows", "fault"),
     [
-        ("| epoch | | orders claims | `milepost.model.sites` |", "docs/glossary.md: epoch has no established term"),
-        ("| epoch | fencing token | | `milepost.model.sites` |", "docs/glossary.md: epoch has no meaning"),
+        ("| epoch | | orders claims | `milepost.model.site_records` |", "docs/glossary.md: epoch has no established term"),
+        ("| epoch | fencing token | | `milepost.model.site_records` |", "docs/glossary.md: epoch has no meaning"),
         ("| epoch | fencing token | orders claims | |", "docs/glossary.md: epoch has no code"),
         ("| epoch | fencing token | orders claims | sites |", "docs/glossary.md: epoch has no code"),
         (ROW + ROW, "docs/glossary.md lists epoch 2 times"),

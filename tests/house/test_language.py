@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from house.rules.language import THIS_RULE, commit_faults, docstring_faults, name_faults, repeated_classes
+from house.rules.language import THIS_RULE, commit_faults, docstring_faults, name_faults, parameter_faults, repeated_classes
 from house.rules.tree import ROOT, Plant
 
 
@@ -17,6 +17,10 @@ def test_a_public_class_name_has_one_meaning() -> None:
 
 def test_sentences_of_docstrings_have_nouns_for_subjects() -> None:
     assert docstring_faults(ROOT) == []
+
+
+def test_names_between_asterisks_are_parameters() -> None:
+    assert parameter_faults(ROOT) == []
 
 
 def test_commit_subjects_are_short() -> None:
@@ -89,6 +93,18 @@ def test_a_sentence_without_a_noun_for_a_subject_is_found(plant: Plant, form: st
 )
 def test_plain_english_passes(plant: Plant, text: str) -> None:
     assert docstring_faults(plant({"src/milepost/a.py": f'X = 1\n"""{text}"""\nprint("nobody")'})) == []
+
+
+@pytest.mark.parametrize("head", ["def f(task):", "async def f(self, *, task=None):", "def f(*tasks, **options):"])
+def test_a_name_between_asterisks_that_is_no_parameter_is_found(plant: Plant, head: str) -> None:
+    root = plant({"src/milepost/a.py": f'{head}\n    """Run *errand* in a thread."""'})
+    assert parameter_faults(root) == ["src/milepost/a.py:1 *errand* is not a parameter of f"]
+
+
+def test_parameters_and_other_asterisks_pass(plant: Plant) -> None:
+    text = "Run *a*, *b*, *c*, *d* and *e*; 2 * x * y, **bold**, *Two words* and `*args`."
+    root = plant({"src/milepost/a.py": f'X = 1\n"""*none*"""\ndef f(a, /, b, *c, d, **e):\n    """{text}"""'})
+    assert parameter_faults(root) == []
 
 
 def commit(root: Path, subject: str) -> None:

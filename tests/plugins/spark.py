@@ -28,7 +28,7 @@ def spark_jars(need_java: str) -> list[Path]:
 @pytest.fixture(scope="session")
 def spark(spark_jars: list[Path], tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
     """The session, with the Kafka connector."""
-    from milepost.pipelines.session import open_session  # noqa: PLC0415  # as above
+    from milepost.pipelines.spark_session import open_session  # noqa: PLC0415  # as above
 
     folder = tmp_path_factory.mktemp("spark")
     settings = {

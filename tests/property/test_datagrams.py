@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from milepost.model.messages import Message
 from milepost.model.reasons import Malformed
-from milepost.model.sessions import Datagram, PublishDatagram
+from milepost.model.session_datagrams import Datagram, PublishDatagram
 from milepost.wire.datagrams import decode, encode
 from strategies import datagrams, messages
 

@@ -6,13 +6,13 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from milepost.incidents import Incidents, maybe_alert
-from milepost.incidents.engine import STATE, AlertAppend, Announcement, EarlyWarnings, IncidentEngine
+from milepost.incidents.engine import STATE, Announcement, EarlyWarnings, EngineAppend, IncidentEngine
 from milepost.incidents.tracker import is_within_alert_area
 from milepost.model.addresses import ToNotified
 from milepost.model.endpoints import EndpointId
 from milepost.model.incidents import Cell, CellKey, EventKind, Incident, IncidentChange, IncidentPhase
 from milepost.model.instants import Instant
-from milepost.model.sites import CROSS_HUB, ForwardedMessage
+from milepost.model.site_records import CROSS_HUB, ForwardedMessage
 from milepost.wire.incidents import cell_to_json
 from milepost.wire.records import from_record
 from property.test_incidents import KINDS, LAST_S, all_changes, incidents_with, many_events
@@ -141,9 +141,9 @@ def test_an_engine_resumed_from_its_state_repeats_alerts_under_the_same_numbers(
     assert alerts(rest[1]) == alerts(rest[0])
 
 
-def run(engine: IncidentEngine, cells: Sequence[Cell], until: float) -> list[AlertAppend]:
+def run(engine: IncidentEngine, cells: Sequence[Cell], until: float) -> list[EngineAppend]:
     """Add cells with ticks in between and after; return all appends."""
-    appends: list[AlertAppend] = []
+    appends: list[EngineAppend] = []
     now = 0.0
     waiting = list(cells)
     while now <= until:
@@ -158,11 +158,11 @@ def run(engine: IncidentEngine, cells: Sequence[Cell], until: float) -> list[Ale
     return appends + engine.take_appends()
 
 
-def number_of(append: AlertAppend) -> int:
+def number_of(append: EngineAppend) -> int:
     message = from_record(append.value)
     assert isinstance(message, ForwardedMessage)
     return message.number
 
 
-def alerts(appends: Sequence[AlertAppend]) -> list[AlertAppend]:
+def alerts(appends: Sequence[EngineAppend]) -> list[EngineAppend]:
     return [one for one in appends if one.topic == CROSS_HUB]

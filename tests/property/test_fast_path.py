@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from edge_in_memory import SMALL, Client, EdgeInMemory
 from effort import examples
 from milepost.broker.admission import AdmissionRules
-from milepost.broker.counts import BrokerCounters
+from milepost.broker.broker_counters import BrokerCounters
 from milepost.broker.limits import BrokerLimits
 from milepost.listeners.limits import MqttLimits
 from milepost.listeners.mqtt import listener as door_module

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from milepost.federation.hub_registry import HubRegistry
 from milepost.model.endpoints import EndpointId
-from milepost.model.sites import EdgeRef, EndpointClaim, Epoch
+from milepost.model.site_records import EdgeRef, EndpointClaim, Epoch
 
 EndedClaim = tuple[EndpointId, EdgeRef]
 

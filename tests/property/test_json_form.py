@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from milepost.model.messages import Message
 from milepost.model.reasons import Malformed, Reason
-from milepost.model.sessions import PublishDatagram
+from milepost.model.session_datagrams import PublishDatagram
 from milepost.wire.json_form import SCHEMA_PATH, Value, from_json, to_json
 from strategies import json_values
 

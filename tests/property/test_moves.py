@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from central_hub_in_memory import Sites, ref
 from milepost.eventlog.memory import StepKind
-from milepost.model.sites import CROSS_HUB, ForwardedMessage, Handover, MissedMessages
+from milepost.model.site_records import CROSS_HUB, ForwardedMessage, Handover, MissedMessages
 
 SITES = ("a", "b", "c")
 EDGES = ("a/1", "a/2", "b/1", "c/1")

@@ -1,4 +1,4 @@
-"""Whatever bytes a client sends, before or after CONNECT: the door goes on, and others are served as if nothing had been."""
+"""Invalid bytes from a client, before or after CONNECT, cost at most its own connection; other clients are served normally."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,7 +23,7 @@ SERVICES = ("$milepost/subscribe", "$milepost/report", "$milepost/publish", "$mi
 
 @st.composite
 def changed(draw: st.DrawFn, data: bytes) -> bytes:
-    """Bytes with some of them changed, taken out, doubled or cut off."""
+    """Return *data* with some bytes changed, inserted, removed or cut off."""
     found = bytearray(data)
     for _ in range(draw(st.integers(0, 3))):
         if not found:
@@ -44,8 +44,8 @@ def changed(draw: st.DrawFn, data: bytes) -> bytes:
 
 
 @st.composite
-def talks(draw: st.DrawFn) -> tuple[Version, bytes, list[int]]:
-    """A few packets of one version, most of them as they should be, joined, and where they are cut on their way."""
+def packet_streams(draw: st.DrawFn) -> tuple[Version, bytes, list[int]]:
+    """Return a version, the bytes of a few packets, most of them valid, and the sizes of the pieces to send."""
     version = draw(st.sampled_from(list(Version)))
     whole = [encode(packet, version) for packet in draw(st.lists(packets(version), min_size=1, max_size=5))]
     pieces = [draw(changed(one)) if draw(st.integers(0, 2)) == 0 else one for one in whole]
@@ -53,8 +53,8 @@ def talks(draw: st.DrawFn) -> tuple[Version, bytes, list[int]]:
     return version, data, draw(st.lists(st.integers(1, len(data) or 1), max_size=3))
 
 
-def say(client: Client, data: bytes, cuts: list[int]) -> None:
-    """Send in pieces; whoever is not read any more is not sent to either."""
+def send_in_pieces(client: Client, data: bytes, cuts: list[int]) -> None:
+    """Send *data* in pieces, until the connection is closed."""
     at = 0
     for size in (*cuts, len(data)):
         piece = data[at : at + size]
@@ -64,65 +64,65 @@ def say(client: Client, data: bytes, cuts: list[int]) -> None:
 
 
 class Stage:
-    """An edge with two clients that mean well."""
+    """An edge with two well-behaved clients."""
 
     def __init__(self) -> None:
         self.edge = EdgeInMemory(limits=SMALL, settings=SETTINGS, rules=RULES)
-        self.taker, self.sender = self.edge.connect("good-taker", expiry_s=100), self.edge.connect("good-sender")
-        self.taker.subscribe("good/+", qos=1)
+        self.receiver, self.sender = self.edge.connect("good-receiver", expiry_s=100), self.edge.connect("good-sender")
+        self.receiver.subscribe("good/+", qos=1)
 
-    def check(self, culprit: Client) -> None:
-        """The others are unharmed, the culprit is either served or gone, and a restart finds everything in order."""
+    def check(self, faulty: Client) -> None:
+        """Check that the others are served, that the faulty client is served or disconnected, and that a restart recovers."""
         self.edge.run_ticks()
-        assert culprit.connection.state in (
+        assert faulty.connection.state in (
             MqttConnectionState.NEW,
             MqttConnectionState.OPEN,
             MqttConnectionState.CLOSING,
             MqttConnectionState.CLOSED,
         )
-        self.taker.take()
+        self.receiver.take()
         self.sender.publish("good/one", b"still here", 1)
-        messages = [message.payload for message in self.taker.messages() if message.topic == "good/one"]
+        messages = [message.payload for message in self.receiver.messages() if message.topic == "good/one"]
         assert messages == [b"still here"]
         assert self.edge.broker.counts.faults == 0
         self.edge.pass_time(1)
-        culprit.drop_connection()
+        faulty.drop_connection()
         self.edge.run_ticks()
-        again = self.edge.restarted().connect("good-taker", clean=False, expiry_s=100)
+        again = self.edge.restarted().connect("good-receiver", clean=False, expiry_s=100)
         assert b"still here" in again.bodies()
 
 
 @settings(max_examples=examples(fast=40, full=150))
-@given(talks())
-def test_before_connect_whatever_comes_costs_one_connection_at_most(talk: tuple[Version, bytes, list[int]]) -> None:
+@given(packet_streams())
+def test_invalid_bytes_before_connect_cost_at_most_one_connection(stream: tuple[Version, bytes, list[int]]) -> None:
     stage = Stage()
-    culprit = stage.edge.open_connection(talk[0])
-    say(culprit, talk[1], talk[2])
-    stage.check(culprit)
+    faulty = stage.edge.open_connection(stream[0])
+    send_in_pieces(faulty, stream[1], stream[2])
+    stage.check(faulty)
 
 
 @settings(max_examples=examples(fast=60, full=250))
-@given(talks(), st.booleans(), st.sampled_from([0, 40, 300]))
-def test_after_connect_whatever_comes_costs_one_connection_at_most(
-    talk: tuple[Version, bytes, list[int]], is_durable: bool, packet_max: int
+@given(packet_streams(), st.booleans(), st.sampled_from([0, 40, 300]))
+def test_invalid_bytes_after_connect_cost_at_most_one_connection(
+    stream: tuple[Version, bytes, list[int]], is_durable: bool, packet_max: int
 ) -> None:
     stage = Stage()
-    version, data, cuts = talk
+    version, data, cuts = stream
     properties = Properties(maximum_packet_size=packet_max) if packet_max and version is Version.V5 else Properties()
     expiry_s = 50 if is_durable and version is Version.V5 else 0
-    culprit = stage.edge.connect("bad", version, clean=not is_durable, expiry_s=expiry_s, properties=properties)
-    culprit.subscribe("#", "json/#", qos=2)
-    say(culprit, data, cuts)
-    stage.check(culprit)
+    faulty = stage.edge.connect("bad", version, clean=not is_durable, expiry_s=expiry_s, properties=properties)
+    faulty.subscribe("#", "json/#", qos=2)
+    send_in_pieces(faulty, data, cuts)
+    stage.check(faulty)
 
 
 @settings(max_examples=examples(fast=30, full=200))
 @given(st.binary(max_size=40), st.booleans())
-def test_any_bytes_at_all_cost_one_connection_at_most(data: bytes, is_connected: bool) -> None:
+def test_random_bytes_cost_at_most_one_connection(data: bytes, is_connected: bool) -> None:
     stage = Stage()
-    culprit = stage.edge.connect("bad") if is_connected else stage.edge.open_connection()
-    say(culprit, data, [])
-    stage.check(culprit)
+    faulty = stage.edge.connect("bad") if is_connected else stage.edge.open_connection()
+    send_in_pieces(faulty, data, [])
+    stage.check(faulty)
 
 
 @st.composite
@@ -139,19 +139,34 @@ def requests(draw: st.DrawFn) -> tuple[str, bytes]:
 
 @settings(max_examples=examples(fast=30, full=200))
 @given(st.lists(requests(), min_size=1, max_size=4), st.sampled_from([0, 1, 2]), st.sampled_from(list(Version)))
-def test_whatever_is_asked_of_services_harms_nobody(asked: list[tuple[str, bytes]], qos: int, version: Version) -> None:
+def test_invalid_service_requests_do_not_affect_other_clients(
+    invalid: list[tuple[str, bytes]], qos: int, version: Version
+) -> None:
     stage = Stage()
-    culprit = stage.edge.connect("bad", version)
-    culprit.subscribe("$milepost/reply", "#", qos=2)
-    for topic, body in asked:
-        if culprit.is_open:
-            culprit.publish(topic, body, qos)
-    stage.check(culprit)
+    faulty = stage.edge.connect("bad", version)
+    faulty.subscribe("$milepost/reply", "#", qos=2)
+    for topic, body in invalid:
+        if faulty.is_open:
+            faulty.publish(topic, body, qos)
+    stage.check(faulty)
 
 
-WORDS = ("tag", "place", "priority", "to", "within", "valid-until", "seen-at", "source", "report", "query", "area", "time-window")
+PROPERTY_NAMES = (
+    "tag",
+    "place",
+    "priority",
+    "to",
+    "within",
+    "valid-until",
+    "seen-at",
+    "source",
+    "report",
+    "query",
+    "area",
+    "time-window",
+)
 VALUES = (
-    *("ice", "ice & !x", "1,2", "90,180", "emergency", "everyone", "endpoint:good-taker", "area:circle 1,2 500"),
+    *("ice", "ice & !x", "1,2", "90,180", "emergency", "everyone", "endpoint:good-receiver", "area:circle 1,2 500"),
     *(
         "circle 1,2 500",
         "1970-01-01T00:00:00Z",
@@ -162,41 +177,43 @@ VALUES = (
         "",
     ),
 )
-said = st.lists(st.tuples(st.sampled_from(WORDS).map("milepost-".__add__), st.sampled_from(VALUES)), min_size=1, max_size=4)
+user_properties = st.lists(
+    st.tuples(st.sampled_from(PROPERTY_NAMES).map("milepost-".__add__), st.sampled_from(VALUES)), min_size=1, max_size=4
+)
 
 
 @settings(max_examples=examples(fast=40, full=300))
-@given(said, said, st.integers(0, 2), st.booleans())
-def test_whatever_is_said_in_our_words_harms_nobody(
-    asked: list[tuple[str, str]], sent: list[tuple[str, str]], qos: int, retain: bool
+@given(user_properties, user_properties, st.integers(0, 2), st.booleans())
+def test_random_milepost_user_properties_do_not_affect_other_clients(
+    of_subscription: list[tuple[str, str]], of_message: list[tuple[str, str]], qos: int, retain: bool
 ) -> None:
     stage = Stage()
-    culprit = stage.edge.connect("bad", expiry_s=50)
-    culprit.subscribe("#", qos=2, properties=Properties(user=tuple(asked)))
-    will = Will("w", b"", qos, retain, Properties(user=tuple(sent)))
-    stage.edge.connect("worse", expiry_s=1, will=will, properties=Properties(user=tuple(asked))).drop_connection()
+    faulty = stage.edge.connect("bad", expiry_s=50)
+    faulty.subscribe("#", qos=2, properties=Properties(user=tuple(of_subscription)))
+    will = Will("w", b"", qos, retain, Properties(user=tuple(of_message)))
+    stage.edge.connect("worse", expiry_s=1, will=will, properties=Properties(user=tuple(of_subscription))).drop_connection()
     for _ in range(2):
-        culprit.publish("t", b"x", qos, retain=retain, properties=Properties(user=tuple(sent), message_expiry_s=1))
+        faulty.publish("t", b"x", qos, retain=retain, properties=Properties(user=tuple(of_message), message_expiry_s=1))
         stage.edge.pass_time(1)
-    culprit.subscribe("+", qos=2)
-    stage.check(culprit)
+    faulty.subscribe("+", qos=2)
+    stage.check(faulty)
 
 
-def test_a_packet_that_only_servers_send_ends_the_connection_of_who_sent_it() -> None:
+def test_a_packet_that_only_servers_send_closes_the_connection_of_its_sender() -> None:
     for packet in (b"\x20\x03\x00\x00\x00", b"\xd0\x00", b"\xf0\x00"):
         stage = Stage()
-        culprit = stage.edge.connect("bad")
-        say(culprit, packet, [])
+        faulty = stage.edge.connect("bad")
+        send_in_pieces(faulty, packet, [])
         stage.edge.run_ticks()
-        assert culprit.connection.state >= MqttConnectionState.CLOSING
-        stage.check(culprit)
+        assert faulty.connection.state >= MqttConnectionState.CLOSING
+        stage.check(faulty)
 
 
-def test_a_second_connect_ends_the_connection() -> None:
+def test_a_second_connect_closes_the_connection() -> None:
     stage = Stage()
-    culprit = stage.edge.connect("bad")
+    faulty = stage.edge.connect("bad")
     second: Packet = Connect("worse", Version.V5)
-    culprit.send(second)
+    faulty.send(second)
     stage.edge.run_ticks()
-    assert culprit.connection.state >= MqttConnectionState.CLOSING
+    assert faulty.connection.state >= MqttConnectionState.CLOSING
     assert stage.edge.broker.sessions.find("worse") is None

@@ -3,7 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milepost.broker.persistence import (
+from milepost.broker.publication import Publication
+from milepost.broker.session import Session, SessionSubscription, SessionWill
+from milepost.broker.state_codec import (
     details_from_bytes,
     details_to_bytes,
     publication_from_bytes,
@@ -13,8 +15,6 @@ from milepost.broker.persistence import (
     subscription_from_bytes,
     subscription_to_bytes,
 )
-from milepost.broker.publication import Publication
-from milepost.broker.session import Session, SessionSubscription, SessionWill
 from milepost.model import FOREVER, EndpointId, Instant, Message, Place, Subscription
 from strategies import endpoint_ids, instants, messages, places, subscriptions
 

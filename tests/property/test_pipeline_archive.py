@@ -14,7 +14,7 @@ from milepost.model.incidents import EventKind
 from milepost.model.instants import FOREVER, SECOND_NS, Instant
 from milepost.model.places import Place, vectors
 from milepost.model.queries import holds, parse_query
-from milepost.model.sites import CROSS_HUB
+from milepost.model.site_records import CROSS_HUB
 from milepost.model.time_windows import TimeWindow
 from milepost.pipelines.archive.files import HourState, TableFolder, TableState
 from milepost.pipelines.archive.schema import REPORTS, cell_name, cells_over

@@ -11,7 +11,7 @@ from milepost.model.endpoints import EndpointId
 from milepost.model.instants import Instant
 from milepost.model.messages import Message, MessageId
 from milepost.model.priorities import Priority
-from milepost.model.sites import EdgeRef, ForwardedMessage, HubInfo
+from milepost.model.site_records import EdgeRef, ForwardedMessage, HubInfo
 from milepost.wire.records import from_record, head_of, to_record
 from strategies import endpoint_ids, messages, topics
 

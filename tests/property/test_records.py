@@ -12,7 +12,7 @@ from milepost.model.messages import Message, MessageId
 from milepost.model.places import Place
 from milepost.model.queries import OnTopic
 from milepost.model.reasons import Malformed, Reason
-from milepost.model.sites import (
+from milepost.model.site_records import (
     ClaimNotice,
     EdgeInfo,
     EdgeRef,

@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from edge_in_memory import SMALL, START
 from milepost.broker.admission import AdmissionRules
-from milepost.broker.emergency import AlertRule, AlertShape
+from milepost.broker.alert_rules import AlertRule, AlertShape
 from milepost.listeners.udp.settings import UdpSettings
 from milepost.model.addresses import ToArea, ToEndpoint, ToEveryone
 from milepost.model.areas import Circle
@@ -19,7 +19,7 @@ from milepost.model.messages import MessageId
 from milepost.model.places import Place
 from milepost.model.priorities import Priority
 from milepost.model.queries import parse_query
-from milepost.model.sessions import (
+from milepost.model.session_datagrams import (
     AcknowledgeDatagram,
     Close,
     Datagram,
@@ -89,8 +89,14 @@ def word(vehicle: Vehicle, kind: int, detail: int) -> Datagram:
         case 2:
             return UnsubscribeDatagram(SubscriptionName(vehicle.name, subscription))
         case 3:
-            heard = [delivery.publication for session in vehicle.edge.broker.sessions for delivery in session.in_flight.values()]
-            source, number = (heard[detail % len(heard)].source, heard[detail % len(heard)].id) if heard else (vehicle.name, 1)
+            in_flight = [
+                delivery.publication for session in vehicle.edge.broker.sessions for delivery in session.in_flight.values()
+            ]
+            source, number = (
+                (in_flight[detail % len(in_flight)].source, in_flight[detail % len(in_flight)].id)
+                if in_flight
+                else (vehicle.name, 1)
+            )
             return ReceivedDatagram(MessageName(source, MessageId(number)))
         case 4:
             return Close(vehicle.token)
@@ -99,8 +105,8 @@ def word(vehicle: Vehicle, kind: int, detail: int) -> Datagram:
             return ReportSent(vehicle.token, replace(vehicle.report_of(), place=place))
 
 
-class DoorMachine(RuleBasedStateMachine):
-    """Endpoints, those who took note of their datagrams, and an MQTT client, around one edge."""
+class ListenerMachine(RuleBasedStateMachine):
+    """Endpoints, attackers that replay their datagrams, and an MQTT client, at one edge."""
 
     @initialize(is_sealed=st.booleans(), batch_wait_ns=st.sampled_from([0, 2_000_000, 100_000_000]))
     def begin(self, is_sealed: bool, batch_wait_ns: int) -> None:
@@ -109,23 +115,23 @@ class DoorMachine(RuleBasedStateMachine):
         self.first = [Vehicle(self.edge, name, serial=10 + number) for number, name in enumerate(NAMES)]
         self.answered: list[Vehicle] = []
         self.opened: list[Vehicle] = []
-        """Sessions, also those long over."""
+        """All sessions opened so far, also ended ones."""
         self.recorded: list[tuple[bytes, bytes]] = []
         for who in range(2):
             self.ask_for_a_session(who, "none")
-            self.speak_for_the_first_time(0, 5, 0)
+            self.send_first_datagram(0, 5, 0)
 
-    def _hear(self, *letters: tuple[bytes, bytes]) -> None:
-        """Datagrams come in; what is sent outside of sessions is no longer than what came."""
-        self.recorded = (self.recorded + list(letters))[-50:]
+    def _receive(self, *datagrams_in: tuple[bytes, bytes]) -> None:
+        """Receive datagrams; replies outside of sessions are no longer than the datagrams they answer (no amplification)."""
+        self.recorded = (self.recorded + list(datagrams_in))[-50:]
         first, was_room = len(self.edge.output.order), self.edge.output.capacity
-        self.edge.receive(*letters)
+        self.edge.receive(*datagrams_in)
         if self.edge.identity is None or was_room is not None:
             return
         replies = [(address, data) for address, data in self.edge.output.order[first:] if data[0] != SealedType.DATA]
-        for address in {address for _, address in letters}:
+        for address in {address for _, address in datagrams_in}:
             answered = sum(len(reply) for to, reply in replies if to == address)
-            assert answered <= sum(len(sent) for sent, came_from in letters if came_from == address)
+            assert answered <= sum(len(sent) for sent, came_from in datagrams_in if came_from == address)
 
     def _a_session(self, pick: int) -> Vehicle:
         return self.opened[-1 - pick % min(6, len(self.opened))]
@@ -140,45 +146,45 @@ class DoorMachine(RuleBasedStateMachine):
             token = own[-1].token
         self.edge.now = Instant(self.edge.now + 1)
         data, initiator = vehicle.init_bytes(former=token)
-        self._hear((data, vehicle.address))
+        self._receive((data, vehicle.address))
         for answer in vehicle.received_raw()[-1:]:
             if initiator is None or answer[0] == SealedType.ACK:
-                said = vehicle.read_answer(answer, initiator)
-                if isinstance(said, AcknowledgeDatagram):
-                    vehicle.accept(said)
+                reply = vehicle.read_answer(answer, initiator)
+                if isinstance(reply, AcknowledgeDatagram):
+                    vehicle.accept(reply)
                     self.answered.append(vehicle)
 
     @precondition(lambda self: self.answered)
     @rule(pick=picks, kind=st.integers(0, 7), detail=picks)
-    def speak_for_the_first_time(self, pick: int, kind: int, detail: int) -> None:
+    def send_first_datagram(self, pick: int, kind: int, detail: int) -> None:
         vehicle = self.answered.pop(-1 - pick % min(3, len(self.answered)))
         self.opened.append(vehicle)
         self.edge.now = Instant(self.edge.now + 1)
-        self._hear(vehicle.datagram_of(word(vehicle, kind, detail)))
+        self._receive(vehicle.datagram_of(word(vehicle, kind, detail)))
 
     @precondition(lambda self: self.opened)
     @rule(words=st.lists(st.tuples(picks, st.integers(0, 7), picks), min_size=1, max_size=5))
-    def speak(self, words: list[tuple[int, int, int]]) -> None:
+    def send_datagrams(self, words: list[tuple[int, int, int]]) -> None:
         self.edge.now = Instant(self.edge.now + 1)
-        self._hear(*(one.datagram_of(word(one, kind, detail)) for one, kind, detail in self._words(words)))
+        self._receive(*(one.datagram_of(word(one, kind, detail)) for one, kind, detail in self._words(words)))
 
     def _words(self, words: list[tuple[int, int, int]]) -> list[tuple[Vehicle, int, int]]:
         return [(self._a_session(pick), kind, detail) for pick, kind, detail in words]
 
     @precondition(lambda self: self.opened)
     @rule(pick=picks, value=datagrams, is_own=st.booleans())
-    def say_anything(self, pick: int, value: Datagram, is_own: bool) -> None:
+    def send_any_datagram(self, pick: int, value: Datagram, is_own: bool) -> None:
         vehicle = self._a_session(pick)
         if is_own and not isinstance(value, Init):
             value = replace(value, session=vehicle.token)
-        self._hear((vehicle.sealed(encode(value)), vehicle.address))
+        self._receive((vehicle.sealed(encode(value)), vehicle.address))
 
     @precondition(lambda self: self.opened)
     @rule(pick=picks, plain=st.binary(max_size=60), is_begun=st.booleans())
-    def say_nonsense(self, pick: int, plain: bytes, is_begun: bool) -> None:
+    def send_invalid_datagram(self, pick: int, plain: bytes, is_begun: bool) -> None:
         vehicle = self._a_session(pick)
         head = b"\x08\x01\x11" + vehicle.token.to_bytes(8, "little") if is_begun else b""
-        self._hear((vehicle.sealed(head + plain), vehicle.address))
+        self._receive((vehicle.sealed(head + plain), vehicle.address))
 
     @precondition(lambda self: self.recorded)
     @rule(pick=picks, change=st.sampled_from(["none", "cut", "flip", "longer", "kind"]), at=picks, is_elsewhere=st.booleans())
@@ -188,11 +194,11 @@ class DoorMachine(RuleBasedStateMachine):
             self.first[0].move_network()
             address = self.first[0].address
         if data:
-            self._hear((_changed(data, change, at % len(data)), address))
+            self._receive((_changed(data, change, at % len(data)), address))
 
     @rule(data=st.binary(max_size=700), kind=st.none() | st.sampled_from(SealedType))
     def send_noise(self, data: bytes, kind: SealedType | None) -> None:
-        self._hear((data if kind is None else bytes((kind,)) + data, self.first[0].address))
+        self._receive((data if kind is None else bytes((kind,)) + data, self.first[0].address))
 
     @precondition(lambda self: self.opened)
     @rule(pick=picks)
@@ -226,12 +232,12 @@ class DoorMachine(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from([*NAMES, "d"]), then=st.sampled_from(["settle", "speak", "tick", "open"]), pick=picks)
     def come_by_mqtt(self, name: str, then: str, pick: int) -> None:
-        """Over the other door, and in the same turn something else happens."""
+        """Connect by the MQTT listener, and cause another event in the same tick."""
         self.edge.open_connection().send(Connect(name, Version.V5))
         if then == "speak" and self.opened:
             vehicle = self._a_session(pick)
-            letters = [vehicle.datagram_of(word(vehicle, kind, pick)) for kind in (0, 5, 4)]
-            self.edge.on_batch(*letters)
+            datagrams_in = [vehicle.datagram_of(word(vehicle, kind, pick)) for kind in (0, 5, 4)]
+            self.edge.on_batch(*datagrams_in)
         elif then == "open" and self.answered:
             vehicle = self.answered.pop()
             self.opened.append(vehicle)
@@ -245,7 +251,7 @@ class DoorMachine(RuleBasedStateMachine):
         self.edge.output.capacity = room
 
     @invariant()
-    def all_agrees(self) -> None:
+    def listener_is_consistent(self) -> None:
         check_udp_listener(self.edge)
 
 
@@ -263,5 +269,5 @@ def _changed(data: bytes, change: str, at: int) -> bytes:
             return data
 
 
-TestDoor = DoorMachine.TestCase
-TestDoor.settings = settings(stateful_step_count=30)
+TestListener = ListenerMachine.TestCase
+TestListener.settings = settings(stateful_step_count=30)

@@ -8,12 +8,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from edge_in_memory import SMALL, START
-from milepost.broker.counts import BrokerCounters
+from milepost.broker.broker_counters import BrokerCounters
 from milepost.broker.limits import BrokerLimits
 from milepost.broker.presence import PlausibilityRules, Presence
 from milepost.broker.session import Session
 from milepost.listeners.udp.connection import report_head
-from milepost.listeners.udp.receiver import columns_of
+from milepost.listeners.udp.decryption import columns_of
 from milepost.matching.matcher import Matcher
 from milepost.model.areas import Circle
 from milepost.model.endpoints import EndpointId
@@ -21,7 +21,7 @@ from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.places import Place
 from milepost.model.reasons import Malformed, Reason
 from milepost.model.reports import Report
-from milepost.model.sessions import ReportSent
+from milepost.model.session_datagrams import ReportSent
 from milepost.vetting import OutsidePolicy, PreviousReports, ReportColumns, ReportLimits, vet_reports
 from milepost.wire.datagrams import decode
 from simulation.invariants import EVERYWHERE
@@ -88,8 +88,8 @@ def test_a_report_of_the_usual_length_put_otherwise_is_read_as_the_wire_says(tag
     assert edge.broker.place_of(edge.session("a")) == twin.broker.place_of(twin.session("a"))
 
 
-class Watched:
-    """A watch, and whom it watches."""
+class PresenceFixture:
+    """A presence table with four sessions."""
 
     def __init__(self, limits: BrokerLimits, plausibility_rules: PlausibilityRules) -> None:
         self.counts = BrokerCounters()
@@ -118,9 +118,9 @@ class Watched:
 near = st.floats(-0.05, 0.05)
 headings = st.none() | st.floats(0, 359.9)
 speeds = st.none() | st.sampled_from([0.0, 20.0, 100.0])
-Said = tuple[int, float, float, int, float | None, float | None]
-"""Who, how far north and east, how many milliseconds from now, heading and speed."""
-said = st.tuples(st.integers(0, 3), near, near, st.integers(-4_000, 4_000).filter(bool), headings, speeds)
+ReportTuple = tuple[int, float, float, int, float | None, float | None]
+"""Number of the session, degrees north and east, milliseconds from now, heading and speed."""
+report_tuples = st.tuples(st.integers(0, 3), near, near, st.integers(-4_000, 4_000).filter(bool), headings, speeds)
 
 
 def at(now: Instant, ms: int) -> Instant:
@@ -128,13 +128,13 @@ def at(now: Instant, ms: int) -> Instant:
 
 
 @pytest.mark.parametrize("outside", OutsidePolicy)
-@given(turns=st.lists(st.tuples(st.floats(-9, 9), st.lists(said, min_size=1, max_size=12)), max_size=4))
-def test_a_batch_of_reports_is_taken_as_they_are_taken_one_by_one(
-    outside: OutsidePolicy, turns: list[tuple[float, list[Said]]]
+@given(turns=st.lists(st.tuples(st.floats(-9, 9), st.lists(report_tuples, min_size=1, max_size=12)), max_size=4))
+def test_a_batch_of_reports_has_the_same_result_as_single_reports(
+    outside: OutsidePolicy, turns: list[tuple[float, list[ReportTuple]]]
 ) -> None:
     limits = BrokerLimits(sessions_max=SMALL.sessions_max, reports_per_s=2, reports_burst=5)
     plausibility_rules = PlausibilityRules(Circle(HOME, 3_000.0), ReportLimits(outside_coverage=outside))
-    together, apart = Watched(limits, plausibility_rules), Watched(limits, plausibility_rules)
+    together, apart = PresenceFixture(limits, plausibility_rules), PresenceFixture(limits, plausibility_rules)
     now = START
     for step_s, turn in turns:
         now = Instant(now + int(step_s * SECOND_NS))

@@ -15,8 +15,8 @@ from itertools import count
 from edge_in_memory import START, Client
 from milepost.broker.session import Session as EdgeSession
 from milepost.client.events import Arrival, Done, Ended, Event
+from milepost.client.udp.encryption import NoiseCredentials
 from milepost.client.udp.handshake import UdpSetup
-from milepost.client.udp.protection import NoiseCredentials
 from milepost.client.udp.session import UdpPhase, UdpSession
 from milepost.listeners.udp.batch_io import sockaddr_of
 from milepost.listeners.udp.connection import UdpConnection
@@ -27,7 +27,7 @@ from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.messages import Message, MessageId
 from milepost.model.queries import parse_query
 from milepost.model.reports import Report
-from milepost.model.sessions import MessageName
+from milepost.model.session_datagrams import MessageName
 from milepost.model.subscriptions import Subscription, SubscriptionId
 from milepost.trust.noise import public_of
 from simulation.invariants import check_udp_listener

@@ -25,7 +25,7 @@ from milepost.model.places import Place
 from milepost.model.queries import HasTag, OnTopic, normal_form, parse_query
 from milepost.model.reasons import Malformed, Reason
 from milepost.model.reports import Report
-from milepost.model.sessions import Notify, PublishDatagram
+from milepost.model.session_datagrams import Notify, PublishDatagram
 from milepost.model.subscriptions import Notice, Subscription, SubscriptionId
 from milepost.model.tags import Tag, tag, tags
 from milepost.model.time_windows import TimeWindow

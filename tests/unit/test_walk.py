@@ -19,7 +19,7 @@ from milepost.listeners.mqtt.listener import MqttListener
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.queries import OnTopic
-from milepost.model.sites import EdgeRef
+from milepost.model.site_records import EdgeRef
 from milepost.model.subscriptions import Subscription
 from milepost.runtime.membership import SiteLink
 from milepost.vetting.access import ClientIdentity

@@ -20,18 +20,18 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from milepost.broker.counts import BrokerCounters
+from milepost.broker.broker_counters import BrokerCounters
 from milepost.broker.effects import StateChanges
-from milepost.broker.persistence import publication_from_bytes, publication_to_bytes
 from milepost.broker.publication import Publication
 from milepost.broker.session import Session
+from milepost.broker.state_codec import publication_from_bytes, publication_to_bytes
 from milepost.model.addresses import ToArea, ToNotified
 from milepost.model.areas import Area, Motion, contains_moving
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import FOREVER, SECOND_NS, Instant
 from milepost.model.places import Vectors
 from milepost.model.reasons import Reason
-from milepost.model.sites import NotifiedIncident
+from milepost.model.site_records import NotifiedIncident
 
 ACTIVE_MAX: Final = 1_000
 """Maximum active messages."""

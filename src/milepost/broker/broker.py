@@ -17,18 +17,16 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from milepost.broker.admission import AdmissionControl, AdmissionRules
-from milepost.broker.counts import BrokerCounters
+from milepost.broker.alert_rules import AlertRule, EmergencyAlerts
+from milepost.broker.broker_counters import BrokerCounters
 from milepost.broker.delivery import Deliveries
 from milepost.broker.effects import Action, CloseConnection, Revoke, StateChanges
-from milepost.broker.emergency import AlertRule, EmergencyAlerts
 from milepost.broker.federation_port import FederationPort
 from milepost.broker.limits import BrokerLimits
-from milepost.broker.persistence import session_to_bytes, subscription_to_bytes
 from milepost.broker.presence import ArrivalEstimator, PlausibilityRules, Presence, Verdicts
 from milepost.broker.publication import Delivery
 from milepost.broker.publish_path import AudienceResolver, PublishPath
 from milepost.broker.retained_store import RetainedStore, RetainHandling
-from milepost.broker.roaming_support import RoamingSupport
 from milepost.broker.routing import RouteCache, SubscriptionTable
 from milepost.broker.session import (
     NO_CONNECTION,
@@ -41,6 +39,8 @@ from milepost.broker.session import (
     begin_receiving,
     end_receiving,
 )
+from milepost.broker.session_transfer import SessionTransfer
+from milepost.broker.state_codec import session_to_bytes, subscription_to_bytes
 from milepost.matching.matcher import Matcher, MatcherLimits
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import FOREVER, SECOND_NS, Instant
@@ -76,7 +76,7 @@ class Statistics(NamedTuple):
     alerts_raised: int
 
 
-class Broker(PublishPath, RoamingSupport):
+class Broker(PublishPath, SessionTransfer):
     """The broker of one edge."""
 
     def __init__(self, limits: BrokerLimits, name: EndpointId = EDGE_NAME) -> None:

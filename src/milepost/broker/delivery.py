@@ -19,21 +19,21 @@ from collections.abc import Callable
 from typing import Final
 
 from milepost.broker.active_alerts import ActiveAlerts
-from milepost.broker.counts import BrokerCounters
+from milepost.broker.broker_counters import BrokerCounters
 from milepost.broker.effects import Action, CloseConnection, Deliver, Queued, Release, StateChanges
 from milepost.broker.limits import BrokerLimits, SlowPolicy
 from milepost.broker.outbound_queue import OutboundQueue, QueuedDelivery
-from milepost.broker.persistence import details_to_bytes, publication_to_bytes
 from milepost.broker.presence import ArrivalEstimator
 from milepost.broker.publication import Delivery, DeliveryObserver, Publication
 from milepost.broker.routing import ReceiverGroup, ReceiverGroups
 from milepost.broker.session import NO_CONNECTION, PACKET_ID_MAX, Session
+from milepost.broker.state_codec import details_to_bytes, publication_to_bytes
 from milepost.model.addresses import ToArea, ToNotified
 from milepost.model.instants import Instant
 from milepost.model.pipeline_records import DeliveryState
 from milepost.model.reasons import Reason, Refused
 
-# Delivery trace: an observer receives the fate of messages to areas, and of the last message on them, by endpoint (M24).
+# Delivery trace: an observer receives the state of messages to areas, and of the last message on them, by endpoint (M24).
 #
 # Invariant: any other message costs a look at `publication.observer`, and nothing else.
 
@@ -133,7 +133,7 @@ class Deliveries:
         self.queued_bytes = 0
         """Bytes queued for all sessions."""
         self.observer: DeliveryObserver | None = None
-        """Observer of the fate of messages to areas."""
+        """Observer of the delivery states of messages to areas."""
         self.active_alerts = ActiveAlerts(counts)
         self.arrivals: ArrivalEstimator | None = None
         """None: positions are not known."""

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from milepost.broker.active_alerts import IncidentKey, key_of
-from milepost.broker.counts import BrokerCounters
+from milepost.broker.broker_counters import BrokerCounters
 from milepost.broker.limits import BrokerLimits
 from milepost.broker.outbound_queue import OutboundQueue
 from milepost.broker.publication import Delivery, Publication

@@ -25,7 +25,7 @@ ELSEWHERE: Final = -2
 """Origin of messages from another edge or a handler."""
 
 DeliveryObserver = Callable[["Publication", list[EndpointId], DeliveryState, Reason | None], None]
-"""Called with the fate of a message for some endpoints, and the reason if it was dropped."""
+"""Called with the delivery state of a message for some endpoints, and the reason if it was dropped."""
 
 TO_CONTENT: Final = ToContent()
 _NO_TAGS: Final[frozenset[Tag]] = frozenset()
@@ -107,7 +107,7 @@ class Publication:
         self.forwarded_number = 0
         """The edge at which it was published, as SITE/EDGE, and its number there; 0 if it did not leave that edge."""
         self.observer: DeliveryObserver | None = None
-        """Observer of the message's fate; None: not traced."""
+        """Observer of the message's delivery states; None: not traced."""
         self.number = 0
         """Its number in storage; 0 while it is not stored."""
         self.stored_references = 0

@@ -11,11 +11,11 @@ Invariants:
 The audience of a message, and of an active one when endpoints enter its area:
 
     address of a message ─▶ receivers_for: matching, positions, notified sessions or the session table (M5)
-    accepted reports     ─▶ moved: sessions that have entered ─▶ delivery
+    accepted reports     ─▶ deliver_active_alerts: sessions that have entered ─▶ delivery
 
 - an endpoint from another edge receives active messages only once it is known which of them it already has, or that this
   will not become known;
-- a session that `moved` delivers to is recorded as notified in the same call, so that nothing is delivered twice.
+- a session that `deliver_active_alerts` delivers to is recorded as notified in the same call, so that nothing is delivered twice.
 """
 
 from collections.abc import Callable
@@ -23,17 +23,17 @@ from typing import Final
 
 from milepost.broker.active_alerts import ActiveAlerts
 from milepost.broker.admission import AdmissionControl, Plausibility, TopicRoute
-from milepost.broker.counts import BrokerCounters
+from milepost.broker.alert_rules import AlertRule, EmergencyAlerts
+from milepost.broker.broker_counters import BrokerCounters
 from milepost.broker.delivery import Deliveries
 from milepost.broker.effects import FastPathBatch, StateChanges
-from milepost.broker.emergency import AlertRule, EmergencyAlerts
 from milepost.broker.federation_port import FederationPort
-from milepost.broker.persistence import publication_to_bytes
 from milepost.broker.presence import Presence
 from milepost.broker.publication import EDGE_ITSELF, Delivery, Publication
 from milepost.broker.retained_store import RetainedStore
 from milepost.broker.routing import NO_RECEIVERS, MatchRoute, ReceiverGroups, RouteCache, group_by_encoding
 from milepost.broker.session import NO_CONNECTION, Session, Sessions, begin_receiving
+from milepost.broker.state_codec import publication_to_bytes
 from milepost.matching.matcher import Matcher
 from milepost.model.addresses import ToArea, ToContent, ToEndpoint, ToEveryone, ToNotified
 from milepost.model.areas import Motion
@@ -62,7 +62,7 @@ class AudienceResolver:
         self._is_settled = is_settled
         self._unsettled: set[str] = set()
         """Endpoints to be checked again in the next tick, even without a new report."""
-        presence.on_moved = self.moved
+        presence.on_moved = self.deliver_active_alerts
 
     @property
     def _active_alerts(self) -> ActiveAlerts:
@@ -86,7 +86,7 @@ class AudienceResolver:
             case ToEveryone():
                 return group_by_encoding([session for session in self._sessions if session.connection is not NO_CONNECTION])
 
-    def moved(self, batch: ReportColumns, now: Instant) -> None:
+    def deliver_active_alerts(self, batch: ReportColumns, now: Instant) -> None:
         """Deliver active messages to endpoints whose reports place them in the area."""
         if not len(self._active_alerts):
             return

@@ -3,9 +3,9 @@
 from milepost.broker.active_alerts import notification_from_row
 from milepost.broker.broker import Broker
 from milepost.broker.effects import StoredState
-from milepost.broker.persistence import details_from_bytes, publication_from_bytes, session_from_bytes, subscription_from_bytes
 from milepost.broker.publication import Delivery
 from milepost.broker.session import Session
+from milepost.broker.state_codec import details_from_bytes, publication_from_bytes, session_from_bytes, subscription_from_bytes
 from milepost.model.instants import FOREVER, Instant
 
 

@@ -240,7 +240,7 @@ class SubscriptionTable:
         self._owner_by_row: dict[int, tuple[Session, str]] = {}
 
     def enter(self, session: Session, name: str, held: SessionSubscription) -> None:
-        """Add a subscription under the row it has in matching."""
+        """Add a subscription whose matcher row is already assigned."""
         session.subscriptions[name] = held
         self._owner_by_row[held.row] = (session, name)
         self._route_cache.put(held)

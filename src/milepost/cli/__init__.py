@@ -1,1 +1,1 @@
-"""The command line: one module per subcommand; importing them stays light (no numpy, asyncio or ssl)."""
+"""The command line: a module for one or a few related subcommands; importing them stays light (no numpy, asyncio or ssl)."""

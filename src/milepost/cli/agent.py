@@ -4,7 +4,7 @@ import argparse
 from typing import Final
 
 from milepost.cli.client_options import CONNECTION_HELP, add_connection, client_from, read_option
-from milepost.cli.parsers import Commands
+from milepost.cli.command_parser import Commands
 from milepost.config.errors import UsageFault
 
 LISTEN: Final = "127.0.0.1:1883"
@@ -24,11 +24,13 @@ SIGTERM, and reconnects to the edge without end.
 
 
 def add_to(commands: Commands) -> None:
-    """Add `agent` and its verb."""
+    """Add `agent` and its subcommand."""
     agent = commands.add_parser(
-        "agent", help="serve the programs of a vehicle", description="One client of an edge for several local programs."
+        "agent",
+        help="run an MQTT broker inside a vehicle, bridged to an edge",
+        description="One client of an edge for several local programs.",
     )
-    verbs: Commands = agent.add_subparsers(title="verbs", metavar="VERB", required=True)
+    verbs: Commands = agent.add_subparsers(title="subcommands", metavar="SUBCOMMAND", required=True)
     run = verbs.add_parser("run", help="run the agent", description="Serve local programs over loopback.", epilog=_EPILOG)
     run.add_argument("--listen", metavar="ADDR", default=LISTEN, help=f"HOST:PORT for local programs (default: {LISTEN})")
     run.add_argument("--at", metavar="LAT,LON", help="udp: position of the vehicle until a program reports one")
@@ -43,6 +45,6 @@ def _run(typed: argparse.Namespace) -> int:
 
     edge = client_from(typed, read_option("--at", place_from_text, typed.at), retries_forever=True)
     from milepost.runtime.agent import AgentService  # noqa: PLC0415  # slow import, after the options are checked
-    from milepost.runtime.logs import StructuredLog  # noqa: PLC0415
+    from milepost.runtime.structured_log import StructuredLog  # noqa: PLC0415
 
     return AgentService(edge, typed.listen, StructuredLog()).run()

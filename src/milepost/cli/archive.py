@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from milepost.cli.parsers import Commands
+from milepost.cli.command_parser import Commands
 from milepost.config.errors import StartFault, UsageFault, cannot_read, require_module
 from milepost.runtime.terminal import print_error, print_line
 
@@ -69,9 +69,9 @@ alerts are printed as records of the site's log. Two files are compared: inciden
 
 
 def add_to(verbs: Commands) -> None:
-    """Add the verbs to `pipeline`."""
+    """Add the subcommands to `pipeline`."""
     archive = verbs.add_parser("archive", help="maintain the archive", description="The archive of a site.")
-    inner: Commands = archive.add_subparsers(title="verbs", metavar="VERB", required=True)
+    inner: Commands = archive.add_subparsers(title="subcommands", metavar="SUBCOMMAND", required=True)
     _add_compact(inner)
     _add_files(inner)
     _add_search(verbs)
@@ -110,7 +110,7 @@ def _compact(typed: argparse.Namespace) -> int:
     from time import time_ns  # noqa: PLC0415
 
     from milepost.model.instants import Instant  # noqa: PLC0415
-    from milepost.runtime.archive import archive_in, spark_session  # noqa: PLC0415
+    from milepost.runtime.archive_options import archive_in, spark_session  # noqa: PLC0415
 
     folder, keep_s = archive_in(typed), _keep_s(typed.keep)
     with spark_session("archive compact") as session:
@@ -158,7 +158,7 @@ def _add_files(verbs: Commands) -> None:
 def _files(typed: argparse.Namespace) -> int:
     from milepost.pipelines.archive.files import files_of  # noqa: PLC0415
     from milepost.pipelines.archive.schema import TABLES  # noqa: PLC0415
-    from milepost.runtime.archive import archive_in, area_in, time_window_in  # noqa: PLC0415
+    from milepost.runtime.archive_options import archive_in, area_in, time_window_in  # noqa: PLC0415
 
     table = next(table for table in TABLES if table.name == typed.table)
     area = None if typed.area is None else area_in(typed.area)
@@ -184,7 +184,7 @@ def _add_search(verbs: Commands) -> None:
 
 
 def _search(typed: argparse.Namespace) -> int:
-    from milepost.runtime.archive import archive_in, spark_session  # noqa: PLC0415
+    from milepost.runtime.archive_options import archive_in, spark_session  # noqa: PLC0415
 
     require_module("pyspark", "this command", "spark")
     folder, queries = archive_in(typed), _queries(typed)
@@ -209,7 +209,7 @@ def _queries(typed: argparse.Namespace) -> "list[ArchiveQuery]":
     from milepost.model.queries import parse_query  # noqa: PLC0415
     from milepost.model.reasons import Malformed  # noqa: PLC0415
     from milepost.pipelines.search import FIRST_PAGE, ArchiveQuery, archive_query_from_json, cursor_from_text  # noqa: PLC0415
-    from milepost.runtime.archive import area_in, time_window_in  # noqa: PLC0415
+    from milepost.runtime.archive_options import area_in, time_window_in  # noqa: PLC0415
 
     if typed.queries is not None and any((typed.area, typed.query, typed.start, typed.end, typed.after)):
         raise UsageFault("give a file of queries or options, not both")
@@ -258,7 +258,7 @@ def _add_coverage(verbs: Commands) -> None:
 
 def _coverage(typed: argparse.Namespace) -> int:
     from milepost.cli.site_tables import table  # noqa: PLC0415
-    from milepost.runtime.archive import archive_in, spark_session, time_window_in  # noqa: PLC0415
+    from milepost.runtime.archive_options import archive_in, spark_session, time_window_in  # noqa: PLC0415
 
     folder, time_window = archive_in(typed), time_window_in(typed)
     with spark_session("coverage") as session:
@@ -296,7 +296,7 @@ def _add_backtest(verbs: Commands) -> None:
 def _backtest(typed: argparse.Namespace) -> int:
     from milepost.cli.site_tables import table  # noqa: PLC0415
     from milepost.config.settings import read_settings  # noqa: PLC0415
-    from milepost.runtime.archive import archive_in, spark_session, time_window_in  # noqa: PLC0415
+    from milepost.runtime.archive_options import archive_in, spark_session, time_window_in  # noqa: PLC0415
 
     if len(typed.rules) > 2 or (typed.json and len(typed.rules) > 1):
         raise UsageFault("give one rule file, or two to compare; --json is for one")

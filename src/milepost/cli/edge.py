@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from milepost.cli.parsers import Commands
+from milepost.cli.command_parser import Commands
 from milepost.config.errors import UsageFault
 from milepost.runtime.terminal import print_line
 
@@ -33,9 +33,13 @@ error names the line.
 
 
 def add_to(commands: Commands) -> None:
-    """Add `edge` and its two verbs."""
-    edge = commands.add_parser("edge", help="run a broker, or check its configuration", description="The broker at the edge.")
-    verbs: Commands = edge.add_subparsers(title="verbs", metavar="VERB", required=True)
+    """Add `edge` and its two subcommands."""
+    edge = commands.add_parser(
+        "edge",
+        help="run a broker, or check its configuration",
+        description="Run a broker, or check its configuration; see docs/how-to/run-an-edge.md.",
+    )
+    verbs: Commands = edge.add_subparsers(title="subcommands", metavar="SUBCOMMAND", required=True)
 
     run = verbs.add_parser(
         "run",
@@ -64,7 +68,7 @@ def _run(typed: argparse.Namespace) -> int:
 
 def _check(typed: argparse.Namespace) -> int:
     from milepost.cli.edge_summary import summary_of  # noqa: PLC0415  # imports numpy
-    from milepost.runtime.streams import read_certificates  # noqa: PLC0415
+    from milepost.runtime.tls_contexts import read_certificates  # noqa: PLC0415
 
     settings = _settings(typed.config)
     for listener in settings.mqtt.listen:

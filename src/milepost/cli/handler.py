@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from milepost.cli.parsers import Commands
+from milepost.cli.command_parser import Commands
 from milepost.config.errors import StartFault, UsageFault
 from milepost.runtime.terminal import print_line
 
@@ -44,11 +44,13 @@ _COLUMNS: Final = ("id", "at", "source", "topic", "attempts", "reason")
 
 
 def add_to(commands: Commands) -> None:
-    """Add `handler` and its verbs."""
+    """Add `handler` and its subcommands."""
     handler = commands.add_parser(
-        "handler", help="request/reply services", description="Request/reply services of third parties, behind validators."
+        "handler",
+        help="run a request/reply service, retry its failed requests",
+        description="Request/reply services of third parties, behind validators.",
     )
-    verbs: Commands = handler.add_subparsers(title="verbs", metavar="VERB", required=True)
+    verbs: Commands = handler.add_subparsers(title="subcommands", metavar="SUBCOMMAND", required=True)
 
     run = verbs.add_parser("run", help="run a handler", description="Run the handler in a Python file.", epilog=_RUN_EPILOG)
     run.add_argument("file", metavar="FILE.py", type=Path, help="the Python file of the handler")
@@ -62,7 +64,7 @@ def add_to(commands: Commands) -> None:
         description="Requests that handlers could not serve.",
         epilog=_DEAD_LETTERS_EPILOG,
     )
-    dealings: Commands = letters.add_subparsers(title="verbs", metavar="VERB", required=True)
+    dealings: Commands = letters.add_subparsers(title="subcommands", metavar="SUBCOMMAND", required=True)
     listing = dealings.add_parser("list", help="list them", description="List the dead letters.", epilog=_DEAD_LETTERS_EPILOG)
     _add_config(listing)
     listing.add_argument("--json", action="store_true", help="print one JSON object per line, with the whole request")
@@ -94,7 +96,7 @@ def _run(typed: argparse.Namespace) -> int:
     from milepost.config.addresses import host_and_port  # noqa: PLC0415
     from milepost.handlers.handler import UnusableHandlerFile, load  # noqa: PLC0415  # slow import
     from milepost.runtime.handler import HandlerService  # noqa: PLC0415
-    from milepost.runtime.logs import StructuredLog  # noqa: PLC0415
+    from milepost.runtime.structured_log import StructuredLog  # noqa: PLC0415
 
     settings = _settings(typed.config)
     try:
@@ -148,7 +150,7 @@ def _retry(typed: argparse.Namespace) -> int:
 
 def _forget(typed: argparse.Namespace) -> int:
     from milepost.handlers.administration import forget  # noqa: PLC0415
-    from milepost.model.sites import check_site_name  # noqa: PLC0415
+    from milepost.model.site_records import check_site_name  # noqa: PLC0415
 
     try:
         check_site_name(typed.name)

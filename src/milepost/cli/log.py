@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from milepost.cli.parsers import Commands
+from milepost.cli.command_parser import Commands
 from milepost.config.errors import UsageFault
 from milepost.runtime.terminal import print_error, print_line
 
@@ -26,9 +26,11 @@ TOPIC is the name of a topic; the prefix "reserved." may be left out. It runs un
 
 
 def add_to(commands: Commands) -> None:
-    """Add `log` and its verb."""
-    log = commands.add_parser("log", help="inspect the log of a site", description="The log of a site.")
-    verbs: Commands = log.add_subparsers(title="verbs", metavar="VERB", required=True)
+    """Add `log` and its subcommand."""
+    log = commands.add_parser(
+        "log", help="inspect the log of a site", description="Print records of a site's log; see docs/how-to/sites.md."
+    )
+    verbs: Commands = log.add_subparsers(title="subcommands", metavar="SUBCOMMAND", required=True)
     tail = verbs.add_parser(
         "tail", help="print new records", description="Print records of a topic as they are appended.", epilog=_TAIL_EPILOG
     )

@@ -11,12 +11,12 @@ from importlib import import_module
 from typing import Final
 
 import milepost
-from milepost.cli import agent, edge, handler, log, passwd, pipeline, pub, report, services, site_processes, sites, sub, trust
-from milepost.cli.parsers import CommandParser, Commands
+from milepost.cli import agent, edge, handler, log, passwd, pipeline, pub, report, services, site_processes, sub, topology, trust
+from milepost.cli.command_parser import CommandParser, Commands
 from milepost.config.errors import StartFault
 from milepost.runtime.terminal import print_error
 
-COMMANDS: Final = (edge, site_processes, agent, pub, sub, report, sites, log, passwd, trust, services, handler, pipeline)
+COMMANDS: Final = (edge, site_processes, agent, pub, sub, report, topology, log, passwd, trust, services, handler, pipeline)
 EXPERIMENTS: Final = ("milepost_experiments.demo.command", "milepost_experiments.papers.command")
 """Subcommands of the package `milepost_experiments`, loaded by name so that the product does not import it."""
 

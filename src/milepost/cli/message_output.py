@@ -5,7 +5,7 @@ from difflib import get_close_matches
 from string import Formatter
 from typing import Final
 
-from milepost.client.values import ReceivedMessage
+from milepost.client.messages import ReceivedMessage
 from milepost.config.errors import UsageFault
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.wire.area_text import place_to_text

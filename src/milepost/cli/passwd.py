@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from milepost.cli.parsers import Commands
+from milepost.cli.command_parser import Commands
 from milepost.config.errors import UsageFault
 from milepost.runtime.terminal import print_line
 

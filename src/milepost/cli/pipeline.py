@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from milepost.cli import archive
-from milepost.cli.parsers import Commands
+from milepost.cli.command_parser import Commands
 from milepost.config.errors import require_module
 
 _RUN_EPILOG: Final = """\
@@ -39,9 +39,13 @@ query's topics plus `partitions` in [pipelines].
 
 
 def add_to(commands: Commands) -> None:
-    """Add `pipeline` and its verbs."""
-    pipeline = commands.add_parser("pipeline", help="run Spark pipelines over a site's log", description="Pipelines of a site.")
-    verbs: Commands = pipeline.add_subparsers(title="verbs", metavar="VERB", required=True)
+    """Add `pipeline` and its subcommands."""
+    pipeline = commands.add_parser(
+        "pipeline",
+        help="run Spark pipelines over a site's log",
+        description="Run Spark pipelines over a site's log, and query their archive; see docs/how-to/pipelines.md.",
+    )
+    verbs: Commands = pipeline.add_subparsers(title="subcommands", metavar="SUBCOMMAND", required=True)
     run = verbs.add_parser("run", help="run pipelines", description="Run pipelines until stopped.", epilog=_RUN_EPILOG)
     _add_names(run)
     run.add_argument("--submitted", action="store_true", help="set by `submit`: spark-submit provides master and jars")

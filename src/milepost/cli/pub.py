@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from milepost.cli.client_options import CONNECTION_HELP, add_connection, client_from, read_option, run_client
-from milepost.cli.parsers import Commands
+from milepost.cli.command_parser import Commands
 from milepost.config.errors import UsageFault, cannot_read
 
 if TYPE_CHECKING:  # --help must import neither asyncio nor numpy
@@ -23,7 +23,7 @@ examples:
   milepost pub -t road/i80 -m ice --place 40.7608,-111.891 --url udp://127.0.0.1:4242
   tail -f positions.log | milepost pub -t fleet/log --stdin-lines
 
-An area is `circle LATITUDE,LONGITUDE METRES`, GeoJSON or WKT: docs/reference/mqtt.md has them all.
+An area is `circle LATITUDE,LONGITUDE METRES`, GeoJSON or WKT: docs/reference/subscriptions.md has them all.
 {CONNECTION_HELP}"""
 
 
@@ -49,7 +49,12 @@ def add_to(commands: Commands) -> None:
     to.add_argument("--to-everyone", action="store_true", help="to all connected endpoints")
     to.add_argument("--within", metavar="AREA", help="to endpoints inside whose subscription matches")
     parser.add_argument("--incident", metavar="NAME", help="with --to-area: the incident; replaces its last message")
-    parser.add_argument("--priority", choices=PRIORITIES, default="convenience", help="the priority class (default: convenience)")
+    parser.add_argument(
+        "--priority",
+        choices=PRIORITIES,
+        default="convenience",
+        help="the priority class (default: by the edge's rules, else convenience); an explicit convenience has no effect",
+    )
     parser.add_argument(
         "--qos", type=int, choices=(0, 1, 2), default=1, help="0: at most once, 1: at least once (default), 2: exactly once"
     )

@@ -8,7 +8,7 @@ import orjson
 from milepost.cli.message_output import shown_body, shown_text
 from milepost.eventlog.log import Record
 from milepost.model.reasons import Malformed
-from milepost.model.sites import (
+from milepost.model.site_records import (
     ClaimNotice,
     EdgeInfo,
     EndpointClaim,

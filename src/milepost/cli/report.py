@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from milepost.cli.client_options import CONNECTION_HELP, add_connection, client_from, run_client
-from milepost.cli.parsers import Commands
+from milepost.cli.command_parser import Commands
 from milepost.config.errors import UsageFault, cannot_read
 from milepost.runtime.terminal import print_error, print_line
 

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from milepost.cli.parsers import Commands
+from milepost.cli.command_parser import Commands
 from milepost.config.errors import UsageFault
 from milepost.runtime.terminal import print_error, print_line
 
@@ -49,11 +49,14 @@ Each gets SIGTERM, and SIGKILL if it still runs after 15 s.
 
 
 def add_to(commands: Commands) -> None:
-    """Add `services` and its verbs."""
+    """Add `services` and its subcommands."""
     services = commands.add_parser(
-        "services", help="Kafka and ZooKeeper for development", description="Kafka and ZooKeeper on loopback.", epilog=_EPILOG
+        "services",
+        help="start and stop Kafka and ZooKeeper for development",
+        description="Start and stop Kafka and ZooKeeper on loopback; see docs/how-to/kafka.md.",
+        epilog=_EPILOG,
     )
-    verbs: Commands = services.add_subparsers(title="verbs", metavar="VERB", required=True)
+    verbs: Commands = services.add_subparsers(title="subcommands", metavar="SUBCOMMAND", required=True)
 
     start = verbs.add_parser("start", help="start services", description="Start services.", epilog=_START_EPILOG)
     start.add_argument("services", metavar="NAME[=PORT]", nargs="+", help=f"{' or '.join(_NAMES)} (default port: a free one)")

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from milepost.cli.parsers import Commands
+from milepost.cli.command_parser import Commands
 
 if TYPE_CHECKING:  # imports numpy
     from milepost.config.settings import Settings
@@ -45,7 +45,7 @@ _PROCESSES: Final = (
     _Process(
         "hub",
         _run_hub,
-        "connect sites",
+        "run the central hub, which forwards between sites",
         "The central hub between sites.",
         "run a process of the central hub",
         "Keep the registry of endpoints, and forward to each site the messages that it subscribes to.",
@@ -101,10 +101,10 @@ incidents, alerts and their receivers. It prints its address, and the token that
 
 
 def add_to(commands: Commands) -> None:
-    """Add the commands, each with the verb `run`."""
+    """Add the commands, each with the subcommand `run`."""
     for one in _PROCESSES:
         parser = commands.add_parser(one.name, help=one.summary, description=one.description)
-        verbs: Commands = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
+        verbs: Commands = parser.add_subparsers(title="subcommands", metavar="SUBCOMMAND", required=True)
         verb = verbs.add_parser("run", help=one.verb_summary, description=one.verb_description, epilog=one.epilog)
         verb.add_argument("--config", metavar="FILE", type=Path, required=True, help="the TOML file of settings")
         verb.set_defaults(run=_run, process=one)

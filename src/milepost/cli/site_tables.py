@@ -7,7 +7,7 @@ from milepost.cli.message_output import shown_age, shown_text
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.places import Place
-from milepost.model.sites import EdgeInfo, EndpointClaim
+from milepost.model.site_records import EdgeInfo, EndpointClaim
 from milepost.runtime.site_view import SitesView
 from milepost.wire.area_text import place_to_text
 from milepost.wire.geojson import area_to_geojson

@@ -4,7 +4,7 @@ import argparse
 from typing import TYPE_CHECKING, Any, Final
 
 from milepost.cli.client_options import CONNECTION_HELP, add_connection, client_from, read_option, run_client
-from milepost.cli.parsers import Commands
+from milepost.cli.command_parser import Commands
 from milepost.config.errors import STATUS_FAILED, UsageFault
 from milepost.runtime.terminal import print_error, print_line
 

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from milepost.cli.parsers import Commands
+from milepost.cli.command_parser import Commands
 from milepost.config.errors import UsageFault
 from milepost.runtime.terminal import print_line
 
@@ -73,14 +73,14 @@ key is printed.
 
 
 def add_to(commands: Commands) -> None:
-    """Add `trust` and its verbs."""
+    """Add `trust` and its subcommands."""
     trust = commands.add_parser(
         "trust",
-        help="keys and certificates",
-        description="Keys and certificates for encrypted sessions over UDP.",
+        help="create keys, issue and revoke certificates",
+        description="Create keys, and issue and revoke certificates, for encrypted UDP sessions; see docs/how-to/vehicles.md.",
         epilog=_EPILOG,
     )
-    verbs: Commands = trust.add_subparsers(title="verbs", metavar="VERB", required=True)
+    verbs: Commands = trust.add_subparsers(title="subcommands", metavar="SUBCOMMAND", required=True)
 
     init = verbs.add_parser("init", help="create a CA", description="Create a certificate authority.", epilog=_INIT_EPILOG)
     init.add_argument("folder", metavar="DIR", type=Path, help="the folder of the CA, created if it does not exist")

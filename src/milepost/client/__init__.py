@@ -10,9 +10,9 @@ from milepost.client.client import Client, ClientCounters
 from milepost.client.errors import ClientClosed, ClientFault, EdgeUnreachable, RefusedByEdge
 from milepost.client.events import ClientState, ClientStateChange, ClientStateChanges
 from milepost.client.inbox import Inbox
+from milepost.client.messages import OutgoingMessage, ReceivedMessage
 from milepost.client.udp.credentials import Credentials
 from milepost.client.urls import connect
-from milepost.client.values import OutgoingMessage, ReceivedMessage
 
 __all__ = [
     "Client",

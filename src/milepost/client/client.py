@@ -15,11 +15,11 @@ from types import TracebackType
 from typing import Final
 from weakref import WeakSet
 
-from milepost.client.carrier import Carrier, PositionFix
 from milepost.client.errors import ClientClosed, ClientFault
 from milepost.client.events import Arrival, ClientState, ClientStateChange, ClientStateChanges, Suppression
 from milepost.client.inbox import Inbox
-from milepost.client.values import OutgoingMessage, SubscriptionRequest
+from milepost.client.messages import OutgoingMessage, SubscriptionRequest
+from milepost.client.transport import ClientTransport, PositionFix
 from milepost.model.addresses import Address, ToContent
 from milepost.model.areas import Area, Around
 from milepost.model.instants import Instant
@@ -80,9 +80,9 @@ class ClientCounters:
 class Client:
     """A client of an edge, which reconnects on its own; created by `connect`, used with `async with`."""
 
-    def __init__(self, carrier: Carrier, *, unclaimed_max: int) -> None:
+    def __init__(self, transport: ClientTransport, *, unclaimed_max: int) -> None:
         self.counters = ClientCounters()
-        self._carrier = carrier
+        self._transport = transport
         self._state = ClientState.CONNECTING
         self._fault: ClientFault | None = None
         self._inboxes: dict[int, Inbox] = {}
@@ -94,12 +94,12 @@ class Client:
     @property
     def name(self) -> str:
         """The endpoint's name at the edge, by which others address it."""
-        return self._carrier.name
+        return self._transport.name
 
     @property
     def url(self) -> str:
         """The URL of the edge in use or being tried, possibly after a redirect; empty during discovery."""
-        return self._carrier.url
+        return self._transport.url
 
     @property
     def state(self) -> ClientState:
@@ -115,11 +115,11 @@ class Client:
 
     async def open(self) -> None:
         """Connect, once; `async with` calls this."""
-        await self._carrier.open(self)
+        await self._transport.open(self)
 
     async def close(self) -> None:
         """Disconnect. Messages in inboxes may still be taken; unanswered publications are given up."""
-        await self._carrier.close()
+        await self._transport.close()
 
     async def publish(
         self,
@@ -161,7 +161,7 @@ class Client:
             retain,
             tuple(properties),
         )
-        await self._carrier.publish(publication)
+        await self._transport.publish(publication)
         self.counters.published += 1
 
     async def report(
@@ -174,7 +174,7 @@ class Client:
         seen_at: Instant | None = None,
     ) -> None:
         """Report the endpoint's position, used for `Around` and geocasts; resent after each reconnection."""
-        await self._carrier.report(PositionFix(Place(latitude, longitude), heading_deg, speed_mps, seen_at))
+        await self._transport.report(PositionFix(Place(latitude, longitude), heading_deg, speed_mps, seen_at))
 
     def subscribe(
         self,
@@ -223,11 +223,11 @@ class Client:
 
     async def _subscribe(self, request: SubscriptionRequest, inbox: Inbox) -> int:
         self._check_open()
-        subscription_id = self._carrier.subscription_id_for(request)
+        subscription_id = self._transport.subscription_id_for(request)
         self._inboxes[subscription_id] = inbox  # before the request: messages may arrive before its answer
         self._claim(inbox, subscription_id)
         try:
-            await self._carrier.subscribe(subscription_id, request)
+            await self._transport.subscribe(subscription_id, request)
         except BaseException:
             del self._inboxes[subscription_id]
             inbox.clear()
@@ -236,7 +236,7 @@ class Client:
 
     async def _unsubscribe(self, subscription_id: int, inbox: Inbox) -> None:
         try:
-            await self._carrier.unsubscribe(subscription_id)
+            await self._transport.unsubscribe(subscription_id)
         finally:
             self._inboxes.pop(subscription_id, None)
             inbox.end()
@@ -247,7 +247,7 @@ class Client:
             raise self._fault or ClientClosed
 
     def on_arrival(self, arrival: Arrival) -> None:
-        """Accept a message from the carrier."""
+        """Accept a message from the transport."""
         self.counters.received += 1
         inboxes = [
             self._inboxes[subscription_id] for subscription_id in arrival.subscription_ids if subscription_id in self._inboxes
@@ -279,22 +279,22 @@ class Client:
     def _drop(self, arrival: Arrival) -> None:
         self.counters.unclaimed += 1
         if arrival.receipt is not None:
-            self._carrier.acknowledge(arrival.receipt)
+            self._transport.acknowledge(arrival.receipt)
 
     def _on_taken(self, arrival: Arrival) -> None:
         arrival.holders -= 1
         if not arrival.holders and arrival.receipt is not None:
-            self._carrier.acknowledge(arrival.receipt)
+            self._transport.acknowledge(arrival.receipt)
 
     def on_change(self, change: ClientStateChange) -> None:
-        """Accept a state change from the carrier."""
+        """Accept a state change from the transport."""
         self._state = change.state
         self.counters.connections += change.state is ClientState.CONNECTED
         for iterator in self._change_iterators:
             iterator.put(change)
 
     def on_suppressed(self, reason: Suppression) -> None:
-        """Count a message that the carrier suppressed."""
+        """Count a message that the transport suppressed."""
         self.counters.outside += reason is Suppression.OUTSIDE
         self.counters.forged += reason is Suppression.FORGED
 
@@ -304,7 +304,7 @@ class Client:
             self._inboxes[subscription_id].end(fault)
 
     def on_end(self, fault: ClientFault | None) -> None:
-        """End all inboxes; called by the carrier when it stops."""
+        """End all inboxes; called by the transport when it stops."""
         self._fault = fault
         self.on_change(ClientStateChange(ClientState.CLOSED, str(fault or "")))
         for inbox in [*self._inboxes.values(), *self._catch_all_inboxes]:

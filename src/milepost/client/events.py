@@ -1,4 +1,4 @@
-"""Connection states, and the events by which a protocol session reports to `SessionCore`.
+"""Connection states, and the events by which a protocol session reports to `BaseTransport`.
 
 CONNECTING ─▶ CONNECTED ◀─▶ RECONNECTING          from each of them ─▶ CLOSED, the end
 """
@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Final
 
 from milepost.client.errors import ClientFault, RefusedByEdge
-from milepost.client.values import ReceivedMessage
+from milepost.client.messages import ReceivedMessage
 
 CHANGES_MAX: Final = 100
 """Maximum state changes queued per iterator; then the oldest are dropped."""
@@ -94,7 +94,7 @@ class Arrival:
     received: ReceivedMessage
     subscription_ids: tuple[int, ...]
     receipt: object = None
-    """Argument for `Carrier.acknowledge` once the application has the message; None: no acknowledgement is expected."""
+    """Argument for `ClientTransport.acknowledge` once the application has the message; None: no acknowledgement is expected."""
     holders: int = 0
     """Inboxes that have the message and have not handed it out."""
 

@@ -14,7 +14,7 @@ from types import TracebackType
 
 from milepost.client.errors import ClientClosed, ClientFault
 from milepost.client.events import Arrival
-from milepost.client.values import ReceivedMessage
+from milepost.client.messages import ReceivedMessage
 
 
 class Inbox:

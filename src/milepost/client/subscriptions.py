@@ -11,7 +11,7 @@ from typing import Final, Generic, TypeVar
 from zlib import crc32
 
 from milepost.client.errors import RefusedByEdge
-from milepost.client.values import SubscriptionRequest
+from milepost.client.messages import SubscriptionRequest
 from milepost.model.reasons import Reason
 
 SUBSCRIPTIONS_MAX: Final = 1_000

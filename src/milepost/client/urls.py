@@ -6,14 +6,14 @@ from secrets import token_hex
 from time import time_ns
 from typing import Final
 
-from milepost.client.carrier import ClientLimits
 from milepost.client.client import Client
-from milepost.client.mqtt.carrier import MqttCarrier
+from milepost.client.messages import OutgoingMessage
 from milepost.client.mqtt.mapping import will_of
 from milepost.client.mqtt.session import MqttSession, MqttSetup
 from milepost.client.mqtt.streams import UDP_SCHEMES, MqttTarget, target_of
+from milepost.client.mqtt.transport import MqttTransport
+from milepost.client.transport import ClientLimits
 from milepost.client.udp.credentials import Credentials
-from milepost.client.values import OutgoingMessage
 from milepost.model.endpoints import EndpointId, endpoint_id
 from milepost.model.instants import Instant
 from milepost.model.places import Place
@@ -77,12 +77,12 @@ def connect(
     )
     if is_udp(url):
         _refuse_mqtt_options(setup, tls)
-        from milepost.client.udp.carrier import udp_carrier  # noqa: PLC0415  # imports OpenSSL and protobuf
+        from milepost.client.udp.transport import udp_transport  # noqa: PLC0415  # imports OpenSSL and protobuf
 
-        carrier = udp_carrier(
+        transport = udp_transport(
             url, client_id, place, credentials, edge_key, resolver, limits, receive_max, joins_multicast=joins_multicast
         )
-        return Client(carrier, unclaimed_max=max(1, receive_max // 2))
+        return Client(transport, unclaimed_max=max(1, receive_max // 2))
     _refuse_udp_options(
         place=place, credentials=credentials, edge_key=edge_key, resolver=resolver, joins_multicast=joins_multicast or None
     )
@@ -95,8 +95,8 @@ def _over_mqtt(
     secret = target.password.encode() if setup.password is None and target.password is not None else setup.password
     session = MqttSession(replace(setup, user=target.user if setup.user is None else setup.user, password=secret))
     encode(session.connect_packet(), Version.V5)  # raise now if CONNECT cannot be encoded
-    carrier = MqttCarrier(target, session, tls=tls, limits=limits, discards_session=discards_session)
-    return Client(carrier, unclaimed_max=max(1, setup.receive_max // 2))
+    transport = MqttTransport(target, session, tls=tls, limits=limits, discards_session=discards_session)
+    return Client(transport, unclaimed_max=max(1, setup.receive_max // 2))
 
 
 def _refuse_mqtt_options(setup: MqttSetup, tls: ssl.SSLContext | None) -> None:

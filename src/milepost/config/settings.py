@@ -10,21 +10,21 @@ from enum import Enum
 from pathlib import Path
 from typing import Annotated, Final
 
-from milepost.broker.emergency import AlertRule
+from milepost.broker.alert_rules import AlertRule
 from milepost.broker.limits import BrokerLimits
 from milepost.config.addresses import host_and_port
 from milepost.config.errors import cannot_read
-from milepost.config.log_settings import Format, Level
+from milepost.config.log_format import Format, Level
 from milepost.config.site_settings import HubSettings, SiteSettings
 from milepost.config.toml_reader import FileName, Inline, Key, Range, TomlReader
-from milepost.config.udp_settings import TrustSettings, Udp
+from milepost.config.udp_settings import TrustSettings, UdpListenerSettings
 from milepost.listeners.limits import MqttLimits
 from milepost.model.areas import Area
 from milepost.model.durability import Durability
 from milepost.model.incidents import EVENT_KINDS, EventKind
 from milepost.model.priorities import Priority
 from milepost.model.reasons import Malformed
-from milepost.model.sites import check_site_name
+from milepost.model.site_records import check_site_name
 from milepost.model.topics import check_filter
 from milepost.pipelines.settings import BatchSettings
 from milepost.vetting.access import AccessRule
@@ -90,13 +90,13 @@ class IncidentSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Pipelines:
+class PipelineProcessSettings:
     """[pipelines]: input topics, folder, and the settings of Spark."""
 
     folder: Annotated[str, FileName()] = "data/pipelines"
     topics: tuple[str, ...] = ("#",)
     allowed_lateness_s: float = 60.0
-    pace: Annotated[BatchSettings, Inline()] = field(default_factory=BatchSettings)
+    batches: Annotated[BatchSettings, Inline()] = field(default_factory=BatchSettings)
     partitions: Annotated[int, Range(1, 10_000)] = 2
     memory: str = "1g"
     connector: str = ""
@@ -188,7 +188,7 @@ class StorageSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Mqtt:
+class MqttListenerSettings:
     """[mqtt]: the limits that CONNACK announces, and the listeners."""
 
     topic_alias_max: Annotated[int, Range(0, 65_535)] = 10
@@ -260,7 +260,7 @@ class RuleSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Vetting:
+class VettingSettings:
     """[vetting]: the plausibility limits of reports, and the reputation file."""
 
     reports: Annotated[ReportLimits, Inline()] = field(default_factory=ReportLimits)
@@ -268,7 +268,7 @@ class Vetting:
 
 
 @dataclass(frozen=True, slots=True)
-class Http:
+class HttpListenerSettings:
     """[http]: the address of health checks and metrics."""
 
     address: str = "127.0.0.1:9464"
@@ -287,7 +287,7 @@ class LogSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Sys:
+class SysTopicSettings:
     """[sys]: the interval of the metrics published below $SYS."""
 
     interval_s: int = 10
@@ -299,21 +299,21 @@ class Settings:
 
     edge: EdgeSettings = field(default_factory=EdgeSettings)
     storage: StorageSettings = field(default_factory=StorageSettings)
-    mqtt: Mqtt = field(default_factory=Mqtt)
-    udp: Udp = field(default_factory=Udp)
+    mqtt: MqttListenerSettings = field(default_factory=MqttListenerSettings)
+    udp: UdpListenerSettings = field(default_factory=UdpListenerSettings)
     trust: TrustSettings = field(default_factory=TrustSettings)
     site: SiteSettings = field(default_factory=SiteSettings)
     hub: HubSettings = field(default_factory=HubSettings)
     incidents: IncidentSettings = field(default_factory=IncidentSettings)
-    pipelines: Pipelines = field(default_factory=Pipelines)
+    pipelines: PipelineProcessSettings = field(default_factory=PipelineProcessSettings)
     dashboard: DashboardSettings = field(default_factory=DashboardSettings)
     limits: AllLimits = field(default_factory=AllLimits)
     access: AccessSettings = field(default_factory=AccessSettings)
     rules: RuleSettings = field(default_factory=RuleSettings)
-    vetting: Vetting = field(default_factory=Vetting)
-    http: Http = field(default_factory=Http)
+    vetting: VettingSettings = field(default_factory=VettingSettings)
+    http: HttpListenerSettings = field(default_factory=HttpListenerSettings)
     log: LogSettings = field(default_factory=LogSettings)
-    sys: Sys = field(default_factory=Sys)
+    sys: SysTopicSettings = field(default_factory=SysTopicSettings)
 
     def __post_init__(self) -> None:
         if not self.site.log.name:

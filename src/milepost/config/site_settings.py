@@ -7,7 +7,7 @@ from typing import Annotated
 from milepost.config.addresses import host_and_port
 from milepost.config.toml_reader import FileName, Inline, Key
 from milepost.federation.limits import SiteLimits
-from milepost.model.sites import check_site_name
+from milepost.model.site_records import check_site_name
 
 
 class LogType(Enum):

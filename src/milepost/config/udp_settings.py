@@ -52,7 +52,7 @@ class UdpDiscoverySettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Udp:
+class UdpListenerSettings:
     """[udp]: the address, the parameters for endpoints, and the limits of the UDP listener."""
 
     address: str = ""

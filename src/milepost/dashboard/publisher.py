@@ -21,7 +21,7 @@ from milepost.model.instants import Instant
 from milepost.model.messages import Message, MessageId
 from milepost.model.places import Place
 from milepost.model.reasons import Malformed, Reason
-from milepost.model.sites import CROSS_HUB, EdgeRef, ForwardedMessage
+from milepost.model.site_records import CROSS_HUB, EdgeRef, ForwardedMessage
 from milepost.wire.json_form.codec import Decoder, Form, Whole, absent
 from milepost.wire.records import to_record
 

@@ -12,13 +12,13 @@ from milepost.incidents.engine import STATE
 from milepost.model.incidents import Incident
 from milepost.model.pipeline_records import DELIVERIES, PIPELINES, REPORTS
 from milepost.model.reasons import Malformed, Reason
-from milepost.model.sites import SUBSCRIPTION_INFO, EdgeInfo, ForwardedMessage, HubInfo, publish_to
+from milepost.model.site_records import SUBSCRIPTION_INFO, EdgeInfo, ForwardedMessage, HubInfo, handler_topic
 from milepost.wire.incidents import state_from_json
 from milepost.wire.json_form.codec import Decoder
-from milepost.wire.json_form.notations import Digits
+from milepost.wire.json_form.field_codecs import Digits
 from milepost.wire.records import RECORD_BYTES_MAX, from_record
 
-MESSAGES: Final = publish_to(PIPELINES)
+MESSAGES: Final = handler_topic(PIPELINES)
 """The topic of all messages that pipelines receive, including those to areas."""
 TOPICS: Final = (SUBSCRIPTION_INFO, STATE, REPORTS, MESSAGES, DELIVERIES)
 

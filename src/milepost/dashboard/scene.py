@@ -22,7 +22,7 @@ from milepost.model.incidents import EventKind, Incident
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.pipeline_records import MICROSECOND_NS
 from milepost.model.places import Place
-from milepost.model.sites import NEVER, EdgeInfo, ForwardedMessage, HubInfo, edge_key
+from milepost.model.site_records import NEVER, EdgeInfo, ForwardedMessage, HubInfo, edge_key
 from milepost.wire.geojson import area_to_geojson
 
 EDGES_MAX: Final = 1_000
@@ -66,7 +66,7 @@ class EdgeState:
 
 @dataclass(frozen=True, slots=True)
 class InsideCandidates:
-    """The endpoints inside an alert's area, by reports older than those that the edges used.
+    """The endpoints inside an alert's area, computed from feed reports, which lag behind those at the edges.
 
     Endpoints still inside a little later were inside then; the others may have left before the edge received the alert.
     """

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from milepost.model.incidents import EventKind
 from milepost.model.instants import Instant
-from milepost.model.sites import ForwardedMessage
+from milepost.model.site_records import ForwardedMessage
 
 Row = Mapping[str, Any]
 RowChanges = dict[str, Row | None]

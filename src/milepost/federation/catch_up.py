@@ -38,7 +38,7 @@ from milepost.model.endpoints import EndpointId
 from milepost.model.instants import Instant
 from milepost.model.messages import Message
 from milepost.model.places import Place
-from milepost.model.sites import NEVER, EdgeRef, ForwardedMessage, HeldSubscription, Position
+from milepost.model.site_records import NEVER, EdgeRef, ForwardedMessage, HeldSubscription, Position
 from milepost.model.subscriptions import Subscription
 from milepost.wire.records import from_record
 
@@ -166,7 +166,7 @@ class CatchUp:
         if residency.catching_up is not None:
             parts, awaits = residency.catching_up.parts, residency.catching_up.awaits
             for stream in {stream for part in parts for stream in part.cursors} | here.keys():
-                lowest = min(part.cursors.get(stream, part.floor) for part in parts)
+                lowest = min(part.cursors.get(stream, part.default_cursor) for part in parts)
                 here[stream] = lowest if site_of(stream) in awaits else max(lowest, here.get(stream, 0))
         return here
 
@@ -232,7 +232,7 @@ class CatchUp:
         """Return whether a message not addressed to content came before the session: later ones were delivered at once."""
         is_own = read.forwarded.sender == self._state.edge
         return read.size == FOUND_BY_HUB or (
-            read.forwarded.number <= residency.opened_after if is_own else read.offset < residency.opened_at
+            read.forwarded.number <= residency.opened_own_number if is_own else read.offset < residency.opened_offset
         )
 
     def was_delivered(self, residency: Residency, candidate: Candidate, now: Instant) -> bool:
@@ -244,7 +244,7 @@ class CatchUp:
             else [self.part_here(residency, list(session.subscriptions))]
         )
         if not isinstance(candidate.message.address, ToContent):
-            return candidate.position.number > residency.opened_above and any(
+            return candidate.position.number > residency.opened_highest_number and any(
                 not part.lacks(candidate.position) for part in parts
             )
         return self._was_delivered_through(residency, parts, candidate, now)
@@ -252,7 +252,7 @@ class CatchUp:
     def since_of(self, residency: Residency, name: str) -> Cursors:
         """Return the cursors at which a subscription began."""
         found = (
-            [part.since[name] for part in residency.catching_up.parts if name in part.since]
+            [part.start_cursors[name] for part in residency.catching_up.parts if name in part.start_cursors]
             if residency.catching_up is not None
             else []
         )
@@ -270,7 +270,7 @@ class CatchUp:
         place = self._state.broker.place_of(session)
         subscriptions = {name: one.subscription for name, one in session.subscriptions.items()}
         own = self._state.edge.site
-        known = [part for part in parts if part.home == own or part.is_conclusive_for(candidate.position)]
+        known = [part for part in parts if part.home_site == own or part.is_conclusive_for(candidate.position)]
         return any(was_delivered_through(part, subscriptions, candidate, place, now) for part in known)
 
     def _deliver(self, residency: Residency, publication: Publication, message: Message, names: list[str], now: Instant) -> None:
@@ -375,8 +375,8 @@ def was_delivered_through(
 
 
 def _without(part: Part, name: str) -> Part:
-    since = {one: at for one, at in part.since.items() if one != name}
-    return replace(part, names=[one for one in part.names if one != name], since=since)
+    start_cursors = {one: cursors for one, cursors in part.start_cursors.items() if one != name}
+    return replace(part, names=[one for one in part.names if one != name], start_cursors=start_cursors)
 
 
 def starting_cursors(cursors: Cursors, offset: int) -> Cursors:

@@ -24,7 +24,7 @@ from milepost.federation.hub_streams import SLACK_NS, Arrivals, CrossHubWatch, S
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.reasons import Malformed, Reason
-from milepost.model.sites import (
+from milepost.model.site_records import (
     ANY_EDGE,
     CROSS_HUB,
     SUBSCRIPTION_INFO,
@@ -226,7 +226,7 @@ class CentralHub:
         stream = self._streams[site] = SiteStream(
             site, first, self._routing, self._arrivals, self.counts, taken=self._on_taken, fault=self._fault
         )
-        self._claims.begin(site, now)
+        self._claims.take_ownership(site, now)
         for watch in self._watches.values():
             for move in watch.moves():
                 if site in move.sites_missing:

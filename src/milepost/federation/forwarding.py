@@ -22,7 +22,7 @@ from milepost.model.instants import Instant
 from milepost.model.messages import Message, MessageId
 from milepost.model.pipeline_records import PIPELINES
 from milepost.model.reasons import Reason, Refused
-from milepost.model.sites import CROSS_HUB, OUTSIDE_SQUARE_DEG, EdgeInfo, ForwardedMessage, publish_to
+from milepost.model.site_records import CROSS_HUB, OUTSIDE_SQUARE_DEG, EdgeInfo, ForwardedMessage, handler_topic
 from milepost.wire.records import from_record, to_record
 
 # Publications as records, and records as publications (D9).
@@ -186,7 +186,7 @@ class Forwarder:
             appends += [Append(outbox.next_number(now), topic_at(site), "", value) for site in forwarded.direct]
         for handler in receivers.handlers:
             number = outbox.next_number(now) if appends else forwarded.number
-            appends.append(Append(number, publish_to(handler), forwarded.message.source, value))
+            appends.append(Append(number, handler_topic(handler), forwarded.message.source, value))
         return appends
 
     def _note(self, number: int, receivers: Receivers) -> None:

@@ -20,8 +20,8 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from milepost.broker.publication import Delivery
-from milepost.broker.roaming_support import SessionSnapshot, publication_of
 from milepost.broker.session import Session
+from milepost.broker.session_transfer import SessionSnapshot, publication_of
 from milepost.federation.catch_up import Candidate, CatchUp, was_delivered_through
 from milepost.federation.forwarding import MOVING_ENDPOINTS, Forwarder, message_of
 from milepost.federation.member_state import ReadRecord, SiteState
@@ -43,7 +43,7 @@ from milepost.model.addresses import ToArea, ToNotified
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.reasons import Reason, Refused
-from milepost.model.sites import (
+from milepost.model.site_records import (
     MAIN,
     SUBSCRIPTION_INFO,
     VEHICLE_INFO,
@@ -420,8 +420,8 @@ class Handovers:
     def note_opened(self, residency: Residency) -> None:
         """Note the cursors at which a session begins here: later messages to the endpoint are delivered at once."""
         cursors = self._catch_up.cursors_here()
-        residency.opened_at, residency.opened_after = self._state.next_offset, cursors[str(self._state.edge)]
-        residency.opened_above = max(cursors.values())
+        residency.opened_offset, residency.opened_own_number = self._state.next_offset, cursors[str(self._state.edge)]
+        residency.opened_highest_number = max(cursors.values())
 
     def _not_delivered(
         self, residency: Residency, session: Session, waiting: list[QueuedMessage], now: Instant
@@ -488,8 +488,8 @@ class Handovers:
             part.offset = handover.offsets[state.edge.site]
         else:
             own_numbers = [number for edge, number in handover.cursors.items() if edge.startswith(f"{state.edge.site}/")]
-            part.floor = max(0, handover.as_of - FLOOR_NS)
-            part.at = Instant(max(0, min([max(own_numbers, default=part.floor), handover.as_of]) - SLACK_NS))
+            part.default_cursor = max(0, handover.as_of - FLOOR_NS)
+            part.reread_from = Instant(max(0, min([max(own_numbers, default=part.default_cursor), handover.as_of]) - SLACK_NS))
         return part
 
     def deliver_missed(self, residency: Residency, now: Instant) -> None:
@@ -575,5 +575,5 @@ def snapshot_of(handover: Handover, waiting: list[QueuedMessage]) -> SessionSnap
 
 def _first_of(catching_up: CatchingUp) -> tuple[int | None, Instant | None]:
     offsets = [part.offset for part in catching_up.parts if part.offset is not None]
-    times = [part.at for part in catching_up.parts if part.offset is None]
+    times = [part.reread_from for part in catching_up.parts if part.offset is None]
     return min(offsets, default=None), min(times, default=None)

@@ -18,7 +18,7 @@ from milepost.federation.roaming import Roaming
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.places import Place, moved, vectors
-from milepost.model.sites import (
+from milepost.model.site_records import (
     CROSS_HUB,
     OUTSIDE_SQUARE_DEG,
     SUBSCRIPTION_INFO,

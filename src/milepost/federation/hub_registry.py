@@ -18,7 +18,7 @@ from typing import Final
 from milepost.federation.hub_actions import HubAppend, HubCounts
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import SECOND_NS, Instant
-from milepost.model.sites import (
+from milepost.model.site_records import (
     ClaimNotice,
     EdgeRef,
     EndpointClaim,
@@ -26,7 +26,7 @@ from milepost.model.sites import (
     EndpointPositions,
     Epoch,
     PriorEdge,
-    inbox_of,
+    inbox_topic,
 )
 from milepost.wire.records import to_record
 
@@ -163,7 +163,7 @@ class ClaimNotices:
         if claim.edge.site in self._owned:
             self._answer(claim)
 
-    def begin(self, site: str, now: Instant) -> None:
+    def take_ownership(self, site: str, now: Instant) -> None:
         """Acquire ownership of a site: repeat notices that an earlier owner may not have sent."""
         for endpoint in list(self._registry.split):
             latest = self._registry.latest(endpoint)
@@ -194,4 +194,4 @@ class ClaimNotices:
         self._append(claim.edge, claim.endpoint, to_record(PriorEdge(claim.endpoint, claim.epoch, prior)))
 
     def _append(self, edge: EdgeRef, endpoint: EndpointId, value: bytes) -> None:
-        self._appends.append(HubAppend(edge.site, inbox_of(edge), endpoint, value))
+        self._appends.append(HubAppend(edge.site, inbox_topic(edge), endpoint, value))

@@ -16,7 +16,7 @@ from milepost.model.endpoints import EndpointId
 from milepost.model.instants import Instant
 from milepost.model.messages import Message
 from milepost.model.reasons import Malformed
-from milepost.model.sites import OUTSIDE_SQUARE_DEG, EdgeInfo, EdgeRef, ForwardedMessage
+from milepost.model.site_records import OUTSIDE_SQUARE_DEG, EdgeInfo, EdgeRef, ForwardedMessage
 from milepost.model.subscriptions import Subscription
 from milepost.wire.json_form import to_json
 

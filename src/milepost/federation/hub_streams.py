@@ -2,7 +2,7 @@
 
     route ─▶ backlog ─▶ message: to the sites with interest      ─▶ `HubAppend`
                         addressed record: to its receiver's site, as it is
-    missed ─▶ pending ─▶ messages that were not copied, for one endpoint; if not cached: `HubReadBack`, and all else waits
+    queue_missed ─▶ moves ─▶ `MissedMessages`: those not copied, for an endpoint; if not cached, `HubReadBack`, and all else waits
 
 Invariants:
 - messages of an origin are copied to each site in the order of their numbers: readers drop numbers below their cursors;
@@ -26,7 +26,7 @@ from milepost.model.messages import Message
 from milepost.model.places import Place
 from milepost.model.queries import holds
 from milepost.model.reasons import Malformed
-from milepost.model.sites import (
+from milepost.model.site_records import (
     CROSS_HUB,
     HUB,
     EdgeRef,
@@ -486,7 +486,7 @@ def _routed(record: LoggedRecord, sender: str, number: int, copied: Iterable[str
 
 
 def _maybe_matching(value: bytes, move: SiteMove) -> ForwardedMessage | None:
-    """Return the message in a record if the endpoint may be in its audience; others are not decoded."""
+    """Return the message in a record if the endpoint may be in its audience, else None, if possible without decoding it."""
     head = head_of(value)
     if head is not None and head.topic is not None and not move.may_match_topic(head.topic):
         return None

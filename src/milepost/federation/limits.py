@@ -20,7 +20,7 @@ class SiteLimits:
     position_interval_s: float = 5.0
     """Interval of position updates to the registry; 0: none."""
     feed_interval_s: float = 0.2
-    """Batching interval of reports, and of the fates of messages to areas, for the pipelines; 0: none are sent."""
+    """Batching interval of reports, and of the delivery states of messages to areas, for the pipelines; 0: none are sent."""
     registry_max: int = 1 << 20
     """Maximum endpoints in the site's registry."""
     recent_records_max: int = 20_000

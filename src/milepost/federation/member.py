@@ -31,7 +31,7 @@ from milepost.model.endpoints import EndpointId
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.pipeline_records import REPUTATION
 from milepost.model.reasons import Malformed, Refused
-from milepost.model.sites import (
+from milepost.model.site_records import (
     ANY_EDGE,
     CROSS_HUB,
     SUBSCRIPTION_INFO,
@@ -53,7 +53,7 @@ from milepost.model.sites import (
     PriorEdge,
     SiteRecord,
     claim_of_key,
-    inbox_of,
+    inbox_topic,
     interest_key,
 )
 from milepost.vetting import Reputations, Scores
@@ -76,7 +76,7 @@ class SiteMember(FederationPort):
         self.report_feed = ReportFeed(self.state)
         self.delivery_feed = DeliveryFeed(self.state)
         self.scores = Scores()
-        self.inbox = inbox_of(edge)
+        self.inbox = inbox_topic(edge)
         self._name = str(edge)
         self._own_prefix = record_prefix("forwarded") + b',"from":"%b",' % self._name.encode()
         self._own_interest: set[str] = set()

@@ -20,7 +20,7 @@ from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.messages import Message, MessageId
 from milepost.model.queries import OnTopic
 from milepost.model.reasons import Malformed
-from milepost.model.sites import (
+from milepost.model.site_records import (
     CROSS_HUB,
     DIRECT,
     MAIN,

@@ -1,4 +1,4 @@
-"""Feeds of the pipelines: reports of endpoints (M13, M27), and the fates of messages to areas (proof of coverage, M24).
+"""Feeds of the pipelines: reports of endpoints (M13, M27), and the delivery states of messages to areas (proof of coverage, M24).
 
     reports    ─▶ note, with names while the sessions live          ─▶ batch               ─▶ every `feed_interval_s`, or when
     deliveries ─▶ note ─▶ end of the tick: settle, with its time    ─▶ batch by message    ─▶ the batch is full: outbox
@@ -154,11 +154,11 @@ DELIVERIES_RECORD_MAX: Final = 2_000
 
 
 class NotedDeliveries(NamedTuple):
-    """The fate of a message for some endpoints."""
+    """The delivery state of a message for some endpoints."""
 
     publication: Publication
     names: list[EndpointId]
-    fate: DeliveryState
+    state: DeliveryState
     reason: Reason | None
 
 
@@ -172,7 +172,7 @@ class MessageKey(NamedTuple):
 
 @dataclass(slots=True)
 class DeliveryRows:
-    """The fates of one message, row by row."""
+    """The delivery states of one message, row by row."""
 
     endpoints: list[EndpointId] = field(default_factory=list)
     states: list[str] = field(default_factory=list)
@@ -183,13 +183,13 @@ class DeliveryRows:
         """Add rows."""
         count = len(noted.names)
         self.endpoints += noted.names
-        self.states += [noted.fate.value] * count
+        self.states += [noted.state.value] * count
         self.at_us += [now // MICROSECOND_NS] * count
         self.reasons += [noted.reason or 0] * count
 
 
 class DeliveryFeed:
-    """The feed of the fates of messages to areas."""
+    """The feed of the delivery states of messages to areas."""
 
     def __init__(self, state: SiteState) -> None:
         self._state = state
@@ -202,13 +202,13 @@ class DeliveryFeed:
         if self._interval_ns:
             state.broker.observe_deliveries(self.note)
 
-    def note(self, publication: Publication, names: list[EndpointId], fate: DeliveryState, reason: Reason | None) -> None:
-        """Note a fate in this tick."""
+    def note(self, publication: Publication, names: list[EndpointId], state: DeliveryState, reason: Reason | None) -> None:
+        """Note a delivery state in this tick."""
         if self._noted_count >= TICK_DELIVERIES_MAX:
             self._state.counts["deliveries_dropped"] += len(names)
         elif names:
             self._noted_count += len(names)
-            self._noted.append(NotedDeliveries(publication, names, fate, reason))
+            self._noted.append(NotedDeliveries(publication, names, state, reason))
 
     def end_tick(self, now: Instant) -> None:
         """End the tick."""

@@ -17,7 +17,7 @@ import orjson
 
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import Instant
-from milepost.model.sites import ANY_EDGE, NEVER, NO_EPOCH, EdgeRef, Epoch, HeldSubscription, Position, edge_ref
+from milepost.model.site_records import ANY_EDGE, NEVER, NO_EPOCH, EdgeRef, Epoch, HeldSubscription, Position, edge_ref
 from milepost.model.subscriptions import Subscription
 from milepost.wire.json_form import from_json, to_json
 
@@ -46,7 +46,7 @@ class ResidencyEvent(Enum):
     OPENED = "a session is opened"
     HANDOVER = "a handover arrives"
     RELAYED = "a handover arrives for an endpoint that has moved on"
-    CAUGHT_UP = "all that was under way in the log is read"
+    CAUGHT_UP = "all records in transit have been read"
     CLAIMED = "another edge has a higher claim"
     REPLACED = "the endpoint has begun a new session at another edge"
     SESSION_ENDED = "the session ends"
@@ -135,16 +135,16 @@ SINCE_ALWAYS: Final[Cursors] = {EVERY: 0, OFFSET: 0}
 class Part:
     """Some subscriptions of an endpoint, and the cursors up to which they were served."""
 
-    home: str
+    home_site: str
     """The site in whose log they were served; that log has gaps in the streams of other sites."""
     names: list[str]
-    since: dict[str, Cursors]
+    start_cursors: dict[str, Cursors]
     """By name, the cursors at which each subscription began: see `began_before`."""
     cursors: Cursors
     offset: int | None = None
-    """Offset from which to read cross-hub again; None: from the time `at`, for a session from another site."""
-    at: Instant = NEVER
-    floor: int = 0
+    """Offset from which to read cross-hub again; None: from the time `reread_from`, for a session from another site."""
+    reread_from: Instant = NEVER
+    default_cursor: int = 0
     """The cursor of streams that `cursors` does not have."""
     carried_messages: Sequence[tuple[str, int]] = ()
     """Messages above the cursors that came with the session, by origin and number."""
@@ -153,17 +153,17 @@ class Part:
 
     def is_conclusive_for(self, position: Position) -> bool:
         """Return whether the cursors show if a record was delivered: below them the streams of other sites have gaps."""
-        return site_of(position.key) == self.home or position.number >= self.served_from.get(position.key, OFFSET_MAX)
+        return site_of(position.key) == self.home_site or position.number >= self.served_from.get(position.key, OFFSET_MAX)
 
     def lacks(self, position: Position, offset: int | None = None) -> bool:
         """Return whether the cursors are behind a record."""
         if offset is not None and self.offset is not None and offset < self.offset:
             return False
-        return position.is_after(self.cursors, self.floor)
+        return position.is_after(self.cursors, self.default_cursor)
 
     def began_before(self, name: str, position: Position, offset: int | None) -> bool:
         """Return whether a subscription began before a record was published, or at least before it was read."""
-        since = self.since.get(name, SINCE_ALWAYS)
+        since = self.start_cursors.get(name, SINCE_ALWAYS)
         return position.is_after(since, since[EVERY]) or (offset is not None and offset >= since[OFFSET])
 
 
@@ -220,11 +220,11 @@ class Residency:
     """By subscription, the cursors at which it began."""
     ended_subscriptions: list[str] = field(default_factory=list)
     """Subscriptions that ended here while a handover was outstanding: it does not restore them."""
-    opened_at: int = 0
+    opened_offset: int = 0
     """The next offset of cross-hub when the session began here: later messages to the endpoint were delivered at once."""
-    opened_after: int = 0
+    opened_own_number: int = 0
     """The last number of this edge at that time."""
-    opened_above: int = 0
+    opened_highest_number: int = 0
     """The highest number of any edge at that time."""
 
     @property
@@ -265,20 +265,20 @@ def residency_to_bytes(residency: Residency) -> bytes:
             "offsets": residency.offsets,
             "since": residency.since,
             "ended": residency.ended_subscriptions,
-            "opened": [residency.opened_at, residency.opened_after, residency.opened_above],
+            "opened": [residency.opened_offset, residency.opened_own_number, residency.opened_highest_number],
             "catching_up": None
             if catching_up is None
             else [
                 catching_up.last_number_on_arrival,
                 [
                     [
-                        one.home,
+                        one.home_site,
                         one.names,
-                        one.since,
+                        one.start_cursors,
                         one.cursors,
                         one.offset,
-                        one.at,
-                        one.floor,
+                        one.reread_from,
+                        one.default_cursor,
                         one.carried_messages,
                         one.served_from,
                     ]
@@ -310,7 +310,7 @@ def residency_from_bytes(endpoint: EndpointId, data: bytes) -> Residency:
     residency.is_complete, residency.catching_up = value["whole"], catching_up
     residency.received_elsewhere, residency.offsets, residency.since = value["had"], value["offsets"], value["since"]
     residency.ended_subscriptions = value["ended"]
-    residency.opened_at, residency.opened_after, residency.opened_above = value["opened"]
+    residency.opened_offset, residency.opened_own_number, residency.opened_highest_number = value["opened"]
     return residency
 
 

@@ -27,7 +27,7 @@ from milepost.model.endpoints import EndpointId
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.queries import OnTopic
 from milepost.model.reasons import Reason, Refused
-from milepost.model.sites import (
+from milepost.model.site_records import (
     SUBSCRIPTION_INFO,
     EdgeRef,
     EndpointClaim,

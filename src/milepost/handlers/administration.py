@@ -11,12 +11,12 @@ from typing import Final, NamedTuple
 from milepost.eventlog.log import Entry, Log, read_to_end
 from milepost.handlers.handler import Handler
 from milepost.handlers.ledger import DurableAppender, PartitionLedger
-from milepost.handlers.names import COMPACTED, DEAD_LETTERS, PARTITIONS_MAX, dead_letter_topic, edge_name_of, ledger_topic
 from milepost.handlers.records import DeadLetter, dead_letter_from_bytes, request_from_record, retry_record
+from milepost.handlers.topic_names import COMPACTED, DEAD_LETTERS, PARTITIONS_MAX, dead_letter_topic, edge_name_of, ledger_topic
 from milepost.model.endpoints import EndpointId
 from milepost.model.messages import Message
 from milepost.model.queries import OnTopic
-from milepost.model.sites import SUBSCRIPTION_INFO, EdgeRef, Interest, interest_key, publish_to
+from milepost.model.site_records import SUBSCRIPTION_INFO, EdgeRef, Interest, handler_topic, interest_key
 from milepost.model.subscriptions import Subscription
 from milepost.wire.records import to_record
 
@@ -48,7 +48,7 @@ class ListedDeadLetter(NamedTuple):
 def announce(log: Log, site: str, handler: Handler) -> None:
     """Announce the handler's subscriptions and withdraw obsolete ones; return when that is durable."""
     log.make(SUBSCRIPTION_INFO, COMPACTED)
-    log.make(publish_to(handler.name))
+    log.make(handler_topic(handler.name))
     edge = EdgeRef(site, edge_name_of(handler.name))
     interests = {_key(edge, route.filter): _interest_record(edge, route.filter) for route in handler.routes}
     before = _announced(log, edge)
@@ -83,7 +83,7 @@ def all_dead_letters(log: Log) -> Iterator[ListedDeadLetter]:
 
 def retry_dead_letter(log: Log, listed: ListedDeadLetter) -> None:
     """Append a request to its handler's topic again, behind all waiting ones; return when that is durable."""
-    retried = Entry(publish_to(listed.handler), listed.message.source, retry_record(listed.letter))
+    retried = Entry(handler_topic(listed.handler), listed.message.source, retry_record(listed.letter))
     write(log, [retried])
     write(log, [Entry(dead_letter_topic(listed.handler), listed.key, None)])
 
@@ -111,7 +111,7 @@ def _empty(log: Log, handler: str, partition: int) -> int:
     ledger = PartitionLedger(log, handler, partition, 0, threading.Event())
     try:
         ledger.claim()
-        keys, topic = list(ledger.store.values), publish_to(handler)
+        keys, topic = list(ledger.store.values), handler_topic(handler)
         end = log.ends(topic)[1]
         for at in range(0, len(keys), KEYS_PER_COMMIT):
             ledger.add(topic, end, dict.fromkeys(keys[at : at + KEYS_PER_COMMIT]), [])

@@ -8,12 +8,12 @@ Invariants:
 from enum import Enum
 from typing import Final
 
-from milepost.handlers.names import HANDLER_PREFIX
+from milepost.handlers.topic_names import HANDLER_PREFIX
 from milepost.model.addresses import ToContent
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import Instant
 from milepost.model.messages import Message, MessageId
-from milepost.model.sites import CROSS_HUB, EdgeRef, ForwardedMessage, check_site_name, inbox_of
+from milepost.model.site_records import CROSS_HUB, EdgeRef, ForwardedMessage, check_site_name, inbox_topic
 from milepost.wire.mqtt import Properties, forwarded, parse_forwarded
 from milepost.wire.user_properties import message_to_properties
 
@@ -45,7 +45,7 @@ def answer_topic_of(request: ForwardedMessage, site: str) -> str:
     """Return the log topic through which an answer reaches the edge of its request; raise ValueError if there is none."""
     check_site_name(request.sender.site)
     check_site_name(request.sender.edge)
-    return inbox_of(request.sender) if request.sender.site == site else CROSS_HUB
+    return inbox_topic(request.sender) if request.sender.site == site else CROSS_HUB
 
 
 def answer_to(

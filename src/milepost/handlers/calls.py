@@ -23,9 +23,9 @@ from typing import Final
 
 from milepost.handlers.handler import REASON_CHARACTERS_MAX, Handler, HandlerRoute, Reject, describe_fault, refusal_text
 from milepost.handlers.ledger import POLL_S, Cancelled
-from milepost.handlers.names import is_own_message
 from milepost.handlers.records import HandlerRequest
 from milepost.handlers.store import Store, StoreValues
+from milepost.handlers.topic_names import is_own_message
 from milepost.model.instants import Instant
 from milepost.model.messages import Message
 from milepost.model.reasons import Malformed

@@ -15,9 +15,9 @@ from typing import Final, TypeVar
 
 import orjson
 
-from milepost.handlers.names import PARTITIONS_MAX
+from milepost.handlers.topic_names import PARTITIONS_MAX
 from milepost.model.reasons import Malformed, Reason, Refused
-from milepost.model.sites import check_site_name
+from milepost.model.site_records import check_site_name
 from milepost.model.topics import check_filter, filter_matches
 from milepost.vetting.payloads import PayloadCheck, PayloadChecks, PayloadRule
 

@@ -17,7 +17,6 @@ from secrets import token_bytes
 from typing import Final, NamedTuple
 
 from milepost.eventlog.log import Entry, Following, Log, LogLost, LogUnavailable, Record, TopicEnd
-from milepost.handlers.names import COMPACTED, ledger_topic
 from milepost.handlers.records import (
     CLAIM,
     NOTE,
@@ -30,8 +29,9 @@ from milepost.handlers.records import (
     stored_value_to_bytes,
 )
 from milepost.handlers.store import ROW_BYTES, StoreValues, change_bytes
+from milepost.handlers.topic_names import COMPACTED, ledger_topic
 from milepost.model.retry import Retry, RetryPolicy
-from milepost.model.sites import EdgeRef
+from milepost.model.site_records import EdgeRef
 
 BATCH_REQUESTS_MAX: Final = 64
 BATCH_BYTES_MAX: Final = 200_000

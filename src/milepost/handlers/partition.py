@@ -15,11 +15,11 @@ from milepost.handlers.answers import FAILED, AnswerStatus, answer_to, answer_to
 from milepost.handlers.calls import HUNG_MAX, CallRunner, RequestEnd, RequestOutcome, Server
 from milepost.handlers.handler import Handler, describe_fault
 from milepost.handlers.ledger import Cancelled, PartitionLedger
-from milepost.handlers.names import dead_letter_topic, partition_of, sender_name_of
 from milepost.handlers.records import DeadLetter, HandlerRequest, dead_letter_to_bytes, request_from_record
+from milepost.handlers.topic_names import dead_letter_topic, partition_of, sender_name_of
 from milepost.model.addresses import ToContent
 from milepost.model.instants import Instant
-from milepost.model.sites import CROSS_HUB, EdgeRef, ForwardedMessage, publish_to
+from milepost.model.site_records import CROSS_HUB, EdgeRef, ForwardedMessage, handler_topic
 from milepost.wire.records import record_prefix, to_record
 
 REQUEST_BYTES_MAX: Final = 400_000
@@ -64,7 +64,7 @@ class Partition:
         self._logger = logger
         self._counts = counts
         self._clock = clock
-        self._topic = publish_to(handler.name)
+        self._topic = handler_topic(handler.name)
         self._cross_hub_start = cross_hub_start
         """First offset of other sites' messages, used if the partition was never served."""
         self._own_site = record_prefix("forwarded") + b',"from":"%s/' % site.encode()

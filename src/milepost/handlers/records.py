@@ -18,9 +18,9 @@ import msgspec
 
 from milepost.eventlog.log import Entry
 from milepost.model.instants import Instant
-from milepost.model.sites import ForwardedMessage
+from milepost.model.site_records import ForwardedMessage
 from milepost.wire.json_form.codec import VERSION, Decoder, Versioned, Whole, encode_any, encode_members
-from milepost.wire.json_form.notations import Digits
+from milepost.wire.json_form.field_codecs import Digits
 from milepost.wire.records import RECORD_BYTES_MAX, from_record, record_prefix
 
 CLAIM: Final = "@claim"

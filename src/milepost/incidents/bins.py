@@ -1,6 +1,6 @@
 """From cells to bins: the cells of a square over the last slots are summed once, then each bin sums its 3 x 3 squares.
 
-    cells ─▶ SquareTotals per square ─▶ LazyBin per square: predicate true? ─▶ Bin ─▶ Group of touching hot bins
+    cells ─▶ SquareTotals per square ─▶ LazyBin per square: predicate true? ─▶ Bin ─▶ BinGroup of touching hot bins
 
 Invariants:
 - sums are integers and witnesses are sets, so that the order of the cells does not matter;

@@ -59,7 +59,7 @@ from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.messages import Message, MessageId
 from milepost.model.pipeline_records import PIPELINES
 from milepost.model.reasons import Malformed, Reason
-from milepost.model.sites import CROSS_HUB, EdgeRef, ForwardedMessage, inbox_of, publish_to
+from milepost.model.site_records import CROSS_HUB, EdgeRef, ForwardedMessage, handler_topic, inbox_topic
 from milepost.roads import MapMatcher, RoadNetwork, UpstreamExtent, find_upstream_area
 from milepost.vetting import Scores
 from milepost.wire.area_text import area_from_text
@@ -267,7 +267,7 @@ RADIUS_M: Final = 1_000.0
 """Default radius of a question about a place."""
 
 
-class AlertAppend(NamedTuple):
+class EngineAppend(NamedTuple):
     """A record for the site's log."""
 
     topic: str
@@ -322,7 +322,7 @@ class IncidentEngine:
         self._lateness_ns = int(allowed_lateness_s * SECOND_NS)
         self._approach = approach
         self._kinds = {kind.name: kind for kind in kinds}
-        self._appends: list[AlertAppend] = []
+        self._appends: list[EngineAppend] = []
         self._last: int = state_json.get("last", 0)
         self._answered = 0
         self.questions_from: int = state_json.get("asks", 0)
@@ -394,7 +394,7 @@ class IncidentEngine:
         )
         if message is not None:
             record = to_record(ForwardedMessage(self._sender, self._next_number(at), message, qos=1))
-            self._appends += (AlertAppend(CROSS_HUB, "", record), AlertAppend(publish_to(PIPELINES), ENGINE, record))
+            self._appends += (EngineAppend(CROSS_HUB, "", record), EngineAppend(handler_topic(PIPELINES), ENGINE, record))
             self.counts.alerts += 1
 
     def _next_number(self, at: Instant) -> int:
@@ -434,7 +434,7 @@ class IncidentEngine:
         here = request.sender.site == self._sender.site
         number = self._answered if here else self._next_number(self._evaluated_until)
         record = to_record(ForwardedMessage(self._sender, number, answer, qos=request.qos))
-        self._appends.append(AlertAppend(inbox_of(request.sender) if here else CROSS_HUB, "", record))
+        self._appends.append(EngineAppend(inbox_topic(request.sender) if here else CROSS_HUB, "", record))
         self._save()
 
     def _save(self) -> None:
@@ -442,9 +442,9 @@ class IncidentEngine:
         incidents = orjson.Fragment(state_to_json(self.incidents.state()))
         early = orjson.Fragment(early_warnings_to_json(self._early.warned))
         state = orjson.dumps({"last": self._last, "asks": self.questions_from, "incidents": incidents, "early": early})
-        self._appends.append(AlertAppend(STATE, STATE_KEY, compress(state, _LEVEL)))
+        self._appends.append(EngineAppend(STATE, STATE_KEY, compress(state, _LEVEL)))
 
-    def take_appends(self) -> list[AlertAppend]:
+    def take_appends(self) -> list[EngineAppend]:
         """Return the records to append, in order."""
         found, self._appends = self._appends, []
         return found

@@ -133,7 +133,7 @@ class EdgeListener(Protocol):
 
 
 class TickCommitter:
-    """The end of a tick, for all listeners of an edge."""
+    """Ends a tick: stores the changes, then lets all listeners send."""
 
     def __init__(self, broker: Broker, change_writer: ChangeWriter, *listeners: EdgeListener) -> None:
         self._broker = broker

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from milepost.matching.columns import column
-from milepost.matching.curve import KEY_MAX, NUMBER_BITS, Keys, LeafDirectory, key_ranges_over, keys_of
+from milepost.matching.z_order import KEY_MAX, NUMBER_BITS, Keys, LeafDirectory, key_ranges_over, keys_of
 from milepost.model.areas import Area, Cap, Circle
 from milepost.model.areas.circle import SMALL_RAD
 from milepost.model.places import Vectors, vectors

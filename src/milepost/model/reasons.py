@@ -174,7 +174,7 @@ def shown(value: object) -> str:
 _ADVICE: dict[Reason, str] = {
     Reason.MALFORMED: "Send one whole message in a format of docs/reference/wire.md.",
     Reason.MESSAGE_TOO_LARGE: "Keep the encoded message under the stated size, or send a link to the content.",
-    Reason.VERSION_UNKNOWN: "Use a protocol version that this release supports.",
+    Reason.VERSION_UNKNOWN: "Use a protocol version that this release supports: see docs/reference/wire.md.",
     Reason.FIELD_MISSING: "Add the named field.",
     Reason.FIELD_UNKNOWN: "Remove the named field or correct its spelling.",
     Reason.FIELD_TYPE: "Give the named field a value of the type in the schema.",
@@ -197,7 +197,9 @@ _ADVICE: dict[Reason, str] = {
     Reason.QUERY_TOO_COMPLEX: "Split the query into several subscriptions, one for each alternative.",
     Reason.QUERY_NEVER_TRUE: "Remove the contradiction: no message can have a tag and not have it.",
     Reason.COORDINATE_RANGE: "Give latitude in -90..90 and longitude in -180..180, in degrees.",
-    Reason.AREA_EMPTY: "Give an area that is not empty.",
+    Reason.AREA_EMPTY: (
+        "Give at least two different points for a line, three for a ring, and a box with south below north and west unlike east."
+    ),
     Reason.AREA_RADIUS: "Give a distance above 0 and below half the Earth's circumference, in metres.",
     Reason.AREA_RING: "Close each ring (first point = last point) around at least three different points.",
     Reason.AREA_SELF_CROSSING: "Draw rings that neither cross nor touch themselves.",
@@ -213,23 +215,26 @@ _ADVICE: dict[Reason, str] = {
     Reason.HEADING_RANGE: "Give the heading in degrees clockwise from north, from 0 to less than 360.",
     Reason.SPEED_RANGE: "Give the speed in metres per second, from 0 up to the stated limit.",
     Reason.REPORT_NOT_OWN: "Report the position of the session's own endpoint only.",
-    Reason.REPORT_OUT_OF_ORDER: "No change is needed if it is rare: a newer report had arrived before.",
-    Reason.CLOCK_AHEAD: "Set the clock: the time of a report cannot lie in the future.",
+    Reason.REPORT_OUT_OF_ORDER: "If this is rare, nothing needs to change: a newer report arrived first.",
+    Reason.CLOCK_AHEAD: "Set the clock: the time of a report or message cannot lie in the future.",
     Reason.CLOCK_BEHIND: "Set the clock, or send reports sooner after the measurement.",
     Reason.MOVE_TOO_FAST: "Check speed and position: the reported speed is above this edge's limit.",
     Reason.MOVE_TELEPORT: "Check the position: it is too far from the last one for the time between them.",
-    Reason.HEADING_AGAINST_MOVE: "Check heading and position: the endpoint moves in another direction than its heading.",
+    Reason.HEADING_AGAINST_MOVE: "Check heading and position: the direction of movement does not match the heading.",
     Reason.OUTSIDE_COVERAGE: "Connect to the edge whose coverage contains the position.",
-    Reason.SUBSCRIPTIONS_FULL: "Remove subscriptions that are no longer needed, or raise the limit.",
-    Reason.ENDPOINTS_FULL: "Connect to another edge, or raise the limit.",
+    Reason.SUBSCRIPTIONS_FULL: "Remove subscriptions that are no longer needed, or ask the operator to raise the limit.",
+    Reason.ENDPOINTS_FULL: "Connect to another edge, or ask the operator to raise the limit.",
     Reason.NEGATED_ONLY_FULL: "Add a required tag to queries that consist of negations only.",
-    Reason.VOCABULARY_FULL: "Use fewer different tags and topic filters, or raise the limit.",
+    Reason.VOCABULARY_FULL: "Use fewer different tags and topic filters, or ask the operator to raise the limit.",
     Reason.SESSION_UNKNOWN: "Start a new session with INIT.",
     Reason.PACKET_MALFORMED: "Encode the packet according to sections 2 and 3 of the MQTT specification.",
     Reason.PROTOCOL_ERROR: "Send only what the MQTT specification allows in this packet, at this time.",
     Reason.PROTOCOL_UNSUPPORTED: "Connect with MQTT 3.1.1 or MQTT 5.",
     Reason.PACKET_TOO_LARGE: "Keep each packet under the maximum packet size that CONNACK states.",
-    Reason.TOPIC_ALIAS: "Use topic aliases from 1 up to the maximum that CONNACK states, each with its topic the first time.",
+    Reason.TOPIC_ALIAS: (
+        "Use topic aliases from 1 up to the maximum that CONNACK states, "
+        "and send the topic with an alias the first time that you use it."
+    ),
     Reason.CLIENT_ID: "Give a client identifier, or connect with a clean session and have one assigned.",
     Reason.NOT_ALLOWED: "Use a topic that the access rules allow for this client, or ask the operator to allow it.",
     Reason.TOPIC_RESERVED: "Use a topic that does not begin with $: those are reserved for the system.",
@@ -240,9 +245,11 @@ _ADVICE: dict[Reason, str] = {
     Reason.CONNECTIONS_FULL: "Try again later or at another edge: this edge has reached its connection limit.",
     Reason.HANDSHAKES_FULL: "Wait some seconds before connecting again: too many connections are being set up at once.",
     Reason.QUEUE_FULL: "Receive faster or subscribe to less: the queue of the receiver is full.",
-    Reason.RETAINED_FULL: "Clear retained messages that are not needed (publish an empty body to them), or raise the limit.",
-    Reason.STORAGE_UNAVAILABLE: "Send it again later: the storage of the edge is unavailable.",
-    Reason.SESSION_TAKEN_OVER: "Give each client its own identifier: another client has connected with this one.",
+    Reason.RETAINED_FULL: (
+        "Clear retained messages that are not needed (publish an empty body to them), or ask the operator to raise the limit."
+    ),
+    Reason.STORAGE_UNAVAILABLE: "Send the message again later: the storage of the edge is unavailable.",
+    Reason.SESSION_TAKEN_OVER: "Give each client its own identifier: another client has connected with the same identifier.",
     Reason.KEEP_ALIVE_TIMEOUT: "Send a packet at least once per keep-alive interval, or connect with a longer interval.",
     Reason.SHUTTING_DOWN: "Connect again in a moment, here or to another edge.",
     Reason.EXPIRED: "Give the message a longer validity, or send it sooner.",
@@ -252,14 +259,21 @@ _ADVICE: dict[Reason, str] = {
     Reason.AUTHENTICATION_METHOD: "Authenticate with a method that this edge supports, and do not change it during the session.",
     Reason.SESSION_EXPIRED: "Connect with a longer session expiry interval, or reconnect sooner.",
     Reason.SOURCE_FORGED: "Use your own endpoint id as the source: the one in the certificate or in the session.",
-    Reason.AREA_NOT_COVERED: "Address an area that touches this edge's coverage, or send it to the edge that covers the area.",
+    Reason.AREA_NOT_COVERED: (
+        "Address an area that touches this edge's coverage, or send the message to the edge that covers the area."
+    ),
     Reason.PREFIX_RATE_TOO_HIGH: "Wait, then send less often: the network prefix of this endpoint has reached its rate limit.",
     Reason.EDGE_RATE_TOO_HIGH: "Wait, then send less often: the edge has reached its rate limit.",
-    Reason.SPOOL_FULL: "Send it again later: the log of the site cannot be reached, and the spool of the edge is full.",
-    Reason.ACTIVE_ALERTS_FULL: "Publish fewer alerts, or with a shorter validity: the least urgent active alert is dropped.",
-    Reason.PLACE_PASSED: "No change is needed: the endpoint passed the place, or turned off, before the alert was due.",
+    Reason.SPOOL_FULL: "Send the message again later: the log of the site cannot be reached, and the spool of the edge is full.",
+    Reason.ACTIVE_ALERTS_FULL: (
+        "Publish fewer alerts, or with a shorter validity: too many alerts were active, and the least urgent one was ended."
+    ),
+    Reason.PLACE_PASSED: "No change is needed: the endpoint passed the place, or turned off, before the alert could be sent.",
     Reason.REPLACED: "No change is needed: a newer message about the same incident replaced it.",
-    Reason.PLACE_NOT_SEEN: "Report your position first, and publish about places near it; or use a rule without within_m.",
+    Reason.PLACE_NOT_SEEN: (
+        "Report your position first, and publish only about places near it; "
+        "the operator can lift this with a rule without within_m."
+    ),
     Reason.UNACKNOWLEDGED: "Acknowledge each reliable message with RECEIVED, and keep the endpoint reachable.",
     Reason.DECRYPTION_FAILED: "Encrypt with the keys of the current session; if they are lost, start a new session with INIT.",
     Reason.REPLAYED: "Give every datagram of a session a counter that was not used before.",

@@ -19,7 +19,7 @@ from milepost.incidents.engine import Approach, IncidentEngine
 from milepost.model.incidents import EventKind, IncidentPhase
 from milepost.model.instants import FOREVER, Instant
 from milepost.model.places import Place, distance_m
-from milepost.model.sites import CROSS_HUB, ForwardedMessage
+from milepost.model.site_records import CROSS_HUB, ForwardedMessage
 from milepost.model.time_windows import TimeWindow
 from milepost.pipelines.archive.files import HOUR_NS
 from milepost.pipelines.archive.rows import read
@@ -40,14 +40,14 @@ _NO_LATENESS_S: Final = 0.0
 
 
 def all_events(messages: DataFrame, reports: DataFrame, kinds: Sequence[EventKind]) -> DataFrame:
-    """Return EVENT_ROW of the messages on the topics of *kinds*, and of reports for the kinds that count reports."""
+    """Return the events of *kinds*, with schema EVENT_ROW: messages on their topics, and reports for kinds that count them."""
     found = events(messages, kinds)
     moving = [kind for kind in kinds if kind.from_reports]
     return found.unionByName(report_events(reports, moving)) if moving else found
 
 
 def ended_cells(events: DataFrame, kinds: Sequence[EventKind], *, parts: int) -> DataFrame:
-    """Return ENDED_CELL_ROW of *events*, in order, in *parts* partitions for the driver to read one after the other."""
+    """Return the cells of *events*, with schema ENDED_CELL_ROW, in order, in *parts* partitions that the driver reads in turn."""
     lengths = [part for kind in kinds for part in (f.lit(kind.name), f.lit(kind.interval_ns).cast("bigint"))]
     lengths_ns = f.create_map(*lengths)
     records = cell_records(cells(events, kinds, allowed_lateness_s=_NO_LATENESS_S))

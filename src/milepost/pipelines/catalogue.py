@@ -7,12 +7,12 @@ from milepost.eventlog.log import TopicSettings
 from milepost.incidents.engine import CELLS
 from milepost.model.pipeline_records import DELIVERIES, REPORTS, REPUTATION
 from milepost.pipelines import dead_letters, hazards, positions
-from milepost.pipelines.archive import query as archive
+from milepost.pipelines.archive import ingest as archive
 from milepost.pipelines.dead_letters import DEAD_LETTERS_TOPIC
 from milepost.pipelines.plan import Plan
 from milepost.pipelines.positions import HANDOVERS_TOPIC, HOLES_TOPIC, LAST_TOPIC, SPEEDS_TOPIC
 from milepost.pipelines.records import MESSAGES_TOPIC
-from milepost.pipelines.reputation import query as reputation
+from milepost.pipelines.reputation import pipeline as reputation
 from milepost.pipelines.settings import PipelineSettings
 
 PIPELINE_PLANS: Final[Mapping[str, Callable[[PipelineSettings], list[Plan]]]] = {

@@ -46,7 +46,7 @@ DELIVERY_TIMES_ROW: Final = """
 """The delivery records of the message for one endpoint: the first time of each state; null: never."""
 
 PROOF_ROW: Final = f"{INSIDE_ROW.rstrip()}, {DELIVERY_TIMES_ROW.split(',', 1)[1].strip()}"
-"""INSIDE_ROW and DELIVERY_TIMES_ROW of each endpoint that has either."""
+"""Schema of the columns of INSIDE_ROW and DELIVERY_TIMES_ROW, for each endpoint that has either."""
 
 ANOTHER_EDGE = 1
 NO_EDGE = 2

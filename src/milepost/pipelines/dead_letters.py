@@ -29,7 +29,7 @@ def plans(settings: PipelineSettings) -> list[Plan]:
 
 
 def dead_letters(faulty: DataFrame, *, pipeline: str) -> DataFrame:
-    """Return OUT_ROW of LOG_ROW with a `fault`."""
+    """Return dead letters, with schema OUT_ROW, for the records (LOG_ROW) with a `fault`."""
     dead_letter = f.struct(
         f.lit("dead-letter").alias("type"),
         f.lit(pipeline).alias("pipeline"),

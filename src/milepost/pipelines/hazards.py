@@ -83,7 +83,7 @@ def plans(settings: PipelineSettings) -> list[Plan]:
 
 
 def events(messages: DataFrame, kinds: Sequence[EventKind]) -> DataFrame:
-    """Return EVENT_ROW of those MESSAGE_ROW that report events of these kinds and have a place."""
+    """Return the events of these kinds that messages (MESSAGE_ROW) with a place report, with schema EVENT_ROW."""
     is_in_time = f.col("seen_at_us") <= f.unix_micros("appended_at") + CLOCK_AHEAD_S_MAX * 1_000_000
     placed = messages.where(f.col("topic").isin([kind.topic for kind in kinds])).where("latitude is not null").where(is_in_time)
     numbers = f.transform_values("fields", lambda _, text: text.try_cast("double"))
@@ -98,7 +98,10 @@ def events(messages: DataFrame, kinds: Sequence[EventKind]) -> DataFrame:
 
 
 def cells(events: DataFrame, kinds: Sequence[EventKind], *, allowed_lateness_s: float) -> DataFrame:
-    """Return CELL_ROW of EVENT_ROW; a stream emits a cell again at each change, until `allowed_lateness_s` after its slot."""
+    """Return the cells of events (EVENT_ROW), with schema CELL_ROW.
+
+    A stream emits a cell again at each change, until `allowed_lateness_s` after its slot.
+    """
     tallied = tallied_fields(kinds)
     spots = with_square(with_slot(events, kinds)).withColumns(
         {_parts_of(name): _in_parts(name, names) for name, names in tallied.items()}
@@ -130,7 +133,10 @@ def cells(events: DataFrame, kinds: Sequence[EventKind], *, allowed_lateness_s: 
 
 
 def cell_records(cells: DataFrame) -> DataFrame:
-    """Return OUT_ROW of CELL_ROW; of several records with one key the one with most reports is valid."""
+    """Return cells (CELL_ROW) as records for the log, with schema OUT_ROW.
+
+    Of several records with one key the one with most reports is valid.
+    """
     return cells.select(
         f.lit(CELLS).alias("topic"),
         f.concat_ws("/", "kind", "slot", "row", "column").alias("key"),

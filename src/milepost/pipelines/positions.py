@@ -165,7 +165,7 @@ def slots(reports: DataFrame, *, allowed_lateness_s: float, ways: Ways = by_squa
 
 
 def report_events(reports: DataFrame, kinds: Sequence[EventKind]) -> DataFrame:
-    """Return EVENT_ROW of REPORT_ROW: a speed at a place, for each of these kinds (M21: no driver presses a button)."""
+    """Return the events in reports (REPORT_ROW), with schema EVENT_ROW: a speed at a place, for each of these kinds (M21)."""
     has_speed = f.col("speed_mps").isNotNull() & ~f.isnan("speed_mps")
     known = reports.where("verdict = 0").where(has_speed).where(_is_clock_plausible())
     return known.select(

@@ -19,7 +19,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from milepost.model import pipeline_records
-from milepost.model.sites import publish_to
+from milepost.model.site_records import handler_topic
 from milepost.wire.json_form.codec import VERSION
 
 LOG_ROW: Final = "topic string, key string, value string, offset bigint, appended_at timestamp"
@@ -42,7 +42,7 @@ DELIVERIES_SCHEMA: Final = """
 """
 
 
-MESSAGES_TOPIC: Final = publish_to(pipeline_records.PIPELINES)
+MESSAGES_TOPIC: Final = handler_topic(pipeline_records.PIPELINES)
 REPORTS_TOPIC: Final = pipeline_records.REPORTS
 DELIVERIES_TOPIC: Final = pipeline_records.DELIVERIES
 TOPICS: Final = (MESSAGES_TOPIC, REPORTS_TOPIC, DELIVERIES_TOPIC)

@@ -41,7 +41,7 @@ from milepost.wire.area_text import area_from_text
 from milepost.wire.geojson import area_from_geojson
 from milepost.wire.json_form import JSON_BYTES_MAX
 from milepost.wire.json_form.codec import Decoder, Notation, absent
-from milepost.wire.json_form.notations import QueryText, text_of
+from milepost.wire.json_form.field_codecs import QueryText, text_of
 from milepost.wire.times import instant_to_text, time_window_from_text
 
 _MESSAGE: Final = """

@@ -26,7 +26,7 @@ from milepost.broker.presence import PlausibilityRules
 from milepost.broker.publication import TO_CONTENT, Publication
 from milepost.client import Client, ClientFault, Inbox
 from milepost.client.events import ClientState
-from milepost.client.values import ReceivedMessage
+from milepost.client.messages import ReceivedMessage
 from milepost.config.addresses import host_and_port
 from milepost.config.errors import StartFault, cannot_listen
 from milepost.listeners.acceptor import MqttAcceptor, TcpAcceptor, listen_at
@@ -41,7 +41,7 @@ from milepost.model.queries import OnTopic, Query
 from milepost.model.reasons import Malformed, Reason, Refused
 from milepost.model.reports import Report
 from milepost.model.time_windows import TimeWindow
-from milepost.runtime.logs import StructuredLog
+from milepost.runtime.structured_log import StructuredLog
 from milepost.storage import MemoryStorage
 from milepost.vetting import ReportLimits
 from milepost.wire.mqtt import parse_forwarded
@@ -50,8 +50,8 @@ from milepost.wire.user_properties import ordinary_properties
 # The uplink: one client of an edge, beside the event loop of the agent, on behalf of all local programs.
 #
 #     main thread (event loop)                   uplink thread (asyncio)
-#     forward, forward_report, want ────▶        publish, report, subscribe at the edge
-#     arrive, tell                ◀──────        messages from the edge, and its connection state
+#     forward, forward_report, set_subscriptions ──▶ publish, report, subscribe at the edge
+#     arrive, is_connected                       ◀── messages from the edge, and its connection state
 #
 # Invariants: the threads exchange data only by `call_soon` on either side; messages that wait for the edge are limited.
 

@@ -18,10 +18,10 @@ from milepost.federation.central_hub import CentralHub
 from milepost.listeners.event_loop import EventLoop
 from milepost.model.instants import Instant
 from milepost.runtime.hub_logs import HubLink
-from milepost.runtime.logs import StructuredLog
 from milepost.runtime.metrics import Family, MetricType, Sample, counter, gauge, labelled
 from milepost.runtime.monitoring import Monitoring
 from milepost.runtime.site_logs import open_log
+from milepost.runtime.structured_log import StructuredLog
 
 
 class HubMetrics:

@@ -21,10 +21,10 @@ from milepost.dashboard.server import TICK_S, MapServer, Setup
 from milepost.eventlog.log import Entry, Log, LogLost
 from milepost.model.instants import Instant
 from milepost.model.pipeline_records import PIPELINES
-from milepost.runtime.logs import StructuredLog
 from milepost.runtime.pipeline_status import OLD_S, STATUS_FILE
 from milepost.runtime.site_logs import request_messages
 from milepost.runtime.site_view import open_site_logs
+from milepost.runtime.structured_log import StructuredLog
 from milepost.runtime.terminal import print_line
 
 STATUS_S: Final = 1.0

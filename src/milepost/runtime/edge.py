@@ -31,11 +31,11 @@ from milepost.model.messages import BODY_BYTES_MAX
 from milepost.model.reasons import Malformed
 from milepost.runtime.edge_metrics import EdgeMetrics
 from milepost.runtime.files import FileWatch
-from milepost.runtime.logs import StructuredLog
 from milepost.runtime.membership import Membership
 from milepost.runtime.monitoring import Monitoring
 from milepost.runtime.password_check import PasswordChecker, read_users
-from milepost.runtime.streams import Wrapper, read_contexts
+from milepost.runtime.structured_log import StructuredLog
+from milepost.runtime.tls_contexts import Wrapper, read_contexts
 from milepost.storage import open_storage
 from milepost.vetting import MessageLimits
 from milepost.vetting.access import AccessList
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from milepost.runtime.udp import UdpService
 
 
-# PasswordChecker rules: access, payloads and priorities, from the settings.
+# Admission rules: access, payloads and priorities, from the settings.
 
 
 def read_rules(settings: Settings) -> AdmissionRules:
@@ -219,7 +219,10 @@ class EdgeService:
         self._log.info("edge stopped", sessions=self.broker.statistics().sessions)
 
     def _log_ready(self) -> None:
-        """StructuredLog that the edge is ready; an edge of a site is once the log has its announcement, so that tools find it."""
+        """Log that the edge is ready.
+
+        An edge of a site is ready once the site's log has its announcement, so that tools can find it.
+        """
         if self._ready_by is None:
             return
         self._ready_by = None

@@ -18,14 +18,14 @@ from milepost.eventlog.log import Log, LogLost, LogRefused, LogUnavailable, Reco
 from milepost.handlers.administration import announce
 from milepost.handlers.calls import RequestEnd
 from milepost.handlers.handler import Handler
-from milepost.handlers.names import COMPACTED, dead_letter_topic, group_of, partition_topic
 from milepost.handlers.partition import Partition
+from milepost.handlers.topic_names import COMPACTED, dead_letter_topic, group_of, partition_topic
 from milepost.listeners.event_loop import EventLoop
 from milepost.model.instants import Instant
-from milepost.model.sites import CROSS_HUB, publish_to
-from milepost.runtime.logs import StructuredLog
+from milepost.model.site_records import CROSS_HUB, handler_topic
 from milepost.runtime.metrics import Family, MetricType, gauge, labelled
 from milepost.runtime.monitoring import Monitoring
+from milepost.runtime.structured_log import StructuredLog
 
 if TYPE_CHECKING:
     from milepost.eventlog.log import Member
@@ -150,7 +150,7 @@ class HandlerService:
 
     def _find_lag(self) -> int | None:
         """Return the lag, in requests, of the slowest partition of this process."""
-        topic = publish_to(self._handler.name)
+        topic = handler_topic(self._handler.name)
         try:
             first, end = self._log.ends(topic)
         except LogUnavailable:

@@ -37,7 +37,7 @@ from milepost.eventlog.log import (
 from milepost.federation.central_hub import HEARTBEAT_KEY, CentralHub
 from milepost.federation.hub_actions import HubAppend, HubReadBack
 from milepost.model.instants import SECOND_NS, Instant
-from milepost.model.sites import CROSS_HUB, SUBSCRIPTION_INFO, VEHICLE_INFO, LoggedRecord
+from milepost.model.site_records import CROSS_HUB, SUBSCRIPTION_INFO, VEHICLE_INFO, LoggedRecord
 
 # Records on their way to the logs.
 

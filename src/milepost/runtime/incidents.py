@@ -32,15 +32,15 @@ from milepost.incidents.engine import CELLS, ENGINE, QUESTION_TOPIC, STATE, Appr
 from milepost.listeners.event_loop import EventLoop
 from milepost.model.instants import Instant
 from milepost.model.pipeline_records import REPUTATION
-from milepost.model.sites import publish_to
-from milepost.runtime.logs import StructuredLog
+from milepost.model.site_records import handler_topic
 from milepost.runtime.road_files import find_approach
 from milepost.runtime.site_logs import open_log, request_messages
+from milepost.runtime.structured_log import StructuredLog
 
 TICK_S: Final = 0.25
 CELLS_S: Final = 86_400
 GROUP: Final = "incidents"
-QUESTIONS: Final = publish_to(ENGINE)
+QUESTIONS: Final = handler_topic(ENGINE)
 
 
 def run(settings: Settings) -> int:

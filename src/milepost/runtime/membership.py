@@ -40,7 +40,7 @@ from milepost.listeners.diagnostic_log import DiagnosticLog
 from milepost.listeners.event_loop import EventLoop
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.pipeline_records import DELIVERIES, REPORTS, REPUTATION
-from milepost.model.sites import CROSS_HUB, SUBSCRIPTION_INFO, VEHICLE_INFO, EdgeRef, LoggedRecord
+from milepost.model.site_records import CROSS_HUB, SUBSCRIPTION_INFO, VEHICLE_INFO, EdgeRef, LoggedRecord
 from milepost.runtime.metrics import Family, MetricType, counter, gauge, labelled
 from milepost.runtime.site_logs import open_log
 

@@ -31,16 +31,16 @@ from milepost.model.pipeline_records import PIPELINES
 from milepost.pipelines.catalogue import PIPELINE_PLANS, TOPICS, plans_of
 from milepost.pipelines.plan import Plan
 from milepost.pipelines.runner import Runner, cores_needed
-from milepost.pipelines.session import SETTINGS, SPARK_ENDED, SparkDoesNotStart, open_session
 from milepost.pipelines.settings import Mode, PipelineSettings
 from milepost.pipelines.sources import Source
 from milepost.pipelines.sources.embedded import EmbeddedSource
 from milepost.pipelines.sources.kafka import KafkaSource
-from milepost.runtime.logs import StructuredLog
+from milepost.pipelines.spark_session import SETTINGS, SPARK_ENDED, SparkDoesNotStart, open_session
 from milepost.runtime.monitoring import Monitoring
 from milepost.runtime.pipeline_status import PipelineMetrics, progress_line, status_of, write_status
 from milepost.runtime.services.jars import find_java, kafka_jars
 from milepost.runtime.site_logs import open_log, request_messages
+from milepost.runtime.structured_log import StructuredLog
 from milepost.runtime.terminal import print_error, print_line
 
 TICK_S: Final = 1.0
@@ -55,7 +55,7 @@ def run(settings: Settings, names: Sequence[str], *, is_submitted: bool) -> int:
     """Run pipelines until a signal; return the exit status. A submitted process has master and jars from `spark-submit`."""
     plans = plans_of(checked_names(names), pipeline_settings(settings))
     source = source_of(settings)
-    if settings.pipelines.pace.mode is Mode.REAL_TIME and not source.is_real_time:
+    if settings.pipelines.batches.mode is Mode.REAL_TIME and not source.is_real_time:
         raise UsageFault('[pipelines] mode = "real-time" needs [site] log = "kafka"; or set mode = "auto"')
     logger = StructuredLog(settings.log.level, settings.log.line_format)
     log = open_log(settings.site.log, settings.storage.durability, PIPELINES)
@@ -120,7 +120,7 @@ class PipelineService:
         session = self._open_session(is_submitted=is_submitted)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self._event_loop.call_soon(lambda _: self._begin_stop()))
-        runner = Runner(session, self._source, self._plans, own.pace, folder=own.folder, on_event=self._log_query)
+        runner = Runner(session, self._source, self._plans, own.batches, folder=own.folder, on_event=self._log_query)
         try:
             runner.start(monotonic())
             self._write_status(runner)  # so that the status is there when "pipelines ready" is logged
@@ -156,7 +156,7 @@ class PipelineService:
         jars: list[Path] = []
         if self._source.is_real_time:
             jars = kafka_jars(version=own.connector, progress=lambda line: self._logger.info("connector", progress=line))
-        cores = max(os.cpu_count() or 1, cores_needed(self._plans, self._source, own.pace, partitions=own.partitions))
+        cores = max(os.cpu_count() or 1, cores_needed(self._plans, self._source, own.batches, partitions=own.partitions))
         settings = {"spark.driver.memory": own.memory, "spark.sql.shuffle.partitions": str(own.partitions)}
         words = Path(own.folder) / SPARK_LOG
         try:

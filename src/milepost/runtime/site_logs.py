@@ -10,7 +10,7 @@ from milepost.eventlog.log import Entry, LogRefused, LogUnavailable
 from milepost.model.durability import Durability
 from milepost.model.endpoints import EndpointId
 from milepost.model.queries import OnTopic
-from milepost.model.sites import SUBSCRIPTION_INFO, EdgeRef, Interest, interest_key
+from milepost.model.site_records import SUBSCRIPTION_INFO, EdgeRef, Interest, interest_key
 from milepost.model.subscriptions import Subscription
 from milepost.wire.records import to_record
 

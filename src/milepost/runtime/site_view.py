@@ -12,7 +12,7 @@ from milepost.config.site_settings import LogType, SiteLog
 from milepost.eventlog.log import Log, LogUnavailable, read_to_end
 from milepost.federation.central_hub import CentralHub
 from milepost.model.instants import Instant
-from milepost.model.sites import CROSS_HUB, EdgeRef, LoggedRecord
+from milepost.model.site_records import CROSS_HUB, EdgeRef, LoggedRecord
 from milepost.runtime.hub_logs import GROUP, STATE
 from milepost.runtime.site_logs import open_log
 

@@ -17,7 +17,7 @@ from milepost.listeners.udp.socket import DiscoverySocket, UdpSocket, bind_at, j
 from milepost.model.instants import Instant
 from milepost.model.reasons import Malformed
 from milepost.runtime.files import FileWatch
-from milepost.runtime.logs import StructuredLog
+from milepost.runtime.structured_log import StructuredLog
 from milepost.runtime.trust_files import KeyFile, read_authority, read_certificate_file, read_key, read_revoked
 from milepost.trust.certificates import EDGE, Certificate, CertificateAuthority
 from milepost.trust.noise import public_of

@@ -62,7 +62,7 @@ class Verifier:
         self._ca = ca
 
     def check(self, message: Message, now: Instant) -> Refused | None:
-        """Check a message that should be signed; None: an edge signed it."""
+        """Return why the signature is invalid, or None."""
         if not message.signature:
             return Refused(Reason.SIGNATURE_INVALID, "the message is not signed")
         try:

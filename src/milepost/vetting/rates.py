@@ -64,7 +64,7 @@ class RateLimits(NamedTuple):
     """None: subscriptions are charged as messages are."""
     subscribes_burst: float = 0.0
     is_deferred: bool = False
-    """The listener charges in batches, after the fact (`Admission.charge`); otherwise every publication is charged by itself."""
+    """The listener charges in batches afterwards (`AdmissionControl.charge`); otherwise publications are charged one by one."""
 
 
 UNLIMITED: Final = RateLimits(0.0, 0.0)

@@ -220,7 +220,7 @@ def have_invalid_place(case: ReportCase) -> Flags:
 
 
 def have_invalid_time(case: ReportCase) -> Flags:
-    """Return which were seen before 1970 or never."""
+    """Flag reports whose time is missing or before 1970."""
     are_timeless: Flags = (case.batch.seen_at < 0) | (case.batch.seen_at == FOREVER)
     return are_timeless
 

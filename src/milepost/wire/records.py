@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import Instant
 from milepost.model.pipeline_records import MICROSECOND_NS, Reputation, ScoreReason
-from milepost.model.sites import (
+from milepost.model.site_records import (
     NEVER,
     NO_EPOCH,
     ClaimNotice,
@@ -48,7 +48,7 @@ from milepost.model.sites import (
 )
 from milepost.wire.json_form import MessageForm, PlaceForm, SubscriptionForm
 from milepost.wire.json_form.codec import VERSION, Codec, Form, Notation, Standalone, Whole, absent
-from milepost.wire.json_form.notations import Base64, Digits, EndpointName, GeoArea, text_of
+from milepost.wire.json_form.field_codecs import Base64, Digits, EndpointName, GeoArea, text_of
 
 REPUTATION_BYTES_MAX: Final = 10_000
 
@@ -70,7 +70,7 @@ class ReportRecord:
     verdicts: Numbers
     """0, or the number of the reason for which the report was refused."""
     covered: Numbers
-    """As in `Covered`."""
+    """As in `CoveringEdge`."""
 
 
 def reports_to_record(reports: ReportRecord) -> bytes:
@@ -102,7 +102,7 @@ class DeliveryRecord:
     topic: str
     endpoints: Sequence[str]
     states: Sequence[str]
-    """As in `Fate`."""
+    """As in `DeliveryState`."""
     at_us: Sequence[int]
     reasons: Sequence[int]
     """0, or the number of the reason for which the message was dropped."""

@@ -39,7 +39,7 @@ from milepost.wire.area_text import (
 )
 from milepost.wire.checks import encodable_instant, unique_tags
 from milepost.wire.json_form.codec import located
-from milepost.wire.json_form.notations import PriorityName
+from milepost.wire.json_form.field_codecs import PriorityName
 from milepost.wire.times import instant_from_text, instant_to_text, time_window_from_text
 
 PREFIX: Final = "milepost-"

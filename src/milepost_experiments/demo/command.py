@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from milepost.cli.parsers import Commands
+from milepost.cli.command_parser import Commands
 from milepost.config.errors import UsageFault, missing_extra
 
 _VEHICLES: Final = 300

@@ -25,7 +25,7 @@ from milepost.model.addresses import ToArea, ToNotified
 from milepost.model.durability import Durability
 from milepost.model.pipeline_records import PIPELINES
 from milepost.model.reasons import Malformed
-from milepost.model.sites import ForwardedMessage, publish_to
+from milepost.model.site_records import ForwardedMessage, handler_topic
 from milepost.roads import RoadNetwork
 from milepost.runtime.road_files import read_roads
 from milepost.runtime.services.jars import find_java
@@ -70,7 +70,7 @@ OTHERS: Final = {
 }
 _FAST_START: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """JVM options for a fast start rather than throughput: the load of the demo is small for Spark."""
-ALERTS: Final = publish_to(PIPELINES)
+ALERTS: Final = handler_topic(PIPELINES)
 """The topic of a site's log with alerts."""
 EDGE_READY: Final = "edge ready"
 

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Final
 
-from milepost.cli.parsers import Commands
+from milepost.cli.command_parser import Commands
 
 _EPILOG: Final = """\
 examples:

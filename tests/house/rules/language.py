@@ -1,4 +1,4 @@
-"""Plain technical English: nouns for classes and modules, nouns as subjects of docstrings, short commit subjects.
+"""Plain technical English: nouns for classes and modules, nouns as subjects of docstrings, true names, short commit subjects.
 
 Each rule bans one habit that made the code hard to read for engineers who know the field but not this project.
 """
@@ -29,6 +29,7 @@ ESTABLISHED_GERUNDS = {
 """Gerunds that are nouns of the field, in dictionaries of networking, security or testing."""
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+")
+_PARAMETER = re.compile(r"(?<![\w*])\*([A-Za-z_]\w*)\*(?![\w*])")
 _AMOUNT = re.compile(r"So (?:many|much|long|far|often|few|little)\b")
 _PRONOUN = r"(?:who|whom|whoever|somebody|nobody|everybody|anybody)"
 _PRONOUN_SUBJECT = re.compile(
@@ -89,6 +90,23 @@ def docstring_faults(root: Path) -> list[str]:
             elif found := _PRONOUN_SUBJECT.search(text):
                 faults.append(f"{where} {found[0].strip()!r}: name the subject with a noun")
     return faults
+
+
+def parameter_faults(root: Path) -> list[str]:
+    """Return names between asterisks, in the docstring of a function, that are not its parameters: they were renamed."""
+    return [
+        f"{name_of(root, path)}:{node.lineno} *{name}* is not a parameter of {node.name}"
+        for path in python_files(root, *CODE)
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        for name in _PARAMETER.findall(ast.get_docstring(node) or "")
+        if name not in _parameters(node.args)
+    ]
+
+
+def _parameters(args: ast.arguments) -> set[str]:
+    starred = [one for one in (args.vararg, args.kwarg) if one is not None]
+    return {one.arg for one in (*args.posonlyargs, *args.args, *args.kwonlyargs, *starred)}
 
 
 def _docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:

@@ -16,7 +16,7 @@ from live.dashboard.maps import MapProcess, map_of
 from live.federation.deployment import Deployment, deployment_in
 from milepost.eventlog.log import Entry
 from milepost.model.pipeline_records import REPORTS
-from milepost.model.sites import EdgeRef
+from milepost.model.site_records import EdgeRef
 from milepost.wire.records import ReportRecord, reports_to_record
 
 VEHICLES: Final = 5_000

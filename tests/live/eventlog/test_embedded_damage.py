@@ -92,7 +92,7 @@ def test_an_unfinished_database_is_created_again(tmp_path: Path) -> None:
     (tmp_path / "log.db.new").write_bytes(b"half")
     (tmp_path / "log.db.new-journal").write_bytes(b"half")
     EmbeddedLog(tmp_path, Durability.PROCESS_CRASH).close()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["bell", "lock", "log.db", "turns"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["commit-signal", "fairness.lock", "lock", "log.db"]
 
 
 def test_the_directory_is_created_for_its_owner_alone(tmp_path: Path) -> None:

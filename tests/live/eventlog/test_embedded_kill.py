@@ -124,7 +124,7 @@ def test_a_record_reaches_another_process_at_once(tmp_path: Path) -> None:
 def test_readers_work_without_the_commit_signal(tmp_path: Path) -> None:
     log, received = EmbeddedLog(tmp_path, Durability.PROCESS_CRASH), ReceivedRecords()
     log.follow({TOPIC: TopicEnd.BEGINNING}, received, received.on_gap)
-    (tmp_path / "bell").unlink()
+    (tmp_path / "commit-signal").unlink()
     with running(tmp_path, "append", "a", "100") as process:
         process.resume()
         process.wait_for(lambda output: output[-1:] == ["done"])

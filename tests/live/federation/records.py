@@ -8,7 +8,7 @@ from live.federation.deployment import wait_until
 from milepost.eventlog.log import Log, LogLost, Record, TopicEnd
 from milepost.model.queries import OnTopic
 from milepost.model.reasons import Malformed
-from milepost.model.sites import CROSS_HUB, SUBSCRIPTION_INFO, VEHICLE_INFO, SiteRecord
+from milepost.model.site_records import CROSS_HUB, SUBSCRIPTION_INFO, VEHICLE_INFO, SiteRecord
 from milepost.wire.records import from_record
 
 Kind = TypeVar("Kind", bound=SiteRecord)

@@ -21,7 +21,7 @@ from milepost.federation.member_state import HUB_TIMEOUT_NS
 from milepost.model import Circle, Place, ToArea
 from milepost.model.addresses import ToNotified
 from milepost.model.instants import SECOND_NS
-from milepost.model.sites import CROSS_HUB, ForwardedMessage
+from milepost.model.site_records import CROSS_HUB, ForwardedMessage
 
 WEST, MIDDLE, EAST, FAR = Place(48.0, 10.0), Place(48.0, 11.0), Place(48.0, 12.0), Place(45.0, 9.0)
 HOMES = {"west": ("north", WEST), "middle": ("north", MIDDLE), "east": ("south", EAST)}

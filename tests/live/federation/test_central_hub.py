@@ -15,7 +15,7 @@ from milepost.model.endpoints import EndpointId
 from milepost.model.instants import Instant
 from milepost.model.messages import Message, MessageId
 from milepost.model.queries import parse_query
-from milepost.model.sites import CROSS_HUB, SUBSCRIPTION_INFO, EdgeRef, ForwardedMessage, Interest, interest_key
+from milepost.model.site_records import CROSS_HUB, SUBSCRIPTION_INFO, EdgeRef, ForwardedMessage, Interest, interest_key
 from milepost.model.subscriptions import Subscription
 from milepost.wire.records import from_record, to_record
 

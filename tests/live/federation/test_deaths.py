@@ -15,7 +15,7 @@ from live.federation.client_pool import ClientPool
 from live.federation.deployment import Deployment, wait_until
 from live.federation.records import Found, LogWatcher
 from live.federation.roaming_clients import LeaveMode, RoamingClient
-from milepost.model.sites import (
+from milepost.model.site_records import (
     CROSS_HUB,
     SUBSCRIPTION_INFO,
     VEHICLE_INFO,
@@ -27,7 +27,7 @@ from milepost.model.sites import (
     Interest,
     MissedMessages,
     SiteRecord,
-    inbox_of,
+    inbox_topic,
 )
 
 EVERYWHERE = ("n1", "n2", "s1")
@@ -181,7 +181,7 @@ def is_of(found: Found, kind: type[SiteRecord], endpoint: str) -> bool:
 
 STEPS: list[tuple[str, type[SiteRecord], str]] = [
     ("south", EndpointClaim, VEHICLE_INFO),
-    ("north", ClaimNotice, inbox_of(EdgeRef("north", "n1"))),
+    ("north", ClaimNotice, inbox_topic(EdgeRef("north", "n1"))),
     ("north", Handover, CROSS_HUB),
     ("south", Handover, CROSS_HUB),
     ("south", MissedMessages, CROSS_HUB),

@@ -17,7 +17,7 @@ from live.federation.records import Found, LogWatcher, filter_of
 from live.mqtt.packets import V4, V5, Kind, P, Will, publish
 from live.mqtt.raw_client import Closed, RawClient
 from live.udp.edges import UdpEdge
-from milepost.model.sites import (
+from milepost.model.site_records import (
     ANY_EDGE,
     CROSS_HUB,
     SUBSCRIPTION_INFO,

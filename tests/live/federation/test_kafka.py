@@ -1,6 +1,6 @@
-"""Sites on Kafka: as on the embedded log, while brokers die and while none can be reached.
+"""Sites on Kafka behave as on the embedded log, while brokers fail and while the cluster is unavailable.
 
-While it cannot be reached, edges go on serving those who are here, keep what is for others, and refuse when that is too much.
+During an outage edges serve their own sessions, spool the messages for other edges, and refuse messages when the spool is full.
 """
 
 import time
@@ -17,7 +17,7 @@ from live.federation.conftest import HANDOVER_TIMEOUT_S
 from live.federation.deployment import Deployment, deployment_in
 from live.federation.roaming_clients import LeaveMode
 from live.mqtt.brokers import free_port
-from milepost.model.sites import CROSS_HUB
+from milepost.model.site_records import CROSS_HUB
 from milepost.runtime.services.kafka import Kafka, running_kafka
 
 AWAY_S: Final = float(amount("KAFKA_AWAY_S", fast=20, long=20, soak=600))

@@ -14,7 +14,7 @@ from milepost.model.instants import Instant
 from milepost.model.messages import Message, MessageId
 from milepost.model.places import Place
 from milepost.model.queries import OnTopic
-from milepost.model.sites import (
+from milepost.model.site_records import (
     CROSS_HUB,
     SUBSCRIPTION_INFO,
     VEHICLE_INFO,
@@ -37,7 +37,7 @@ from milepost.model.sites import (
     PriorEdge,
     QueuedMessage,
     SiteRecord,
-    inbox_of,
+    inbox_topic,
 )
 from milepost.model.subscriptions import Subscription
 from milepost.wire.records import to_record
@@ -128,7 +128,7 @@ def test_garbage_in_every_reserved_topic_is_only_counted(deployment: Deployment,
     subscriber = pool.subscriber(f"{name}-subscriber", deployment.edges["n1"], f"{name}/#", of=publishers)
     values = poisons()
     before = unreadable(deployment, edge)
-    for topic in (CROSS_HUB, SUBSCRIPTION_INFO, VEHICLE_INFO, inbox_of(EdgeRef(site, edge))):
+    for topic in (CROSS_HUB, SUBSCRIPTION_INFO, VEHICLE_INFO, inbox_topic(EdgeRef(site, edge))):
         keys = [str(EdgeRef(site, edge)), *KEYS]
         entries = [Entry(topic, keys[number // 2 % len(keys) * (number % 2)], value) for number, value in enumerate(values)]
         append_all(deployment.log(site), [*entries, *(Entry(topic, key, None) for key in KEYS)])

@@ -22,7 +22,7 @@ from milepost.model.durability import Durability
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import Instant
 from milepost.model.messages import Message, MessageId
-from milepost.model.sites import SUBSCRIPTION_INFO, EdgeRef, ForwardedMessage, Interest, inbox_of, publish_to
+from milepost.model.site_records import SUBSCRIPTION_INFO, EdgeRef, ForwardedMessage, Interest, handler_topic, inbox_topic
 from milepost.runtime.site_logs import open_log
 from milepost.wire.records import from_record, to_record
 from parts import ROOT
@@ -75,7 +75,7 @@ class FakeEdge:
         return ForwardedMessage(sender, number, message, qos=1, extras=extras)
 
     def append(self, handler: str, key: str, value: bytes) -> None:
-        write(self.log, [Entry(publish_to(handler), key, value)])
+        write(self.log, [Entry(handler_topic(handler), key, value)])
 
     def answers(self, topic: str = "") -> list[ForwardedMessage]:
         """Return the received answers, each number of a sender once, as an edge does."""
@@ -85,7 +85,7 @@ class FakeEdge:
         """Return the answers with their keys, the requesters."""
         highest: dict[EdgeRef, int] = {}
         found = []
-        for record in self.log.read(topic or inbox_of(EDGE), 0, 100_000):
+        for record in self.log.read(topic or inbox_topic(EDGE), 0, 100_000):
             answer = find_forwarded(record.value or b"")
             if answer is not None and answer.number > highest.get(answer.sender, -1):
                 highest[answer.sender] = answer.number
@@ -94,7 +94,7 @@ class FakeEdge:
 
     def answer_count(self) -> int:
         """Return the number of answers in the inbox, duplicates included."""
-        return self.log.ends(inbox_of(EDGE))[1]
+        return self.log.ends(inbox_topic(EDGE))[1]
 
     def wait_answers(self, count: int, topic: str = "") -> list[ForwardedMessage]:
         wait_until(lambda: len(self.answers(topic)) >= count, f"{count} answers")
@@ -108,7 +108,7 @@ class FakeEdge:
     def position(self, handler: str, partition: int = 0) -> int:
         """Return a handler's position by its own ledger."""
         note = read_table(self.log, f"handler.store-{handler}.{partition}").get(NOTE)
-        return 0 if note is None else note_from_bytes(note).positions.get(publish_to(handler), 0)
+        return 0 if note is None else note_from_bytes(note).positions.get(handler_topic(handler), 0)
 
     def command(self, *arguments: str) -> str:
         """Run `milepost handler …`, which must succeed, and return its output."""

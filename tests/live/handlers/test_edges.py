@@ -15,7 +15,7 @@ from live.handlers.fake_edge import EXAMPLES, Process, handler_command
 from live.mqtt.packets import V5
 from live.mqtt.paho_client import Paho, paho, value
 from milepost.handlers.administration import read_table
-from milepost.model.sites import SUBSCRIPTION_INFO, Interest
+from milepost.model.site_records import SUBSCRIPTION_INFO, Interest
 from milepost.wire.records import from_record
 
 HERE = {"latitude": 40.7608, "longitude": -111.891}

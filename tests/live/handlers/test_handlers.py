@@ -14,7 +14,7 @@ from live.mqtt.brokers import free_port
 from milepost.eventlog.log import Entry, TopicSettings
 from milepost.handlers.administration import write
 from milepost.model.addresses import ToEveryone
-from milepost.model.sites import CROSS_HUB, EdgeRef, ForwardedMessage, publish_to
+from milepost.model.site_records import CROSS_HUB, EdgeRef, ForwardedMessage, handler_topic
 from milepost.wire.mqtt import Properties, forwarded, parse_forwarded
 from milepost.wire.records import to_record
 
@@ -305,10 +305,12 @@ def test_requests_dropped_by_retention_are_logged_and_the_rest_are_served(edge: 
         edge.send_request("odd", "odd/a", {"do": "count"})
         edge.wait_answers(1)
         wait_until(lambda: edge.position("odd") == 1, "the position")
-    edge.log.make(publish_to("odd"), TopicSettings(retention_bytes=2_000))
-    requests = [Entry(publish_to("odd"), "t", to_record(edge.forwarded("odd/a", b'{"do": "no answer"}'))) for _ in range(2_000)]
+    edge.log.make(handler_topic("odd"), TopicSettings(retention_bytes=2_000))
+    requests = [
+        Entry(handler_topic("odd"), "t", to_record(edge.forwarded("odd/a", b'{"do": "no answer"}'))) for _ in range(2_000)
+    ]
     write(edge.log, requests)
-    wait_until(lambda: edge.log.ends(publish_to("odd"))[0] > 10, "retention")
+    wait_until(lambda: edge.log.ends(handler_topic("odd"))[0] > 10, "retention")
     with edge.running(ODD) as process:
         edge.send_request("odd", "odd/a", {"do": "count"})
         edge.wait_answers(2)

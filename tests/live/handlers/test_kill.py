@@ -17,7 +17,7 @@ from live.federation.deployment import wait_until
 from live.handlers.fake_edge import EXAMPLES, FakeEdge, Process
 from milepost.eventlog.log import Entry
 from milepost.handlers.administration import write
-from milepost.model.sites import publish_to
+from milepost.model.site_records import handler_topic
 from milepost.wire.records import to_record
 
 FILE = EXAMPLES / "difference.py"
@@ -37,7 +37,7 @@ def traffic(edge: FakeEdge) -> Iterator[Callable[[], int]]:
             sent[0] += 1
             body = json.dumps({"fuel": sent[0] % 7 / 10}).encode()
             requests = [edge.forwarded(TOPIC, body, source=vehicle) for vehicle in VEHICLES]
-            write(edge.log, [Entry(publish_to("difference"), one.message.source, to_record(one)) for one in requests])
+            write(edge.log, [Entry(handler_topic("difference"), one.message.source, to_record(one)) for one in requests])
             time.sleep(0.01)
 
     sender = threading.Thread(target=send_requests)

@@ -13,11 +13,11 @@ from live.handlers.fake_edge import SITE, FakeEdge
 from milepost.eventlog.log import Done, Entry, Following, Log, LogUnavailable, OnGap, OnRecords, Record, Start, TopicSettings
 from milepost.handlers import Handler, Message, Store, ledger
 from milepost.handlers.administration import read_table, write
-from milepost.handlers.names import COMPACTED, dead_letter_topic, ledger_topic
 from milepost.handlers.partition import Partition
 from milepost.handlers.records import NOTE, VALUE_PREFIX, note_from_bytes
+from milepost.handlers.topic_names import COMPACTED, dead_letter_topic, ledger_topic
 from milepost.model.retry import RetryPolicy
-from milepost.runtime.logs import StructuredLog
+from milepost.runtime.structured_log import StructuredLog
 
 COUNT = {"type": "object", "properties": {"count": {"type": "integer"}}}
 REQUESTS = 6

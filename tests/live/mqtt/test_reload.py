@@ -6,7 +6,7 @@ from pathlib import Path
 from live.mqtt.certificates import make_certificates
 from milepost.config.settings import ListenerSettings, Transport
 from milepost.listeners.tls import TlsStream
-from milepost.runtime.streams import Wrapper, read_contexts
+from milepost.runtime.tls_contexts import Wrapper, read_contexts
 
 PACKET_BYTES_MAX = 1_000
 

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from milepost.model.instants import Instant
 from milepost.model.time_windows import ALWAYS, TimeWindow
 from milepost.pipelines.archive.files import TableFolder
-from milepost.pipelines.archive.query import append
+from milepost.pipelines.archive.ingest import append
 from milepost.pipelines.archive.rows import read
 from milepost.pipelines.archive.schema import ArchiveTable
 

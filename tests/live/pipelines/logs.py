@@ -13,7 +13,7 @@ from milepost.model.durability import Durability
 from milepost.model.endpoints import EndpointId
 from milepost.model.incidents import Cell, CellKey
 from milepost.model.messages import Message, MessageId
-from milepost.model.sites import EdgeRef, ForwardedMessage
+from milepost.model.site_records import EdgeRef, ForwardedMessage
 from milepost.pipelines.records import MESSAGES_TOPIC
 from milepost.pipelines.sources import Source
 from milepost.runtime.services.kafka import Kafka

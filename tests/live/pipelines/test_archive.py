@@ -31,11 +31,11 @@ from milepost.model.areas import Circle
 from milepost.model.endpoints import EndpointId
 from milepost.model.messages import Message, MessageId
 from milepost.model.places import Place
-from milepost.model.sites import EdgeRef, ForwardedMessage
+from milepost.model.site_records import EdgeRef, ForwardedMessage
 from milepost.pipelines.archive import compaction
 from milepost.pipelines.archive.compaction import GRACE_S, ArchiveBusy, compact
 from milepost.pipelines.archive.files import RETENTION_S_MIN, TableFolder, files_of
-from milepost.pipelines.archive.query import plans
+from milepost.pipelines.archive.ingest import plans
 from milepost.pipelines.archive.rows import read
 from milepost.pipelines.archive.schema import DELIVERIES, MESSAGES, REPORTS, TABLES, UNPUBLISHED
 from milepost.pipelines.records import DELIVERIES_TOPIC, LOG_ROW, MESSAGES_TOPIC, REPORTS_TOPIC
@@ -105,7 +105,7 @@ import sys
 from pathlib import Path
 from live.pipelines.archives import HOUR_US, NOON_US, append_batch, report
 from milepost.pipelines.archive.schema import REPORTS
-from milepost.pipelines.session import open_session
+from milepost.pipelines.spark_session import open_session
 spark = open_session("killed", master="local[1]")
 for first in range(0, 5_000, 5):
     rows = [report(offset, NOON_US + offset % 8 * HOUR_US) for offset in range(first, first + 5)]

@@ -12,7 +12,7 @@ from milepost.incidents.engine import IncidentEngine
 from milepost.model.incidents import EVENT_KINDS
 from milepost.model.instants import FOREVER
 from milepost.model.places import Place, moved
-from milepost.model.sites import CROSS_HUB
+from milepost.model.site_records import CROSS_HUB
 from milepost.pipelines.archive.compaction import compact
 from milepost.pipelines.archive.schema import MESSAGES, REPORTS
 from milepost.pipelines.backtest import Replay, alerts, all_events, incidents_of, pair_incidents

@@ -13,7 +13,7 @@ from live.pipelines.logs import EDGE, SiteLog, kafka_site, message_of, wait_unti
 from live.pipelines.test_hazards import KINDS, recent_sightings
 from milepost.eventlog.log import Entry
 from milepost.incidents.engine import CELLS
-from milepost.model.sites import ForwardedMessage
+from milepost.model.site_records import ForwardedMessage
 from milepost.pipelines.dead_letters import DEAD_LETTERS_TOPIC, VALUE_CHARACTERS_MAX
 from milepost.pipelines.dead_letters import plans as dead_letters
 from milepost.pipelines.hazards import plans as hazards

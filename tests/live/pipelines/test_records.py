@@ -13,7 +13,7 @@ from milepost.model.endpoints import EndpointId
 from milepost.model.instants import Instant
 from milepost.model.messages import Message, MessageId
 from milepost.model.places import Place
-from milepost.model.sites import EdgeRef, ForwardedMessage
+from milepost.model.site_records import EdgeRef, ForwardedMessage
 from milepost.model.tags import Tag
 from milepost.pipelines.archive.schema import MESSAGE_ROW, REPORT_ROW
 from milepost.pipelines.records import (

@@ -14,12 +14,12 @@ from milepost.model.incidents import Grid
 from milepost.model.instants import Instant
 from milepost.model.pipeline_records import REPUTATION
 from milepost.model.places import Place
-from milepost.model.sites import ForwardedMessage
+from milepost.model.site_records import ForwardedMessage
 from milepost.pipelines.records import MESSAGES_TOPIC
 from milepost.pipelines.reputation.detectors import check_endpoints, check_squares
 from milepost.pipelines.reputation.evidence import LEAD_US, MINUTE_US, SIDE_M, EvidenceKind, EvidenceThresholds
 from milepost.pipelines.reputation.ledger import EvidenceLedger
-from milepost.pipelines.reputation.query import plans
+from milepost.pipelines.reputation.pipeline import plans
 from milepost.pipelines.settings import PipelineSettings
 from milepost.wire.records import reputation_from_record, to_record
 from unit.pipelines.hazards_oracle import Sighting

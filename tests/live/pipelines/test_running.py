@@ -16,7 +16,7 @@ from live.pipelines.test_hazards import recent_sightings
 from milepost.eventlog.log import Entry
 from milepost.incidents.engine import CELLS
 from milepost.model.incidents import EVENT_KINDS
-from milepost.model.sites import SUBSCRIPTION_INFO
+from milepost.model.site_records import SUBSCRIPTION_INFO
 from milepost.pipelines.dead_letters import DEAD_LETTERS_TOPIC
 from milepost.pipelines.records import MESSAGES_TOPIC
 from parts import ROOT

@@ -18,7 +18,7 @@ from milepost.model.incidents import EventKind
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.pipeline_records import PIPELINES
 from milepost.model.queries import OnTopic
-from milepost.model.sites import SUBSCRIPTION_INFO, EdgeRef, Interest, interest_key
+from milepost.model.site_records import SUBSCRIPTION_INFO, EdgeRef, Interest, interest_key
 from milepost.model.subscriptions import Subscription
 from milepost.pipelines.hazards import plans
 from milepost.pipelines.records import LOG_ROW, MESSAGES_TOPIC

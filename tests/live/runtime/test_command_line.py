@@ -31,7 +31,7 @@ def test_help_imports_nothing_heavy(typed: list[str]) -> None:
 @pytest.mark.parametrize(
     ("modules", "light"),
     [
-        ("milepost.config.settings, milepost.runtime.logs, milepost.runtime.metrics", HEAVY),
+        ("milepost.config.settings, milepost.runtime.structured_log, milepost.runtime.metrics", HEAVY),
         ("milepost.listeners.websocket, milepost.listeners.http", {"asyncio", "ssl", "numpy"}),
     ],
 )

@@ -17,7 +17,7 @@ from milepost.model.endpoints import EndpointId
 from milepost.model.instants import Instant
 from milepost.model.messages import Message, MessageId
 from milepost.model.places import Place
-from milepost.model.sites import (
+from milepost.model.site_records import (
     CROSS_HUB,
     SUBSCRIPTION_INFO,
     VEHICLE_INFO,

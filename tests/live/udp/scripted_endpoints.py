@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from live.udp.edges import EDGE_NAME, HERE, UdpEdge
 from milepost.client.events import Connected, Event
+from milepost.client.udp.encryption import NoiseCredentials
 from milepost.client.udp.handshake import UdpSetup
-from milepost.client.udp.protection import NoiseCredentials
 from milepost.client.udp.session import UdpSession
 from milepost.listeners.udp.batch_io import BatchSender, sockaddr_of
 from milepost.model import EndpointId, Message, Place, Report

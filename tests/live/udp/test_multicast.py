@@ -20,7 +20,7 @@ from milepost.client import Client
 from milepost.model import Circle, EndpointId, Message, Place, ToArea
 from milepost.model.messages import MessageId
 from milepost.model.multicast_cells import MulticastGrid
-from milepost.model.sessions import PublishDatagram
+from milepost.model.session_datagrams import PublishDatagram
 from milepost.runtime.trust_files import read_certificate_file, read_key
 from milepost.trust.signing import Signer
 from milepost.wire.datagrams import encode

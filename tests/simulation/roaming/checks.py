@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from milepost.eventlog.memory import MemoryStore
-from milepost.model.sites import ANY_EDGE, SUBSCRIPTION_INFO, VEHICLE_INFO, edge_ref, interest_key
+from milepost.model.site_records import ANY_EDGE, SUBSCRIPTION_INFO, VEHICLE_INFO, edge_ref, interest_key
 
 if TYPE_CHECKING:
     from simulation.roaming.nodes import EdgeNode

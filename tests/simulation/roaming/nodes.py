@@ -18,7 +18,7 @@ from milepost.listeners.mqtt.context import MqttContext, MqttSettings
 from milepost.listeners.mqtt.listener import MqttListener
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import SECOND_NS, Instant
-from milepost.model.sites import EdgeRef, Handover, HandoverPart, HandoverTaken
+from milepost.model.site_records import EdgeRef, Handover, HandoverPart, HandoverTaken
 from milepost.runtime.hub_logs import HubLink
 from milepost.runtime.membership import SiteLink
 from simulation.roaming.ledger import Receipt

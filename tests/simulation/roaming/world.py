@@ -14,7 +14,7 @@ from edge_in_memory import START
 from milepost.eventlog.memory import MemoryStore, Step, StepKind
 from milepost.federation.limits import SiteLimits
 from milepost.model.instants import SECOND_NS, Instant
-from milepost.model.sites import EdgeRef
+from milepost.model.site_records import EdgeRef
 from simulation.roaming.clients import ClientConnection, RoamingClient
 from simulation.roaming.ledger import Ledger
 from simulation.roaming.nodes import EdgeNode, HubNode

@@ -4,7 +4,7 @@ import pytest
 
 from edge_in_memory import START, Client, EdgeInMemory
 from milepost.broker.active_alerts import ACTIVE_MAX, HANDOVER_INCIDENTS_MAX, INCIDENTS_MAX, NOTIFIED_NS, ActiveAlerts
-from milepost.broker.counts import BrokerCounters
+from milepost.broker.broker_counters import BrokerCounters
 from milepost.broker.effects import StateChanges
 from milepost.broker.publication import Publication
 from milepost.broker.session import Session

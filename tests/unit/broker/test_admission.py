@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from milepost.broker.admission import AdmissionRules
-from milepost.broker.emergency import AlertRule
+from milepost.broker.alert_rules import AlertRule
 from milepost.broker.federation_port import FederationPort
 from milepost.broker.presence import PlausibilityRules
 from milepost.broker.publication import Publication
@@ -22,7 +22,7 @@ from milepost.model.messages import Message, MessageId
 from milepost.model.places import Place
 from milepost.model.priorities import Priority
 from milepost.model.reasons import Reason, Refused
-from milepost.model.sessions import PublishDatagram
+from milepost.model.session_datagrams import PublishDatagram
 from milepost.vetting import Reputations
 from milepost.vetting.access import AccessAction, AccessList, AccessRule
 from milepost.vetting.payloads import PayloadChecks, PayloadRule

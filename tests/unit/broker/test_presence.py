@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from edge_in_memory import SMALL, START
-from milepost.broker.counts import BrokerCounters
+from milepost.broker.broker_counters import BrokerCounters
 from milepost.broker.limits import BrokerLimits
 from milepost.broker.presence import PlausibilityRules, Presence
 from milepost.broker.session import Session

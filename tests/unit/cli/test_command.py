@@ -31,10 +31,10 @@ def test_help_has_examples(typed: tuple[str, ...], capsys: pytest.CaptureFixture
     ("typed", "complaint"),
     [
         ((), "milepost: the following arguments are required: COMMAND; see `milepost --help`"),
-        (("edge",), "milepost edge: the following arguments are required: VERB; see `milepost edge --help`"),
+        (("edge",), "milepost edge: the following arguments are required: SUBCOMMAND; see `milepost edge --help`"),
         (("egde",), "milepost: argument COMMAND: invalid choice: 'egde'; did you mean 'edge'? See `milepost --help`"),
         (("sbu",), "invalid choice: 'sbu'; did you mean 'sub'?"),
-        (("edge", "chek"), "milepost edge: argument VERB: invalid choice: 'chek'; did you mean 'check'?"),
+        (("edge", "chek"), "milepost edge: argument SUBCOMMAND: invalid choice: 'chek'; did you mean 'check'?"),
         (("zzz",), "invalid choice: 'zzz'; choose from edge, hub, "),
         (
             ("pub", "-t", "a", "-m", "b", "--priority", "safty"),

@@ -3,7 +3,7 @@
 import pytest
 
 from milepost.cli.message_output import as_json, as_line, by_format, shown_age, shown_body
-from milepost.client.values import ReceivedMessage
+from milepost.client.messages import ReceivedMessage
 from milepost.config.errors import UsageFault
 from milepost.model import EndpointId, Instant, Place, Priority, tags
 from milepost.wire.json_form import from_json

@@ -10,7 +10,7 @@ from milepost.cli.record_output import as_json, as_line
 from milepost.eventlog.log import Record
 from milepost.model.endpoints import EndpointId
 from milepost.model.places import Place
-from milepost.model.sites import (
+from milepost.model.site_records import (
     CROSS_HUB,
     ClaimNotice,
     EdgeInfo,

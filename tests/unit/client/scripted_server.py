@@ -1,8 +1,8 @@
 """An MQTT client session and a scripted server, without a socket."""
 
 from milepost.client.events import Arrival, Event
+from milepost.client.messages import SubscriptionRequest
 from milepost.client.mqtt.session import MqttSession, MqttSetup
-from milepost.client.values import SubscriptionRequest
 from milepost.model import EndpointId, Instant
 from milepost.model.queries import parse_query
 from milepost.wire.mqtt import (

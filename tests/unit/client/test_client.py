@@ -1,15 +1,15 @@
-"""Inboxes and the distribution of messages to them, over a carrier without a network."""
+"""Inboxes and the distribution of messages to them, over a transport without a network."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
 
-from milepost.client.carrier import CarrierObserver, PositionFix
 from milepost.client.client import Client
 from milepost.client.errors import ClientClosed, ClientFault, RefusedByEdge
 from milepost.client.events import Arrival, ClientState, ClientStateChange
-from milepost.client.values import OutgoingMessage, ReceivedMessage, SubscriptionRequest
+from milepost.client.messages import OutgoingMessage, ReceivedMessage, SubscriptionRequest
+from milepost.client.transport import PositionFix, TransportObserver
 from milepost.model import Circle, Instant, Malformed, Place, Reason, ToEveryone
 from milepost.model.tags import tags as tag_set
 
@@ -18,7 +18,7 @@ REFUSED = RefusedByEdge.of(Reason.NOT_ALLOWED)
 
 
 class RecordingCarrier:
-    """A carrier without a network: records the calls, and numbers subscriptions by filter."""
+    """A transport without a network: records the calls, and numbers subscriptions by filter."""
 
     name = "car-1"
     url = "mqtt://nowhere"
@@ -29,9 +29,9 @@ class RecordingCarrier:
         self.subscription_ids: dict[str, int] = {}
         self.ended: list[int] = []
         self.refused: RefusedByEdge | None = None
-        self.observer: CarrierObserver | None = None
+        self.observer: TransportObserver | None = None
 
-    async def open(self, observer: CarrierObserver) -> None:
+    async def open(self, observer: TransportObserver) -> None:
         self.observer = observer
         observer.on_change(ClientStateChange(ClientState.CONNECTED))
 
@@ -64,50 +64,50 @@ def message(body: bytes, *subscription_ids: int, receipt: object = None) -> Arri
 
 def run_with_client(work: Callable[[Client, RecordingCarrier], Awaitable[None]]) -> None:
     async def run() -> None:
-        carrier = RecordingCarrier()
-        client = Client(carrier, unclaimed_max=UNCLAIMED_MAX)
+        transport = RecordingCarrier()
+        client = Client(transport, unclaimed_max=UNCLAIMED_MAX)
         async with asyncio.timeout(10):
             await client.open()
-            await work(client, carrier)
+            await work(client, transport)
 
     asyncio.run(run())
 
 
 def test_a_message_goes_to_the_inboxes_of_its_subscriptions_and_to_catch_all_inboxes() -> None:
-    async def work(client: Client, carrier: RecordingCarrier) -> None:
+    async def work(client: Client, transport: RecordingCarrier) -> None:
         async with client.subscribe("a") as a, client.subscribe("b") as b, client.messages() as everything:
             client.on_arrival(message(b"1", 1))
             client.on_arrival(message(b"2", 1, 2))
             assert [len(a), len(b), len(everything)] == [2, 1, 2]
             assert [(await a.receive()).body, (await a.receive()).body, (await b.receive()).body] == [b"1", b"2", b"2"]
-        assert sorted(carrier.ended) == [1, 2]
+        assert sorted(transport.ended) == [1, 2]
 
     run_with_client(work)
 
 
 def test_a_message_is_acknowledged_when_the_last_inbox_has_handed_it_out() -> None:
-    async def work(client: Client, carrier: RecordingCarrier) -> None:
+    async def work(client: Client, transport: RecordingCarrier) -> None:
         async with client.subscribe("a") as a, client.subscribe("b") as b:
             client.on_arrival(message(b"1", 1, 2, receipt="x"))
             await a.receive()
-            assert carrier.acknowledged == []
+            assert transport.acknowledged == []
             await b.receive()
-            assert carrier.acknowledged == ["x"]
+            assert transport.acknowledged == ["x"]
 
     run_with_client(work)
 
 
 def test_leaving_an_inbox_acknowledges_its_queued_messages() -> None:
-    async def work(client: Client, carrier: RecordingCarrier) -> None:
+    async def work(client: Client, transport: RecordingCarrier) -> None:
         async with client.subscribe("a"):
             client.on_arrival(message(b"1", 1, receipt="x"))
-        assert carrier.acknowledged == ["x"]
+        assert transport.acknowledged == ["x"]
 
     run_with_client(work)
 
 
 def test_only_qos_0_messages_are_dropped_oldest_first_and_counted() -> None:
-    async def work(client: Client, carrier: RecordingCarrier) -> None:
+    async def work(client: Client, transport: RecordingCarrier) -> None:
         async with client.subscribe("a", limit=2) as inbox:
             client.on_arrival(message(b"kept", 1, receipt="x"))
             for number in range(4):
@@ -119,11 +119,11 @@ def test_only_qos_0_messages_are_dropped_oldest_first_and_counted() -> None:
 
 
 def test_messages_without_an_inbox_wait_for_one_and_are_dropped_oldest_first() -> None:
-    async def work(client: Client, carrier: RecordingCarrier) -> None:
+    async def work(client: Client, transport: RecordingCarrier) -> None:
         for number in range(UNCLAIMED_MAX + 1):
             client.on_arrival(message(b"%d" % number, 1, receipt=number))
         client.on_arrival(message(b"other"))
-        assert (carrier.acknowledged, client.counters.unclaimed) == ([0, 1], 2)
+        assert (transport.acknowledged, client.counters.unclaimed) == ([0, 1], 2)
         async with client.subscribe("a") as inbox:
             assert [(await inbox.receive()).body for _ in range(2)] == [b"2", b"3"]
         async with client.messages() as everything:
@@ -133,7 +133,7 @@ def test_messages_without_an_inbox_wait_for_one_and_are_dropped_oldest_first() -
 
 
 def test_a_cancelled_receive_loses_no_message() -> None:
-    async def work(client: Client, carrier: RecordingCarrier) -> None:
+    async def work(client: Client, transport: RecordingCarrier) -> None:
         async with client.subscribe("a") as inbox:
             waiting = asyncio.create_task(inbox.receive())
             await asyncio.sleep(0)
@@ -147,7 +147,7 @@ def test_a_cancelled_receive_loses_no_message() -> None:
 
 
 def test_closing_ends_the_iteration_after_the_queued_messages() -> None:
-    async def work(client: Client, carrier: RecordingCarrier) -> None:
+    async def work(client: Client, transport: RecordingCarrier) -> None:
         async with client.subscribe("a") as inbox:
             client.on_arrival(message(b"1", 1))
             await client.close()
@@ -161,7 +161,7 @@ def test_closing_ends_the_iteration_after_the_queued_messages() -> None:
 
 
 def test_a_fault_is_raised_in_waiting_receivers() -> None:
-    async def work(client: Client, carrier: RecordingCarrier) -> None:
+    async def work(client: Client, transport: RecordingCarrier) -> None:
         async with client.subscribe("a") as inbox, client.messages() as everything:
             waiting = asyncio.create_task(inbox.receive())
             await asyncio.sleep(0)
@@ -174,7 +174,7 @@ def test_a_fault_is_raised_in_waiting_receivers() -> None:
 
 
 def test_a_subscription_refused_later_ends_only_its_inbox() -> None:
-    async def work(client: Client, carrier: RecordingCarrier) -> None:
+    async def work(client: Client, transport: RecordingCarrier) -> None:
         async with client.subscribe("a") as a, client.subscribe("b") as b:
             client.on_refused(1, REFUSED)
             with pytest.raises(RefusedByEdge):
@@ -186,18 +186,18 @@ def test_a_subscription_refused_later_ends_only_its_inbox() -> None:
 
 
 def test_a_refused_subscription_leaves_no_state() -> None:
-    async def work(client: Client, carrier: RecordingCarrier) -> None:
-        carrier.refused = REFUSED
+    async def work(client: Client, transport: RecordingCarrier) -> None:
+        transport.refused = REFUSED
         with pytest.raises(RefusedByEdge):
             await client.subscribe("a").__aenter__()
         client.on_arrival(message(b"1", 1, receipt="x"))
-        assert carrier.acknowledged == []  # it waits for another inbox
+        assert transport.acknowledged == []  # it waits for another inbox
 
     run_with_client(work)
 
 
 def test_state_changes_can_be_followed_until_closed() -> None:
-    async def work(client: Client, carrier: RecordingCarrier) -> None:
+    async def work(client: Client, transport: RecordingCarrier) -> None:
         changes = client.changes()
         client.on_change(ClientStateChange(ClientState.RECONNECTING, "gone"))
         client.on_change(ClientStateChange(ClientState.CONNECTED))
@@ -210,10 +210,10 @@ def test_state_changes_can_be_followed_until_closed() -> None:
 
 
 def test_a_publication_has_the_given_fields() -> None:
-    async def work(client: Client, carrier: RecordingCarrier) -> None:
+    async def work(client: Client, transport: RecordingCarrier) -> None:
         await client.publish("a", "text", tags=["ice"], within=Circle(Place(0, 0), 5.0), qos=2)
         await client.publish("a", b"bytes", to=ToEveryone())
-        first, second = carrier.published
+        first, second = transport.published
         assert (first.body, first.qos, first.tags) == (b"text", 2, tag_set(["ice"]))
         assert second.address == ToEveryone()
         assert client.counters.published == 2
@@ -229,7 +229,7 @@ def test_a_publication_has_the_given_fields() -> None:
     "asked", [{"query": "a &"}, {"area": "around x"}, {"time_window": "tomorrow"}, {"filter": "#/b"}, {"qos": 7}]
 )
 def test_an_invalid_subscription_is_refused_before_it_is_sent(asked: dict[str, str]) -> None:
-    async def work(client: Client, carrier: RecordingCarrier) -> None:
+    async def work(client: Client, transport: RecordingCarrier) -> None:
         with pytest.raises(Malformed):
             client.subscribe(**asked)  # type: ignore[arg-type]  # that is the test
 

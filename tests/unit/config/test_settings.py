@@ -4,7 +4,7 @@ import pytest
 
 from milepost.broker.limits import BrokerLimits, SlowPolicy
 from milepost.config.errors import UsageFault
-from milepost.config.log_settings import Format, Level
+from milepost.config.log_format import Format, Level
 from milepost.config.settings import (
     AllLimits,
     ListenerSettings,

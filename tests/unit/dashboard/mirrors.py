@@ -14,8 +14,8 @@ from milepost.model.endpoints import EndpointId
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.messages import Message, MessageId
 from milepost.model.places import Place
-from milepost.model.sites import EdgeRef, ForwardedMessage
-from milepost.wire.json_form.notations import Digits
+from milepost.model.site_records import EdgeRef, ForwardedMessage
+from milepost.wire.json_form.field_codecs import Digits
 
 HOME: Final = Place(40.76, -111.89)
 START: Final = Instant(1_800_000_000 * SECOND_NS)

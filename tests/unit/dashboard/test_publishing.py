@@ -8,7 +8,7 @@ from milepost.model.areas import Circle
 from milepost.model.incidents import EVENT_KINDS
 from milepost.model.places import Place
 from milepost.model.reasons import Malformed, Reason
-from milepost.model.sites import CROSS_HUB, ForwardedMessage
+from milepost.model.site_records import CROSS_HUB, ForwardedMessage
 from milepost.wire.records import from_record
 from unit.dashboard.mirrors import START
 

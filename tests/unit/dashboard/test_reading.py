@@ -13,9 +13,9 @@ from milepost.incidents.engine import STATE
 from milepost.model.incidents import TrackerState
 from milepost.model.pipeline_records import DELIVERIES, REPORTS
 from milepost.model.reasons import Malformed
-from milepost.model.sites import SUBSCRIPTION_INFO, EdgeInfo, EdgeRef, edge_key
+from milepost.model.site_records import SUBSCRIPTION_INFO, EdgeInfo, EdgeRef, edge_key
 from milepost.wire.incidents import state_to_json
-from milepost.wire.json_form.notations import Digits
+from milepost.wire.json_form.field_codecs import Digits
 from milepost.wire.records import DeliveryRecord, ReportRecord, deliveries_to_record, reports_to_record, to_record
 from unit.dashboard.mirrors import START, alert
 

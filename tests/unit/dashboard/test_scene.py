@@ -12,7 +12,7 @@ from milepost.model.endpoints import EndpointId
 from milepost.model.incidents import EVENT_KINDS
 from milepost.model.instants import Instant
 from milepost.model.messages import Message, MessageId
-from milepost.model.sites import EdgeInfo, EdgeRef, ForwardedMessage, HubInfo, edge_key
+from milepost.model.site_records import EdgeInfo, EdgeRef, ForwardedMessage, HubInfo, edge_key
 from unit.dashboard.mirrors import HOME, START, Mirror, alert, deliveries, later, reports
 
 WEST = EdgeInfo(EdgeRef("north", "west"), Circle(HOME, 1_000))

@@ -1,4 +1,4 @@
-"""What Kafka is told: settings of topics by what they shall keep and survive, and of clients."""
+"""The settings of Kafka topics, by retention and durability, and of Kafka clients."""
 
 import pytest
 

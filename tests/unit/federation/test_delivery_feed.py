@@ -1,4 +1,4 @@
-"""The delivery feed: the fates of messages to areas, and of no others: matched, sent, acknowledged, or dropped with a reason."""
+"""The delivery feed: the states of messages to areas, and of no others: matched, sent, acknowledged, or dropped with a reason."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ from milepost.model.pipeline_records import DELIVERIES, DeliveryState
 from milepost.model.places import Place, moved
 from milepost.model.reasons import Reason
 from milepost.model.reports import Report
-from milepost.model.sites import SUBSCRIPTION_INFO, VEHICLE_INFO, EdgeRef
+from milepost.model.site_records import SUBSCRIPTION_INFO, VEHICLE_INFO, EdgeRef
 from milepost.vetting import ReportLimits
 from milepost.vetting.access import ClientIdentity
 from milepost.vetting.rates import UNLIMITED
@@ -276,6 +276,6 @@ def test_mqtt_acknowledgements_of_area_messages_are_reported_also_on_the_fast_pa
     assert message.packet_id is not None
     client.send_bytes(bytes((0x40, 2, message.packet_id >> 8, message.packet_id & 0xFF)))
     assert not session.in_flight
-    noted = [(one.names, one.fate) for one in member.delivery_feed._noted]
-    assert noted == [(["car"], fate) for fate in (DeliveryState.MATCHED, DeliveryState.SENT, DeliveryState.ACKNOWLEDGED)]
+    noted = [(one.names, one.state) for one in member.delivery_feed._noted]
+    assert noted == [(["car"], state) for state in (DeliveryState.MATCHED, DeliveryState.SENT, DeliveryState.ACKNOWLEDGED)]
     assert not session.is_traced

@@ -9,7 +9,7 @@ from milepost.federation.member import SiteMember
 from milepost.federation.outbox import Append
 from milepost.model.endpoints import EndpointId
 from milepost.model.queries import OnTopic
-from milepost.model.sites import CROSS_HUB, SUBSCRIPTION_INFO, VEHICLE_INFO, EdgeRef, ForwardedMessage, LoggedRecord
+from milepost.model.site_records import CROSS_HUB, SUBSCRIPTION_INFO, VEHICLE_INFO, EdgeRef, ForwardedMessage, LoggedRecord
 from milepost.model.subscriptions import Subscription
 from milepost.wire.records import from_record
 

@@ -8,16 +8,16 @@ from hypothesis import strategies as st
 
 from edge_in_memory import SMALL, START
 from milepost.broker.broker import Broker
-from milepost.broker.persistence import publication_from_bytes
 from milepost.broker.publication import Delivery, Publication
-from milepost.broker.roaming_support import SessionSnapshot
 from milepost.broker.session import Session
+from milepost.broker.session_transfer import SessionSnapshot
+from milepost.broker.state_codec import publication_from_bytes
 from milepost.eventlog.log import RECORD_BYTES_MAX
 from milepost.federation.handover import joined, split_into_portions
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import SECOND_NS
 from milepost.model.queries import OnTopic
-from milepost.model.sites import EdgeRef, Epoch, HandoverPart, HeldSubscription, QueuedMessage
+from milepost.model.site_records import EdgeRef, Epoch, HandoverPart, HeldSubscription, QueuedMessage
 from milepost.model.subscriptions import Subscription
 from milepost.wire.records import to_record
 

@@ -13,7 +13,7 @@ from milepost.model.areas import Area, Circle
 from milepost.model.instants import SECOND_NS
 from milepost.model.places import Place
 from milepost.model.reports import Report
-from milepost.model.sites import (
+from milepost.model.site_records import (
     CROSS_HUB,
     SUBSCRIPTION_INFO,
     VEHICLE_INFO,

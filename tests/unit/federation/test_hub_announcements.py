@@ -4,7 +4,7 @@ from central_hub_in_memory import START, Sites, ref
 from milepost.model.areas import Around, Box
 from milepost.model.endpoints import EndpointId
 from milepost.model.queries import parse_query
-from milepost.model.sites import ANY_EDGE, SUBSCRIPTION_INFO, EdgeInfo, HubInfo, Interest
+from milepost.model.site_records import ANY_EDGE, SUBSCRIPTION_INFO, EdgeInfo, HubInfo, Interest
 from milepost.model.subscriptions import Subscription
 from milepost.wire.records import from_record
 

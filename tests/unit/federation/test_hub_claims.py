@@ -3,13 +3,22 @@
 from central_hub_in_memory import START, Sites, ref
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import SECOND_NS
-from milepost.model.sites import VEHICLE_INFO, ClaimNotice, EdgeRef, EndpointClaim, Epoch, PriorEdge, SiteRecord, inbox_of
+from milepost.model.site_records import (
+    VEHICLE_INFO,
+    ClaimNotice,
+    EdgeRef,
+    EndpointClaim,
+    Epoch,
+    PriorEdge,
+    SiteRecord,
+    inbox_topic,
+)
 
 CAR = EndpointId("car")
 
 
 def inbox(sites: Sites, edge: str) -> list[SiteRecord]:
-    return sites.values(ref(edge).site, inbox_of(ref(edge)))
+    return sites.values(ref(edge).site, inbox_topic(ref(edge)))
 
 
 def claim(edge: str, epoch: int, *, clean_start_epoch: int = 0) -> EndpointClaim:

@@ -3,7 +3,7 @@
 from milepost.federation.hub_routing import CoverageTable
 from milepost.model.areas import Box, Circle
 from milepost.model.places import Place
-from milepost.model.sites import EdgeInfo, EdgeRef
+from milepost.model.site_records import EdgeInfo, EdgeRef
 
 NORTH, SOUTH = EdgeRef("north", "1"), EdgeRef("south", "1")
 

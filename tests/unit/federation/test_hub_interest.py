@@ -11,7 +11,7 @@ from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.messages import Message
 from milepost.model.places import Place
 from milepost.model.queries import parse_query
-from milepost.model.sites import EdgeRef
+from milepost.model.site_records import EdgeRef
 from milepost.model.subscriptions import Subscription, SubscriptionId
 from milepost.model.time_windows import TimeWindow
 

@@ -9,7 +9,7 @@ from milepost.model.areas import Circle
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import Instant
 from milepost.model.places import Place
-from milepost.model.sites import (
+from milepost.model.site_records import (
     CROSS_HUB,
     HUB,
     SUBSCRIPTION_INFO,

@@ -4,7 +4,7 @@ from milepost.federation.hub_registry import HubRegistry
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import Instant
 from milepost.model.places import Place
-from milepost.model.sites import EdgeRef, EndpointClaim, EndpointPosition, EndpointPositions, Epoch
+from milepost.model.site_records import EdgeRef, EndpointClaim, EndpointPosition, EndpointPositions, Epoch
 
 CAR = EndpointId("car")
 NORTH, NORTH_2, SOUTH = EdgeRef("north", "1"), EdgeRef("north", "2"), EdgeRef("south", "1")

@@ -8,7 +8,7 @@ from milepost.model.addresses import ToArea, ToContent, ToEndpoint, ToEveryone
 from milepost.model.areas import Box, Circle
 from milepost.model.endpoints import EndpointId
 from milepost.model.places import Place
-from milepost.model.sites import CROSS_HUB, EdgeInfo, Epoch, ForwardedMessage, Handover, LoggedRecord, MissedMessages
+from milepost.model.site_records import CROSS_HUB, EdgeInfo, Epoch, ForwardedMessage, Handover, LoggedRecord, MissedMessages
 from milepost.wire.records import from_record, to_record
 
 CAR = EndpointId("car")

@@ -5,7 +5,7 @@ import pytest
 
 from central_hub_in_memory import Sites, forwarded, ref
 from milepost.federation.hub_actions import DropReason
-from milepost.model.sites import CROSS_HUB, ForwardedMessage, MissedMessages
+from milepost.model.site_records import CROSS_HUB, ForwardedMessage, MissedMessages
 from milepost.wire.records import to_record
 
 

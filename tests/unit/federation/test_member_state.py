@@ -15,7 +15,7 @@ from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.messages import Message, MessageId
 from milepost.model.places import Place
 from milepost.model.queries import OnTopic
-from milepost.model.sites import EdgeRef, EndpointClaim, Epoch, ForwardedMessage, HeldSubscription
+from milepost.model.site_records import EdgeRef, EndpointClaim, Epoch, ForwardedMessage, HeldSubscription
 from milepost.model.subscriptions import Subscription, SubscriptionId
 from milepost.model.time_windows import TimeWindow
 

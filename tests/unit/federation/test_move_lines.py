@@ -4,15 +4,15 @@ from collections.abc import Iterable
 
 from edge_in_memory import SMALL, START
 from milepost.broker.broker import Broker
-from milepost.broker.persistence import publication_to_bytes
 from milepost.broker.publication import Publication
+from milepost.broker.state_codec import publication_to_bytes
 from milepost.federation.limits import SiteLimits
 from milepost.federation.member import SiteMember
 from milepost.federation.member_state import MOVES_MAX
 from milepost.federation.residency import Move, MoveOutcome, Residency
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import SECOND_NS, Instant
-from milepost.model.sites import (
+from milepost.model.site_records import (
     CROSS_HUB,
     SUBSCRIPTION_INFO,
     VEHICLE_INFO,

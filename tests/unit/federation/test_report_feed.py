@@ -22,7 +22,7 @@ from milepost.model.pipeline_records import REPORTS
 from milepost.model.places import Place, moved
 from milepost.model.reasons import Reason
 from milepost.model.reports import Report
-from milepost.model.sites import EdgeInfo, EdgeRef
+from milepost.model.site_records import EdgeInfo, EdgeRef
 from milepost.vetting import ReportColumns, ReportLimits
 from milepost.vetting.access import ClientIdentity
 from milepost.vetting.rates import UNLIMITED

@@ -10,7 +10,7 @@ from milepost.federation.limits import SiteLimits
 from milepost.federation.member import SiteMember
 from milepost.model.endpoints import EndpointId
 from milepost.model.pipeline_records import REPUTATION
-from milepost.model.sites import EdgeRef, LoggedRecord
+from milepost.model.site_records import EdgeRef, LoggedRecord
 from milepost.vetting.access import ClientIdentity
 from milepost.vetting.rates import UNLIMITED
 

@@ -25,7 +25,7 @@ from milepost.federation.residency import (
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import Instant
 from milepost.model.queries import OnTopic
-from milepost.model.sites import DIRECT, MAIN, EdgeRef, Epoch, HeldSubscription, Position
+from milepost.model.site_records import DIRECT, MAIN, EdgeRef, Epoch, HeldSubscription, Position
 from milepost.model.subscriptions import Subscription
 
 CAR = EndpointId("car")
@@ -79,7 +79,7 @@ def test_a_residency_survives_encoding_and_decoding() -> None:
     )
     residency.received_elsewhere, residency.offsets, residency.ended_subscriptions = {"south/a": 12}, {"south": 44}, ["gone"]
     residency.since = {"t/#": {EVERY: 1, OFFSET: 2}}
-    residency.opened_at, residency.opened_after, residency.opened_above = 3, 4, 5
+    residency.opened_offset, residency.opened_own_number, residency.opened_highest_number = 3, 4, 5
     assert residency_from_bytes(CAR, residency_to_bytes(residency)) == residency
 
 

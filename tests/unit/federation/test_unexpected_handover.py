@@ -5,7 +5,7 @@ from milepost.federation.limits import SiteLimits
 from milepost.federation.member import SiteMember
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import SECOND_NS
-from milepost.model.sites import (
+from milepost.model.site_records import (
     CROSS_HUB,
     SUBSCRIPTION_INFO,
     VEHICLE_INFO,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from milepost.handlers.answers import AnswerStatus, answer_to, answer_topic_of, may_be_answered, next_number
 from milepost.handlers.calls import CALL_RETRY
-from milepost.handlers.names import is_own_message, partition_of, sender_name_of
+from milepost.handlers.topic_names import is_own_message, partition_of, sender_name_of
 from milepost.model.addresses import ToContent
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import Instant
@@ -16,7 +16,7 @@ from milepost.model.messages import Message, MessageId
 from milepost.model.priorities import Priority
 from milepost.model.reasons import Malformed, Reason
 from milepost.model.retry import Retry
-from milepost.model.sites import EdgeRef, ForwardedMessage
+from milepost.model.site_records import EdgeRef, ForwardedMessage
 from milepost.wire.mqtt import Properties, forwarded, parse_forwarded
 
 NOW = Instant(1_900_000_000_000_000_000)

@@ -26,7 +26,7 @@ from milepost.handlers.store import Store, StoreFault, StoreValues
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import Instant
 from milepost.model.messages import Message, MessageId
-from milepost.model.sites import EdgeRef, Epoch, ForwardedMessage, PriorEdge
+from milepost.model.site_records import EdgeRef, Epoch, ForwardedMessage, PriorEdge
 from milepost.wire.records import to_record
 
 ENTRIES = st.builds(Entry, st.text("ab.-", min_size=1), st.text(max_size=5), st.binary())

@@ -10,7 +10,7 @@ from milepost.handlers.store import StoreValues
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import FOREVER, Instant
 from milepost.model.messages import MessageId
-from milepost.model.sites import EdgeRef, ForwardedMessage
+from milepost.model.site_records import EdgeRef, ForwardedMessage
 
 NOW = Instant(1_900_000_000_000_000_000)
 NUMBER = {"type": "integer", "minimum": 0}

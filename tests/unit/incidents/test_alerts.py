@@ -13,7 +13,7 @@ from milepost.model.incidents import EVENT_KINDS, EventKind, IncidentChange, Inc
 from milepost.model.messages import Message
 from milepost.model.places import moved
 from milepost.model.priorities import Priority
-from milepost.model.sessions import PublishDatagram
+from milepost.model.session_datagrams import PublishDatagram
 from milepost.roads import Road, build_network
 from milepost.wire.datagrams import decode, encode
 from unit.incidents.events import HOME, NOON, after, away, events, incidents_from

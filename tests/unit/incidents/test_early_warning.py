@@ -11,7 +11,7 @@ from milepost.model.incidents import EventKind, min_reports, parse_predicate
 from milepost.model.instants import Instant
 from milepost.model.messages import Message
 from milepost.model.places import Place, distance_m
-from milepost.model.sites import CROSS_HUB, ForwardedMessage
+from milepost.model.site_records import CROSS_HUB, ForwardedMessage
 from milepost.wire.incidents import cell_to_json
 from milepost.wire.records import from_record
 from unit.incidents.events import HOME, NOON, Event, after, away, cells_of, events

@@ -2,12 +2,12 @@
 
 import orjson
 
-from milepost.incidents.engine import STATE, AlertAppend, IncidentEngine
+from milepost.incidents.engine import STATE, EngineAppend, IncidentEngine
 from milepost.model.addresses import ToArea, ToEndpoint
 from milepost.model.endpoints import EndpointId
 from milepost.model.incidents import EventKind
 from milepost.model.messages import Message, MessageId
-from milepost.model.sites import CROSS_HUB, EdgeRef, ForwardedMessage, inbox_of
+from milepost.model.site_records import CROSS_HUB, EdgeRef, ForwardedMessage, inbox_topic
 from milepost.wire.incidents import cell_to_json
 from milepost.wire.records import from_record, to_record
 from unit.incidents.events import HOME, after, cells_of, events
@@ -25,7 +25,7 @@ def cells(seconds: float = 1.0) -> list[bytes | None]:
     return [cell_to_json(cell) for cell in cells_of(KIND, events(5, seconds=seconds))]
 
 
-def message_of(append: AlertAppend) -> ForwardedMessage:
+def message_of(append: EngineAppend) -> ForwardedMessage:
     value = from_record(append.value)
     assert isinstance(value, ForwardedMessage)
     return value
@@ -82,7 +82,7 @@ def test_a_question_is_answered_with_the_conditions_around_its_place() -> None:
     one.take_appends()
     one.answer_question(4, question(), after(13))
     answer, state = one.take_appends()
-    assert answer.topic == inbox_of(EDGE)
+    assert answer.topic == inbox_topic(EDGE)
     message = message_of(answer).message
     assert (message.topic, message.address) == ("Area-of-Interest/accept", ToEndpoint(EndpointId("truck-1")))
     (kind,) = orjson.loads(message.body)["kinds"]

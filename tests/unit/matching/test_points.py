@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from numpy.typing import ArrayLike, NDArray
 
-from milepost.matching.curve import KEY_MAX, keys_of
 from milepost.matching.points import LEAF, PointIndex
+from milepost.matching.z_order import KEY_MAX, keys_of
 from milepost.model.areas import Box, Circle
 from milepost.model.places import Place, vectors
 from milepost.model.reasons import Malformed, Reason

@@ -49,7 +49,7 @@ def test_every_kind_of_evidence_has_a_weight_below_one() -> None:
         if kind not in (EvidenceKind.REPORTS, EvidenceKind.MOVES, EvidenceKind.PLACES, EvidenceKind.CONFIRMED)
     ]
     assert set(WEIGHTS) == set(charging)
-    assert all(0 < weight.most < 1 and weight.low < weight.high for weight in WEIGHTS.values())
+    assert all(0 < weight.max_penalty < 1 and weight.low < weight.high for weight in WEIGHTS.values())
 
 
 def test_an_endpoint_that_behaves_again_regains_its_score() -> None:

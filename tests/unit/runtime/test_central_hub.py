@@ -2,7 +2,7 @@
 
 from central_hub_in_memory import Sites
 from milepost.eventlog.memory import StepKind
-from milepost.model.sites import CROSS_HUB, SUBSCRIPTION_INFO
+from milepost.model.site_records import CROSS_HUB, SUBSCRIPTION_INFO
 from milepost.runtime.central_hub import HubMetrics
 from milepost.runtime.hub_logs import GROUP
 from milepost.runtime.metrics import exposition

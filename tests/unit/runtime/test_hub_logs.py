@@ -8,7 +8,7 @@ from milepost.eventlog.log import Done, Entry, Log, LogRefused, LogUnavailable
 from milepost.federation.central_hub import HEARTBEAT_KEY
 from milepost.federation.hub_actions import HubAppend
 from milepost.model.instants import Instant
-from milepost.model.sites import SUBSCRIPTION_INFO
+from milepost.model.site_records import SUBSCRIPTION_INFO
 from milepost.runtime.hub_logs import BATCH_BYTES, WAITING_MAX, AppendQueues
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from milepost.config.errors import StartFault
-from milepost.config.settings import Pipelines, Settings
+from milepost.config.settings import PipelineProcessSettings, Settings
 from milepost.pipelines.plan import Plan
 from milepost.pipelines.runner import Progress, Restarts, RunningQuery
 from milepost.runtime.metrics import exposition
@@ -60,7 +60,7 @@ def test_metrics_show_the_state_of_each_query_and_a_failed_one_is_not_ready() ->
 
 
 def test_the_table_has_the_last_status_and_fails_if_a_query_is_down(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    settings = Settings(pipelines=Pipelines(folder=str(tmp_path)))
+    settings = Settings(pipelines=PipelineProcessSettings(folder=str(tmp_path)))
     status = [status_of(running(fault="it broke"), {"a": 100, "b": 5})]
     write_status(str(tmp_path), site="north", at_ns=time.time_ns(), queries=status)
     assert show_status(settings) == 1
@@ -71,14 +71,14 @@ def test_the_table_has_the_last_status_and_fails_if_a_query_is_down(tmp_path: Pa
 
 
 def test_a_process_with_an_old_status_counts_as_down(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    settings = Settings(pipelines=Pipelines(folder=str(tmp_path)))
+    settings = Settings(pipelines=PipelineProcessSettings(folder=str(tmp_path)))
     write_status(str(tmp_path), site="north", at_ns=time.time_ns() - int((OLD_S + 5) * 1e9), queries=[])
     assert show_status(settings) == 1
     assert "not running" in capsys.readouterr().out
 
 
 def test_a_status_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
-    settings = Settings(pipelines=Pipelines(folder=str(tmp_path)))
+    settings = Settings(pipelines=PipelineProcessSettings(folder=str(tmp_path)))
     with pytest.raises(StartFault, match="no pipelines have run"):
         show_status(settings)
     (tmp_path / "status.json").write_text(json.dumps({})[:-1])

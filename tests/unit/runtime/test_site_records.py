@@ -19,7 +19,7 @@ from milepost.model.pipeline_records import DELIVERIES, PIPELINES, REPORTS, REPU
 from milepost.model.places import Place
 from milepost.model.queries import OnTopic
 from milepost.model.reports import Report
-from milepost.model.sites import SUBSCRIPTION_INFO, EdgeRef, Interest, interest_key, publish_to
+from milepost.model.site_records import SUBSCRIPTION_INFO, EdgeRef, Interest, handler_topic, interest_key
 from milepost.model.subscriptions import Subscription
 from milepost.vetting.access import ClientIdentity
 from milepost.vetting.rates import UNLIMITED
@@ -74,7 +74,7 @@ def test_the_deliveries_of_an_area_message_are_appended_to_the_log() -> None:
     edge.settle()
     record = records(edge, DELIVERIES)
     assert [state for one in record for state in one["states"]] == ["matched", "sent", "acknowledged"]
-    (forwarded,) = records(edge, publish_to(PIPELINES))
+    (forwarded,) = records(edge, handler_topic(PIPELINES))
     assert {one["id"] for one in record} == {forwarded["message"]["id"]} != {"0"}
 
 
@@ -95,7 +95,7 @@ def test_pipelines_get_area_messages_that_they_subscribe_to_and_handlers_do_not(
     )
     assert edge.broker.accept(publication, None, edge.now) == 0
     edge.settle()
-    topic = edge.store._topics.get(publish_to(handler))
+    topic = edge.store._topics.get(handler_topic(handler))
     assert (0 if topic is None else len(topic.records)) == count
 
 
@@ -105,7 +105,7 @@ def test_an_unpublish_message_is_forwarded_like_any_other() -> None:
     publication = Publication("Unpublish", b"", edge.now, source=EndpointId("town"), origin=9, qos=1, fields={"id": "17"})
     edge.broker.accept(publication, None, edge.now)
     edge.settle()
-    (forwarded,) = records(edge, publish_to(PIPELINES))
+    (forwarded,) = records(edge, handler_topic(PIPELINES))
     assert (forwarded["message"]["topic"], forwarded["message"]["fields"]) == ("Unpublish", {"id": "17"})
 
 

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.reasons import Malformed, Reason, Refused
-from milepost.model.sessions import Datagram, PublishDatagram
+from milepost.model.session_datagrams import Datagram, PublishDatagram
 from milepost.trust.certificates import CertificateAuthority, read_certificate, read_revocations
 from milepost.trust.cookies import Macs, open_cookie
 from milepost.trust.noise import NoiseInitiator, NoiseResponder, SessionKeys

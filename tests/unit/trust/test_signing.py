@@ -7,7 +7,7 @@ from hypothesis import given
 from milepost.model.instants import Instant
 from milepost.model.messages import Message
 from milepost.model.reasons import Reason, Refused
-from milepost.model.sessions import PublishDatagram
+from milepost.model.session_datagrams import PublishDatagram
 from milepost.trust.certificates import revoke
 from milepost.trust.signing import Signer, Verifier
 from milepost.wire.datagrams import decode, encode, signed_bytes

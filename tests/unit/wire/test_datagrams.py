@@ -13,7 +13,7 @@ from milepost.model.places import Place
 from milepost.model.queries import parse_query
 from milepost.model.reasons import Malformed, Reason
 from milepost.model.reports import Report
-from milepost.model.sessions import (
+from milepost.model.session_datagrams import (
     Datagram,
     Heartbeat,
     Notify,

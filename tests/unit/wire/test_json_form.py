@@ -11,7 +11,7 @@ from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.messages import BODY_BYTES_MAX, Message, MessageId
 from milepost.model.reasons import Malformed, Reason
 from milepost.model.reports import Report
-from milepost.model.sessions import Init, SubscribeDatagram
+from milepost.model.session_datagrams import Init, SubscribeDatagram
 from milepost.model.subscriptions import Subscription
 from milepost.model.time_windows import TimeWindow
 from milepost.wire.json_form import (
@@ -28,7 +28,7 @@ from milepost.wire.json_form import (
     to_json,
 )
 from milepost.wire.json_form.codec import Form, member_names
-from milepost.wire.json_form.notations import AROUND_MEMBERS, CauseName, PriorityName
+from milepost.wire.json_form.field_codecs import AROUND_MEMBERS, CauseName, PriorityName
 
 SCHEMA = orjson.loads(SCHEMA_PATH.read_bytes())
 NOON = Instant(1_893_499_200 * SECOND_NS)

@@ -1,1 +1,1 @@
-"""MQTT 5 as a carrier: `MqttSession` decides without I/O, `MqttCarrier` adds asyncio I/O."""
+"""MQTT 5 as a transport: `MqttSession` decides without I/O, `MqttTransport` adds asyncio I/O."""

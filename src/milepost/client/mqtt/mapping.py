@@ -4,9 +4,9 @@ import re
 from dataclasses import replace
 from typing import Final
 
-from milepost.client.carrier import PositionFix
 from milepost.client.errors import RefusedByEdge
-from milepost.client.values import UNKNOWN_SOURCE, OutgoingMessage, ReceivedMessage, SubscriptionRequest
+from milepost.client.messages import UNKNOWN_SOURCE, OutgoingMessage, ReceivedMessage, SubscriptionRequest
+from milepost.client.transport import PositionFix
 from milepost.model.addresses import ToContent
 from milepost.model.areas import Around
 from milepost.model.endpoints import EndpointId, endpoint_id

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from milepost.client.carrier import PositionFix
 from milepost.client.events import Arrival, Connected, Done, Ended, Event
+from milepost.client.messages import SubscriptionRequest
 from milepost.client.mqtt.inbound import MqttInbound, UnacknowledgedMessage
 from milepost.client.mqtt.mapping import is_final, received_from, refused_by, report_json
 from milepost.client.mqtt.outbound import PACKET_ID_MAX, MqttOutbound, PacketIds, ServerLimits
 from milepost.client.mqtt.subscriptions import MqttSubscriptions
-from milepost.client.values import SubscriptionRequest
+from milepost.client.transport import PositionFix
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import Instant
 from milepost.model.reasons import Malformed, Reason

@@ -18,10 +18,10 @@ from typing import Final
 
 from milepost.client.errors import RefusedByEdge
 from milepost.client.events import Done, SubscriptionRefused
+from milepost.client.messages import SubscriptionRequest
 from milepost.client.mqtt.mapping import full_filter, refused_by, subscribe_properties, subscription_json, unsubscription_json
 from milepost.client.mqtt.outbound import MqttOutbound, PacketIds
 from milepost.client.subscriptions import ClientSubscriptions
-from milepost.client.values import SubscriptionRequest
 from milepost.model.endpoints import EndpointId
 from milepost.model.topics import filter_matches
 from milepost.wire.mqtt import Code, FilterRequest, Packet, Publish, Suback, Subscribe, Unsuback, Unsubscribe

@@ -1,1 +1,1 @@
-"""Milepost's UDP protocol as a carrier: sessions of datagrams, encrypted or plain."""
+"""Milepost's UDP protocol as a transport: sessions of datagrams, encrypted or plain."""

@@ -10,13 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from milepost.client.carrier import Draw, jitter
-from milepost.client.udp.protection import AcceptedHandshake, Handshake, NoiseCredentials, Protection
+from milepost.client.transport import Draw, jitter
+from milepost.client.udp.encryption import AcceptedHandshake, Handshake, NoiseCredentials, Protection
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import FOREVER, Instant
 from milepost.model.reasons import Malformed, Reason
 from milepost.model.retry import RetryPolicy
-from milepost.model.sessions import Init, Refusal
+from milepost.model.session_datagrams import Init, Refusal
 from milepost.trust.certificates import CertificateAuthority
 
 

@@ -21,7 +21,7 @@ from milepost.model.endpoints import EndpointId
 from milepost.model.instants import Instant
 from milepost.model.messages import Message, MessageId
 from milepost.model.places import Place
-from milepost.model.sessions import MessageName
+from milepost.model.session_datagrams import MessageName
 from milepost.trust.signing import Verifier
 
 NAMES_MAX: Final = 4096

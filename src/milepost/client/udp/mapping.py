@@ -4,13 +4,13 @@ from base64 import b64encode
 from typing import Final
 
 from milepost.client.errors import RefusedByEdge
-from milepost.client.values import OutgoingMessage, ReceivedMessage, SubscriptionRequest
+from milepost.client.messages import OutgoingMessage, ReceivedMessage, SubscriptionRequest
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import FOREVER, SECOND_NS, Instant
 from milepost.model.messages import Message, MessageId, Scalar
 from milepost.model.queries import And, OnTopic
 from milepost.model.reasons import Malformed, Reason, shown
-from milepost.model.sessions import Refusal
+from milepost.model.session_datagrams import Refusal
 from milepost.model.subscriptions import Subscription, SubscriptionId
 
 _BOOL_TEXTS: Final = {True: "true", False: "false"}

@@ -18,7 +18,7 @@ from milepost.model.messages import Message
 from milepost.model.multicast_cells import MulticastGrid
 from milepost.model.places import Place
 from milepost.model.reasons import Malformed, Reason
-from milepost.model.sessions import PublishDatagram
+from milepost.model.session_datagrams import PublishDatagram
 from milepost.wire.datagrams import decode
 
 DATAGRAM_BYTES: Final = 65_536

@@ -17,14 +17,21 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
-from milepost.client.carrier import Draw, jitter
 from milepost.client.errors import RefusedByEdge
 from milepost.client.events import Done
+from milepost.client.transport import Draw, jitter
 from milepost.model.instants import FOREVER, Instant
 from milepost.model.priorities import Priority
 from milepost.model.reasons import Reason
 from milepost.model.retry import RetryPolicy
-from milepost.model.sessions import MessageName, Name, PublishDatagram, SubscribeDatagram, SubscriptionName, UnsubscribeDatagram
+from milepost.model.session_datagrams import (
+    MessageName,
+    Name,
+    PublishDatagram,
+    SubscribeDatagram,
+    SubscriptionName,
+    UnsubscribeDatagram,
+)
 
 RESEND: Final = RetryPolicy(first_s=0.3, limit_s=5.0, spread=0.25, retries_max=16)
 WINDOW: Final = 64
@@ -115,7 +122,10 @@ class UdpOutbound:
             pending.sent_count, pending.due_at = 0, now
 
     def take(self, now: Instant, *, is_open: bool) -> tuple[list[OutboundDatagram], list[Done]]:
-        """Return the datagrams to send now, and the completed ones; without a session only those that are given up."""
+        """Return the datagrams to send now, and the completed ones.
+
+        Without a session nothing is sent; only timed-out datagrams are returned as completed.
+        """
         done = self._given_up(now)
         if not is_open:
             return [], done

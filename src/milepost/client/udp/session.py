@@ -21,7 +21,6 @@ from dataclasses import replace
 from enum import Enum
 from typing import Final
 
-from milepost.client.carrier import Draw
 from milepost.client.errors import ClientFault, RefusedByEdge
 from milepost.client.events import (
     Arrival,
@@ -35,21 +34,22 @@ from milepost.client.events import (
     Suppressed,
     Suppression,
 )
+from milepost.client.messages import SubscriptionRequest
+from milepost.client.transport import Draw
+from milepost.client.udp.encryption import AcceptedHandshake, Channel, NoiseProtection, PlainProtection
 from milepost.client.udp.handshake import HandshakeAttempts, UdpSetup
 from milepost.client.udp.inbound import InboundVerdict, UdpInbound
 from milepost.client.udp.mapping import is_final, received_from, refused_by
 from milepost.client.udp.multicast import multicast_message
-from milepost.client.udp.open_session import LastPosition, OpenSession
 from milepost.client.udp.outbound import UdpOutbound
-from milepost.client.udp.protection import AcceptedHandshake, Channel, NoiseProtection, PlainProtection
+from milepost.client.udp.session_state import LastPosition, OpenSession
 from milepost.client.udp.subscriptions import UdpSubscriptions
-from milepost.client.values import SubscriptionRequest
 from milepost.model.instants import FOREVER, SECOND_NS, Instant
 from milepost.model.messages import Message
 from milepost.model.multicast_cells import MulticastGrid
 from milepost.model.reasons import Malformed, Reason
 from milepost.model.reports import Report
-from milepost.model.sessions import (
+from milepost.model.session_datagrams import (
     Close,
     CloseCause,
     Datagram,

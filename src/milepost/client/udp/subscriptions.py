@@ -11,7 +11,7 @@ from typing import Final
 
 from milepost.client.subscriptions import ClientSubscriptions
 from milepost.model.endpoints import EndpointId
-from milepost.model.sessions import SubscriptionName
+from milepost.model.session_datagrams import SubscriptionName
 from milepost.model.subscriptions import Subscription, SubscriptionId
 
 ENDED_MAX: Final = 1_000

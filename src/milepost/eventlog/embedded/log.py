@@ -1,8 +1,8 @@
 """The log on one machine: an SQLite database in a folder, shared by any number of processes; nothing to install or start.
 
-append ─▶ Writer (one thread): all pending appends, one transaction ─▶ notifies own readers and other processes
-                                                                       │
-on_records ◀─ Reader (one thread each) ◀─ Watcher (one thread): grown topics ◀─┘ also of other processes
+append ─▶ EmbeddedWriter (one thread): all pending appends, one transaction ─▶ notifies own readers and other processes
+                                                                               │
+on_records ◀─ EmbeddedReader (one thread each) ◀─ TopicWatcher (one thread) ◀──┘ grown topics, also of other processes
 """
 
 import sqlite3

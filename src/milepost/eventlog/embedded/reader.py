@@ -65,7 +65,7 @@ class EmbeddedReader:
         self._topics[topic_id] = name
         self._positions[topic_id] = position
         self._watcher.add(self, topic_id)
-        self.grew({topic_id})
+        self.notify_grown({topic_id})
 
     def drop(self, topic_id: int) -> None:
         """Remove a topic; only from the reader's own thread."""
@@ -75,12 +75,12 @@ class EmbeddedReader:
             self._flags.pop(topic_id, None)
 
     def between(self, task: Callable[[], None]) -> None:
-        """Run *errand* in the reader's thread, between two batches."""
+        """Run *task* in the reader's thread, between two batches."""
         with self._condition:
             self._tasks.append(task)
             self._condition.notify()
 
-    def grew(self, topic_ids: set[int]) -> None:
+    def notify_grown(self, topic_ids: set[int]) -> None:
         """Set the flags of these topics."""
         with self._condition:
             self._flags.update(dict.fromkeys(topic_ids))
@@ -126,7 +126,7 @@ class EmbeddedReader:
         self.fault = None
         assert batch is not None, "topics stay"
         if not self._may_read():
-            self.grew({topic_id})
+            self.notify_grown({topic_id})
             return
         self._hand_over(name, position, batch)
 
@@ -136,7 +136,7 @@ class EmbeddedReader:
             call_safely(self._on_gap, gap)
         self._positions[topic.id] = records[-1].offset + 1 if records else topic.next
         if self._positions[topic.id] < topic.next:
-            self.grew({topic.id})
+            self.notify_grown({topic.id})
         if records:
             call_safely(self._on_records, records)
 
@@ -144,4 +144,4 @@ class EmbeddedReader:
         with self._condition:
             if not self._is_closing:
                 self._condition.wait(RETRY_S)
-        self.grew({topic_id})
+        self.notify_grown({topic_id})

@@ -67,22 +67,22 @@ class Cleaner:
         self._due: dict[int, None] = {}
         self._run: Iterator[int] | None = None
         self._run_topics: list[int] = []
-        self._next_look_s = 0.0
+        self._next_run_s = 0.0
 
-    def grew(self, topic_ids: Iterable[int]) -> None:
+    def mark_due(self, topic_ids: Iterable[int]) -> None:
         """Mark topics as due for cleaning."""
         self._due.update(dict.fromkeys(topic_ids))
 
-    def rest_s(self) -> float | None:
+    def find_wait_s(self) -> float | None:
         """Return the time until the next step, or `None` if no topic is due."""
         if self._run is not None:
             return 0.0
-        return max(0.0, self._next_look_s - monotonic()) if self._due else None
+        return max(0.0, self._next_run_s - monotonic()) if self._due else None
 
     def step(self, connection: sqlite3.Connection) -> int:
         """Clean for at most about `STEP_S`; return the approximate number of changed pages."""
         if self._run is None:
-            if not self._due or monotonic() < self._next_look_s:
+            if not self._due or monotonic() < self._next_run_s:
                 return 0
             self._run_topics, self._due = list(self._due), {}
             self._run = self._clean(connection, self._run_topics)
@@ -93,15 +93,15 @@ class Cleaner:
                 if monotonic() > stop_at:
                     return pages
         except sqlite3.Error:
-            self.grew(self._run_topics)
-            self._rest()
+            self.mark_due(self._run_topics)
+            self._schedule_next_run()
             raise
-        self._rest()
+        self._schedule_next_run()
         return pages
 
-    def _rest(self) -> None:
+    def _schedule_next_run(self) -> None:
         self._run = None
-        self._next_look_s = monotonic() + EVERY_S
+        self._next_run_s = monotonic() + EVERY_S
 
     def _clean(self, connection: sqlite3.Connection, topic_ids: list[int]) -> Iterator[int]:
         for topic_id in topic_ids:

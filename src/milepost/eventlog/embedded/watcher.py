@@ -20,8 +20,8 @@ from milepost.eventlog.embedded.database import Database
 from milepost.eventlog.embedded.errors import unavailable
 from milepost.eventlog.log import LogUnavailable
 
-NAME: Final = "bell"
-LOOK_S: Final = 0.05
+NAME: Final = "commit-signal"
+POLL_S: Final = 0.05
 _IN_MODIFY: Final = 0x2
 _EVENTS_BYTES: Final = 4096
 
@@ -31,7 +31,7 @@ class CommitSignal:
 
     It is a separate file: a write to SQLite's write-ahead log is visible before its commit, and a reader that woke then would
     find nothing. Where a notification is lost, because a writer was killed or the kernel has no watches left, readers poll
-    every `LOOK_S`.
+    every `POLL_S`.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -49,8 +49,8 @@ class CommitSignal:
             os.pwrite(self._file, b"\0", 0)
 
     def wait(self) -> None:
-        """Wait for a ring, a nudge or the polling interval, whichever is first."""
-        for descriptor, _ in self._poll.poll(LOOK_S * 1000):
+        """Wait for a commit signal, a call of `wake` or the polling interval, whichever is first."""
+        for descriptor, _ in self._poll.poll(POLL_S * 1000):
             with suppress(BlockingIOError):
                 os.read(descriptor, _EVENTS_BYTES)
 
@@ -85,7 +85,7 @@ RETRY_S: Final = 1.0
 class WaitingReader(Protocol):
     """A reader that sleeps until one of its topics has grown."""
 
-    def grew(self, topic_ids: set[int]) -> None:
+    def notify_grown(self, topic_ids: set[int]) -> None:
         """Wake the reader: some of its topics may have grown."""
 
 
@@ -151,16 +151,16 @@ class TopicWatcher:
             self._signal.wait()
             try:
                 self._database.check()
-                self._look()
+                self._poll_topics()
                 self.fault = None
             except sqlite3.Error as error:
-                self._rest(str(unavailable(error, self._database.file)))
+                self._pause_after_fault(str(unavailable(error, self._database.file)))
             except LogUnavailable as error:
-                self._rest(str(error))
+                self._pause_after_fault(str(error))
         with suppress(sqlite3.Error):
             self._connection.close()
 
-    def _look(self) -> None:
+    def _poll_topics(self) -> None:
         rows = self._connection.execute("SELECT id, next, changed FROM topics WHERE changed > ?", (self._seen,)).fetchall()
         if rows:
             self._seen = max(changed for _, _, changed in rows)
@@ -181,7 +181,7 @@ class TopicWatcher:
                     for reader in readers:
                         woken.setdefault(reader, set()).add(topic_id)
         for reader, topic_ids in woken.items():
-            reader.grew(topic_ids)
+            reader.notify_grown(topic_ids)
 
     def _notify_groups(self, generations: dict[str, int]) -> None:
         with self._lock:
@@ -191,6 +191,6 @@ class TopicWatcher:
         for call in callbacks:
             call()
 
-    def _rest(self, fault: str) -> None:
+    def _pause_after_fault(self, fault: str) -> None:
         self.fault = fault
         self._closing.wait(RETRY_S)

@@ -31,17 +31,17 @@ from milepost.eventlog.embedded.rows import append_rows
 from milepost.eventlog.log import WAITING_BYTES_MAX, WAITING_RECORDS_MAX, Done, Entry, LogUnavailable, call_safely
 from milepost.model.retry import RetryPolicy
 
-FAIRNESS_LOCK_NAME: Final = "turns"
+FAIRNESS_LOCK_NAME: Final = "fairness.lock"
 YIELD_S: Final = 0.003
-LOOK_S: Final = 0.0001
+FAIRNESS_POLL_S: Final = 0.0001
 
 
 class WriterFairness:
     """Fairness between processes: a busy writer yields to a waiting one, which SQLite alone would starve.
 
-    A process that finds the database locked takes a shared lock on the file `turns`. A process that has just committed checks for
-    such a lock and, if there is one, pauses before its next transaction. The lock of a dead process is released by the kernel; a
-    stopped process costs the others no more than the pause.
+    A process that finds the database locked takes a shared lock on the file `fairness.lock`. A process that has just committed
+    checks for such a lock and, if there is one, pauses before its next transaction. The lock of a dead process is released by the
+    kernel; a stopped process costs the others no more than the pause.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -65,7 +65,7 @@ class WriterFairness:
         """Pause for at most `YIELD_S` while another writer waits."""
         until = monotonic() + YIELD_S
         while self._are_others_waiting() and monotonic() < until:
-            sleep(LOOK_S)
+            sleep(FAIRNESS_POLL_S)
 
     def close(self) -> None:
         """Close the lock file."""
@@ -205,7 +205,7 @@ class EmbeddedWriter:
     def _wait_for_work(self) -> bool:
         with self._condition:
             if not (self._waiting or self._is_closing):
-                self._condition.wait(self._cleaner.rest_s())
+                self._condition.wait(self._cleaner.find_wait_s())
             return bool(self._waiting) or not self._is_closing
 
     def _next_group(self) -> list[_Item]:
@@ -238,7 +238,7 @@ class EmbeddedWriter:
             else:
                 self.fault = None
                 if grown or any(item.notifies_others for item in group):
-                    self._cleaner.grew(grown)
+                    self._cleaner.mark_due(grown)
                     self._committed(grown)
                 _report_all(group, None)
                 return

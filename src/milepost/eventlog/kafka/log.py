@@ -1,6 +1,6 @@
 """The log on a Kafka cluster, through confluent-kafka.
 
-    append ─▶ Writer (one producer) ═▶ brokers ═▶ Reader (one thread and one consumer each) ─▶ on_records
+    append ─▶ KafkaWriter (one producer) ═▶ brokers ═▶ KafkaReader (one thread and one consumer each) ─▶ on_records
 
 Topics have one partition, so that a topic is totally ordered, and a prefix before their names in the cluster.
 """

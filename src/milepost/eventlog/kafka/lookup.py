@@ -114,7 +114,7 @@ class LookupConsumer:
         return offset if offset >= 0 else self.ends(topic)[1]
 
     def _call(self, topic: str, request: Callable[[float], T]) -> T:
-        """Return the answer to *question*, with retries; its argument is the remaining time in seconds."""
+        """Return the answer to *request*, with retries; its argument is the remaining time in seconds."""
         give_up_at = monotonic() + REQUEST_TIMEOUT_S
         while True:
             with self._lock:

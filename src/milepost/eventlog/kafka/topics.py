@@ -156,7 +156,7 @@ class TopicAdmin:
             self.call(future.result)
 
     def call(self, request: Callable[[], T]) -> T:
-        """Return the result of *question*; translate Kafka's errors into the log's."""
+        """Return the result of *request*; translate Kafka's errors into the log's."""
         try:
             result = request()
         except KafkaException as fault:

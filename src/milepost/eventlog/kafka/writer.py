@@ -218,7 +218,7 @@ class KafkaWriter:
             except LogRefused:
                 self._refuse()
             except LogUnavailable:
-                self._rest()
+                self._wait_before_retry()
             self._produce_held()
 
     def _wait_for_work(self) -> bool:
@@ -250,7 +250,7 @@ class KafkaWriter:
             except LogUnavailable:
                 return
 
-    def _rest(self) -> None:
+    def _wait_before_retry(self) -> None:
         with self._condition:
             if not self._is_over:
                 self._condition.wait(_RETRY_S * uniform(0.5, 1.0))

@@ -58,7 +58,7 @@ class Keepalive:
         self._by_second: dict[int, set[MqttConnection]] = {}
         self._checked_until = 0
 
-    def expect(self, connection: MqttConnection, timeout_s: float) -> None:
+    def set_timeout(self, connection: MqttConnection, timeout_s: float) -> None:
         """Set the maximum silence of a connection; 0: unlimited."""
         self.forget(connection)
         connection.timeout_s = timeout_s
@@ -139,7 +139,7 @@ class MqttListener:
         connection = MqttConnection(self, stream, address, self._clock())
         self.connections.add(connection)
         self._connecting[connection] = None
-        self._keepalive.expect(connection, self.context.settings.handshake_s_max)
+        self._keepalive.set_timeout(connection, self.context.settings.handshake_s_max)
         if len(self._connecting) > self.context.settings.limits.handshakes_max:
             oldest = next(iter(self._connecting))
             self._broker.refuse(Refused(Reason.HANDSHAKES_FULL))
@@ -299,7 +299,7 @@ class MqttListener:
     def _finish_handshake(self, connection: MqttConnection) -> None:
         if connection.state is MqttConnectionState.OPEN:
             del self._connecting[connection]
-            self._keepalive.expect(connection, connection.timeout_s)
+            self._keepalive.set_timeout(connection, connection.timeout_s)
             self._drainable[connection] = None
 
     def _on_disconnect(self, connection: MqttConnection, session: Session, packet: Disconnect, now: Instant) -> None:
@@ -409,7 +409,7 @@ class MqttListener:
             self.context.sender.put(connection, connection.last_packet)
             self._send()
         connection.received_at = self._clock()
-        self._keepalive.expect(connection, LINGER_S)
+        self._keepalive.set_timeout(connection, LINGER_S)
         if not connection.unsent:
             connection.stream.finish()
 

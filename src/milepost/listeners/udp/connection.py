@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from milepost.broker.session import NO_CONNECTION, Connection, Session
 from milepost.listeners.udp.batch_io import ADDRESS_BYTES
 from milepost.matching.columns import column
-from milepost.model.sessions import MessageName
+from milepost.model.session_datagrams import MessageName
 from milepost.trust.replay_window import ReplayWindow
 from milepost.vetting.access import ClientIdentity
 from milepost.vetting.rates import Bucket

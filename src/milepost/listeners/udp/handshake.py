@@ -14,13 +14,13 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Final, NamedTuple
 
-from milepost.broker.counts import BrokerCounters
+from milepost.broker.broker_counters import BrokerCounters
 from milepost.listeners.diagnostic_log import DiagnosticLog
 from milepost.listeners.udp.settings import EdgeIdentity, UdpSettings
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.reasons import Malformed, Reason, Refused
-from milepost.model.sessions import AcknowledgeDatagram, Init, SessionToken, refusal_of
+from milepost.model.session_datagrams import AcknowledgeDatagram, Init, SessionToken, refusal_of
 from milepost.trust.certificates import Certificate, read_certificate
 from milepost.trust.cookies import Macs, cookie_of, reset_key, reset_of, seal_cookie
 from milepost.trust.noise import InitiatorMessage, NoiseResponder, SessionKeys, public_of

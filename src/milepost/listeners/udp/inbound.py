@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 from milepost.broker.broker import Broker
 from milepost.listeners.diagnostic_log import DiagnosticLog
 from milepost.listeners.udp.connection import SessionColumns, UdpConnection
-from milepost.listeners.udp.receiver import OtherDatagram, ReceivedBatch, columns_of
+from milepost.listeners.udp.decryption import OtherDatagram, ReceivedBatch, columns_of
 from milepost.listeners.udp.sender import Octets
 from milepost.listeners.udp.settings import UdpSettings
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.priorities import Priority
 from milepost.model.reasons import Malformed, Reason, Refused
 from milepost.model.reports import Report
-from milepost.model.sessions import Close, Datagram, Init, Name, PublishDatagram, ReportSent, SubscribeDatagram
+from milepost.model.session_datagrams import Close, Datagram, Init, Name, PublishDatagram, ReportSent, SubscribeDatagram
 from milepost.vetting import Bucket, PrefixBuckets, ReportColumns
 from milepost.wire.datagrams import decode
 

@@ -29,6 +29,7 @@ from milepost.broker.session import Connection, Session
 from milepost.listeners.diagnostic_log import DiagnosticLog
 from milepost.listeners.udp.batch_io import sockaddr_of
 from milepost.listeners.udp.connection import ENCODING_UDP, SessionColumns, UdpConnection
+from milepost.listeners.udp.decryption import DatagramReader, PlainReader, ReceivedBatch, SealedReader
 from milepost.listeners.udp.discovery import Discovery
 from milepost.listeners.udp.handshake import (
     PendingSession,
@@ -38,7 +39,6 @@ from milepost.listeners.udp.handshake import (
     SealedServerHandshake,
 )
 from milepost.listeners.udp.inbound import InboundQueue
-from milepost.listeners.udp.receiver import DatagramReader, PlainReader, ReceivedBatch, SealedReader
 from milepost.listeners.udp.requests import RequestHandler
 from milepost.listeners.udp.sender import (
     DatagramOutput,
@@ -58,7 +58,15 @@ from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.priorities import Priority
 from milepost.model.reasons import Malformed, Reason, Refused
 from milepost.model.reports import Report
-from milepost.model.sessions import CloseCause, Datagram, MessageName, Name, ReceivedDatagram, SubscriptionName, refusal_of
+from milepost.model.session_datagrams import (
+    CloseCause,
+    Datagram,
+    MessageName,
+    Name,
+    ReceivedDatagram,
+    SubscriptionName,
+    refusal_of,
+)
 from milepost.model.subscriptions import SubscriptionId
 from milepost.wire.sealed import SealedType
 
@@ -252,7 +260,7 @@ class UdpListener:
         self._drainable.pop(connection, None)
 
     def confirm(self, connection: UdpConnection, name: Name, *, is_duplicate: bool = False) -> None:
-        """Send RECEIVED once the changes of this tick are stored; *is_again*: the datagram is a duplicate."""
+        """Send RECEIVED once the changes of this tick are stored; *is_duplicate*: the datagram is a duplicate."""
         self._confirmations.append((connection, name, is_duplicate))
 
     def refuse(self, connection: UdpConnection, refused: Refused, about: Name | None) -> None:

@@ -25,7 +25,7 @@ from milepost.model.instants import Instant
 from milepost.model.messages import Message
 from milepost.model.priorities import Priority
 from milepost.model.reasons import Reason, Refused
-from milepost.model.sessions import (
+from milepost.model.session_datagrams import (
     AcknowledgeDatagram,
     Close,
     Datagram,
@@ -49,7 +49,7 @@ class ReplySender(Protocol):
     """Sends replies to endpoints."""
 
     def confirm(self, connection: UdpConnection, name: Name, *, is_duplicate: bool = False) -> None:
-        """Send RECEIVED once the changes are stored; *is_again*: the datagram is a duplicate."""
+        """Send RECEIVED once the changes are stored; *is_duplicate*: the datagram is a duplicate."""
 
     def refuse(self, connection: UdpConnection, refused: Refused, about: Name | None) -> None:
         """Send a refusal."""

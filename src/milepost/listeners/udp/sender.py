@@ -15,14 +15,14 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from milepost.broker.counts import BrokerCounters
+from milepost.broker.broker_counters import BrokerCounters
 from milepost.broker.publication import Delivery, Publication
 from milepost.listeners.udp.batch_io import ADDRESS_BYTES
 from milepost.listeners.udp.connection import SessionColumns, UdpConnection
 from milepost.model.messages import FIELD_NAME_CHARACTERS_MAX, FIELDS_MAX, MessageId, Scalar
 from milepost.model.priorities import Priority
 from milepost.model.reasons import Reason
-from milepost.model.sessions import MATCHES_MAX, Datagram, Init, PublishDatagram
+from milepost.model.session_datagrams import MATCHES_MAX, Datagram, Init, PublishDatagram
 from milepost.model.subscriptions import SubscriptionId
 from milepost.wire.datagrams import encode
 from milepost.wire.mqtt import parse_forwarded

@@ -14,13 +14,13 @@ from milepost.broker.broker import Broker, ConnectResult
 from milepost.broker.session import Connection
 from milepost.listeners.diagnostic_log import DiagnosticLog
 from milepost.listeners.udp.connection import ENCODING_UDP, SessionColumns, UdpConnection
+from milepost.listeners.udp.decryption import DatagramReader
 from milepost.listeners.udp.handshake import PendingSession
-from milepost.listeners.udp.receiver import DatagramReader
 from milepost.listeners.udp.sender import UdpSender
 from milepost.listeners.udp.settings import UdpSettings
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.reasons import Reason, Refused
-from milepost.model.sessions import Close, CloseCause, Init, SessionToken
+from milepost.model.session_datagrams import Close, CloseCause, Init, SessionToken
 from milepost.vetting import ClientIdentity
 from milepost.vetting.rates import RateLimits
 

@@ -6,7 +6,7 @@ from contextlib import suppress
 from traceback import format_exception
 from typing import Final
 
-from milepost.broker.counts import BrokerCounters
+from milepost.broker.broker_counters import BrokerCounters
 from milepost.listeners.diagnostic_log import DiagnosticLog
 from milepost.listeners.event_loop import READABLE, WRITABLE, EventLoop
 from milepost.listeners.udp.batch_io import BatchReceiver, BatchSender

@@ -8,7 +8,7 @@ import numpy as np
 
 from milepost.model.areas.arcs import angles_between_rad
 from milepost.model.areas.bounds import SLACK_RAD, Bounds, Cap
-from milepost.model.areas.caps import blurred
+from milepost.model.areas.smallest_cap import blurred
 from milepost.model.places import Flags, Vectors, check_coordinates, vectors
 from milepost.model.reasons import Malformed, Reason
 

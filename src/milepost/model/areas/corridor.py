@@ -13,8 +13,8 @@ import numpy as np
 
 from milepost.model.areas.arcs import Arcs, arcs_along, blocks, bounds_around, check_steps, cut, distances_rad, vectors_of
 from milepost.model.areas.bounds import SLACK_RAD, Bounds, Cap
-from milepost.model.areas.caps import blurred, cap_around, cap_around_middle
 from milepost.model.areas.circle import check_distance
+from milepost.model.areas.smallest_cap import blurred, cap_around, cap_around_middle
 from milepost.model.places import EARTH_RADIUS_M, Flags, Place, Vectors
 from milepost.model.reasons import Malformed, Reason
 

@@ -28,7 +28,7 @@ from milepost.model.areas.arcs import (
     widened,
 )
 from milepost.model.areas.bounds import SLACK_RAD, Bounds, Cap
-from milepost.model.areas.caps import cap_around
+from milepost.model.areas.smallest_cap import cap_around
 from milepost.model.places import Flags, Place, Vectors
 from milepost.model.reasons import Malformed, Reason
 

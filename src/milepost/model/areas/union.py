@@ -7,10 +7,10 @@ import numpy as np
 
 from milepost.model.areas.bounds import Bounds, Cap
 from milepost.model.areas.box import Box
-from milepost.model.areas.caps import cap_around_caps
 from milepost.model.areas.circle import Circle
 from milepost.model.areas.corridor import Corridor
 from milepost.model.areas.polygon import Polygon
+from milepost.model.areas.smallest_cap import cap_around_caps
 from milepost.model.areas.upstream import Upstream
 from milepost.model.places import Flags, Vectors
 from milepost.model.reasons import Malformed, Reason

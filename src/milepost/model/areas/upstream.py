@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from milepost.model.areas.arcs import PAIRS_MAX, TOUCH_RAD, Angles, Arcs, Rows, angles_between_rad, blocks, distances_rad
 from milepost.model.areas.bounds import SLACK_RAD, Bounds, Cap, bounds_of_cap
-from milepost.model.areas.caps import blurred, cap_around_middle
 from milepost.model.areas.circle import check_distance
+from milepost.model.areas.smallest_cap import blurred, cap_around_middle
 from milepost.model.places import EARTH_RADIUS_M, Flags, Place, Vectors, vectors
 from milepost.model.reasons import Malformed, Reason, shown
 

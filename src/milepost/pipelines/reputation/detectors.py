@@ -1,10 +1,10 @@
-"""The detectors of a minute: endpoints by their own moves; the endpoints of a square by each other, by ways and by events (M27).
+"""The detectors of a minute: endpoints by their moves; those of a square also by each other, by known roads and by events (M27).
 
 *Invariants:*
 - the order of rows does not matter; rows before the minute are considered but not counted;
-- a way is where other endpoints drove before: a place is checked against the ways known before its minute, and never by the
-  endpoint's own visits. Ways are not used where they are not known yet, that is where many places of a minute are off them;
-- each small square of a way stores at most `VISITORS_MAX` endpoints, and is forgotten `way_hours` after its last visit.
+- a known road is where other endpoints drove before: a place is checked against the roads known before its minute, and never by
+  the endpoint's own visits. Where many places of a minute are off them, roads are not known yet and nothing is checked;
+- each small square of a known road stores at most `VISITORS_MAX` endpoints, and is forgotten `road_hours` after its last visit.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,7 +27,7 @@ _ORDER: Final = ["endpoint", "seen_at_us", "latitude", "longitude", "speed_mps",
 
 VISITORS_MAX: Final = 4
 PLACES_MIN: Final = 200
-"""Minimum places in a minute to decide whether ways are known."""
+"""Minimum places in a minute to decide whether roads are known."""
 
 _TYPES: Final = pa.schema([("east", pa.int64()), ("north", pa.int64()), ("visitor", pa.int64()), ("minute", pa.int64())])
 _AROUND: Final = [(east, north) for east in (-1, 0, 1) for north in (-1, 0, 1)]
@@ -42,19 +42,19 @@ def check_squares(
     state: bytes | None, squares: Sequence[pd.DataFrame], minute: int, thresholds: EvidenceThresholds
 ) -> tuple[bytes, pd.DataFrame]:
     """Return the next state of some squares and the evidence (EVIDENCE_ROW) of a minute; *state* is the previous one."""
-    ways = ways_from_bytes(state)
+    roads = roads_from_bytes(state)
     evidence = [
         (minute, endpoint, str(kind), count)
         for sightings in squares
         for found in (
-            check_ways(ways, sightings, minute, thresholds),
+            check_roads(roads, sightings, minute, thresholds),
             check_neighbours(sightings, minute, thresholds),
             check_events(sightings, minute, thresholds),
         )
         for kind, endpoint, count in found
     ]
-    ways = learn_ways(ways, pd.concat(list(squares), ignore_index=True), minute, thresholds)
-    return ways_to_bytes(ways), pd.DataFrame(evidence, columns=["minute", "endpoint", "evidence", "count"])
+    roads = learn_roads(roads, pd.concat(list(squares), ignore_index=True), minute, thresholds)
+    return roads_to_bytes(roads), pd.DataFrame(evidence, columns=["minute", "endpoint", "evidence", "count"])
 
 
 def check_moves(sightings: pd.DataFrame, minute: int, thresholds: EvidenceThresholds) -> pd.DataFrame:
@@ -131,7 +131,7 @@ def _evidence_rows(sums: pd.DataFrame) -> pd.DataFrame:
 
 
 def check_events(sightings: pd.DataFrame, minute: int, thresholds: EvidenceThresholds) -> Iterator[Evidence]:
-    """Yield the evidence about events in rows of SIGHTING_ROW of one square.
+    """Yield the evidence about events in sightings (SIGHTING_ROW) of one square.
 
     An event is checked once, when the reports of the `event_s` after it have arrived. Endpoints that report it, too, confirm it;
     endpoints that pass at speed and report nothing contradict it, and the majority decides: where there is traffic, one liar
@@ -161,29 +161,29 @@ def _others_nearby(rows: pd.DataFrame, event: Any, within_m: float, after_s: flo
     return set(rows.loc[is_near & is_then & (rows["endpoint"] != event.endpoint), "endpoint"])
 
 
-def ways_from_bytes(state: bytes | None) -> pd.DataFrame:
-    """Return the ways in stored state; none if there is no state."""
+def roads_from_bytes(state: bytes | None) -> pd.DataFrame:
+    """Return the known roads in stored state; none if there is no state."""
     found: pd.DataFrame = pa.ipc.open_stream(state).read_pandas() if state else _TYPES.empty_table().to_pandas()
     return found
 
 
-def ways_to_bytes(ways: pd.DataFrame) -> bytes:
-    """Return the ways as state to be stored."""
+def roads_to_bytes(roads: pd.DataFrame) -> bytes:
+    """Return the known roads as state to be stored."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, _TYPES) as writer:
-        writer.write_table(pa.Table.from_pandas(ways, _TYPES, preserve_index=False))
+        writer.write_table(pa.Table.from_pandas(roads, _TYPES, preserve_index=False))
     return bytes(sink.getvalue())
 
 
-def check_ways(ways: pd.DataFrame, sightings: pd.DataFrame, minute: int, thresholds: EvidenceThresholds) -> list[Evidence]:
-    """Return the evidence of places off the ways, in rows of SIGHTING_ROW of one square."""
-    return list(_find_off_ways(ways, _visits(sightings, minute, thresholds), thresholds))
+def check_roads(roads: pd.DataFrame, sightings: pd.DataFrame, minute: int, thresholds: EvidenceThresholds) -> list[Evidence]:
+    """Return the evidence of places off the known roads, in sightings (SIGHTING_ROW) of one square."""
+    return list(_find_off_known_roads(roads, _visits(sightings, minute, thresholds), thresholds))
 
 
-def learn_ways(ways: pd.DataFrame, sightings: pd.DataFrame, minute: int, thresholds: EvidenceThresholds) -> pd.DataFrame:
-    """Return the ways after a minute; *sightings* are rows of SIGHTING_ROW of any squares."""
+def learn_roads(roads: pd.DataFrame, sightings: pd.DataFrame, minute: int, thresholds: EvidenceThresholds) -> pd.DataFrame:
+    """Return the known roads after a minute; *sightings* have schema SIGHTING_ROW and are of any squares."""
     fresh = _visits(sightings, minute, thresholds)[["east", "north", "visitor"]].assign(minute=minute)
-    recent = ways[ways["minute"] > minute - thresholds.way_hours * 60]
+    recent = roads[roads["minute"] > minute - thresholds.road_hours * 60]
     both = pd.concat([fresh, recent], ignore_index=True)
     both = both.sort_values(["east", "north", "minute", "visitor"], ascending=[True, True, False, True], ignore_index=True)
     both = both.drop_duplicates(["east", "north", "visitor"])
@@ -194,7 +194,7 @@ def _visits(sightings: pd.DataFrame, minute: int, thresholds: EvidenceThresholds
     """Return the small squares visited: rows of equal height, columns of one width per rounded degree of latitude."""
     is_driven = sightings["kind"].isna() & (sightings["verdict"] == 0) & (sightings["speed_mps"] > thresholds.moving_mps)
     driven = sightings[is_driven & (sightings["seen_at_us"] >= minute * MINUTE_US)]
-    side = thresholds.way_side_m / DEGREE_M
+    side = thresholds.road_side_m / DEGREE_M
     width = side / np.maximum(0.01, np.cos(np.radians(driven["latitude"].round())))
     found = pd.DataFrame(
         {
@@ -208,21 +208,21 @@ def _visits(sightings: pd.DataFrame, minute: int, thresholds: EvidenceThresholds
     return found.drop_duplicates(["visitor", "east", "north"])
 
 
-def _find_off_ways(ways: pd.DataFrame, visits: pd.DataFrame, thresholds: EvidenceThresholds) -> Iterator[Evidence]:
+def _find_off_known_roads(roads: pd.DataFrame, visits: pd.DataFrame, thresholds: EvidenceThresholds) -> Iterator[Evidence]:
     if len(visits) < PLACES_MIN:
         return
     rows = visits[["visitor", "east", "north"]]
     around = pd.concat([rows.assign(at_east=rows["east"] + east, at_north=rows["north"] + north) for east, north in _AROUND])
-    met = around.merge(ways, left_on=["at_east", "at_north"], right_on=["east", "north"], suffixes=("", "_there"))
+    met = around.merge(roads, left_on=["at_east", "at_north"], right_on=["east", "north"], suffixes=("", "_there"))
     met = met[met["visitor"] != met["visitor_there"]]
     others = met.groupby(["visitor", "east", "north"])["visitor_there"].nunique().rename("others")
     known = visits.join(others, on=["visitor", "east", "north"])
-    is_off = known["others"].fillna(0) < thresholds.way_others
+    is_off = known["others"].fillna(0) < thresholds.road_others_min
     shares = is_off.groupby(known["endpoint"]).agg(["sum", "count"])
     total = shares.sum()
     for endpoint, (off, places) in zip(shares.index, shares.to_numpy(), strict=True):
         others_off, others_places = total["sum"] - off, total["count"] - places
-        if others_places and others_off <= (1 - thresholds.way_share_min) * others_places:
+        if others_places and others_off <= (1 - thresholds.road_share_min) * others_places:
             yield EvidenceKind.PLACES, str(endpoint), float(places)
             if off:
-                yield EvidenceKind.OFF_WAYS, str(endpoint), float(off)
+                yield EvidenceKind.OFF_KNOWN_ROADS, str(endpoint), float(off)

@@ -34,7 +34,7 @@ class EvidenceKind(StrEnum):
     REPORTS = "reports"
     MOVES = "moves"
     PLACES = "places"
-    """Small squares checked against the known ways."""
+    """Small squares checked against the known roads."""
     CONFIRMED = "confirmed"
     """Events that other endpoints reported too."""
     FLOOD = "flood"
@@ -57,8 +57,8 @@ class EvidenceKind(StrEnum):
     """Other endpoints that moved exactly as it did."""
     REPLAY = "replay"
     """Places, to the decimetre, where another endpoint was before, all by the same delay."""
-    OFF_WAYS = "off_ways"
-    """Small squares off the ways that other endpoints drive."""
+    OFF_KNOWN_ROADS = "off_known_roads"
+    """Small squares off the roads that other endpoints drive."""
     CONTRADICTED = "contradicted"
     """Events that passing endpoints did not report."""
 
@@ -96,19 +96,19 @@ class EvidenceThresholds:
     """Maximum shift of one endpoint relative to another, in five-second means, for both to move in step."""
     step_near_m: float = 100.0
     step_s: int = 30
-    step_way_m: float = 150.0
+    step_extent_m: float = 150.0
     step_change_mps: float = 6.0
     """Minimum change of speed: at constant speed an honest follower keeps its distance too."""
     replay_places: int = 4
     """One place may coincide by chance; this many, all by the same delay, cannot."""
-    way_side_m: float = 12.0
-    """Side of the small squares by which ways are learn_ways: the width of a street."""
-    way_others: int = 2
-    """Minimum other endpoints that make a way: a single one may be lying too."""
-    way_share_min: float = 0.9
-    """An endpoint is checked against ways only where at least this share of the others' places is on known ways."""
-    way_hours: float = 1.0
-    """Time after its last visit until a way is forgotten."""
+    road_side_m: float = 12.0
+    """Side of the small squares in which roads are learned: the width of a street."""
+    road_others_min: int = 2
+    """Minimum other endpoints that make a known road: a single one may be lying too."""
+    road_share_min: float = 0.9
+    """An endpoint is checked against roads only where at least this share of the others' places is on known roads."""
+    road_hours: float = 1.0
+    """Time after its last visit until a road is forgotten."""
     event_m: float = 60.0
     event_s: float = 30.0
     confirm_m: float = 150.0
@@ -120,14 +120,14 @@ class EvidenceThresholds:
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """Penalty of one kind of evidence: it grows from none at `low` to the share `most` of the score at `high`."""
+    """Penalty of one kind of evidence: it grows from none at `low` to the share `max_penalty` of the score at `high`."""
 
     low: float
     high: float
-    most: float
-    per: EvidenceKind | None = None
+    max_penalty: float
+    relative_to: EvidenceKind | None = None
     """The evidence is divided by the count of this kind; `None`: not divided."""
-    per_min: float = 20.0
+    min_divisor: float = 20.0
     """Minimum divisor: three odd moves out of four are no habit."""
 
 
@@ -150,8 +150,8 @@ WEIGHTS: Final[dict[EvidenceKind, Weight]] = {
     # One car in step with another may be towed.
     EvidenceKind.IN_STEP: Weight(1, 5, 0.9),
     EvidenceKind.REPLAY: Weight(4, 12, 0.95),
-    # The first endpoint on a new road or in a car park is off the known ways for a while.
-    EvidenceKind.OFF_WAYS: Weight(0.2, 0.5, 0.8, EvidenceKind.PLACES, 40.0),
+    # The first endpoint on a new road or in a car park is off the known roads for a while.
+    EvidenceKind.OFF_KNOWN_ROADS: Weight(0.2, 0.5, 0.8, EvidenceKind.PLACES, 40.0),
     # Honest reporters err too: two more contradicted than confirmed events raise doubt, three are a habit.
     EvidenceKind.CONTRADICTED: Weight(0, 3, 0.8),
 }

@@ -107,9 +107,9 @@ def _reduction(kind: EvidenceKind, counts: Counts) -> float:
     value = counts.get(kind, 0.0)
     if kind is EvidenceKind.CONTRADICTED:
         value -= counts.get(EvidenceKind.CONFIRMED, 0.0)
-    if weight.per is not None:
-        value /= max(counts.get(weight.per, 0.0), weight.per_min)
-    return weight.most * min(max((value - weight.low) / (weight.high - weight.low), 0.0), 1.0)
+    if weight.relative_to is not None:
+        value /= max(counts.get(weight.relative_to, 0.0), weight.min_divisor)
+    return weight.max_penalty * min(max((value - weight.low) / (weight.high - weight.low), 0.0), 1.0)
 
 
 def _has_charges(minutes: dict[int, Counts]) -> bool:

@@ -64,7 +64,7 @@ class PositionGrid:
 
 
 def check_neighbours(sightings: pd.DataFrame, minute: int, thresholds: EvidenceThresholds) -> list[Evidence]:
-    """Return the evidence in rows of SIGHTING_ROW of one square: accepted reports of a minute and its lead."""
+    """Return the evidence in sightings (SIGHTING_ROW) of one square: accepted reports of a minute and its lead."""
     reports = sightings[sightings["kind"].isna() & (sightings["verdict"] == 0)]
     if reports.empty:
         return []
@@ -142,12 +142,12 @@ def _is_in_step(east: Floats, north: Floats, grid: PositionGrid, one: int, other
     speeds = grid.speed[one, both]
     if both.sum() < thresholds.step_s or not speeds.max() - speeds.min() >= thresholds.step_change_mps:
         return False
-    if min(_way_m(grid, one, both), _way_m(grid, other, both)) < thresholds.step_way_m:
+    if min(_extent_m(grid, one, both), _extent_m(grid, other, both)) < thresholds.step_extent_m:
         return False
     return bool(np.hypot(_shift_m(east), _shift_m(north)) < thresholds.step_m)
 
 
-def _way_m(grid: PositionGrid, at: int, both: NDArray[np.bool_]) -> float:
+def _extent_m(grid: PositionGrid, at: int, both: NDArray[np.bool_]) -> float:
     return float(np.hypot(np.ptp(grid.east[at, both]), np.ptp(grid.north[at, both])))
 
 

@@ -22,10 +22,10 @@ class Source(Protocol):
         """Whether the log supports Spark's real-time mode."""
 
     def stream(self, session: SparkSession, topics: Sequence[str], *, records_max: int | None) -> DataFrame:
-        """Return LOG_ROW of topics from the oldest record on, as a stream with at most *records_max* per batch."""
+        """Return the records of topics from the oldest on, with schema LOG_ROW, as a stream; at most *records_max* a batch."""
 
     def table(self, session: SparkSession, topics: Sequence[str]) -> DataFrame:
-        """Return LOG_ROW of all current records of topics."""
+        """Return all current records of topics, with schema LOG_ROW."""
 
     def sink(self, rows: DataFrame, query: str) -> DataStreamWriter:
         """Return the sink of a stream of OUT_ROW; `query` is unique, and the same after a restart."""

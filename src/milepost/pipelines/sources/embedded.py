@@ -74,13 +74,13 @@ class EmbeddedSource:
         return False
 
     def stream(self, session: SparkSession, topics: Sequence[str], *, records_max: int | None) -> DataFrame:
-        """Return LOG_ROW of topics, as a stream."""
+        """Return the records of topics, with schema LOG_ROW, as a stream."""
         session.dataSource.register(EmbeddedLogSource)
         reader = session.readStream.format(FORMAT).options(folder=str(self.folder), topics=",".join(topics))
         return (reader if records_max is None else reader.option("records_max", records_max)).load()
 
     def table(self, session: SparkSession, topics: Sequence[str]) -> DataFrame:
-        """Return LOG_ROW of all current records of topics."""
+        """Return all current records of topics, with schema LOG_ROW."""
         session.dataSource.register(EmbeddedLogSource)
         return session.read.format(FORMAT).options(folder=str(self.folder), topics=",".join(topics)).load()
 
@@ -161,7 +161,7 @@ class LogReader(DataSourceReader):
         return ranges({topic: first for topic, (first, _) in ends.items()}, {topic: end for topic, (_, end) in ends.items()})
 
     def read(self, partition: InputPartition) -> "Iterator[pyarrow.RecordBatch]":
-        """Yield LOG_ROW of a range."""
+        """Yield the records of a range, with schema LOG_ROW."""
         assert isinstance(partition, OffsetRange)
         return read_range(self._folder, partition)
 
@@ -198,7 +198,7 @@ class LogStreamReader(DataSourceStreamReader):
         return ranges(start, end)
 
     def read(self, partition: InputPartition) -> "Iterator[pyarrow.RecordBatch]":
-        """Yield LOG_ROW of a range; runs in another process than the other methods."""
+        """Yield the records of a range, with schema LOG_ROW; runs in another process than the other methods."""
         assert isinstance(partition, OffsetRange)
         return read_range(self._folder, partition)
 
@@ -238,7 +238,7 @@ def ranges(start: Position, end: Position) -> list[OffsetRange]:
 
 
 def read_range(folder: Path, offsets: OffsetRange) -> "Iterator[pyarrow.RecordBatch]":
-    """Yield LOG_ROW of the records in a range."""
+    """Yield the records in a range, with schema LOG_ROW."""
     with closing(_connect(folder)) as connection:
         first = offsets.first
         while first < offsets.end:
@@ -339,7 +339,7 @@ class BatchAppender:
             raise
         if grown:
             self._signal.notify_others()
-        self._cleaner.grew(grown)
+        self._cleaner.mark_due(grown)
         with suppress(sqlite3.Error):  # the appending process also enforces retention; the next batch retries
             self._cleaner.step(connection)
         return is_new

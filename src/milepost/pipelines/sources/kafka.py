@@ -48,7 +48,7 @@ class KafkaSource:
         return True
 
     def stream(self, session: SparkSession, topics: Sequence[str], *, records_max: int | None) -> DataFrame:
-        """Return LOG_ROW of topics, as a stream."""
+        """Return the records of topics, with schema LOG_ROW, as a stream."""
         reader = session.readStream.format(_FORMAT).options(**self._client_options(_READER), **self._subscribe_options(topics))
         reader = reader.option("startingOffsets", "earliest").option("failOnDataLoss", "false")
         if records_max is not None:
@@ -56,7 +56,7 @@ class KafkaSource:
         return self._rows(reader.load())
 
     def table(self, session: SparkSession, topics: Sequence[str]) -> DataFrame:
-        """Return LOG_ROW of all current records of topics."""
+        """Return all current records of topics, with schema LOG_ROW."""
         return self._rows(
             session.read.format(_FORMAT).options(**self._client_options(_READER), **self._subscribe_options(topics)).load()
         )

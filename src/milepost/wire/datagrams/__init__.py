@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError, EncodeError
 
 from milepost.model.messages import MESSAGE_BYTES_MAX
 from milepost.model.reasons import Malformed, Reason
-from milepost.model.sessions import (
+from milepost.model.session_datagrams import (
     AcknowledgeDatagram,
     Close,
     Datagram,

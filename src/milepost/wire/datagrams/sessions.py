@@ -9,7 +9,7 @@ from milepost.model.multicast_cells import MulticastGrid
 from milepost.model.places import Place
 from milepost.model.reasons import Malformed, Reason
 from milepost.model.reports import Report
-from milepost.model.sessions import (
+from milepost.model.session_datagrams import (
     AcknowledgeDatagram,
     Close,
     CloseCause,

@@ -19,7 +19,7 @@ from milepost.model.places import Place
 from milepost.model.priorities import Priority
 from milepost.model.reasons import Malformed, Reason
 from milepost.model.reports import Report
-from milepost.model.sessions import (
+from milepost.model.session_datagrams import (
     AcknowledgeDatagram,
     Close,
     Datagram,
@@ -38,7 +38,7 @@ from milepost.model.sessions import (
 from milepost.model.subscriptions import Notice, Subscription
 from milepost.model.time_windows import ALWAYS, TimeWindow
 from milepost.wire.json_form.codec import Codec, Form, Standalone, Whole, absent
-from milepost.wire.json_form.notations import (
+from milepost.wire.json_form.field_codecs import (
     Base64,
     CauseName,
     Digits,

@@ -20,7 +20,7 @@ from milepost.model import EndpointId, Instant, Place
 from milepost.model.instants import SECOND_NS
 from milepost.model.reasons import Malformed
 from milepost.model.reports import Report
-from milepost.model.sessions import AcknowledgeDatagram, Datagram, Init, ReportSent, SessionToken
+from milepost.model.session_datagrams import AcknowledgeDatagram, Datagram, Init, ReportSent, SessionToken
 from milepost.trust.certificates import issue
 from milepost.trust.cookies import Macs
 from milepost.trust.noise import NoiseInitiator, SessionKeys, public_of

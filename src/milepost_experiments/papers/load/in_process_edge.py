@@ -11,7 +11,7 @@ import numpy as np
 
 from milepost.broker.broker import Broker
 from milepost.broker.limits import BrokerLimits
-from milepost.config.log_settings import Level
+from milepost.config.log_format import Level
 from milepost.listeners.event_loop import ChangeWriter, TickCommitter
 from milepost.listeners.udp.batch_io import ADDRESS_BYTES, sockaddr_of
 from milepost.listeners.udp.listener import UdpListener
@@ -20,7 +20,7 @@ from milepost.listeners.udp.settings import EdgeIdentity, UdpSettings
 from milepost.model import EndpointId, Instant
 from milepost.model.durability import Durability
 from milepost.model.instants import SECOND_NS
-from milepost.runtime.logs import StructuredLog
+from milepost.runtime.structured_log import StructuredLog
 from milepost.storage import open_storage
 from milepost.trust.certificates import EDGE, CertificateAuthority, issue
 from milepost.trust.noise import public_of

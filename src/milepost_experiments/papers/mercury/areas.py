@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from milepost.broker.counts import BrokerCounters
+from milepost.broker.broker_counters import BrokerCounters
 from milepost.broker.limits import BrokerLimits
 from milepost.broker.presence import Presence
 from milepost.matching.matcher import Matcher

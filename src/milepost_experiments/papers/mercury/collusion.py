@@ -1,7 +1,7 @@
 """Collusion: attackers that cause false alerts or suppress true ones, against each line of defence (M27, M28, M34).
 
 SUMO traffic ─▶ real collisions, false reports ─▶ cells ─▶ bins ─▶ incidents ─▶ alerts: true or false
-                                 └▶ an edge's checks, judges ─▶ reputation: the weight of a witness
+                                 └▶ an edge's checks, detectors ─▶ reputation: the weight of a witness
 """
 
 from collections import defaultdict

@@ -17,7 +17,7 @@ from milepost.model.messages import Message, MessageId
 from milepost.model.priorities import Priority
 from milepost.model.reasons import Reason
 from milepost.model.reports import Report
-from milepost.model.sessions import PublishDatagram, ReportSent
+from milepost.model.session_datagrams import PublishDatagram, ReportSent
 from milepost.trust.certificates import issue
 from milepost.trust.noise import public_of
 from milepost.wire.datagrams import encode

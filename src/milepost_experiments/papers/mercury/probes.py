@@ -9,7 +9,7 @@ from typing import Final
 from milepost.model import Instant
 from milepost.model.messages import Message, MessageId
 from milepost.model.priorities import Priority
-from milepost.model.sessions import MessageName, PublishDatagram, ReceivedDatagram
+from milepost.model.session_datagrams import MessageName, PublishDatagram, ReceivedDatagram
 from milepost_experiments.papers.load.endpoints import Endpoint
 from milepost_experiments.papers.load.programs import LoadFailed
 

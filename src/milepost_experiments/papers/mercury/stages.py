@@ -7,11 +7,11 @@ from statistics import median
 from typing import Any, Final
 
 from milepost.broker.admission import AdmissionControl
-from milepost.broker.emergency import AlertRule
+from milepost.broker.alert_rules import AlertRule
 from milepost.broker.presence import PlausibilityRules, Presence
 from milepost.listeners.event_loop import TickCommitter
 from milepost.listeners.udp import inbound
-from milepost.listeners.udp.receiver import SealedReader
+from milepost.listeners.udp.decryption import SealedReader
 from milepost.trust.signing import Signer
 from milepost_experiments.papers.load.endpoints import Endpoint
 from milepost_experiments.papers.load.in_process_edge import InProcessEdge, spread_addresses

@@ -18,7 +18,7 @@ from milepost.model.durability import Durability
 from milepost.model.endpoints import EndpointId
 from milepost.model.places import Place
 from milepost.model.reasons import Malformed
-from milepost.model.sites import VEHICLE_INFO, EndpointClaim
+from milepost.model.site_records import VEHICLE_INFO, EndpointClaim
 from milepost.runtime.site_logs import open_log
 from milepost.wire.records import from_record
 from milepost_experiments.papers.load.region import Region, running_region, tiles

@@ -1,7 +1,7 @@
 """Keepalive, and the back-off of reconnections."""
 
-from milepost.client.mqtt.carrier import RECONNECT
 from milepost.client.mqtt.redirects import PINGRESP_S, KeepAlive, KeepAliveStep
+from milepost.client.mqtt.transport import RECONNECT
 from milepost.model.retry import Retry
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from milepost.client.messages import UNKNOWN_SOURCE, OutgoingMessage
 from milepost.client.mqtt.mapping import packet_of, received_from, will_of
-from milepost.client.values import UNKNOWN_SOURCE, OutgoingMessage
 from milepost.model import (
     FOREVER,
     SECOND_NS,

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from milepost.client.carrier import PositionFix
 from milepost.client.errors import RefusedByEdge
 from milepost.client.events import Arrival, Connected, Done, Ended
 from milepost.client.mqtt.session import MqttPhase
+from milepost.client.transport import PositionFix
 from milepost.model import Instant, Malformed, Place, Reason
 from milepost.wire.mqtt import (
     Acknowledge,

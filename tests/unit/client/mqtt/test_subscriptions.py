@@ -7,8 +7,8 @@ import pytest
 from milepost.client.client import subscription_request
 from milepost.client.errors import RefusedByEdge
 from milepost.client.events import Done, SubscriptionRefused
+from milepost.client.messages import SubscriptionRequest
 from milepost.client.subscriptions import SUBSCRIPTIONS_MAX
-from milepost.client.values import SubscriptionRequest
 from milepost.model import Around, Malformed
 from milepost.model.queries import parse_query
 from milepost.wire.mqtt import Acknowledge, Code, PacketType, Properties, Publish, Suback, Subscribe, Unsuback, Unsubscribe

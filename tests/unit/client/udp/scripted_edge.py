@@ -12,8 +12,8 @@ from random import Random
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from milepost.client.events import Arrival, Event
+from milepost.client.udp.encryption import NoiseCredentials
 from milepost.client.udp.handshake import UdpSetup
-from milepost.client.udp.protection import NoiseCredentials
 from milepost.client.udp.session import UdpSession
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import FOREVER, SECOND_NS, Instant
@@ -21,7 +21,7 @@ from milepost.model.messages import Message, MessageId
 from milepost.model.places import Place
 from milepost.model.reasons import Reason, Refused
 from milepost.model.reports import Report
-from milepost.model.sessions import (
+from milepost.model.session_datagrams import (
     AcknowledgeDatagram,
     Close,
     CloseCause,

@@ -7,7 +7,7 @@ from milepost.client.events import Arrival, Done
 from milepost.client.udp.session import UdpPhase
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.queries import parse_query
-from milepost.model.sessions import MessageName, PublishDatagram, ReceivedDatagram, SubscriptionName
+from milepost.model.session_datagrams import MessageName, PublishDatagram, ReceivedDatagram, SubscriptionName
 from milepost.model.subscriptions import Subscription, SubscriptionId
 from unit.client.udp.scripted_edge import CAR, NOW, Network, ScriptedEdge, make_session, message, report_at
 

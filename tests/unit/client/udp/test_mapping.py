@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from milepost.client import Credentials, connect
+from milepost.client.messages import OutgoingMessage, SubscriptionRequest
 from milepost.client.subscriptions import SUBSCRIPTION_ID_MAX, ClientSubscriptions
 from milepost.client.udp.discovery import UdpTarget, udp_target_of
 from milepost.client.udp.mapping import message_of, received_from, subscription_of
 from milepost.client.urls import is_udp
-from milepost.client.values import OutgoingMessage, SubscriptionRequest
 from milepost.model.addresses import ToEveryone
 from milepost.model.areas import Around
 from milepost.model.instants import FOREVER, SECOND_NS, Instant

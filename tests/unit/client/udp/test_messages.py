@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from milepost.client.events import Arrival, Connected, Done, SubscriptionRefused, Suppressed, Suppression
+from milepost.client.messages import SubscriptionRequest
 from milepost.client.udp.mapping import received_from, subscription_of
 from milepost.client.udp.outbound import WINDOW
 from milepost.client.udp.subscriptions import ENDED_MAX, UdpSubscriptions
-from milepost.client.values import SubscriptionRequest
 from milepost.model.addresses import ToArea
 from milepost.model.areas import Circle
 from milepost.model.instants import SECOND_NS, Instant
@@ -17,7 +17,7 @@ from milepost.model.places import Place
 from milepost.model.priorities import Priority
 from milepost.model.queries import parse_query
 from milepost.model.reasons import Reason, Refused
-from milepost.model.sessions import (
+from milepost.model.session_datagrams import (
     MessageName,
     PublishDatagram,
     ReceivedDatagram,

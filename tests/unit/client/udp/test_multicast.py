@@ -11,7 +11,7 @@ from milepost.model.addresses import ToArea
 from milepost.model.areas import Circle
 from milepost.model.multicast_cells import MulticastGrid
 from milepost.model.places import Place
-from milepost.model.sessions import MessageName, PublishDatagram, ReceivedDatagram, SessionToken
+from milepost.model.session_datagrams import MessageName, PublishDatagram, ReceivedDatagram, SessionToken
 from milepost.model.subscriptions import SubscriptionId
 from milepost.wire.datagrams import encode
 from unit.client.udp.scripted_edge import HERE, SIGNER, SessionHarness, message

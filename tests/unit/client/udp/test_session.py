@@ -12,7 +12,7 @@ from milepost.client.udp.session import UdpPhase, UdpSession
 from milepost.model.instants import FOREVER, SECOND_NS, Instant
 from milepost.model.places import Place
 from milepost.model.reasons import Malformed, Reason, Refused
-from milepost.model.sessions import Close, CloseCause, Heartbeat, Init, ReportSent, SessionToken, refusal_of
+from milepost.model.session_datagrams import Close, CloseCause, Heartbeat, Init, ReportSent, SessionToken, refusal_of
 from milepost.trust.noise import public_of
 from milepost.wire.datagrams import encode
 from unit.client.udp.scripted_edge import CAR_KEY, EDGE_KEY, KEYS_NS, NOISE_CREDENTIALS, NOW, SessionHarness, message, report_at

@@ -8,7 +8,7 @@ from milepost.client.udp.session import UdpPhase
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.queries import parse_query
 from milepost.model.reasons import Reason, Refused
-from milepost.model.sessions import (
+from milepost.model.session_datagrams import (
     CloseCause,
     Init,
     MessageName,

@@ -38,7 +38,7 @@ def test_the_timer_wheel_finds_the_same_timeouts_as_a_full_scan_within_a_second(
             connection.received_at = now_s
         elif what == "expect":
             connection.received_at = now_s
-            keepalive.expect(connection, timeout_s)
+            keepalive.set_timeout(connection, timeout_s)
             expected.pop(which, None)
             if timeout_s:
                 expected[which] = timeout_s

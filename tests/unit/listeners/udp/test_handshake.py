@@ -9,7 +9,7 @@ from milepost.listeners.udp.settings import UdpLimits, UdpSettings
 from milepost.model.areas import Circle
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.reasons import Reason
-from milepost.model.sessions import AcknowledgeDatagram, Heartbeat, Init, Refusal
+from milepost.model.session_datagrams import AcknowledgeDatagram, Heartbeat, Init, Refusal
 from milepost.trust.certificates import CertificateAuthority, read_certificate, revoke
 from milepost.trust.cookies import Macs, open_cookie, reset_key, reset_of
 from milepost.trust.noise import public_of

@@ -16,7 +16,7 @@ from milepost.model.places import Place, moved
 from milepost.model.priorities import Priority
 from milepost.model.queries import parse_query
 from milepost.model.reasons import Reason, Refused
-from milepost.model.sessions import (
+from milepost.model.session_datagrams import (
     AcknowledgeDatagram,
     MessageName,
     PublishDatagram,

@@ -12,7 +12,7 @@ from milepost.model.instants import SECOND_NS
 from milepost.model.messages import Message
 from milepost.model.priorities import Priority
 from milepost.model.reasons import Reason
-from milepost.model.sessions import PublishDatagram, ReceivedDatagram, Refusal
+from milepost.model.session_datagrams import PublishDatagram, ReceivedDatagram, Refusal
 from milepost.wire.mqtt import Publish as MqttPublish
 from simulation.invariants import check_udp_listener
 from storage_in_memory import StorageInMemory

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from milepost.broker.emergency import AlertRule, AlertShape
+from milepost.broker.alert_rules import AlertRule, AlertShape
 from milepost.broker.publication import Publication
 from milepost.listeners.udp.sender import ensure_id
 from milepost.listeners.udp.settings import UdpSettings
@@ -17,7 +17,7 @@ from milepost.model.messages import Scalar
 from milepost.model.places import Place, moved
 from milepost.model.priorities import Priority
 from milepost.model.reasons import Reason
-from milepost.model.sessions import PublishDatagram, ReceivedDatagram
+from milepost.model.session_datagrams import PublishDatagram, ReceivedDatagram
 from milepost.model.tags import Tag
 from milepost.trust.certificates import CertificateAuthority
 from milepost.trust.signing import Verifier, signing_public_of

@@ -10,7 +10,7 @@ from milepost.model.endpoints import EndpointId
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.places import Place
 from milepost.model.reasons import Reason
-from milepost.model.sessions import AcknowledgeDatagram, Close, CloseCause, Heartbeat, PublishDatagram
+from milepost.model.session_datagrams import AcknowledgeDatagram, Close, CloseCause, Heartbeat, PublishDatagram
 from milepost.wire.mqtt import Code, Connect, Version
 from milepost.wire.sealed import SealedType
 from simulation.invariants import check_udp_listener

@@ -11,7 +11,7 @@ from milepost.model.addresses import ToEndpoint
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.places import Place
 from milepost.model.reasons import Reason
-from milepost.model.sessions import Close, CloseCause, Heartbeat, PublishDatagram, ReceivedDatagram, ReportSent
+from milepost.model.session_datagrams import Close, CloseCause, Heartbeat, PublishDatagram, ReceivedDatagram, ReportSent
 from milepost.trust.certificates import revoke
 from milepost.wire.datagrams import encode
 from simulation.invariants import check_udp_listener

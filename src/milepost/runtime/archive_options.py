@@ -60,7 +60,7 @@ def area_in(text: str) -> Area:
 def spark_session(name: str) -> "Iterator[SparkSession]":
     """Open a local Spark session for the duration of a command."""
     try:
-        from milepost.pipelines.session import SparkDoesNotStart, open_session  # noqa: PLC0415  # starts Java
+        from milepost.pipelines.spark_session import SparkDoesNotStart, open_session  # noqa: PLC0415  # starts Java
     except ImportError:
         raise missing_extra("this command", "spark") from None
     find_java()

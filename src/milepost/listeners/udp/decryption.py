@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from milepost.broker.counts import BrokerCounters
+from milepost.broker.broker_counters import BrokerCounters
 from milepost.listeners.udp.connection import REPORT_TAIL_BYTES, Decrypt, SessionColumns, UdpConnection
 from milepost.model.reasons import Reason
 from milepost.vetting import ReportColumns

@@ -11,8 +11,8 @@ Invariants:
 from dataclasses import replace
 from typing import Final
 
-from milepost.client.carrier import Draw, jitter
-from milepost.client.udp.protection import AcceptedHandshake, Channel
+from milepost.client.transport import Draw, jitter
+from milepost.client.udp.encryption import AcceptedHandshake, Channel
 from milepost.model.instants import BEGINNING, FOREVER, SECOND_NS, Instant
 from milepost.model.places import Place
 from milepost.model.reports import Report

@@ -12,11 +12,21 @@ _NEGATIVE: Final = re.compile(r"-\.?\d")
 """The beginning of a negative number or coordinate; no option matches it."""
 
 
+class _CommandHelp(argparse.RawDescriptionHelpFormatter):
+    """Help whose first column has room for the longest subcommand: argparse does not count the indent of subcommands."""
+
+    def add_argument(self, action: argparse.Action) -> None:
+        super().add_argument(action)
+        for inner in self._iter_indented_subactions(action):
+            width = len(self._format_action_invocation(inner)) + self._current_indent
+            self._action_max_length = max(self._action_max_length, width)
+
+
 class CommandParser(argparse.ArgumentParser):
     """The parser of a command or subcommand."""
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False, **options)
+        super().__init__(formatter_class=_CommandHelp, allow_abbrev=False, **options)
         # The pattern of argparse matches single numbers only, so `-33.87,151.2` was an option. It has no public setting.
         self._negative_number_matcher = _NEGATIVE
 

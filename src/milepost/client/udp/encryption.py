@@ -15,10 +15,10 @@ from typing import Final, NamedTuple, Protocol
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from milepost.client.carrier import Draw
+from milepost.client.transport import Draw
 from milepost.model.instants import BEGINNING, SECOND_NS, Instant
 from milepost.model.reasons import Malformed, Reason
-from milepost.model.sessions import AcknowledgeDatagram, Datagram, Init, Refusal, SessionToken
+from milepost.model.session_datagrams import AcknowledgeDatagram, Datagram, Init, Refusal, SessionToken
 from milepost.trust.certificates import Certificate
 from milepost.trust.cookies import Macs, open_cookie
 from milepost.trust.noise import NoiseInitiator, SessionKeys

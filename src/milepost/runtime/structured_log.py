@@ -13,7 +13,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Final
 
-from milepost.config.log_settings import Format, Level
+from milepost.config.log_format import Format, Level
 
 SECOND_NS: Final = 1_000_000_000
 LIMITED_PER_S: Final = 5

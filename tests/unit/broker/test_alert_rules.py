@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edge_in_memory import START, EdgeInMemory
-from milepost.broker.emergency import AlertRule, AlertShape, EmergencyAlerts
+from milepost.broker.alert_rules import AlertRule, AlertShape, EmergencyAlerts
 from milepost.broker.publication import EDGE_ITSELF, Publication
 from milepost.model.areas import Circle, Corridor
 from milepost.model.endpoints import EndpointId

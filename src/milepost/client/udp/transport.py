@@ -1,4 +1,4 @@
-"""UDP as a carrier: the socket and the clock around `UdpSession`.
+"""UDP as a transport: the socket and the clock around `UdpSession`.
 
     _keep_connected   find an edge, then ticks until the client is closed or the session ends
       └ _tick           tick, datagrams out, events; then sleep until a datagram arrives, a call is made, or a timer is due
@@ -16,25 +16,25 @@ from secrets import token_hex
 from time import monotonic_ns, time_ns
 from typing import Final
 
-from milepost.client.carrier import ClientLimits, PositionFix
+from milepost.client.base_transport import BaseTransport
 from milepost.client.errors import ClientClosed, ClientFault, EdgeUnreachable
 from milepost.client.events import Ended
-from milepost.client.session_core import SessionCore
+from milepost.client.messages import OutgoingMessage, SubscriptionRequest
+from milepost.client.transport import ClientLimits, PositionFix
 from milepost.client.udp.credentials import Credentials
 from milepost.client.udp.discovery import DiscoverySettings, EdgeAddress, Rediscovery, find_edge, open_socket, udp_target_of
+from milepost.client.udp.encryption import NoiseCredentials
 from milepost.client.udp.handshake import UdpSetup
 from milepost.client.udp.mapping import message_of, subscription_of
 from milepost.client.udp.multicast import MulticastReceiver
-from milepost.client.udp.protection import NoiseCredentials
 from milepost.client.udp.session import UdpPhase, UdpSession
-from milepost.client.values import OutgoingMessage, SubscriptionRequest
 from milepost.model.endpoints import EndpointId, endpoint_id
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.messages import MessageId
 from milepost.model.places import Place
 from milepost.model.reasons import Malformed, Reason
 from milepost.model.reports import Report
-from milepost.model.sessions import MessageName, SubscriptionName
+from milepost.model.session_datagrams import MessageName, SubscriptionName
 from milepost.model.subscriptions import SubscriptionId
 from milepost.trust.certificates import CertificateAuthority
 from milepost.wire.sealed import KEY_BYTES
@@ -69,7 +69,7 @@ class LocalEndpoint:
     joins_multicast: bool = False
 
 
-def udp_carrier(
+def udp_transport(
     url: str,
     client_id: str | None,
     place: Place | None,
@@ -80,8 +80,8 @@ def udp_carrier(
     receive_max: int,
     *,
     joins_multicast: bool,
-) -> "UdpCarrier":
-    """Return a carrier that is not yet open; raise `Malformed` for an invalid option, `ValueError` for an invalid URL."""
+) -> "UdpTransport":
+    """Return a transport that is not yet open; raise `Malformed` for an invalid option, `ValueError` for an invalid URL."""
     target = udp_target_of(url)
     if place is None:
         raise Malformed(
@@ -98,10 +98,10 @@ def udp_carrier(
     name = EndpointId(f"client-{token_hex(8)}") if client_id is None else endpoint_id(client_id)
     endpoint = LocalEndpoint(name if certificate is None else certificate.id, place, credentials, receive_max, joins_multicast)
     ca = None if credentials is None or certificate is None else CertificateAuthority(credentials.ca)
-    return UdpCarrier(endpoint, DiscoverySettings(target, place, ca, edge_key or b"", resolver), limits)
+    return UdpTransport(endpoint, DiscoverySettings(target, place, ca, edge_key or b"", resolver), limits)
 
 
-class UdpCarrier(SessionCore):
+class UdpTransport(BaseTransport):
     """One endpoint at one edge."""
 
     def __init__(self, endpoint: LocalEndpoint, discovery: DiscoverySettings, limits: ClientLimits) -> None:

@@ -369,12 +369,12 @@ SUBSCRIPTION_INFO: Final = "reserved.subscription-info"
 VEHICLE_INFO: Final = "reserved.update-vehicle-info"
 
 
-def inbox_of(edge: EdgeRef) -> str:
+def inbox_topic(edge: EdgeRef) -> str:
     """Return the topic of records from the central hub and handlers to an edge."""
     return f"reserved.subscription-{edge.site}-{edge.edge}"
 
 
-def publish_to(handler: str) -> str:
+def handler_topic(handler: str) -> str:
     """Return the topic of messages from edges to a handler."""
     return f"reserved.publish-{handler}"
 

@@ -1,4 +1,4 @@
-"""The query `reputation`: reports and events to the log's `reputation`."""
+"""The query `reputation`: computes the scores of endpoints from reports and events, for the log's topic `reputation`."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Final
@@ -40,7 +40,7 @@ _EVIDENCE: Final = ["minute", "endpoint", "evidence", "count"]
 
 
 def sightings(reports: DataFrame, messages: DataFrame, kinds: Sequence[EventKind]) -> DataFrame:
-    """Return SIGHTING_ROW of REPORT_ROW and MESSAGE_ROW."""
+    """Return the sightings, with schema SIGHTING_ROW, in reports (REPORT_ROW) and messages (MESSAGE_ROW)."""
     is_in_time = f.col("seen_at_us") <= f.unix_micros("appended_at") + CLOCK_AHEAD_S_MAX * 1_000_000
     seen = reports.where(is_in_time).withColumn("kind", f.lit(None).cast("string"))
     reported = events(messages, [kind for kind in kinds if kind.name not in PASSING])
@@ -50,7 +50,7 @@ def sightings(reports: DataFrame, messages: DataFrame, kinds: Sequence[EventKind
 
 
 def evidence(sightings: DataFrame, *, allowed_lateness_s: float, thresholds: EvidenceThresholds | None = None) -> DataFrame:
-    """Return EVIDENCE_ROW of SIGHTING_ROW, minute by minute; streaming only."""
+    """Return the evidence, with schema EVIDENCE_ROW, in sightings (SIGHTING_ROW), minute by minute; streaming only."""
     used = thresholds or EvidenceThresholds()
 
     def check(state: bytes | None, parts: pd.DataFrame) -> tuple[bytes, pd.DataFrame]:
@@ -68,13 +68,13 @@ def evidence(sightings: DataFrame, *, allowed_lateness_s: float, thresholds: Evi
 
 
 def reputations(evidence: DataFrame) -> DataFrame:
-    """Return REPUTATION_ROW of EVIDENCE_ROW; streaming only."""
+    """Return the reputations, with schema REPUTATION_ROW, that follow from evidence (EVIDENCE_ROW); streaming only."""
     rows = evidence.withColumn("bucket", bucket_of("endpoint"))
     return apply_in_buckets(rows, _update_scores, REPUTATION_ROW, output="Append")
 
 
 def reputation_records(reputations: DataFrame) -> DataFrame:
-    """Return OUT_ROW of REPUTATION_ROW."""
+    """Return reputations (REPUTATION_ROW) as records for the log, with schema OUT_ROW."""
     value = f.struct(f.lit("reputation").alias("type"), "endpoint", "score", "at_us", "reasons")
     return reputations.select(f.lit(REPUTATION).alias("topic"), f.col("endpoint").alias("key"), f.to_json(value).alias("value"))
 

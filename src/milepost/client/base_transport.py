@@ -3,7 +3,7 @@
     open ─▶ task: _run ─▶ _keep_connected (protocol) ─▶ on_end
     publish, subscribe, unsubscribe ─▶ protocol session ─▶ key ─┐
     protocol session ─▶ events ─▶ _dispatch ─▶ Done(key) ───────┴▶ the waiting caller
-                                            └▶ Arrival, state changes ─▶ CarrierObserver
+                                            └▶ Arrival, state changes ─▶ TransportObserver
 
 Invariants:
 - every waiting caller gets an answer, however the session ends;
@@ -17,7 +17,6 @@ from collections.abc import Awaitable, Callable, Hashable, Iterable
 from time import monotonic
 from typing import TypeVar, assert_never
 
-from milepost.client.carrier import CarrierObserver, ClientLimits
 from milepost.client.errors import ClientClosed, ClientFault, EdgeUnreachable, RefusedByEdge
 from milepost.client.events import (
     Arrival,
@@ -32,18 +31,19 @@ from milepost.client.events import (
     SubscriptionRefused,
     Suppressed,
 )
-from milepost.client.values import OutgoingMessage, SubscriptionRequest
+from milepost.client.messages import OutgoingMessage, SubscriptionRequest
+from milepost.client.transport import ClientLimits, TransportObserver
 
 Result = TypeVar("Result")
 
 
-class SessionCore(ABC):
-    """One client of one edge; subclasses are the carriers."""
+class BaseTransport(ABC):
+    """One client of one edge; subclasses are the transports."""
 
     def __init__(self, name: str, limits: ClientLimits) -> None:
         self.name = name
         self._limits = limits
-        self._observer: CarrierObserver | None = None
+        self._observer: TransportObserver | None = None
         self._task: asyncio.Task[None] | None = None
         self._fault: ClientFault | None = None
         self._is_connected = False
@@ -59,7 +59,7 @@ class SessionCore(ABC):
         self._slots = asyncio.Semaphore(limits.pending_max)
         self._answers: dict[Hashable, asyncio.Future[None]] = {}
 
-    async def open(self, observer: CarrierObserver) -> None:
+    async def open(self, observer: TransportObserver) -> None:
         """Connect; raise a `ClientFault` if that fails within the time limit."""
         assert self._task is None, "a client is opened once: call connect again"
         self._observer = observer
@@ -194,7 +194,7 @@ class SessionCore(ABC):
         self._opened.set()
 
     @property
-    def _open_observer(self) -> CarrierObserver:
+    def _open_observer(self) -> TransportObserver:
         assert self._observer is not None, "the client was opened"
         return self._observer
 

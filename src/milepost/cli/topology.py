@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import Final
 
-from milepost.cli.parsers import Commands
+from milepost.cli.command_parser import Commands
 from milepost.runtime.terminal import print_error, print_line
 
 _WHERE_EPILOG: Final = """\

@@ -1,11 +1,11 @@
-"""The session core: waiting callers and what completes them, independent of the protocol."""
+"""The base transport: waiting callers and what completes them, independent of the protocol."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable
 
 import pytest
 
-from milepost.client.carrier import ClientLimits
+from milepost.client.base_transport import BaseTransport
 from milepost.client.errors import ClientClosed, ClientFault, EdgeUnreachable, RefusedByEdge
 from milepost.client.events import (
     Arrival,
@@ -21,8 +21,8 @@ from milepost.client.events import (
     Suppressed,
     Suppression,
 )
-from milepost.client.session_core import SessionCore
-from milepost.client.values import OutgoingMessage, ReceivedMessage, SubscriptionRequest
+from milepost.client.messages import OutgoingMessage, ReceivedMessage, SubscriptionRequest
+from milepost.client.transport import ClientLimits
 from milepost.model import Instant, Reason
 
 REFUSED = RefusedByEdge.of(Reason.NOT_ALLOWED)
@@ -51,7 +51,7 @@ class Recorder:
         self.seen.append(("end", fault))
 
 
-class Scripted(SessionCore):
+class Scripted(BaseTransport):
     """A protocol whose events the test injects."""
 
     def __init__(self, *, pending_max: int = 10) -> None:

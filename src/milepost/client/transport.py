@@ -1,7 +1,7 @@
-"""The interface between `Client`, which applications use, and a carrier: one protocol with one edge.
+"""The interface between `Client`, which applications use, and a transport: one protocol with one edge.
 
-A carrier reconnects on its own, reports its connection state, and passes each message on with a receipt. `Client` returns the
-receipt (`acknowledge`) once the application has the message; only then does the carrier acknowledge it to the edge.
+A transport reconnects on its own, reports its connection state, and passes each message on with a receipt. `Client` returns the
+receipt (`acknowledge`) once the application has the message; only then does the transport acknowledge it to the edge.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from typing import Protocol
 
 from milepost.client.errors import ClientFault
 from milepost.client.events import Arrival, ClientStateChange, Suppression
-from milepost.client.values import OutgoingMessage, SubscriptionRequest
+from milepost.client.messages import OutgoingMessage, SubscriptionRequest
 from milepost.model.instants import Instant
 from milepost.model.places import Place
 
@@ -44,8 +44,8 @@ class PositionFix:
     seen_at: Instant | None = None
 
 
-class CarrierObserver(Protocol):
-    """Receiver of a carrier's messages and state changes."""
+class TransportObserver(Protocol):
+    """Receiver of a transport's messages and state changes."""
 
     def on_arrival(self, arrival: Arrival) -> None:
         """Accept a message."""
@@ -63,7 +63,7 @@ class CarrierObserver(Protocol):
         """End all subscriptions; without a fault, the application closed the connection."""
 
 
-class Carrier(Protocol):
+class ClientTransport(Protocol):
     """One protocol with one edge."""
 
     @property
@@ -74,7 +74,7 @@ class Carrier(Protocol):
     def url(self) -> str:
         """The URL of the edge in use or being tried; empty during discovery."""
 
-    async def open(self, observer: CarrierObserver) -> None:
+    async def open(self, observer: TransportObserver) -> None:
         """Connect; raise a `ClientFault` if that fails within the time limit."""
 
     async def publish(self, publication: OutgoingMessage) -> None:

@@ -2,8 +2,8 @@ import json
 
 import pytest
 
-from milepost.config.log_settings import Format, Level
-from milepost.runtime.logs import SECOND_NS, FieldValue, StructuredLog
+from milepost.config.log_format import Format, Level
+from milepost.runtime.structured_log import SECOND_NS, FieldValue, StructuredLog
 
 AT = 1_893_456_000 * SECOND_NS + 7_000_000  # 2030-01-01
 

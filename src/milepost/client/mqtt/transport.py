@@ -1,4 +1,4 @@
-"""MQTT as a carrier: sockets, clocks and tasks around `MqttSession`.
+"""MQTT as a transport: sockets, clocks and tasks around `MqttSession`.
 
     _keep_connected   attempts in sequence until the client is closed or one fails for good
       └ _attempt        one connection, from the first byte to the last
@@ -19,15 +19,15 @@ from random import random
 from time import monotonic, time_ns
 from typing import Final
 
-from milepost.client.carrier import ClientLimits, PositionFix
+from milepost.client.base_transport import BaseTransport
 from milepost.client.errors import ClientClosed, EdgeUnreachable, RefusedByEdge
 from milepost.client.events import ClientState, ClientStateChange, Ended
+from milepost.client.messages import OutgoingMessage, SubscriptionRequest
 from milepost.client.mqtt.mapping import packet_of
 from milepost.client.mqtt.redirects import KeepAlive, KeepAliveStep, Redirects
 from milepost.client.mqtt.session import MqttPhase, MqttSession
 from milepost.client.mqtt.streams import CLOSE_TIMEOUT_S, ClientStream, MqttTarget, open_stream
-from milepost.client.session_core import SessionCore
-from milepost.client.values import OutgoingMessage, SubscriptionRequest
+from milepost.client.transport import ClientLimits, PositionFix
 from milepost.model.instants import Instant
 from milepost.model.reasons import Malformed
 from milepost.model.retry import Retry, RetryPolicy
@@ -41,7 +41,7 @@ STABLE_S: Final = 5.0
 RECONNECT: Final = RetryPolicy(first_s=0.2, limit_s=20.0, spread=0.5)
 
 
-class MqttCarrier(SessionCore):
+class MqttTransport(BaseTransport):
     """One client of one server, or of the servers it is redirected to."""
 
     def __init__(

@@ -6,7 +6,7 @@ from milepost.model.endpoints import EndpointId
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.messages import Message, MessageId
 from milepost.model.reasons import Malformed, Reason, Refused
-from milepost.model.sessions import (
+from milepost.model.session_datagrams import (
     DETAIL_CHARACTERS_MAX,
     MATCHES_MAX,
     REPORTING_INTERVAL_NS_MAX,

@@ -12,24 +12,24 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from milepost.broker.counts import BrokerCounters
+from milepost.broker.broker_counters import BrokerCounters
 from milepost.broker.delivery import Deliveries
 from milepost.broker.effects import CloseConnection, Redirect, StateChanges, Welcome
 from milepost.broker.federation_port import FederationPort
 from milepost.broker.limits import BrokerLimits
-from milepost.broker.persistence import publication_from_bytes, publication_to_bytes, session_to_bytes, subscription_to_bytes
 from milepost.broker.presence import Presence, ReportObserver
 from milepost.broker.publication import Delivery, DeliveryObserver, Publication
 from milepost.broker.publish_path import AudienceResolver
 from milepost.broker.routing import SUSPENDED, RouteCache, SubscriptionTable
 from milepost.broker.session import NO_CONNECTION, Session, Sessions, SessionSubscription
+from milepost.broker.state_codec import publication_from_bytes, publication_to_bytes, session_to_bytes, subscription_to_bytes
 from milepost.model.addresses import ToArea, ToNotified
 from milepost.model.areas import Area
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import FOREVER, Instant
 from milepost.model.places import Place
 from milepost.model.reasons import Malformed, Reason, Refused
-from milepost.model.sites import EndpointPosition, HeldSubscription, NotifiedIncident, QueuedMessage
+from milepost.model.site_records import EndpointPosition, HeldSubscription, NotifiedIncident, QueuedMessage
 
 TAKEN_OVER_ELSEWHERE: Final = Refused(Reason.SESSION_TAKEN_OVER, "at another edge")
 
@@ -51,7 +51,7 @@ class SessionSnapshot:
     notified: tuple[NotifiedIncident, ...]
 
 
-class RoamingSupport:
+class SessionTransfer:
     """Base class of `Broker`."""
 
     limits: BrokerLimits
@@ -140,7 +140,7 @@ class RoamingSupport:
         self.presence.observer = observer
 
     def observe_deliveries(self, observer: DeliveryObserver) -> None:
-        """Call *observer* with the fate of every message to an area, by endpoint."""
+        """Call *observer* with the delivery state of every message to an area, by endpoint."""
         self.deliveries.observer = observer
 
     def routes_changed(self) -> None:

@@ -8,8 +8,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import milepost.matching.points as points_module
-from milepost.matching.curve import KEY_MAX, NUMBER_BITS, cap_over, key_ranges_over, keys_of
 from milepost.matching.points import PointIndex
+from milepost.matching.z_order import KEY_MAX, NUMBER_BITS, cap_over, key_ranges_over, keys_of
 from milepost.model.areas import Area, Box, Circle
 from milepost.model.places import Place, vectors
 

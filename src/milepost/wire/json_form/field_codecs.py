@@ -18,7 +18,7 @@ from milepost.model.messages import Scalar
 from milepost.model.priorities import Priority
 from milepost.model.queries import Query, parse_query
 from milepost.model.reasons import Malformed, Reason
-from milepost.model.sessions import CloseCause, SessionToken, check_session
+from milepost.model.session_datagrams import CloseCause, SessionToken, check_session
 from milepost.model.tags import Tag
 from milepost.wire.checks import encodable_instant, unique_tags
 from milepost.wire.geojson import area_from_geojson, area_to_geojson
