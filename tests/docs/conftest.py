@@ -27,7 +27,7 @@ def fetched(need_java: str, spark_jars: list[Path]) -> None:
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Copy the repository to a folder of its own, with the environment of `make edge`."""
     folder = tmp_path_factory.mktemp("clone")
-    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    command = ["git", "ls-files", "-z"]
     names = subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout.decode().split("\0")
     for name in names:
         if name and (ROOT / name).is_file():

@@ -31,7 +31,7 @@ def test_a_headline_result_is_that_of_the_last_run(work: str, result: str, targe
     assert f"`make {target}`" in measured
 
 
-def test_a_figure_is_told_from_a_version_and_a_percentile() -> None:
+def test_a_figure_is_distinguished_from_a_version_and_a_percentile() -> None:
     assert figures_of("3,813,573 deliveries/s; Mosquitto 2.1: 167,067") == ["3,813,573", "167,067"]
     assert figures_of("0.876 ms median, 1.48 ms at p99") == ["0.876", "1.48"]
     assert figures_of("45,994/s; Mosquitto 2.1, in memory: 109,211/s") == ["45,994", "109,211"]

@@ -54,3 +54,5 @@ def test_an_outdated_exception_is_found(plant: Plant) -> None:
     assert small_faults(plant(SMALL), dict.fromkeys(modules, "a reason")) == [
         "milepost.wire.long is not a small module with one importer any more: remove it from the list"
     ]
+    gone = dict.fromkeys((*modules[:3], "milepost.gone"), "a reason")
+    assert small_faults(plant(SMALL), gone) == ["milepost.gone does not exist: remove it from the list"]

@@ -220,7 +220,7 @@ static void build_packet(ThroughputRun *run_state, int publisher) {
     char topic[64], payload[256];
     size_t len = BINARY_LEN;
     memset(payload, 'x', sizeof payload);
-    snprintf(topic, sizeof topic, "bench/run_state/%03d", publisher);
+    snprintf(topic, sizeof topic, "bench/fan/%03d", publisher);
     if (run_state->shape.receivers_per_message == 10) snprintf(topic, sizeof topic, "bench/group/%02d", publisher % 20);
     if (run_state->shape.is_json) {
         snprintf(topic, sizeof topic, "bench/json/%03d", publisher);
@@ -246,7 +246,7 @@ static void join_all(ThroughputRun *run_state, int port, int is_tls) {
             snprintf(name, sizeof name, "bench/group/%02d", 10 + at % 10);
             subscribe(connection, name, run_state->qos);
         } else {
-            subscribe(connection, run_state->shape.is_json ? "bench/json/+" : "bench/run_state/+", run_state->qos);
+            subscribe(connection, run_state->shape.is_json ? "bench/json/+" : "bench/fan/+", run_state->qos);
         }
         watch(connection, run_state->epoll);
     }

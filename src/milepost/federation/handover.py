@@ -500,7 +500,7 @@ class Handovers:
         if reads is None:
             self.request_read_back(residency)
         else:
-            self._collect(catching_up, self._state.recent.missed_for(residency.endpoint))
+            collect_missed(catching_up, self._state.recent.missed_for(residency.endpoint))
             self._catch_up.replay(residency, reads, now)
 
     def request_read_back(self, residency: Residency) -> None:
@@ -524,34 +524,35 @@ class Handovers:
         if residency.catching_up is None or not residency.catching_up.sites_to_reread:
             return
         following = self._state.recent.since(reads[-1].offset + 1) if reads else []
-        self._collect(residency.catching_up, [one for one in missed_records if one.endpoint == residency.endpoint])
+        collect_missed(residency.catching_up, [one for one in missed_records if one.endpoint == residency.endpoint])
         self._catch_up.replay(residency, [*reads, *following], now)
 
     def on_missed(self, missed: MissedMessages, residency: Residency, now: Instant) -> None:
         """Deliver messages that the central hub found for an endpoint of this edge."""
         if (
             residency.catching_up is not None
-            and self._collect(residency.catching_up, [missed])
+            and collect_missed(residency.catching_up, [missed])
             and EVERY not in residency.catching_up.sites_to_reread
         ):
             self.deliver_missed(residency, now)
 
-    def _collect(self, catching_up: CatchingUp, missed_records: list[MissedMessages]) -> bool:
-        """Collect messages of the central hub for a move that is not over; return whether a site is complete."""
-        is_all = False
-        for missed in missed_records:
-            site = missed.sender.site
-            if missed.handover not in catching_up.awaits.get(site, ()):
-                continue
-            found = [to_record(forwarded).decode() for forwarded in missed.messages]
-            catching_up.missed += [record for record in found if record not in catching_up.missed]
-            if missed.is_last:
-                catching_up.awaits[site].remove(missed.handover)
-                if not catching_up.awaits[site]:
-                    del catching_up.awaits[site]
-                    catching_up.sites_to_reread.add(site)
-                    is_all = True
-        return is_all
+
+def collect_missed(catching_up: CatchingUp, missed_records: list[MissedMessages]) -> bool:
+    """Collect the hub's answers to handovers that are still awaited; return whether a site has answered all of them."""
+    is_complete = False
+    for missed in missed_records:
+        site = missed.sender.site
+        if missed.handover not in catching_up.awaits.get(site, ()):
+            continue
+        found = [to_record(forwarded).decode() for forwarded in missed.messages]
+        catching_up.missed += [record for record in found if record not in catching_up.missed]
+        if missed.is_last:
+            catching_up.awaits[site].remove(missed.handover)
+            if not catching_up.awaits[site]:
+                del catching_up.awaits[site]
+                catching_up.sites_to_reread.add(site)
+                is_complete = True
+    return is_complete
 
 
 def _awaited_by(residency: Residency) -> dict[str, tuple[str, ...]]:

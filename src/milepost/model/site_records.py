@@ -8,7 +8,8 @@
                                                            PrepareHandover, ForwardedMessage    handlers
     reserved.subscription-info         edge, endpoint,     Interest, EdgeInfo, HubInfo          edges, hub        edges, hub
                                        name
-    reserved.update-vehicle-info       endpoint or @edge   Claim, EndpointPositions             edges             edges, hub
+    reserved.update-vehicle-info       endpoint or @edge   EndpointClaim,                       edges             edges, hub
+                                                           EndpointPositions
     reserved.publish-HANDLER           endpoint            ForwardedMessage                     edges             that handler
 
 Invariants:

@@ -145,9 +145,9 @@ def pipeline_status_in(folder: str) -> dict[str, dict[str, Any]]:
     try:
         if path.stat().st_size > STATUS_BYTES_MAX:
             return {}
-        logger = json.loads(path.read_bytes())
-        is_old = (time_ns() - logger["at_ns"]) / 1e9 > OLD_S
-        rows = {one["name"]: {name: one[name] for name in _SHOWN} for one in logger["queries"]}
+        status = json.loads(path.read_bytes())
+        is_old = (time_ns() - status["at_ns"]) / 1e9 > OLD_S
+        rows = {one["name"]: {name: one[name] for name in _SHOWN} for one in status["queries"]}
     except (OSError, ValueError, KeyError, TypeError):
         return {}
     return {name: row | {"state": "away"} for name, row in rows.items()} if is_old else rows

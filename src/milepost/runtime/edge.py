@@ -258,7 +258,7 @@ class EdgeService:
         if self._site is not None:
             self._site.tick(now)
         self._log.log_suppressed()
-        if self._ready_by is not None and monotonic() > self._ready_by:
+        if self._ready_by is not None and self._stops_at is None and monotonic() > self._ready_by:
             self._log.warning("the site's log has not confirmed the announcement of this edge", after_s=ANNOUNCED_S)
             self._log_ready()
         if self._stops_at is not None and (not self.mqtt.connections or monotonic() > self._stops_at):

@@ -158,9 +158,9 @@ class PipelineService:
             jars = kafka_jars(version=own.connector, progress=lambda line: self._logger.info("connector", progress=line))
         cores = max(os.cpu_count() or 1, cores_needed(self._plans, self._source, own.batches, partitions=own.partitions))
         settings = {"spark.driver.memory": own.memory, "spark.sql.shuffle.partitions": str(own.partitions)}
-        words = Path(own.folder) / SPARK_LOG
+        log_file = Path(own.folder) / SPARK_LOG
         try:
-            return open_session(name, master=f"local[{cores}]", jars=jars, settings=settings, log_file=words)
+            return open_session(name, master=f"local[{cores}]", jars=jars, settings=settings, log_file=log_file)
         except SparkDoesNotStart as fault:
             raise StartFault(str(fault)) from None
 
@@ -221,13 +221,13 @@ def submit_line(settings: Settings, config: Path, names: Sequence[str], *, maste
     """Return the spark-submit command for pipelines."""
     own = settings.pipelines
     jars = kafka_jars(version=own.connector, progress=print_error)
-    logger = {
+    configuration = {
         **SETTINGS,
         "spark.sql.shuffle.partitions": str(own.partitions),
         "spark.pyspark.driver.python": sys.executable,
         "spark.pyspark.python": sys.executable,
     }
-    conf = [part for name, value in logger.items() for part in ("--conf", f"{name}={value}")]
+    conf = [part for name, value in configuration.items() for part in ("--conf", f"{name}={value}")]
     return [
         str(_spark_submit()),
         *("--master", master),

@@ -16,8 +16,6 @@ SMALL_BY_DESIGN = {
     "milepost.cli.agent": COMMAND,
     "milepost.cli.stdin_lines": "a thread and a queue, tested without the command that reads lines",
     "milepost.client.udp.subscriptions": "a table that is tested without a session",
-    "milepost.handlers.dead_letters": "its importer is a command, which contains no logic",
-    "milepost.handlers.loading": "its importer is a command, which contains no logic",
     "milepost.listeners.udp.discovery": "the counterpart of milepost.client.udp.discovery, under the same name",
     "milepost.pipelines.catalogue": "its importer is a process; the list of pipelines belongs to this package",
     "milepost.pipelines.dead_letters": "a pipeline, in a file of its name",
@@ -64,7 +62,8 @@ def small_faults(root: Path, by_design: Mapping[str, str]) -> list[str]:
     for path in python_files(root, "src"):
         for name in imported_by(parsed(path)):
             importers[name].add(module_of(root, path))
-    faults = []
+    modules = {module_of(root, path) for path in python_files(root, "src")}
+    faults = [f"{module} does not exist: remove it from the list" for module in by_design if module not in modules]
     for path in python_files(root, "src"):
         module, lines = module_of(root, path), len(text_of(path).splitlines())
         importing = importers[module] - {module}

@@ -241,7 +241,7 @@ def test_a_full_queue_disconnects_the_receiver_under_that_policy_and_keeps_the_m
     assert queued_bodies(session) == [b"2"]
 
 
-def test_only_acknowledged_messages_are_queued_for_a_disconnected_durable_session() -> None:
+def test_only_qos_1_and_2_messages_are_queued_for_a_disconnected_durable_session() -> None:
     edge = BrokerUnderTest()
     session = edge.subscriber("a", is_durable=True)
     edge.broker.disconnect(session, at(0), publishes_will=True)

@@ -271,6 +271,7 @@ def test_many_missed_messages_come_in_parts_with_a_marked_last_one() -> None:
     assert [part.number for part in parts] == [7 * PARTS_MAX + at for at in (997, 998, 999)]  # type: ignore[union-attr]
     assert [completed_handover(part) for part in parts] == [None, None, 7]  # type: ignore[arg-type]
     assert [part.is_last for part in parts] == [False, False, True]  # type: ignore[union-attr]
+    assert {part.handover for part in parts} == {handover.id}  # type: ignore[union-attr]
     (empty,) = missed_records(move, "a", [])
     assert completed_handover(from_record(empty)) == 7  # type: ignore[arg-type]
     assert isinstance(from_record(empty), MissedMessages)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from milepost.federation.handover import collect_missed
 from milepost.federation.residency import (
     EVERY,
     OFFSET,
@@ -25,7 +26,7 @@ from milepost.federation.residency import (
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import Instant
 from milepost.model.queries import OnTopic
-from milepost.model.site_records import DIRECT, MAIN, EdgeRef, Epoch, HeldSubscription, Position
+from milepost.model.site_records import DIRECT, HUB, MAIN, EdgeRef, Epoch, HeldSubscription, MissedMessages, Position
 from milepost.model.subscriptions import Subscription
 
 CAR = EndpointId("car")
@@ -129,3 +130,22 @@ def test_each_stream_of_an_origin_has_a_cursor_of_its_own() -> None:
     assert not Position("north/a", DIRECT, 6).is_after(cursors)
     assert Position("north/b", MAIN, 6).is_after(cursors)
     assert not Position("north/b", MAIN, 6).is_after(cursors, 6)
+
+
+def missed(site: str, handover: str, *, is_last: bool = True) -> MissedMessages:
+    return MissedMessages(CAR, Epoch(7), EdgeRef(site, HUB), EdgeRef("south", "a"), 1, handover, is_last=is_last)
+
+
+def test_a_site_is_awaited_until_every_handover_to_one_claim_is_answered() -> None:
+    catching_up = CatchingUp(0)
+    for handover in ("north/a 1", "north/a 2", "north/a 1"):
+        catching_up.await_missed("north", handover)
+    assert not collect_missed(
+        catching_up, [missed("north", "north/a 1"), missed("north", "north/a 3"), missed("east", "north/a 2")]
+    )
+    assert not catching_up.is_served("north")
+    assert not collect_missed(catching_up, [missed("north", "north/a 2", is_last=False)])
+    assert not catching_up.is_served("north")
+    assert collect_missed(catching_up, [missed("north", "north/a 2")])
+    assert catching_up.awaits == {}
+    assert catching_up.sites_to_reread == {"north"}

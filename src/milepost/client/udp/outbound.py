@@ -72,7 +72,7 @@ class UdpOutbound:
     """All unanswered datagrams."""
 
     def __init__(self, pending_max: int, draw: Draw) -> None:
-        self._waiting_max = pending_max
+        self._pending_max = pending_max
         self._draw = draw
         self._queues: list[deque[PendingDatagram]] = [deque() for _ in range(_QUEUES)]
         self._in_flight: dict[Name, PendingDatagram] = {}
@@ -84,7 +84,7 @@ class UdpOutbound:
     def is_full(self) -> bool:
         """Whether the limit of unanswered publications is reached."""
         requests = len(self._queues[_REQUESTS]) + sum(isinstance(name, SubscriptionName) for name in self._in_flight)
-        return len(self) - requests >= self._waiting_max
+        return len(self) - requests >= self._pending_max
 
     @property
     def next_at(self) -> Instant:

@@ -23,7 +23,7 @@ NAME: Final = "log.db"
 UNFINISHED: Final = "log.db.new"
 LOCK: Final = "lock"
 APPLICATION: Final = 0x4D694C67  # "MiLg"
-FORMAT: Final = 2
+FORMAT: Final = 3
 """Version of the file format; files of any other version are refused."""
 PAGE_BYTES: Final = 4096
 CACHE_KIB: Final = 2 * 1024

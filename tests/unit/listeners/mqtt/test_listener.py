@@ -127,7 +127,7 @@ def test_a_rule_sets_the_priority_of_a_topic_and_the_publisher_may_override_it()
     assert found == [Priority.SAFETY, Priority.TRAFFIC, Priority.EMERGENCY, Priority.SAFETY]
 
 
-def test_a_payload_rule_does_not_apply_to_removing_a_retained_message() -> None:
+def test_a_payload_rule_refuses_invalid_payloads_but_not_the_removal_of_a_retained_message() -> None:
     edge = EdgeInMemory(rules=AdmissionRules(payloads=PayloadChecks([PayloadRule("t", json=True)])))
     receiver, sender = edge.connect("t"), edge.connect("s")
     receiver.subscribe("t")
