@@ -16,7 +16,7 @@ Invariants:
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, IntEnum
 from typing import Final
 
 from milepost.model.queries import OnTopic, Query, normal_form
@@ -42,14 +42,40 @@ _UNSAFE: Final = re.compile("[/+#]")
 _EVERYTHING: Final = levels_of("#")
 
 
+class IdentityProof(IntEnum):
+    """How an identity was proven; a higher proof is stronger."""
+
+    NONE = 0
+    """It was not: the client is anonymous."""
+    USER = 1
+    """A password or a TLS certificate proves the user; the client chose its client id itself."""
+    CERTIFICATE = 2
+    """A certificate for this client id proves both."""
+
+
 @dataclass(frozen=True, slots=True)
 class ClientIdentity:
-    """An authenticated client; without a user name, or with an empty one, it is anonymous."""
+    """The identity of a client, as far as it is proven: an unverified user name is not part of it."""
 
     client_id: str
     user: str | None = None
+    """The authenticated user; None or empty: none."""
     role: str | None = None
     """The role in its certificate; None or empty: it has no certificate."""
+
+    @property
+    def proof(self) -> IdentityProof:
+        """How the identity was proven."""
+        if self.role:
+            return IdentityProof.CERTIFICATE
+        return IdentityProof.USER if self.user else IdentityProof.NONE
+
+    @property
+    def owner(self) -> str:
+        """The owner of sessions that this identity opens: equal owners may resume each other's sessions; empty: anonymous."""
+        if self.role:
+            return "certificate"
+        return f"user {self.user}" if self.user else ""
 
 
 class AccessAction(Enum):

@@ -58,7 +58,7 @@ def on_connect(
         return
     user = connection.stream.maybe_common_name()
     if user is not None or not context.broker.rules.needs_password:
-        admit(context, connection, packet, user or packet.username, now)
+        admit(context, connection, packet, user, now)  # a user name that nobody checks proves nothing
     elif packet.username is None:
         deny(context, connection, Refused(Reason.BAD_CREDENTIALS, "CONNECT has no user name"))
     else:
