@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from milepost.model.addresses import ToArea
 from milepost.model.areas import Circle
-from milepost.model.endpoints import EndpointId
+from milepost.model.endpoints import EndpointId, edge_source
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.messages import Message, MessageId
 from milepost.model.places import Place
@@ -218,7 +218,7 @@ def alert() -> Message:
     """A message that the system itself raised."""
     message = Message(
         id=MessageId(1),
-        source=THE_EDGE,
+        source=edge_source(THE_EDGE),
         topic="alerts/ice",
         seen_at=NOW,
         address=ToArea(Circle(REPORT.place, 500.0)),

@@ -6,14 +6,14 @@ from hypothesis import strategies as st
 
 from milepost.model.addresses import Address, ToArea, ToContent, ToEndpoint, ToEveryone, ToNotified
 from milepost.model.areas import Area, Around, Box, Circle, Corridor, Polygon, Stretch, Union, Upstream
-from milepost.model.endpoints import EndpointId
+from milepost.model.endpoints import EndpointId, SourceId, edge_source, endpoint_id, service_source
 from milepost.model.instants import BEGINNING, FOREVER, Instant
 from milepost.model.messages import Message, MessageId, Scalar
 from milepost.model.multicast_cells import MulticastGrid
 from milepost.model.places import Place
 from milepost.model.priorities import Priority
 from milepost.model.queries import And, HasTag, Not, OnTopic, Or, Query
-from milepost.model.reasons import Reason, Refused
+from milepost.model.reasons import Malformed, Reason, Refused
 from milepost.model.reports import Report
 from milepost.model.session_datagrams import (
     AcknowledgeDatagram,
@@ -40,13 +40,26 @@ from milepost.model.time_windows import TimeWindow
 
 LAST = FOREVER - 1
 
+
+def is_endpoint_id(text: str) -> bool:
+    """Return whether a text is the id of an endpoint."""
+    try:
+        return bool(endpoint_id(text))
+    except Malformed:
+        return False
+
+
 latitudes = st.floats(-90, 90) | st.sampled_from([0.0, -0.0, 90.0, -90.0])
 longitudes = st.floats(-180, 180) | st.sampled_from([0.0, 180.0, -180.0])
 places = st.builds(Place, latitudes, longitudes)
 instants = (st.integers(0, LAST) | st.sampled_from([0, 1, 1_900_000_000_000_000_000, LAST])).map(Instant)
 
 plain = st.characters(exclude_categories=["Cc", "Cs"])
-endpoint_ids = (st.text(plain, min_size=1, max_size=32) | st.sampled_from(["truck-7", "ü" * 64])).map(EndpointId)
+endpoint_ids = (
+    (st.text(plain, min_size=1, max_size=32) | st.sampled_from(["truck-7", "ü" * 64])).filter(is_endpoint_id).map(EndpointId)
+)
+system_sources = st.builds(lambda make, name: make(name), st.sampled_from([edge_source, service_source]), endpoint_ids)
+sources: st.SearchStrategy[SourceId] = endpoint_ids | system_sources
 levels = st.text(st.characters(exclude_categories=["Cc", "Cs"], exclude_characters="+#/"), max_size=12)
 topics = st.lists(levels, min_size=1, max_size=6).map("/".join).filter(bool) | st.sampled_from(
     ["Collision", "$reserved/cross-hub"]
@@ -166,7 +179,7 @@ def messages(draw: st.DrawFn) -> Message:
     seen_at, valid_until = sorted(draw(st.tuples(instants, instants)))
     return Message(
         id=draw(message_ids),
-        source=draw(endpoint_ids),
+        source=draw(sources),
         topic=draw(topics),
         seen_at=seen_at,
         tags=draw(tag_sets),
@@ -204,7 +217,7 @@ notices = st.builds(
     Notice,
     subscription_ids,
     message_ids,
-    endpoint_ids,
+    sources,
     topics,
     tag_sets,
     st.none() | places,
@@ -212,7 +225,7 @@ notices = st.builds(
     st.binary(max_size=40),
 )
 
-names = st.builds(MessageName, endpoint_ids, message_ids) | st.builds(SubscriptionName, endpoint_ids, subscription_ids)
+names = st.builds(MessageName, sources, message_ids) | st.builds(SubscriptionName, endpoint_ids, subscription_ids)
 refused = st.builds(Refused, st.sampled_from(Reason), st.text(max_size=40))
 future_reasons = st.builds(Refusal, st.integers(60_000, 65_535), st.sampled_from(["NOT_YET_KNOWN", "X"]), st.text(max_size=40))
 refusals = st.builds(refusal_of, refused, st.none() | names, maybe_tokens) | future_reasons

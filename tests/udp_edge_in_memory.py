@@ -21,6 +21,7 @@ from milepost.listeners.udp.sender import Octets
 from milepost.listeners.udp.settings import EdgeIdentity, UdpSettings
 from milepost.model import EndpointId, Instant, Place
 from milepost.model.addresses import Address, ToContent
+from milepost.model.endpoints import edge_source
 from milepost.model.instants import SECOND_NS
 from milepost.model.messages import NO_FIELDS, Message, MessageId, Scalar
 from milepost.model.priorities import Priority
@@ -127,6 +128,7 @@ class UdpEdge(EdgeInMemory):
     ) -> None:
         super().__init__(storage, limits=limits, rules=rules, settings=settings, now=now)
         self.broker.name = EndpointId("edge-1")
+        self.broker.source = edge_source("edge-1")
         self.random = Random(seed)
         self.seed = seed
         self.monotonic_now = self._timer_at = 10**15

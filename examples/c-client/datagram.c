@@ -1,6 +1,8 @@
 /* The content of a datagram: one protobuf message of datagram.proto, as far as a client needs it. */
 #include "milepost.h"
 
+#include <string.h>
+
 bool read_datagram(struct span bytes, struct datagram *datagram) {
     struct in in = {bytes, bytes.size > DATAGRAM_MAX};
     struct field field;
@@ -55,7 +57,7 @@ static bool read_who(struct span inner, struct name *name) {
         case FIELD(1, BYTES): name->who = field.bytes; break;
         case FIELD(2, VARINT): name->id = field.value; break;
         }
-    return !in.is_bad && name->who.size >= 1 && name->who.size <= ID_MAX;
+    return !in.is_bad && name->who.size >= 1 && name->who.size <= SOURCE_MAX;
 }
 
 bool read_received(struct span inner, struct name *name) {
@@ -108,7 +110,7 @@ static bool read_message(struct span inner, struct message *message) {
         case FIELD(14, BYTES): message->certificate = field.bytes; break;
         }
     }
-    return !in.is_bad && message->topic.size > 0 && message->source.size >= 1 && message->source.size <= ID_MAX;
+    return !in.is_bad && message->topic.size > 0 && message->source.size >= 1 && message->source.size <= SOURCE_MAX;
 }
 
 bool read_publish(struct span inner, struct message *message) {
@@ -121,11 +123,18 @@ bool read_publish(struct span inner, struct message *message) {
     return !in.is_bad && is_good;
 }
 
+/* Whether the source is that of the edge's own messages: @edge/ID. */
+static bool is_edge_source(struct span source, struct span id) {
+    struct span mark = span_of("@edge/");
+    return source.size == mark.size + id.size && memcmp(source.at, mark.at, mark.size) == 0 &&
+           memcmp(source.at + mark.size, id.at, id.size) == 0;
+}
+
 /* Whether the message was signed by an edge of our certificate authority. */
 bool is_verified(const struct message *message, const uint8_t authority[KEY], uint64_t now) {
     struct certificate signer;
     return read_certificate(message->certificate, authority, now, &signer) && is_equal(signer.role, span_of("edge")) &&
-           is_equal(signer.id, message->source) &&
+           is_edge_source(message->source, signer.id) &&
            is_signed(signer.signing_key, "milepost message", message->signed_part, message->signature);
 }
 

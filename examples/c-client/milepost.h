@@ -20,6 +20,7 @@
 #define OUTER_MAX (DATAGRAM_MAX + 17 + 16)
 #define CERTIFICATE_MAX 1000
 #define ID_MAX 128
+#define SOURCE_MAX (ID_MAX + 9) /* an endpoint's id, @edge/ID or @service/ID */
 #define INIT_MAX 1600
 #define ASK_SIZE 600
 #define MAC 16
@@ -232,7 +233,7 @@ struct client {
 
     uint64_t next_id;
     struct waiting messages[WAITING_MAX], subscriptions[SUBSCRIPTIONS_MAX];
-    struct { char source[ID_MAX + 1]; uint64_t id; } shown[SHOWN_MAX];
+    struct { char source[SOURCE_MAX + 1]; uint64_t id; } shown[SHOWN_MAX];
     size_t shown_next;
 };
 

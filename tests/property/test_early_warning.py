@@ -9,7 +9,7 @@ from milepost.incidents import Incidents, maybe_alert
 from milepost.incidents.engine import STATE, Announcement, EarlyWarnings, EngineAppend, IncidentEngine
 from milepost.incidents.tracker import is_within_alert_area
 from milepost.model.addresses import ToNotified
-from milepost.model.endpoints import EndpointId
+from milepost.model.endpoints import service_source
 from milepost.model.incidents import Cell, CellKey, EventKind, Incident, IncidentChange, IncidentPhase
 from milepost.model.instants import Instant
 from milepost.model.site_records import CROSS_HUB, ForwardedMessage
@@ -69,7 +69,7 @@ def run_live(kind: EventKind, found: Sequence[Event]) -> Live:
 
 
 def cleared_ids(announcement: Announcement, kind: EventKind) -> tuple[str, ...]:
-    clear = maybe_alert(announcement.change, kind, EndpointId("hub"), announcement.early)
+    clear = maybe_alert(announcement.change, kind, service_source("hub"), announcement.early)
     assert clear is not None
     assert isinstance(clear.address, ToNotified)
     return clear.address.incidents

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from milepost.incidents import Incidents, maybe_alert
 from milepost.model.addresses import ToArea, ToNotified
 from milepost.model.areas import Circle
-from milepost.model.endpoints import EndpointId
+from milepost.model.endpoints import EndpointId, service_source
 from milepost.model.incidents import Bin, Cell, EventKind, Grid, IncidentChange, IncidentPhase, Square
 from milepost.model.incidents.grid import units_between
 from milepost.model.instants import Instant
@@ -197,11 +197,11 @@ def test_an_incident_keeps_its_id_until_cleared_and_all_notified_endpoints_get_t
         assert phases[-1] is IncidentPhase.CLEARED
         assert not {IncidentPhase.RAISED, IncidentPhase.CLEARED} & set(phases[1:-1])
         assert all(one.at < other.at for one, other in pairwise(life))
-        *told, last = [maybe_alert(change, kind, EndpointId("hub")) for change in life]
+        *told, last = [maybe_alert(change, kind, service_source("hub")) for change in life]
         assert all(alert is not None and isinstance(alert.address, ToArea) and alert.address.incident == name for alert in told)
         assert last is not None
         assert last.address == ToNotified((name,))
-    alerts = [maybe_alert(change, kind, EndpointId("hub")) for change in changes]
+    alerts = [maybe_alert(change, kind, service_source("hub")) for change in changes]
     assert len({alert.id for alert in alerts if alert}) == len(changes)
 
 

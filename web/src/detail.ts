@@ -29,7 +29,12 @@ export interface DetailActions {
 
 const REFRESH_MS = 1_000;
 const ROWS_SHOWN = 300;
-const OPERATOR = "dashboard";
+const OPERATOR = "@service/dashboard";
+
+/** The source of a message in words: an endpoint's id, or "edge NAME" or "service NAME". */
+function sourceName(source: string): string {
+  return source.startsWith("@") ? source.slice(1).replace("/", " ") : source;
+}
 
 export class Detail {
   private readonly box = byId("detail");
@@ -129,7 +134,7 @@ export class Detail {
     const part = (selector: string) => this.box.querySelector(selector) as HTMLElement;
     text(part("h2"), alert.phase === "cleared" ? `All clear: ${readable(alert.kind)}` : readable(alert.kind));
     const until = alert.until_ms === null ? "" : `, valid until ${clock(alert.until_ms)}`;
-    text(part(".lead"), `${alert.state === "active" ? "Active" : "Inactive"} · published ${clock(alert.seen_ms)} by ${alert.source}${until} · ${alert.topic}`);
+    text(part(".lead"), `${alert.state === "active" ? "Active" : "Inactive"} · published ${clock(alert.seen_ms)} by ${sourceName(alert.source)}${until} · ${alert.topic}`);
     const total = Math.max(alert.inside, 1);
     part(".bar .received").style.width = `${(alert.received / total) * 100}%`;
     part(".bar .pending").style.width = `${(alert.pending / total) * 100}%`;

@@ -27,7 +27,7 @@ from milepost.broker.session import Session
 from milepost.broker.state_codec import publication_from_bytes, publication_to_bytes
 from milepost.model.addresses import ToArea, ToNotified
 from milepost.model.areas import Area, Motion, contains_moving
-from milepost.model.endpoints import EndpointId
+from milepost.model.endpoints import SourceId, source_id
 from milepost.model.instants import FOREVER, SECOND_NS, Instant
 from milepost.model.places import Vectors
 from milepost.model.reasons import Reason
@@ -45,7 +45,7 @@ HANDOVER_INCIDENTS_MAX: Final = 200
 NOTIFIED_NS: Final = 3_600 * SECOND_NS
 """How long notified sessions are remembered after a message was seen; longer if the message is valid for longer."""
 
-IncidentKey = tuple[EndpointId, str]
+IncidentKey = tuple[SourceId, str]
 """Source and name of an incident."""
 
 
@@ -246,7 +246,7 @@ class ActiveAlerts:
         self._caps = list(self._active), centres, np.array([cap.cosine for cap in caps])
         return self._caps
 
-    def notified_sessions(self, source: EndpointId, incidents: Iterable[str]) -> list[int]:
+    def notified_sessions(self, source: SourceId, incidents: Iterable[str]) -> list[int]:
         """Return the sessions notified of any of these incidents that have not received the last message on them."""
         found: dict[int, None] = {}
         for name in incidents:
@@ -254,19 +254,19 @@ class ActiveAlerts:
             found |= dict.fromkeys(incident.notified) if incident is not None else {}
         return list(found)
 
-    def was_notified(self, session: Session, source: EndpointId, incidents: Iterable[str]) -> bool:
+    def was_notified(self, session: Session, source: SourceId, incidents: Iterable[str]) -> bool:
         """Return whether a session is one of those."""
         return any(
             session.number in one.notified for name in incidents if (one := self._incidents.get((source, name))) is not None
         )
 
-    def end(self, source: EndpointId, incidents: Iterable[str], changes: StateChanges) -> None:
+    def end(self, source: SourceId, incidents: Iterable[str], changes: StateChanges) -> None:
         """Forget incidents: the last message on them goes to all sessions here."""
         for name in incidents:
             if (source, name) in self._incidents:
                 self._forget((source, name), changes)
 
-    def end_for_session(self, session: Session, source: EndpointId, incidents: Iterable[str], changes: StateChanges) -> None:
+    def end_for_session(self, session: Session, source: SourceId, incidents: Iterable[str], changes: StateChanges) -> None:
         """Forget that a session was notified: the last message on these incidents goes to it alone."""
         for name in incidents:
             incident = self._incidents.get((source, name))
@@ -357,4 +357,4 @@ def notification_from_row(key: str, row: bytes) -> NotifiedIncident:
     """Parse a stored notification."""
     source, _, name = key.partition("\n")
     message, had_earlier, until = map(int, row.split())
-    return NotifiedIncident(EndpointId(source), name, message, bool(had_earlier), Instant(until))
+    return NotifiedIncident(source_id(source), name, message, bool(had_earlier), Instant(until))

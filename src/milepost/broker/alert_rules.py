@@ -12,7 +12,7 @@ from milepost.broker.publication import EDGE_ITSELF, Publication
 from milepost.model.addresses import ToArea
 from milepost.model.areas import Area, Circle
 from milepost.model.areas.direction import corridor_ahead
-from milepost.model.endpoints import EndpointId
+from milepost.model.endpoints import SystemSource
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.messages import FIELDS_MAX, Scalar
 from milepost.model.places import Place
@@ -83,7 +83,7 @@ class EmergencyAlerts:
         return next((rule for rule in self.rules if filter_matches(rule.topic, topic)), None)
 
     def make(
-        self, rule: AlertRule, publication: Publication, heading_deg: float | None, edge: EndpointId, number: int, now: Instant
+        self, rule: AlertRule, publication: Publication, heading_deg: float | None, edge: SystemSource, number: int, now: Instant
     ) -> Publication:
         """Return the alert that a message raises; the message must have a place."""
         assert publication.place is not None, "an emergency without a place concerns no area"

@@ -42,7 +42,7 @@ from milepost.broker.session import (
 from milepost.broker.session_transfer import SessionTransfer
 from milepost.broker.state_codec import session_to_bytes, subscription_to_bytes
 from milepost.matching.matcher import Matcher, MatcherLimits
-from milepost.model.endpoints import EndpointId
+from milepost.model.endpoints import EndpointId, edge_source
 from milepost.model.instants import FOREVER, SECOND_NS, Instant
 from milepost.model.reasons import Malformed, Reason, Refused
 from milepost.model.reports import Report
@@ -96,6 +96,8 @@ class Broker(PublishPath, SessionTransfer):
         """None: this edge is not federated."""
         self.audience = AudienceResolver(self.route_cache, self.sessions, self.presence, self.deliveries, self._is_settled)
         self.name = name
+        self.source = edge_source(name)
+        """The source of messages of the edge itself."""
         self._last_id = 0
         self._reputations = Reputations()
         self._session_timers = SessionTimers(self.sessions)
@@ -141,12 +143,12 @@ class Broker(PublishPath, SessionTransfer):
         self, name: EndpointId, identity: ClientIdentity, will: SessionWill | None, now: Instant, *, clean_start: bool
     ) -> bool | Refused:
         """Return whether a client may `connect` now; False: its session is on its way from another edge (see `Welcome`)."""
-        refused = self._refuse_will(identity, will, now)
+        refused = self._refuse_will(name, identity, will, now)
         if refused is not None:
             return refused
         return self.federation is None or self.federation.arrive(name, now, clean_start=clean_start)
 
-    def _refuse_will(self, identity: ClientIdentity, will: SessionWill | None, now: Instant) -> Refused | None:
+    def _refuse_will(self, name: EndpointId, identity: ClientIdentity, will: SessionWill | None, now: Instant) -> Refused | None:
         """Check a will while its client can still be refused; it is checked again when it is published."""
         if will is None:
             return None
@@ -159,7 +161,7 @@ class Broker(PublishPath, SessionTransfer):
             return Refused(Reason.TOPIC_RESERVED, f"a will on {publication.topic}")
         if route.within_m and publication.place is not None:  # the publisher's position at that time is not known
             return Refused(Reason.PLACE_NOT_SEEN, f"a will on {publication.topic} that names a place")
-        no_session = Session(publication.source, -1)
+        no_session = Session(name, -1)
         return self._admission.refuse(no_session, publication, route, self._plausibility(), now)
 
     def connect(

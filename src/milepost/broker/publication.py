@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from milepost.model.addresses import Address, ToContent
-from milepost.model.endpoints import EndpointId
+from milepost.model.endpoints import EndpointId, SourceId
 from milepost.model.instants import FOREVER, Instant
 from milepost.model.messages import NO_FIELDS, Message, MessageId, Scalar
 from milepost.model.pipeline_records import DeliveryState
@@ -66,7 +66,7 @@ class Publication:
         body: bytes,
         seen_at: Instant,
         *,
-        source: EndpointId,
+        source: SourceId,
         origin: int = EDGE_ITSELF,
         qos: int = 0,
         is_retained: bool = False,

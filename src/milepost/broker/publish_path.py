@@ -37,7 +37,7 @@ from milepost.broker.state_codec import publication_to_bytes
 from milepost.matching.matcher import Matcher
 from milepost.model.addresses import ToArea, ToContent, ToEndpoint, ToEveryone, ToNotified
 from milepost.model.areas import Motion
-from milepost.model.endpoints import EndpointId
+from milepost.model.endpoints import EndpointId, SystemSource
 from milepost.model.instants import Instant
 from milepost.model.messages import UNPUBLISH, Message, MessageId, maybe_unpublished
 from milepost.model.places import Place, vectors
@@ -127,7 +127,7 @@ _ANY_SOURCE: Final = EndpointId("anybody")
 class PublishPath:
     """Base class of `Broker`."""
 
-    name: EndpointId
+    source: SystemSource
     counts: BrokerCounters
     retained: RetainedStore
     storage_error: str | None
@@ -261,7 +261,7 @@ class PublishPath:
             self.counts.dropped[Reason.FIELD_MISSING] += 1
             return
         heading = self.presence.last_reports.find_heading(publication.origin) if publication.origin >= 0 else None
-        alert = self.alerts.make(rule, publication, heading, self.name, self.next_id(now), now)
+        alert = self.alerts.make(rule, publication, heading, self.source, self.next_id(now), now)
         refused = self.federation.forward(alert, now) if self.federation is not None else None
         if refused is not None:  # endpoints of this edge get it all the same
             self.refuse(refused)
@@ -356,6 +356,6 @@ class PublishPath:
         held = session.subscriptions.get(topic)
         if held is not None:
             subscription_ids = (held.subscription.id,) if held.subscription.id else ()
-            publication = Publication(topic, body, now, source=self.name)
+            publication = Publication(topic, body, now, source=self.source)
             publication.id = self.next_id(now)
             self.deliveries.deliver_to(Delivery(publication, 0, subscription_ids), session)

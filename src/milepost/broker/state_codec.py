@@ -17,7 +17,7 @@ import orjson
 
 from milepost.broker.publication import TO_CONTENT, Publication
 from milepost.broker.session import Session, SessionSubscription, SessionWill
-from milepost.model.endpoints import EndpointId
+from milepost.model.endpoints import EndpointId, source_id
 from milepost.model.instants import FOREVER, Instant
 from milepost.model.messages import Message
 from milepost.model.places import Place
@@ -91,7 +91,7 @@ def publication_from_bytes(data: bytes) -> Publication:
         topic.decode(),
         data[at:],
         seen_at,
-        source=EndpointId(source.decode()),
+        source=source_id(source.decode()),
         qos=qos,
         is_retained=bool(flags & _RETAINED),
         priority=Priority(priority),

@@ -51,7 +51,7 @@ value of `after` (or --after) for the next page.
 """
 _COVERAGE_EPILOG: Final = """\
 examples:
-  milepost pipeline coverage 1900000000000000017 --source incidents
+  milepost pipeline coverage 1900000000000000017 --source @service/incidents
   milepost pipeline coverage 17 --from '2 hours ago' --page proof.html
 
 It reads the deliveries that edges recorded, and the positions of all endpoints. --from and --to limit when the message was
@@ -249,7 +249,7 @@ def _add_coverage(verbs: Commands) -> None:
         epilog=_COVERAGE_EPILOG,
     )
     coverage.add_argument("message", metavar="MESSAGE_ID", help="the message's id")
-    coverage.add_argument("--source", metavar="ENDPOINT", help="the publisher; needed if several used the id")
+    coverage.add_argument("--source", metavar="SOURCE", help="the publisher; needed if several used the id")
     _add_archive(coverage)
     _add_times(coverage)
     coverage.add_argument("--page", metavar="FILE.html", type=Path, help="write a page with a picture")

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from milepost.model.addresses import Address, ToContent
 from milepost.model.areas import Area, Around
-from milepost.model.endpoints import EndpointId
+from milepost.model.endpoints import EndpointId, SourceId
 from milepost.model.instants import FOREVER, Instant
 from milepost.model.messages import Message, MessageId
 from milepost.model.places import Place
@@ -77,7 +77,7 @@ class ReceivedMessage:
     received_at: Instant
     tags: frozenset[Tag] = frozenset()
     place: Place | None = None
-    source: EndpointId | None = None
+    source: SourceId | None = None
     """The sender; None if the edge does not name it."""
     seen_at: Instant | None = None
     valid_until: Instant = FOREVER

@@ -15,18 +15,18 @@ from milepost.dashboard.records import MESSAGES
 from milepost.eventlog.log import Entry
 from milepost.model.addresses import ToArea, ToNotified
 from milepost.model.areas import Circle
-from milepost.model.endpoints import EndpointId
+from milepost.model.endpoints import service_source
 from milepost.model.incidents import EventKind
 from milepost.model.instants import Instant
 from milepost.model.messages import Message, MessageId
 from milepost.model.places import Place
 from milepost.model.reasons import Malformed, Reason
-from milepost.model.site_records import CROSS_HUB, EdgeRef, ForwardedMessage
+from milepost.model.site_records import CROSS_HUB, EdgeRef, ForwardedMessage, service_sender
 from milepost.wire.json_form.codec import Decoder, Form, Whole, absent
 from milepost.wire.records import to_record
 
-SOURCE: Final = EndpointId("dashboard")
-SENDER: Final = "@dashboard"
+SOURCE: Final = service_source("dashboard")
+SENDER: Final = service_sender("dashboard")
 """The sender, in place of an edge's name."""
 RADIUS_M_MAX: Final = 50_000.0
 PUBLISH_REQUEST_BYTES_MAX: Final = 4_096

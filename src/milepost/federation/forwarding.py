@@ -22,7 +22,15 @@ from milepost.model.instants import Instant
 from milepost.model.messages import Message, MessageId
 from milepost.model.pipeline_records import PIPELINES
 from milepost.model.reasons import Reason, Refused
-from milepost.model.site_records import CROSS_HUB, OUTSIDE_SQUARE_DEG, EdgeInfo, ForwardedMessage, handler_topic
+from milepost.model.site_records import (
+    CROSS_HUB,
+    OUTSIDE_SQUARE_DEG,
+    SERVICE_MARK,
+    EdgeInfo,
+    ForwardedMessage,
+    handler_topic,
+    service_sender,
+)
 from milepost.wire.records import from_record, to_record
 
 # Publications as records, and records as publications (D9).
@@ -76,10 +84,6 @@ def publication_of(forwarded: ForwardedMessage) -> Publication:
 
 MOVING_ENDPOINTS: Final = "moving endpoints"
 """The owner of the interest of endpoints that are arriving or leaving."""
-
-HANDLER_PREFIX: Final = "@"
-"""Prefix of the names of handlers, which stand in place of an edge's name."""
-
 
 IN_FLIGHT_MAX: Final = 1_000
 IN_FLIGHT_BYTES_MAX: Final = 10_000
@@ -216,19 +220,19 @@ class Forwarder:
         match message.address:
             case ToContent():
                 owners = state.interest.owners_matching(message, now)
-                handlers = sorted(owner.removeprefix(HANDLER_PREFIX) for owner in owners if owner.startswith(HANDLER_PREFIX))
+                handlers = sorted(owner.removeprefix(SERVICE_MARK) for owner in owners if owner.startswith(SERVICE_MARK))
                 return Receivers(is_for_all_edges or len(owners) > len(handlers), tuple(handlers), MOVING_ENDPOINTS in owners)
             case ToEndpoint(name):
                 return Receivers(is_for_all_edges or state.broker.find_session(name) is None)
             case ToArea(area):
-                is_for_pipelines = HANDLER_PREFIX + PIPELINES in state.interest.owners_matching(
+                is_for_pipelines = service_sender(PIPELINES) in state.interest.owners_matching(
                     message, now
                 )  # other handlers have no position
                 return Receivers(
                     is_for_all_edges or any(covers(info, area) for info in state.edges.values()), (PIPELINES,) * is_for_pipelines
                 )
             case ToNotified():
-                is_for_pipelines = HANDLER_PREFIX + PIPELINES in state.interest.owners_matching(message, now)
+                is_for_pipelines = service_sender(PIPELINES) in state.interest.owners_matching(message, now)
                 return Receivers(is_for_all_edges or bool(state.edges), (PIPELINES,) * is_for_pipelines)
             case ToEveryone():
                 return Receivers(is_for_all_edges or bool(state.edges))

@@ -34,6 +34,7 @@ from milepost.model.reasons import Malformed, Refused
 from milepost.model.site_records import (
     ANY_EDGE,
     CROSS_HUB,
+    SERVICE_MARK,
     SUBSCRIPTION_INFO,
     VEHICLE_INFO,
     ClaimNotice,
@@ -231,7 +232,7 @@ class SiteMember(FederationPort):
                 if edge == state.edge:
                     self._own_interest.add(key)
                 elif edge.site != state.edge.site or edge.edge != ANY_EDGE:
-                    owner = edge.edge if edge.edge.startswith("@") and edge.site == state.edge.site else str(edge)
+                    owner = edge.edge if edge.edge.startswith(SERVICE_MARK) and edge.site == state.edge.site else str(edge)
                     state.interest.put(key, owner, subscription)
             case EdgeInfo():
                 if value.edge != state.edge:

@@ -19,7 +19,7 @@ from milepost.broker.publication import Publication
 from milepost.federation.member_state import SiteState
 from milepost.federation.outbox import TRANSIENT, Append
 from milepost.matching.columns import column
-from milepost.model.endpoints import EndpointId
+from milepost.model.endpoints import EndpointId, SourceId
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.pipeline_records import DELIVERIES, MICROSECOND_NS, REPORTS, CoveringEdge, DeliveryState
 from milepost.model.places import vectors
@@ -165,7 +165,7 @@ class NotedDeliveries(NamedTuple):
 class MessageKey(NamedTuple):
     """A message by source, id and topic."""
 
-    source: EndpointId
+    source: SourceId
     id: int
     topic: str
 

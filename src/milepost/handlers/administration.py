@@ -12,11 +12,19 @@ from milepost.eventlog.log import Entry, Log, read_to_end
 from milepost.handlers.handler import Handler
 from milepost.handlers.ledger import DurableAppender, PartitionLedger
 from milepost.handlers.records import DeadLetter, dead_letter_from_bytes, request_from_record, retry_record
-from milepost.handlers.topic_names import COMPACTED, DEAD_LETTERS, PARTITIONS_MAX, dead_letter_topic, edge_name_of, ledger_topic
-from milepost.model.endpoints import EndpointId
+from milepost.handlers.topic_names import COMPACTED, DEAD_LETTERS, PARTITIONS_MAX, dead_letter_topic, ledger_topic
+from milepost.model.endpoints import endpoint_id, name_of_source
 from milepost.model.messages import Message
 from milepost.model.queries import OnTopic
-from milepost.model.site_records import SUBSCRIPTION_INFO, EdgeRef, Interest, handler_topic, interest_key
+from milepost.model.site_records import (
+    SUBSCRIPTION_INFO,
+    EdgeRef,
+    Interest,
+    handler_topic,
+    interest_key,
+    service_sender,
+    source_of_sender,
+)
 from milepost.model.subscriptions import Subscription
 from milepost.wire.records import to_record
 
@@ -49,7 +57,7 @@ def announce(log: Log, site: str, handler: Handler) -> None:
     """Announce the handler's subscriptions and withdraw obsolete ones; return when that is durable."""
     log.make(SUBSCRIPTION_INFO, COMPACTED)
     log.make(handler_topic(handler.name))
-    edge = EdgeRef(site, edge_name_of(handler.name))
+    edge = EdgeRef(site, service_sender(handler.name))
     interests = {_key(edge, route.filter): _interest_record(edge, route.filter) for route in handler.routes}
     before = _announced(log, edge)
     entries = [Entry(SUBSCRIPTION_INFO, key, None) for key in before if key not in interests]
@@ -59,7 +67,7 @@ def announce(log: Log, site: str, handler: Handler) -> None:
 
 def forget(log: Log, site: str, handler: str) -> ForgetResult:
     """Withdraw the handler's subscriptions, drop its store and dead letters, and skip its waiting requests."""
-    edge = EdgeRef(site, edge_name_of(handler))
+    edge = EdgeRef(site, service_sender(handler))
     interests = _announced(log, edge)
     write(log, [Entry(SUBSCRIPTION_INFO, key, None) for key in interests])
     topics = set(log.topics())
@@ -134,4 +142,4 @@ def _key(edge: EdgeRef, topic_filter: str) -> str:
 
 
 def _interest_record(edge: EdgeRef, topic_filter: str) -> bytes:
-    return to_record(Interest(edge, Subscription(EndpointId(edge.edge), OnTopic(topic_filter))))
+    return to_record(Interest(edge, Subscription(endpoint_id(name_of_source(source_of_sender(edge))), OnTopic(topic_filter))))

@@ -8,12 +8,11 @@ Invariants:
 from enum import Enum
 from typing import Final
 
-from milepost.handlers.topic_names import HANDLER_PREFIX
 from milepost.model.addresses import ToContent
-from milepost.model.endpoints import EndpointId
+from milepost.model.endpoints import maybe_endpoint
 from milepost.model.instants import Instant
 from milepost.model.messages import Message, MessageId
-from milepost.model.site_records import CROSS_HUB, EdgeRef, ForwardedMessage, check_site_name, inbox_topic
+from milepost.model.site_records import CROSS_HUB, EdgeRef, ForwardedMessage, check_site_name, inbox_topic, source_of_sender
 from milepost.wire.mqtt import Properties, forwarded, parse_forwarded
 from milepost.wire.user_properties import message_to_properties
 
@@ -32,8 +31,8 @@ class AnswerStatus(Enum):
 
 
 def may_be_answered(message: Message) -> bool:
-    """Return whether the source is an endpoint: two handlers that answer each other would never stop."""
-    return not message.source.startswith(HANDLER_PREFIX)
+    """Return whether the source is an endpoint: two services that answer each other would never stop."""
+    return maybe_endpoint(message.source) is not None
 
 
 def next_number(last: int, now: Instant) -> int:
@@ -55,7 +54,7 @@ def answer_to(
     request_properties = parse_forwarded(request.extras or b"")
     message = Message(
         MessageId(number),
-        EndpointId(sender.edge),
+        source_of_sender(sender),
         _answer_topic(request.message.topic, status, request_properties.response_topic),
         now,
         address=ToContent(),

@@ -7,12 +7,12 @@ from typing import Final
 from zlib import crc32
 
 from milepost.eventlog.log import TopicSettings
+from milepost.model.endpoints import service_source
+from milepost.model.site_records import service_sender
 
 COMPACTED: Final = TopicSettings(is_compacted=True)
 DEAD_LETTERS: Final = "handler.dead-letters-"
 PARTITIONS_MAX: Final = 64
-HANDLER_PREFIX: Final = "@"
-"""The first character of a handler's name where names of edges and endpoints are expected."""
 
 
 def group_of(handler: str) -> str:
@@ -40,21 +40,16 @@ def partition_of(source: str, partitions: int) -> int:
     return crc32(source.encode()) % partitions
 
 
-def edge_name_of(handler: str) -> str:
-    """Return the name under which a handler subscribes."""
-    return f"{HANDLER_PREFIX}{handler}"
-
-
 def sender_name_of(handler: str, partition: int, *, is_remote: bool) -> str:
     """Return the name under which a partition publishes: one for edges of its own site, one for other sites.
 
     Edges read their inbox and cross-hub in parallel: numbers that increase in each topic need not increase across both.
     """
-    own = edge_name_of(handler) + (f".{partition}" if partition else "")
-    return f"{own}.remote" if is_remote else own
+    own = f"{handler}.{partition}" if partition else handler
+    return service_sender(f"{own}.remote" if is_remote else own)
 
 
 def is_own_message(source: str, handler: str) -> bool:
     """Return whether the handler itself published a message."""
-    own = edge_name_of(handler)
+    own = service_source(handler)
     return source == own or source.startswith(f"{own}.")

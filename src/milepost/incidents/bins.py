@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from math import cos, fsum, hypot, radians
 from typing import Final, NamedTuple, Self
 
-from milepost.model.endpoints import EndpointId
+from milepost.model.endpoints import EndpointId, SourceId
 from milepost.model.incidents import METRES_PER_UNIT, TALLY_PARTS, Bin, Cell, EventKind, Grid, Square, Tally
 from milepost.model.incidents.grid import units_between
 from milepost.model.instants import SECOND_NS, Instant
 
 Weights = Mapping[EndpointId, float]
-"""The weight of endpoints as witnesses, 0 to 1; the default is 1."""
+"""The weight of endpoints as witnesses, 0 to 1; the default is 1, also that of services."""
 
 _FULL_WEIGHT: Final = 1.0
 
@@ -35,7 +35,7 @@ class SquareTotals:
     north_sum: int
     east_sum: int
     extent: tuple[int, int, int, int]
-    witnesses: set[EndpointId]
+    witnesses: set[SourceId]
     witness_count_max: int
     first_at: Instant
     last_at: Instant
@@ -148,9 +148,11 @@ class LazyBin:
 
     def witnesses(self) -> tuple[int, float]:
         """Return the number of witnesses, and the sum of their weights."""
-        named = set[EndpointId]().union(*(one.witnesses for one in self._totals))
+        named = set[SourceId]().union(*(one.witnesses for one in self._totals))
         count = max(len(named), *(one.witness_count_max for one in self._totals))
-        weight_sum = fsum(self._weights.get(name, _FULL_WEIGHT) for name in named) if self._weights else float(len(named))
+        weight_sum = (
+            fsum(self._weights.get(EndpointId(name), _FULL_WEIGHT) for name in named) if self._weights else float(len(named))
+        )
         return count, weight_sum * count / len(named)
 
     def radius_m(self) -> float:

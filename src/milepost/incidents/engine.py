@@ -42,7 +42,7 @@ from milepost.incidents.bins import grouped
 from milepost.incidents.tracker import EventMonitor, Incidents, circle_around, incident_of, is_within_alert_area
 from milepost.model.addresses import INCIDENTS_MAX, ToArea, ToEndpoint, ToNotified
 from milepost.model.areas import Area, Circle, Union
-from milepost.model.endpoints import EndpointId
+from milepost.model.endpoints import SystemSource, maybe_endpoint, service_source
 from milepost.model.incidents import (
     Cell,
     EarlyWarning,
@@ -59,7 +59,7 @@ from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.messages import Message, MessageId
 from milepost.model.pipeline_records import PIPELINES
 from milepost.model.reasons import Malformed, Reason
-from milepost.model.site_records import CROSS_HUB, EdgeRef, ForwardedMessage, handler_topic, inbox_topic
+from milepost.model.site_records import CROSS_HUB, EdgeRef, ForwardedMessage, handler_topic, inbox_topic, service_sender
 from milepost.roads import MapMatcher, RoadNetwork, UpstreamExtent, find_upstream_area
 from milepost.vetting import Scores
 from milepost.wire.area_text import area_from_text
@@ -252,8 +252,10 @@ def _candidates(kind_state: _KindState, slot: int, squares: set[Square]) -> list
     return found
 
 
-ENGINE: Final = EndpointId("incidents")
-"""The source of alerts and answers, and the name under which questions are addressed."""
+ENGINE: Final = "incidents"
+"""The name under which questions are addressed."""
+ENGINE_SOURCE: Final = service_source(ENGINE)
+"""The source of alerts and answers."""
 CELLS: Final = "cells"
 STATE: Final = "incidents.state"
 STATE_KEY: Final = "state"
@@ -318,7 +320,7 @@ class IncidentEngine:
     ) -> None:
         state_json = orjson.loads(decompress(state)) if state else {}
         incidents = state_from_json(orjson.dumps(state_json["incidents"])) if state_json else None
-        self._sender = EdgeRef(site, f"@{ENGINE}")
+        self._sender = EdgeRef(site, service_sender(ENGINE))
         self._lateness_ns = int(allowed_lateness_s * SECOND_NS)
         self._approach = approach
         self._kinds = {kind.name: kind for kind in kinds}
@@ -390,11 +392,11 @@ class IncidentEngine:
     def _publish(self, announcement: Announcement, at: Instant) -> None:
         """Append the alert of a change, under a number that is not lower than *at*."""
         message = maybe_alert(
-            announcement.change, self._kinds[announcement.change.incident.kind], ENGINE, announcement.early, self._approach
+            announcement.change, self._kinds[announcement.change.incident.kind], ENGINE_SOURCE, announcement.early, self._approach
         )
         if message is not None:
             record = to_record(ForwardedMessage(self._sender, self._next_number(at), message, qos=1))
-            self._appends += (EngineAppend(CROSS_HUB, "", record), EngineAppend(handler_topic(PIPELINES), ENGINE, record))
+            self._appends += (EngineAppend(CROSS_HUB, "", record), EngineAppend(handler_topic(PIPELINES), ENGINE_SOURCE, record))
             self.counts.alerts += 1
 
     def _next_number(self, at: Instant) -> int:
@@ -409,7 +411,8 @@ class IncidentEngine:
         except Malformed:
             self.counts.unreadable += 1
             return
-        if not isinstance(request, ForwardedMessage):
+        requester = maybe_endpoint(request.message.source) if isinstance(request, ForwardedMessage) else None
+        if not isinstance(request, ForwardedMessage) or requester is None:
             self.counts.unreadable += 1
             return
         try:
@@ -424,10 +427,10 @@ class IncidentEngine:
         self._answered = max(self._answered + 1, now)
         answer = Message(
             MessageId(self._answered),
-            ENGINE,
+            ENGINE_SOURCE,
             topic,
             now,
-            address=ToEndpoint(request.message.source),
+            address=ToEndpoint(requester),
             reliable=request.qos > 0,
             body=body,
         )
@@ -451,7 +454,11 @@ class IncidentEngine:
 
 
 def maybe_alert(
-    change: IncidentChange, kind: EventKind, source: EndpointId, early: Sequence[Incident] = (), approach: Approach | None = None
+    change: IncidentChange,
+    kind: EventKind,
+    source: SystemSource,
+    early: Sequence[Incident] = (),
+    approach: Approach | None = None,
 ) -> Message | None:
     """Return the message that announces a change; `None` if the kind has no topic for alerts.
 

@@ -2,7 +2,7 @@
 
 from milepost.model.addresses import Address, ToArea, ToContent, ToEndpoint, ToEveryone, ToNotified
 from milepost.model.areas import Area, Around, Box, Circle, Corridor, Polygon, Union, Upstream
-from milepost.model.endpoints import EndpointId, endpoint_id
+from milepost.model.endpoints import EndpointId, SourceId, endpoint_id, source_id
 from milepost.model.incidents.kinds import KindRule, MercuryKind
 from milepost.model.instants import BEGINNING, FOREVER, SECOND_NS, Instant
 from milepost.model.messages import Message, MessageId, Scalar
@@ -42,6 +42,7 @@ __all__ = [
     "Refused",
     "Report",
     "Scalar",
+    "SourceId",
     "Subscription",
     "SubscriptionId",
     "Tag",
@@ -57,6 +58,7 @@ __all__ = [
     "endpoint_id",
     "notice_of",
     "parse_query",
+    "source_id",
     "tag",
     "tags",
 ]

@@ -71,6 +71,11 @@ def kind_of_source(source: str) -> SourceKind:
     return SourceKind(source[1:].partition("/")[0])
 
 
+def maybe_endpoint(source: SourceId) -> EndpointId | None:
+    """Return the source as an endpoint's name; None if it is an edge or a service."""
+    return EndpointId(source) if kind_of_source(source) is SourceKind.ENDPOINT else None
+
+
 def name_of_source(source: str) -> str:
     """Return the name of an endpoint, an edge or a service without its kind."""
     return source.partition("/")[2] if source.startswith(_SYSTEM_MARK) else source
@@ -78,9 +83,7 @@ def name_of_source(source: str) -> str:
 
 def _system_source(kind: SourceKind, name: str) -> SystemSource:
     endpoint_id(name)
-    source = f"{_SYSTEM_MARK}{kind.value}/{name}"
-    _check_name(source)
-    return SystemSource(source)
+    return SystemSource(f"{_SYSTEM_MARK}{kind.value}/{name}")
 
 
 def _check_name(text: str) -> None:

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Final, NewType
 
 from milepost.model.addresses import Address, ToContent
-from milepost.model.endpoints import EndpointId, endpoint_id
+from milepost.model.endpoints import SourceId, source_id
 from milepost.model.instants import FOREVER, Instant, check_instant
 from milepost.model.places import Place
 from milepost.model.priorities import DEADLINE_NS, Priority
@@ -48,7 +48,7 @@ class Message:
     """A published message. Applications interpret `fields` and `body`; the system does not, except where a rule asks for it."""
 
     id: MessageId
-    source: EndpointId
+    source: SourceId
     topic: str
     seen_at: Instant
     tags: frozenset[Tag] = frozenset()
@@ -66,7 +66,7 @@ class Message:
 
     def __post_init__(self) -> None:
         check_message_id(self.id)
-        endpoint_id(self.source)
+        source_id(self.source)
         check_topic(self.topic)
         check_tags(self.tags)
         check_instant("seen_at", self.seen_at)
@@ -81,7 +81,7 @@ class Message:
         _check_signature(self.signature, self.certificate)
 
     @property
-    def key(self) -> tuple[EndpointId, MessageId]:
+    def key(self) -> tuple[SourceId, MessageId]:
         """The identity by which duplicates are detected."""
         return self.source, self.id
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NewType
 
-from milepost.model.endpoints import EndpointId, endpoint_id
+from milepost.model.endpoints import EndpointId, SourceId, endpoint_id, source_id
 from milepost.model.instants import SECOND_NS
 from milepost.model.messages import Message, MessageId
 from milepost.model.multicast_cells import MulticastGrid
@@ -56,11 +56,11 @@ class CloseCause(IntEnum):
 class MessageName:
     """Permanent identity of a message."""
 
-    source: EndpointId
+    source: SourceId
     id: MessageId
 
     def __post_init__(self) -> None:
-        endpoint_id(self.source)
+        source_id(self.source)
         _check_range("id", self.id, 0, 2**64 - 1)
 
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple, NewType
 
 from milepost.model.areas import Area
-from milepost.model.endpoints import EndpointId
+from milepost.model.endpoints import EndpointId, SourceId, SystemSource, edge_source, service_source
 from milepost.model.instants import Instant
 from milepost.model.messages import Message
 from milepost.model.places import Place
@@ -39,7 +39,9 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 NEVER: Final = Instant(0)
 
-HUB: Final = "@hub"
+SERVICE_MARK: Final = "@"
+"""The first character of a service's name where the name of an edge is expected: no edge can have such a name."""
+HUB: Final = f"{SERVICE_MARK}hub"
 """In place of an edge's name: the central hub itself."""
 ANY_EDGE: Final = "*"
 """In place of an edge's name: any edge of the site."""
@@ -159,7 +161,7 @@ class QueuedMessage(NamedTuple):
 class NotifiedIncident(NamedTuple):
     """An incident of which an endpoint was notified by area messages."""
 
-    source: EndpointId
+    source: SourceId
     incident: str
     id: int
     """Id of the last message; 0: it was not delivered."""
@@ -368,6 +370,18 @@ SiteRecord = (
 CROSS_HUB: Final = "reserved.cross-hub"
 SUBSCRIPTION_INFO: Final = "reserved.subscription-info"
 VEHICLE_INFO: Final = "reserved.update-vehicle-info"
+
+
+def service_sender(name: str) -> str:
+    """Return the name of a service where the name of an edge is expected: no edge can have it."""
+    return f"{SERVICE_MARK}{name}"
+
+
+def source_of_sender(sender: EdgeRef) -> SystemSource:
+    """Return the source of the messages that an edge or a service publishes itself."""
+    if sender.edge.startswith(SERVICE_MARK):
+        return service_source(sender.edge.removeprefix(SERVICE_MARK))
+    return edge_source(sender.edge)
 
 
 def inbox_topic(edge: EdgeRef) -> str:

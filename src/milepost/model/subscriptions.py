@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Final, NewType
 
 from milepost.model.areas import Area, Around
-from milepost.model.endpoints import EndpointId, endpoint_id
+from milepost.model.endpoints import EndpointId, SourceId, endpoint_id, source_id
 from milepost.model.instants import Instant, check_instant
 from milepost.model.messages import Message, MessageId, check_message_id
 from milepost.model.places import Place
@@ -68,7 +68,7 @@ class Notice:
 
     subscription: SubscriptionId
     message: MessageId
-    source: EndpointId
+    source: SourceId
     topic: str
     tags: frozenset[Tag]
     place: Place | None
@@ -79,7 +79,7 @@ class Notice:
     def __post_init__(self) -> None:
         _check_id(self.subscription)
         check_message_id(self.message)
-        endpoint_id(self.source)
+        source_id(self.source)
         check_topic(self.topic)
         check_tags(self.tags)
         check_instant("seen_at", self.seen_at)

@@ -163,7 +163,7 @@ class EdgeService:
         self._committer = TickCommitter(self.broker, ChangeWriter(self.broker, storage, log), self.mqtt)
         self._udp = self._open_udp() if settings.udp.address else None
         self._monitoring = Monitoring()
-        self._metrics = EdgeMetrics(settings.edge.name, lambda: self._monitoring.up_s, self.mqtt, self._udp, self._site)
+        self._metrics = EdgeMetrics(lambda: self._monitoring.up_s, self.mqtt, self._udp, self._site)
         self._monitoring.add_metrics(self._metrics.families)
         self._monitoring.add_check("storage", lambda: self.broker.storage_error)
         self._wrappers = [Wrapper(one, settings.mqtt.packet_bytes_max) for one in settings.mqtt.listen]

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 from milepost import __version__
 from milepost.broker.publication import Publication
 from milepost.listeners.mqtt.listener import MqttListener
-from milepost.model.endpoints import EndpointId
 from milepost.model.instants import Instant
 from milepost.runtime.metrics import Family, MetricType, counter, gauge, labelled
 
@@ -19,9 +18,8 @@ class EdgeMetrics:
     """Reads the counters of an edge's parts."""
 
     def __init__(
-        self, name: str, up_s: Callable[[], float], mqtt: MqttListener, udp: "UdpService | None", site: "Membership | None"
+        self, up_s: Callable[[], float], mqtt: MqttListener, udp: "UdpService | None", site: "Membership | None"
     ) -> None:
-        self._name = name
         self._up_s = up_s
         self._mqtt = mqtt
         self._udp = udp
@@ -64,9 +62,7 @@ class EdgeMetrics:
         """Publish the most important metrics below `$SYS/`, retained."""
         broker = self._mqtt.context.broker
         for topic, value in self._system_topics():
-            publication = Publication(
-                f"$SYS/broker/{topic}", value.encode(), now, source=EndpointId(self._name), is_retained=True
-            )
+            publication = Publication(f"$SYS/broker/{topic}", value.encode(), now, source=broker.source, is_retained=True)
             broker.accept(publication, None, now)
 
     def _system_topics(self) -> Iterator[tuple[str, str]]:

@@ -8,9 +8,9 @@ from milepost.config.errors import StartFault, missing_extra
 from milepost.config.site_settings import LogType, SiteLog
 from milepost.eventlog.log import Entry, LogRefused, LogUnavailable
 from milepost.model.durability import Durability
-from milepost.model.endpoints import EndpointId
+from milepost.model.endpoints import endpoint_id
 from milepost.model.queries import OnTopic
-from milepost.model.site_records import SUBSCRIPTION_INFO, EdgeRef, Interest, interest_key
+from milepost.model.site_records import SUBSCRIPTION_INFO, EdgeRef, Interest, interest_key, service_sender
 from milepost.model.subscriptions import Subscription
 from milepost.wire.records import to_record
 
@@ -40,8 +40,8 @@ def request_messages(log: "Log", site: str, process: str, filters: Iterable[str]
 
     The records depend on the name only, so that several processes of one name subscribe once.
     """
-    me, owner = EdgeRef(site, f"@{process}"), EndpointId(f"@{process}")
+    me, owner = EdgeRef(site, service_sender(process)), endpoint_id(process)
     interests = {one: Interest(me, Subscription(owner, OnTopic(one))) for one in filters}
     log.append(
-        [Entry(SUBSCRIPTION_INFO, interest_key(me, owner, one), to_record(interest)) for one, interest in interests.items()]
+        [Entry(SUBSCRIPTION_INFO, interest_key(me, me.edge, one), to_record(interest)) for one, interest in interests.items()]
     )

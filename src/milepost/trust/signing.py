@@ -14,6 +14,7 @@ from typing import Final
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
+from milepost.model.endpoints import edge_source
 from milepost.model.instants import Instant
 from milepost.model.messages import Message
 from milepost.model.reasons import Malformed, Reason, Refused
@@ -69,7 +70,7 @@ class Verifier:
             certificate = read_certificate(message.certificate)
         except Malformed as fault:
             return fault.refused
-        if message.source != certificate.id:
+        if message.source != edge_source(certificate.id):
             return Refused(Reason.SIGNATURE_INVALID, f"the signer {certificate.id!r} is not the source {message.source!r}")
         return self._check(certificate, _MESSAGE_PURPOSE + signed_bytes(message), message.signature, now)
 

@@ -28,7 +28,7 @@ from milepost.model.places import Place
 from milepost.wire.geojson import area_to_geojson
 from milepost.wire.json_form import PlaceForm
 from milepost.wire.json_form.codec import Codec, Form, Standalone, Whole, absent, encode_members
-from milepost.wire.json_form.field_codecs import EndpointNames, IsoInstant
+from milepost.wire.json_form.field_codecs import IsoInstant, SourceNames
 from milepost.wire.times import instant_to_text
 
 INCIDENTS_SCHEMA_PATH: Final = Path(__file__).parent / "schema" / "incidents.schema.json"
@@ -110,7 +110,7 @@ class CellForm(Standalone, frozen=True, tag="cell"):
     row: Whole
     column: Whole
     reports: Whole
-    witnesses: EndpointNames
+    witnesses: SourceNames
     witness_count: Whole
     north_sum: Whole
     east_sum: Whole

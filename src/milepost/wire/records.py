@@ -48,7 +48,7 @@ from milepost.model.site_records import (
 )
 from milepost.wire.json_form import MessageForm, PlaceForm, SubscriptionForm
 from milepost.wire.json_form.codec import VERSION, Codec, Form, Notation, Standalone, Whole, absent
-from milepost.wire.json_form.field_codecs import Base64, Digits, EndpointName, GeoArea, text_of
+from milepost.wire.json_form.field_codecs import Base64, Digits, EndpointName, GeoArea, SourceName, text_of
 
 REPUTATION_BYTES_MAX: Final = 10_000
 
@@ -370,7 +370,7 @@ class NotifiedIncidentRow(Form, frozen=True, array_like=True):
     """An incident that an endpoint was notified of."""
 
     MODEL = NotifiedIncident
-    source: EndpointName
+    source: SourceName
     incident: str
     id: Digits
     had_earlier: bool

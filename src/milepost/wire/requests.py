@@ -12,7 +12,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from milepost.model.endpoints import EndpointId
+from milepost.model.endpoints import EndpointId, SourceId
 from milepost.model.instants import Instant
 from milepost.model.messages import Message, MessageId
 from milepost.model.reasons import Malformed, Reason, Refused, shown
@@ -118,7 +118,7 @@ def _completed(payload: bytes, known: Mapping[str, str]) -> object:
     return {**known, **value} if isinstance(value, dict) else value
 
 
-def _check_name(where: str, name: EndpointId, sender: EndpointId) -> None:
+def _check_name(where: str, name: SourceId, sender: EndpointId) -> None:
     try:
         check_sender(name, sender)
     except Malformed as fault:

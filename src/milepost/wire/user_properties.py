@@ -17,7 +17,7 @@ from difflib import get_close_matches
 from typing import Final, TypeVar, assert_never
 
 from milepost.model.addresses import Address, ToArea, ToContent, ToEndpoint, ToEveryone, ToNotified, check_incident_name
-from milepost.model.endpoints import EndpointId, endpoint_id
+from milepost.model.endpoints import EndpointId, SourceId, endpoint_id, source_id
 from milepost.model.instants import FOREVER, Instant
 from milepost.model.messages import ID_DIGITS_MAX, Message, MessageId, check_message_id
 from milepost.model.places import Place
@@ -98,7 +98,7 @@ class MessageProperties:
     """None: the edge assigns one."""
 
 
-def parse_message_properties(user: UserProperties, *, sender: EndpointId, now: Instant) -> MessageProperties | None:
+def parse_message_properties(user: UserProperties, *, sender: SourceId, now: Instant) -> MessageProperties | None:
     """Return the parsed user properties of a PUBLISH; None if none of them is Milepost's."""
     if not has_milepost_properties(user):
         return None
@@ -136,9 +136,9 @@ def message_to_properties(message: Message) -> UserProperties:
     return (*found, *address) if all(len(value) <= PROPERTY_BYTES_MAX for _, value in address) else tuple(found)
 
 
-def check_sender(name: str, sender: EndpointId) -> None:
+def check_sender(name: str, sender: SourceId) -> None:
     """Raise `Malformed` if a message or report is in the name of another endpoint."""
-    if endpoint_id(name) != sender:
+    if source_id(name) != sender:
         raise Malformed(Reason.FIELD_RANGE, f"{shown(name)} is not the sender, {shown(sender)}; omit it or use the sender's id")
 
 
@@ -222,10 +222,10 @@ def _unknown(name: str, known: Iterable[str]) -> Malformed:
     return Malformed(Reason.FIELD_UNKNOWN, f"unknown user property {shown(name)}; {hint}")
 
 
-def _report(properties: _MilepostProperties, *, sender: EndpointId, seen_at: Instant) -> Report | None:
+def _report(properties: _MilepostProperties, *, sender: SourceId, seen_at: Instant) -> Report | None:
     def read(text: str) -> Report:
         latitude, longitude, *motion = numbers_from_text(text, "LATITUDE,LONGITUDE,HEADING_DEG,SPEED_MPS", 2)
-        return Report(sender, Place(latitude, longitude), seen_at, *motion)
+        return Report(endpoint_id(sender), Place(latitude, longitude), seen_at, *motion)
 
     return properties.find(REPORT, read)
 

@@ -30,12 +30,14 @@ def fences(language: str, page: str = PAGE) -> list[str]:
 def made(spark: SparkSession, folder: Path) -> None:
     """Write an archive with a collision that seven endpoints report, a message to an area, and an unpublished message."""
     crash = [message(n, NOON_US + (n + 1) * SECOND, source=f"car-{n}", number=n) for n in range(7)]
-    warned = message(7, NOON_US + 20 * SECOND, source="incidents", number=17, topic="Alert/Collision", address=ADDRESS)
+    warned = message(7, NOON_US + 20 * SECOND, source="@service/incidents", number=17, topic="Alert/Collision", address=ADDRESS)
     append_batch(spark, folder, MESSAGES, [*crash, warned, message(8, source="car-1", number=99)])
     append_batch(spark, folder, REPORTS, [report(n, NOON_US + n * SECOND, endpoint=f"car-{n}") for n in range(7)])
     compact(spark, folder, now=instant(NOON_US + 3 * 3_600 * SECOND))
     append_batch(spark, folder, UNPUBLISHED, [("car-1", "99", NOON_US + SECOND, 9, warned[-1])])
-    append_batch(spark, folder, DELIVERIES, [delivery(0, NOON_US + 21 * SECOND, "car-0", "sent", source="incidents", number=17)])
+    append_batch(
+        spark, folder, DELIVERIES, [delivery(0, NOON_US + 21 * SECOND, "car-0", "sent", source="@service/incidents", number=17)]
+    )
 
 
 COMMANDS: Final = """

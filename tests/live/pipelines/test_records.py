@@ -106,7 +106,7 @@ def test_an_impossible_report_is_left_out_of_its_batch(spark: SparkSession) -> N
 
 
 def test_a_delivery_record_becomes_a_row_per_endpoint(spark: SparkSession) -> None:
-    delivered: dict[str, Any] = {"type": "deliveries", "edge": "n/e", "source": "incidents", "id": "7", "topic": "Alert"}
+    delivered: dict[str, Any] = {"type": "deliveries", "edge": "n/e", "source": "@service/incidents", "id": "7", "topic": "Alert"}
     delivered |= {"endpoints": ["a", "b"], "states": ["sent", "dropped"], "at_us": [1, 2], "reasons": [0, 230]}
     rows = deliveries(log_rows(spark, (DELIVERIES_TOPIC, delivered))).collect()
     assert [(row["endpoint"], row["state"], row["at_us"], row["reason"]) for row in rows] == [

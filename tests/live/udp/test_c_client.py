@@ -188,7 +188,7 @@ def test_it_verifies_the_alert_that_its_emergency_raises(built: Path, edge: UdpE
     with running_client(built, *sealed(edge, name)) as truck:
         truck.publish(f"Emergency {name} rocks")
         line = truck.wait_body(f"{name} rocks")
-        assert (line["topic"], line["source"], line["verified"]) == ("Alert", EDGE_NAME, True)
+        assert (line["topic"], line["source"], line["verified"]) == ("Alert", f"@edge/{EDGE_NAME}", True)
 
 
 def test_a_refusal_carries_its_number_and_name(built: Path, edge: UdpEdge, name: str) -> None:

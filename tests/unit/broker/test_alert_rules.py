@@ -8,7 +8,7 @@ from edge_in_memory import START, EdgeInMemory
 from milepost.broker.alert_rules import AlertRule, AlertShape, EmergencyAlerts
 from milepost.broker.publication import EDGE_ITSELF, Publication
 from milepost.model.areas import Circle, Corridor
-from milepost.model.endpoints import EndpointId
+from milepost.model.endpoints import EndpointId, edge_source
 from milepost.model.instants import SECOND_NS
 from milepost.model.messages import FIELDS_MAX
 from milepost.model.places import Place
@@ -68,8 +68,14 @@ def test_an_alert_names_its_reporter_and_its_source_is_the_edge() -> None:
     alerts = EmergencyAlerts()
     rule = AlertRule("t", alert="Alert/t", valid_s=5.0)
     raised = emergency()
-    alert = alerts.make(rule, raised, None, EndpointId("edge-1"), 77, START)
-    assert (alert.topic, alert.body, alert.source, alert.origin, alert.id) == ("Alert/t", b"crash", "edge-1", EDGE_ITSELF, 77)
+    alert = alerts.make(rule, raised, None, edge_source("edge-1"), 77, START)
+    assert (alert.topic, alert.body, alert.source, alert.origin, alert.id) == (
+        "Alert/t",
+        b"crash",
+        "@edge/edge-1",
+        EDGE_ITSELF,
+        77,
+    )
     assert (alert.priority, alert.qos, alert.valid_until) == (Priority.EMERGENCY, 1, START + 5 * SECOND_NS)
     assert (alert.fields["raised_by"], alert.fields["raised_on"]) == ("car", "t")
     assert (alert.tags, alert.place, alert.signed, alerts.raised) == (raised.tags, HOME, None, 1)
@@ -79,7 +85,7 @@ def test_an_alert_names_its_reporter_and_its_source_is_the_edge() -> None:
 def test_an_alert_can_be_encoded_and_signed_however_many_fields_the_emergency_has(fields: int) -> None:
     alerts = EmergencyAlerts()
     alerts.signer = Signer(EDGE_SIGNING, EDGE_CERTIFICATE)
-    alert = alerts.make(AlertRule("t"), emergency(fields), None, EndpointId("edge-1"), 77, START)
+    alert = alerts.make(AlertRule("t"), emergency(fields), None, edge_source("edge-1"), 77, START)
     assert len(alert.message.fields) == min(fields + 2, FIELDS_MAX)
     assert alert.message.fields["raised_by"] == "car"
 

@@ -10,13 +10,13 @@ from milepost.handlers.answers import AnswerStatus, answer_to, answer_topic_of, 
 from milepost.handlers.calls import CALL_RETRY
 from milepost.handlers.topic_names import is_own_message, partition_of, sender_name_of
 from milepost.model.addresses import ToContent
-from milepost.model.endpoints import EndpointId
+from milepost.model.endpoints import EndpointId, service_source
 from milepost.model.instants import Instant
 from milepost.model.messages import Message, MessageId
 from milepost.model.priorities import Priority
 from milepost.model.reasons import Malformed, Reason
 from milepost.model.retry import Retry
-from milepost.model.site_records import EdgeRef, ForwardedMessage
+from milepost.model.site_records import EdgeRef, ForwardedMessage, source_of_sender
 from milepost.wire.mqtt import Properties, forwarded, parse_forwarded
 
 NOW = Instant(1_900_000_000_000_000_000)
@@ -51,7 +51,7 @@ def test_an_answer_is_an_ordinary_message_with_the_priority_and_qos_of_the_reque
     found = answer(FORWARDED, body=b'{"a":1}')
     assert (found.sender, found.number, found.qos) == (SENDER, 17, 1)
     message = found.message
-    assert (message.source, message.address, message.priority) == ("@parking", ToContent(), Priority.TRAFFIC)
+    assert (message.source, message.address, message.priority) == ("@service/parking", ToContent(), Priority.TRAFFIC)
     assert (message.body, message.reliable, message.seen_at) == (b'{"a":1}', True, NOW)
 
 
@@ -98,14 +98,16 @@ def test_each_partition_and_direction_has_its_own_sender_name() -> None:
     senders = [sender_name_of("a", partition, is_remote=is_remote) for partition in (0, 1, 2) for is_remote in (False, True)]
     assert senders[0] == "@a"
     assert len(set(senders)) == len(senders)
-    assert all(is_own_message(sender, "a") for sender in senders)
-    assert not any(is_own_message(sender, "b") for sender in senders)
-    assert not is_own_message("@ab", "a")
+    sources = [source_of_sender(EdgeRef("north", sender)) for sender in senders]
+    assert all(is_own_message(source, "a") for source in sources)
+    assert not any(is_own_message(source, "b") for source in sources)
+    assert not is_own_message("@service/ab", "a")
+    assert not is_own_message("a", "a")
 
 
 def test_a_message_of_a_handler_is_not_answered() -> None:
     assert may_be_answered(REQUEST)
-    assert not may_be_answered(replace(REQUEST, source=EndpointId("@other")))
+    assert not may_be_answered(replace(REQUEST, source=service_source("other")))
 
 
 @given(st.lists(st.integers(0, 2**62), min_size=1))

@@ -139,8 +139,8 @@ def test_a_handler_ignores_its_own_messages_and_topics_without_a_function() -> N
         raise AssertionError
 
     served = OneFunctionHandler(never)
-    assert served.serve(request(source="@counter", topic="a/accept")).end is RequestEnd.IGNORED
-    assert served.serve(request(source="@counter.1.remote")).end is RequestEnd.IGNORED
+    assert served.serve(request(source="@service/counter", topic="a/accept")).end is RequestEnd.IGNORED
+    assert served.serve(request(source="@service/counter.1.remote")).end is RequestEnd.IGNORED
     assert served.serve(request(topic="b")).end is RequestEnd.IGNORED
 
 

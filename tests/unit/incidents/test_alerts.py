@@ -8,7 +8,7 @@ from milepost.incidents import maybe_alert
 from milepost.incidents.engine import Approach
 from milepost.model.addresses import ToArea, ToNotified
 from milepost.model.areas import Circle
-from milepost.model.endpoints import EndpointId
+from milepost.model.endpoints import service_source
 from milepost.model.incidents import EVENT_KINDS, EventKind, IncidentChange, IncidentId
 from milepost.model.messages import Message
 from milepost.model.places import moved
@@ -19,7 +19,7 @@ from milepost.wire.datagrams import decode, encode
 from unit.incidents.events import HOME, NOON, after, away, events, incidents_from
 
 KIND = EventKind("Collision", "Collision", "reports >= 5", "Alert/Collision", slots=1, valid_s=600, priority=Priority.TRAFFIC)
-HUB = EndpointId("hub-1")
+HUB = service_source("hub-1")
 
 
 def life() -> list[IncidentChange]:

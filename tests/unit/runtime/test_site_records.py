@@ -80,7 +80,7 @@ def test_the_deliveries_of_an_area_message_are_appended_to_the_log() -> None:
 
 def want(edge: EdgeAtLog, handler: str) -> None:
     """Subscribe a handler to all messages."""
-    me, owner = EdgeRef("north", f"@{handler}"), EndpointId(f"@{handler}")
+    me, owner = EdgeRef("north", f"@{handler}"), EndpointId(handler)
     interest = to_record(Interest(me, Subscription(owner, OnTopic("#"))))
     edge.store.open().append([Entry(SUBSCRIPTION_INFO, interest_key(me, owner, "#"), interest)])
     edge.settle()

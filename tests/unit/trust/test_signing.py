@@ -23,7 +23,7 @@ def reason_of(verdict: Refused | None) -> Reason | None:
     return None if verdict is None else verdict.reason
 
 
-ALERT = Message(id=1, source="edge-3", topic="alerts/ice", seen_at=NOW, body=b"slow down")  # type: ignore[arg-type]
+ALERT = Message(id=1, source="@edge/edge-3", topic="alerts/ice", seen_at=NOW, body=b"slow down")  # type: ignore[arg-type]
 
 
 @given(messages())
@@ -37,7 +37,7 @@ def test_a_signed_message_verifies_after_encoding_and_decoding(message: Message)
 
 
 @pytest.mark.parametrize(
-    "change", [{"id": 2}, {"source": "edge-4"}, {"body": b"speed up"}, {"valid_until": NOW}, {"reliable": True}]
+    "change", [{"id": 2}, {"source": "@edge/edge-4"}, {"body": b"speed up"}, {"valid_until": NOW}, {"reliable": True}]
 )
 def test_an_altered_signed_message_is_refused(change: dict[str, object]) -> None:
     changed = replace(signer().sign(ALERT), **change)  # type: ignore[arg-type]

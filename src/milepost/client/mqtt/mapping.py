@@ -9,7 +9,7 @@ from milepost.client.messages import UNKNOWN_SOURCE, OutgoingMessage, ReceivedMe
 from milepost.client.transport import PositionFix
 from milepost.model.addresses import ToContent
 from milepost.model.areas import Around
-from milepost.model.endpoints import EndpointId, endpoint_id
+from milepost.model.endpoints import EndpointId, source_id
 from milepost.model.instants import FOREVER, SECOND_NS, Instant
 from milepost.model.messages import Message, MessageId
 from milepost.model.priorities import Priority
@@ -119,7 +119,7 @@ def received_from(packet: Publish, now: Instant) -> ReceivedMessage:
 
 
 def _with_fields(without_fields: ReceivedMessage, user: UserProperties, now: Instant) -> ReceivedMessage:
-    source = next((endpoint_id(value) for name, value in user if name == SOURCE), None)
+    source = next((source_id(value) for name, value in user if name == SOURCE), None)
     fields = parse_message_properties(user, sender=source or UNKNOWN_SOURCE, now=now)
     if fields is None:
         return without_fields

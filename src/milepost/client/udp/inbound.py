@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 
 from milepost.model.addresses import ToArea
-from milepost.model.endpoints import EndpointId
+from milepost.model.endpoints import SourceId
 from milepost.model.instants import Instant
 from milepost.model.messages import Message, MessageId
 from milepost.model.places import Place
@@ -52,7 +52,7 @@ class UdpInbound:
         self._verifier = verifier
         self._untaken_max = untaken_max
         self._untaken_count = 0
-        self._stages: dict[tuple[EndpointId, MessageId], DeliveryStage] = {}
+        self._stages: dict[tuple[SourceId, MessageId], DeliveryStage] = {}
 
     def decide(self, message: Message, place: Place, now: Instant) -> InboundVerdict:
         """Decide about a message; `place` is the endpoint's position."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from milepost.model.endpoints import EndpointId
+from milepost.model.endpoints import SourceId
 from milepost.model.incidents.grid import Square
 from milepost.model.instants import Instant, check_instant
 from milepost.model.messages import FIELD_NAME_CHARACTERS_MAX
@@ -68,7 +68,7 @@ class Cell:
     """Number of the kind's interval since 1970."""
     square: Square
     reports: int
-    witnesses: frozenset[EndpointId]
+    witnesses: frozenset[SourceId]
     """All of them, or the first `WITNESSES_MAX` by name."""
     witness_count: int
     north_sum: int

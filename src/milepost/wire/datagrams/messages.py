@@ -5,7 +5,7 @@ from typing import Final, assert_never
 
 from milepost.model.addresses import Address, ToArea, ToContent, ToEndpoint, ToEveryone, ToNotified
 from milepost.model.areas import Area, Around, Box, Circle, Corridor, Polygon, Union, Upstream
-from milepost.model.endpoints import EndpointId
+from milepost.model.endpoints import EndpointId, source_id
 from milepost.model.instants import BEGINNING, FOREVER, Instant
 from milepost.model.messages import Message, MessageId, Scalar
 from milepost.model.priorities import Priority
@@ -62,7 +62,7 @@ def read_message(part: pb.Message) -> Message:
     require(part, "id", "source", "topic", "seen_at")
     return Message(
         id=MessageId(part.id),
-        source=EndpointId(part.source),
+        source=source_id(part.source),
         topic=part.topic,
         seen_at=Instant(part.seen_at),
         tags=unique_tags(part.tags),
@@ -199,7 +199,7 @@ def read_notice(part: pb.Notice) -> Notice:
     return Notice(
         subscription=SubscriptionId(part.subscription),
         message=MessageId(part.message),
-        source=EndpointId(part.source),
+        source=source_id(part.source),
         topic=part.topic,
         tags=unique_tags(part.tags),
         place=read_place(part.place) if part.HasField("place") else None,

@@ -2,7 +2,7 @@
 
 from typing import assert_never
 
-from milepost.model.endpoints import EndpointId
+from milepost.model.endpoints import EndpointId, source_id
 from milepost.model.instants import Instant
 from milepost.model.messages import MessageId
 from milepost.model.multicast_cells import MulticastGrid
@@ -147,7 +147,7 @@ def read_name(part: pb.Name) -> Name:
     thing = part.WhichOneof("thing")
     if thing == "message":
         require(part.message, "source", "id")
-        return MessageName(EndpointId(part.message.source), MessageId(part.message.id))
+        return MessageName(source_id(part.message.source), MessageId(part.message.id))
     if thing == "subscription":
         return read_subscription_name(part.subscription)
     raise missing(part, "thing")

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from milepost.model.areas import Around
-from milepost.model.endpoints import EndpointId, endpoint_id
+from milepost.model.endpoints import EndpointId, SourceId, endpoint_id, source_id
 from milepost.model.instants import Instant
 from milepost.model.messages import Scalar
 from milepost.model.priorities import Priority
@@ -116,16 +116,25 @@ class EndpointName(Notation):
         return endpoint_id(text_of(value))
 
 
-class EndpointNames(Notation):
-    """A set of endpoints, as an array without duplicates."""
+class SourceName(Notation):
+    """The source of a message, for values that do not check it themselves."""
+
+    @staticmethod
+    def read(value: object) -> SourceId:
+        """Return the source."""
+        return source_id(text_of(value))
+
+
+class SourceNames(Notation):
+    """A set of sources, as an array without duplicates."""
 
     write = staticmethod(sorted)
 
     @staticmethod
-    def read(value: object) -> frozenset[EndpointId]:
+    def read(value: object) -> frozenset[SourceId]:
         """Return the set."""
         names = _texts(value)
-        if len(found := frozenset(map(endpoint_id, names))) != len(names):
+        if len(found := frozenset(map(source_id, names))) != len(names):
             raise Malformed(Reason.FIELD_RANGE, "has a duplicate name")
         return found
 

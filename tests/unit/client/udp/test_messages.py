@@ -252,7 +252,7 @@ def test_a_message_to_an_area_is_delivered_only_inside_it() -> None:
 def test_a_valid_signature_is_reported_and_a_message_with_an_invalid_one_is_suppressed() -> None:
     # M28
     harness = SessionHarness().start()
-    alert = SIGNER.sign(replace(message(1, source="edge-1"), address=INSIDE, priority=Priority.EMERGENCY))
+    alert = SIGNER.sign(replace(message(1, source="@edge/edge-1"), address=INSIDE, priority=Priority.EMERGENCY))
     forged = replace(alert, body=b"turn round")
     (hidden,) = harness.receive(harness.edge.datagram_of(PublishDatagram(forged)))
     assert hidden == Suppressed(Suppression.FORGED)

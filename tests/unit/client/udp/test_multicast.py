@@ -17,7 +17,7 @@ from milepost.wire.datagrams import encode
 from unit.client.udp.scripted_edge import HERE, SIGNER, SessionHarness, message
 
 INSIDE, ELSEWHERE = ToArea(Circle(HERE, 500.0)), ToArea(Circle(Place(0, 0), 500.0))
-ALERT = SIGNER.sign(replace(message(7, source="edge-1"), address=INSIDE))
+ALERT = SIGNER.sign(replace(message(7, source="@edge/edge-1"), address=INSIDE))
 NAME = MessageName(ALERT.source, ALERT.id)
 GRID = MulticastGrid("239.192.0.0", 256, 4243, 0.01)
 
@@ -43,9 +43,9 @@ def test_a_signed_multicast_message_is_delivered_once_and_acknowledged_by_unicas
     [
         b"",
         b"noise",
-        encode(PublishDatagram(replace(message(7, source="edge-1"), address=INSIDE))),  # not signed
+        encode(PublishDatagram(replace(message(7, source="@edge/edge-1"), address=INSIDE))),  # not signed
         encode(PublishDatagram(ALERT, SessionToken(5))),
-        encode(PublishDatagram(SIGNER.sign(message(7, source="edge-1")))),  # not to an area
+        encode(PublishDatagram(SIGNER.sign(message(7, source="@edge/edge-1")))),  # not to an area
         encode(ReceivedDatagram(NAME)),
     ],
 )

@@ -67,7 +67,7 @@ def test_an_alert_signed_by_the_edge_reaches_vehicles_near_the_emergency() -> No
         assert len(messages) == number % 2
         for message in messages:
             assert verifier.check(message, edge.now) is None
-            assert (message.source, message.topic, message.body) == ("edge-1", "Alert/collision", b"crash")
+            assert (message.source, message.topic, message.body) == ("@edge/edge-1", "Alert/collision", b"crash")
             assert message.tags == {Tag("i80")}
             assert dict(message.fields) == {"cars": 2, "raised_by": "reporter", "raised_on": "collision"}
             assert (message.priority, message.reliable, message.place) == (Priority.EMERGENCY, True, HOME)
