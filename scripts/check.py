@@ -37,7 +37,7 @@ GROUPS = (
     ("tests/live/federation", "tests/live/handlers"),
     ("tests/live/pipelines",),
     ("tests/live/client", "tests/live/runtime", "tests/docs"),
-    ("tests/live/mqtt",),
+    ("tests/live/mqtt", "tests/live/attacks"),
     ("tests/live/eventlog", "tests/live/storage", "tests/live/papers"),
     ("tests/live/udp",),
     ("tests/live/dashboard", "tests/live/demo"),

@@ -48,6 +48,8 @@ class AdmissionRules:
     priorities: tuple[tuple[str, Priority], ...] = ()
     """Topic filters and the priority of messages on them; the first match counts."""
     needs_password: bool = False
+    allows_anonymous: bool = False
+    """Whether clients without a user name are admitted although users have passwords."""
     kinds: tuple[EventKind, ...] = EVENT_KINDS
     """Event kinds: their priority and validity are the defaults of messages on their topics (M29)."""
 

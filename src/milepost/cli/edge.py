@@ -15,8 +15,10 @@ if TYPE_CHECKING:  # imports numpy
 _RUN_EPILOG: Final = """\
 examples:
   milepost edge run                                     127.0.0.1:1883, state in data/edge
-  milepost edge run --listen 0.0.0.0:1883 --data /var/lib/milepost
+  milepost edge run --listen 127.0.0.1:2883 --data /var/lib/milepost
   milepost edge run --config milepost.toml              TLS, WebSocket, UDP, users, rules, limits: see milepost.example.toml
+
+A listener beyond loopback needs users, client certificates, or anonymous = true in [access]: else the edge does not start.
 
 It runs in the foreground until SIGINT or SIGTERM, and logs to standard error. Try it from another terminal:
   mosquitto_sub -t 'fleet/#' -v &
@@ -79,7 +81,7 @@ def _check(typed: argparse.Namespace) -> int:
 
 def _settings(config: Path | None, *, listen: str | None = None, data: str | None = None) -> "Settings":
     """Return the settings of the file or the defaults, overridden by the command line."""
-    from milepost.config.settings import Settings, check_files, read_settings  # noqa: PLC0415  # imports numpy
+    from milepost.config.settings import Settings, check_files, check_open_listeners, read_settings  # noqa: PLC0415  # imports numpy
 
     settings = read_settings(config) if config else Settings()
     if listen is not None:
@@ -87,6 +89,7 @@ def _settings(config: Path | None, *, listen: str | None = None, data: str | Non
     if data is not None:
         settings = _with_data_folder(settings, data)
     check_files(settings)
+    check_open_listeners(settings)
     return settings
 
 

@@ -86,7 +86,8 @@ def _site(site: SiteSettings) -> str:
 def _users(settings: Settings) -> str:
     if not settings.access.users:
         return "none: every client may connect"
-    return f"{_count(len(Users.load(Path(settings.access.users))), 'user')} in {settings.access.users}"
+    others = "; clients without a user name are admitted" if settings.access.anonymous else ""
+    return f"{_count(len(Users.load(Path(settings.access.users))), 'user')} in {settings.access.users}{others}"
 
 
 def _check_schemas(settings: Settings) -> None:

@@ -1,5 +1,6 @@
 """Parser of listener addresses: `127.0.0.1:1883`, `[::1]:1883`, `edge.example:8883`."""
 
+from ipaddress import ip_address
 from typing import Final
 
 _PORT_MAX: Final = 65_535
@@ -17,3 +18,17 @@ def host_and_port(address: str) -> tuple[str, int]:
     if not (port.isascii() and port.isdecimal() and int(port) <= _PORT_MAX):
         raise ValueError(f"address {address!r}: {port!r} is not a port from 0 to {_PORT_MAX}")
     return host, int(port)
+
+
+def is_loopback(address: str) -> bool:
+    """Return whether only processes of this machine can reach a valid HOST:PORT.
+
+    A host name other than localhost may resolve to any address, and counts as reachable from elsewhere.
+    """
+    host, _ = host_and_port(address)
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -12,12 +12,12 @@ from typing import Annotated, Final
 
 from milepost.broker.alert_rules import AlertRule
 from milepost.broker.limits import BrokerLimits
-from milepost.config.addresses import host_and_port
-from milepost.config.errors import cannot_read
+from milepost.config.addresses import host_and_port, is_loopback
+from milepost.config.errors import UsageFault, cannot_read
 from milepost.config.log_format import Format, Level
 from milepost.config.site_settings import HubSettings, SiteSettings
 from milepost.config.toml_reader import FileName, Inline, Key, Range, TomlReader
-from milepost.config.udp_settings import TrustSettings, UdpListenerSettings
+from milepost.config.udp_settings import Encryption, TrustSettings, UdpListenerSettings
 from milepost.listeners.limits import MqttLimits
 from milepost.model.areas import Area
 from milepost.model.durability import Durability
@@ -216,9 +216,10 @@ class AllLimits:
 
 @dataclass(frozen=True, slots=True)
 class AccessSettings:
-    """[access]: the users file and the access rules."""
+    """[access]: the users file, whether clients without credentials are admitted, and the access rules."""
 
     users: Annotated[str, FileName()] = ""
+    anonymous: bool = False
     rules: tuple[AccessRule, ...] = ()
 
 
@@ -364,3 +365,26 @@ def _named_files(settings: Settings) -> Iterator[tuple[str, str]]:
             yield f"[[mqtt.listen]] {listener.address} {key}", getattr(listener, key)
     for rule in settings.rules.payload:
         yield f"[[rules.payload]] {rule.topic} schema", rule.schema
+
+
+def check_open_listeners(settings: Settings) -> None:
+    """Raise a `UsageFault` for the first listener that would admit anyone on the network, unless the settings say so.
+
+    Loopback is exempt. Not a check of `Settings` itself: processes without listeners share the file with their edges.
+    """
+    if settings.access.anonymous:
+        return
+    for listener in settings.mqtt.listen:
+        if not (is_loopback(listener.address) or settings.access.users or listener.client_ca):
+            raise UsageFault(
+                f"[[mqtt.listen]] {listener.address} would let anyone on the network publish and subscribe: name a users file"
+                " ([access] users; make it with `milepost passwd`), require client certificates (client_ca of this listener),"
+                " or state [access] anonymous = true"
+            )
+    udp = settings.udp
+    if udp.address and udp.encryption is Encryption.NONE and not is_loopback(udp.address):
+        raise UsageFault(
+            f'[udp] address {udp.address} with encryption = "none" would let anyone on the network send as any endpoint: use'
+            ' encryption = "noise" with the files of `milepost trust`, listen at a loopback address, or state'
+            " [access] anonymous = true"
+        )

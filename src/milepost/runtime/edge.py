@@ -58,6 +58,7 @@ def read_rules(settings: Settings) -> AdmissionRules:
             PayloadChecks([one.rule for one in settings.rules.payload], schemas),
             tuple((one.topic, one.priority) for one in settings.rules.priority),
             needs_password=bool(settings.access.users),
+            allows_anonymous=settings.access.anonymous,
             kinds=settings.incidents.kinds,
         )
     except Malformed as fault:

@@ -60,6 +60,8 @@ class Setup:
     folder: Path
     durability: str = "process crash"
     users: dict[str, str] | None = None
+    is_anonymous: bool = False
+    """Whether clients without a user name are admitted although there are users."""
     certificates: Certificates | None = None
     more: str = ""
 
@@ -161,7 +163,7 @@ def _milepost_command(broker: Broker) -> list[str]:
     lines = ["[edge]", f'data = "{setup.data}"', "[storage]", f'durability = "{setup.durability}"']
     lines += ["[sys]", "interval_s = 1", "[http]", f'address = "127.0.0.1:{broker.http}"']
     if setup.users is not None:
-        lines += ["[access]", f'users = "{_write_users(setup)}"']
+        lines += ["[access]", f'users = "{_write_users(setup)}"', f"anonymous = {str(setup.is_anonymous).lower()}"]
     lines += ["[[mqtt.listen]]", f'address = "127.0.0.1:{broker.tcp}"', 'transport = "tcp"']
     if setup.certificates:
         files = [f'certificate = "{setup.certificates.server}"', f'key = "{setup.certificates.server_key}"']

@@ -14,6 +14,7 @@ class SetupOptions(TypedDict, total=False):
 
     durability: str
     users: dict[str, str] | None
+    is_anonymous: bool
     certificates: Certificates | None
     more: str
 

@@ -13,6 +13,7 @@ from milepost.config.settings import (
     Settings,
     Transport,
     check_files,
+    check_open_listeners,
     settings_from,
 )
 from milepost.listeners.limits import MqttLimits
@@ -178,3 +179,40 @@ def test_a_missing_file_is_reported_with_the_key_that_names_it(tmp_path: Path, t
     with pytest.raises(UsageFault) as caught:
         check_files(read(text, folder=str(tmp_path)))
     assert str(caught.value) == f"{key}: {tmp_path}/gone does not exist: correct the path, or create the file"
+
+
+OPEN = '[[mqtt.listen]]\naddress = "0.0.0.0:1883"\n'
+TLS = 'transport = "tls"\ncertificate = "c"\nkey = "k"\n'
+PLAIN_UDP = '[udp]\naddress = "[::]:4242"\nencryption = "none"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        (OPEN, "[[mqtt.listen]] 0.0.0.0:1883"),
+        (OPEN + TLS, "[[mqtt.listen]] 0.0.0.0:1883"),
+        ('[[mqtt.listen]]\naddress = "127.0.0.1:1883"\n' + OPEN, "[[mqtt.listen]] 0.0.0.0:1883"),
+        (PLAIN_UDP, "[udp] address [::]:4242"),
+        (PLAIN_UDP + '[access]\nusers = "users"\n', "[udp] address [::]:4242"),
+    ],
+)
+def test_a_listener_that_would_admit_anyone_is_refused_by_name(text: str, named: str) -> None:
+    with pytest.raises(UsageFault) as refused:
+        check_open_listeners(read(text))
+    assert str(refused.value).startswith(named)
+    assert "anonymous = true" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        OPEN + '[access]\nusers = "users"\n',
+        OPEN + TLS + 'client_ca = "ca"\n',
+        OPEN + PLAIN_UDP + "[access]\nanonymous = true\n",
+        PLAIN_UDP.replace("[::]", "[::1]"),
+        PLAIN_UDP.replace('"none"', '"noise"'),
+    ],
+)
+def test_listeners_that_admit_only_known_clients_or_say_so_are_accepted(text: str) -> None:
+    check_open_listeners(read(text))

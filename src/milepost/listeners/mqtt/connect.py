@@ -57,8 +57,11 @@ def on_connect(
         deny(context, connection, Refused(Reason.CLIENT_ID, "an empty client id needs a clean session"))
         return
     user = connection.stream.maybe_common_name()
-    if user is not None or not context.broker.rules.needs_password:
+    rules = context.broker.rules
+    if user is not None or not rules.needs_password:
         admit(context, connection, packet, user, now)  # a user name that nobody checks proves nothing
+    elif packet.username is None and rules.allows_anonymous:
+        admit(context, connection, packet, None, now)
     elif packet.username is None:
         deny(context, connection, Refused(Reason.BAD_CREDENTIALS, "CONNECT has no user name"))
     else:

@@ -12,7 +12,7 @@ from milepost.listeners.mqtt.context import MqttSettings
 from milepost.listeners.mqtt.listener import MqttListener
 from milepost.model.priorities import Priority
 from milepost.model.reasons import Reason, Refused
-from milepost.vetting.access import AccessAction, AccessList, AccessRule
+from milepost.vetting.access import AccessAction, AccessList, AccessRule, ClientIdentity
 from milepost.vetting.payloads import PayloadChecks, PayloadRule
 from milepost.wire.mqtt import (
     Acknowledge,
@@ -215,6 +215,19 @@ def test_packets_sent_during_the_password_check_are_handled_if_the_password_is_r
     assert client.connack.code is (Code.SUCCESS if is_right else Code.BAD_USER_NAME_OR_PASSWORD)
     edge.listener.decide(connection, decide, edge.now)
     assert len(edge.broker.sessions) == is_right, "a second decision is ignored"
+
+
+def test_without_a_user_name_a_client_is_admitted_only_if_anonymous_clients_are() -> None:
+    strict = EdgeInMemory(rules=AdmissionRules(needs_password=True), check_password=lambda *_: None)
+    mixed = EdgeInMemory(rules=AdmissionRules(needs_password=True, allows_anonymous=True), check_password=lambda *_: None)
+    assert not strict.connect("a").is_open
+    client = mixed.connect("a")
+    assert client.is_open
+    assert client.connection.identity == ClientIdentity("a")
+    named = mixed.open_connection()
+    named.send(Connect("b", Version.V5, username="ann", password=b"wrong"))
+    mixed.run_ticks()
+    assert named.connection.state is MqttConnectionState.CHECKING
 
 
 def test_an_unknown_milepost_property_is_refused_by_name() -> None:
