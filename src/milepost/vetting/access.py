@@ -3,8 +3,8 @@
 Invariants:
 - the first rule that matches the client, the action and the topic decides; after the users' rules come the built-in ones, which
   reserve topics that begin with $ for the system; the default is allow;
-- a subscription is allowed if none of its topics is denied: one that overlaps a denied filter is refused as a whole, and the
-  refusal names the rule, rather than served in part without notice;
+- a subscription is allowed if one of its topics is: messages on the denied ones are left out when they are delivered
+  (`may_read`). One that can match nothing allowed is refused, and the refusal names the rule;
 - `%c` and `%u` in a rule stand for the client's id and user name. If the name is missing, contains / + or #, or would make the
   first level begin with $, the rule does not match that client;
 - a rule may apply to the clients of one role, the one in their certificate. A denial by such a rule has the reason
@@ -139,11 +139,19 @@ class AccessList:
         self._publish = tuple(rule for rule in compiled if rule.definition.action is not AccessAction.SUBSCRIBE)
         self._subscribe = tuple(rule for rule in compiled if rule.definition.action is not AccessAction.PUBLISH)
         self._is_personal = any(rule.is_personal for rule in compiled)
+        self._restricts_reading = any(
+            not rule.allow and rule.action in (AccessAction.SUBSCRIBE, AccessAction.BOTH) for rule in rules
+        )
 
     @property
     def is_personal(self) -> bool:
         """Whether verdicts depend on the client; if not, a verdict for one client holds for all."""
         return self._is_personal
+
+    @property
+    def restricts_reading(self) -> bool:
+        """Whether a configured rule denies anyone to read a topic; if not, deliveries need no check."""
+        return self._restricts_reading
 
     def may_publish(self, identity: ClientIdentity, topic: str) -> Refused | None:
         """Check a publication to a topic."""
@@ -175,7 +183,7 @@ class AccessList:
         return self._may_receive(identity, levels_of(shared.filter if shared else topic_filter), [])
 
     def may_query(self, identity: ClientIdentity, query: Query) -> Refused | None:
-        """Check a query: the topics of each of its alternatives, less those it excludes itself.
+        """Check a query: one of its alternatives must have a topic that may be read, other than those it excludes itself.
 
         An alternative without a topic requests all topics that do not begin with $.
         """
@@ -183,35 +191,87 @@ class AccessList:
             clauses = normal_form(query)
         except Malformed as fault:
             return fault.refused
+        refused = None
         for clause in clauses:
             requested = _maybe_common(atom.filter for atom in clause.required if isinstance(atom, OnTopic))
             excluded = [levels_of(atom.filter) for atom in clause.excluded if isinstance(atom, OnTopic)]
-            verdict = None if requested is None else self._may_receive(identity, requested, excluded)
-            if verdict is not None:
-                return verdict
-        return None
+            if requested is None or are_covering(excluded, requested):
+                continue  # the clause matches nothing
+            verdict = self._may_receive(identity, requested, excluded)
+            if verdict is None:
+                return None
+            refused = refused or verdict
+        return refused
 
-    def _may_receive(self, identity: ClientIdentity, requested: Levels, cleared: list[Levels]) -> Refused | None:
-        """Check a filter; `cleared` are topics that need no further check: excluded, or allowed by an earlier rule."""
+    def _may_receive(self, identity: ClientIdentity, requested: Levels, excluded: list[Levels]) -> Refused | None:
+        """Check whether any topic of a filter may be read, other than those excluded, which must not be all of them."""
+        denied = excluded
         for rule in self._subscribe:
             levels = rule.maybe_levels(identity, requested)
-            if levels is None:
+            overlap = None if levels is None else maybe_overlap(levels, requested)
+            if overlap is None or are_covering(denied, overlap):
                 continue
             if rule.definition.allow:
-                if covers(levels, requested):
-                    return None
-                cleared.append(levels)
-                continue
-            denied = maybe_overlap(levels, requested)
-            if denied is not None and not are_covering(cleared, denied):
-                return Refused(rule.reason, f"{rule} denies {shown(text_of(denied))} of the filter {shown(text_of(requested))}")
+                return None
+            denied.append(overlap)
+            if are_covering(denied, requested):
+                return Refused(
+                    rule.reason, f"{rule} denies the filter {shown(text_of(requested))}: it can match no topic that is allowed"
+                )
+        return None
+
+    def may_read(self, identity: ClientIdentity, topic: str) -> Refused | None:
+        """Check the delivery of a message on a topic."""
+        rule = self.readers_of(topic).maybe_deciding_rule(identity)
+        if rule is None or rule.definition.allow:
+            return None
+        return Refused(rule.reason, f"{rule} denies the topic {shown(topic)}")
+
+    def readers_of(self, topic: str) -> "TopicReaders":
+        """Return the clients that may read a topic."""
+        requested, found = levels_of(topic), list[_CompiledRule]()
+        for rule in self._subscribe:
+            if rule.may_match(requested):
+                found.append(rule)
+                if not rule.is_personal:
+                    break
+        return TopicReaders(requested, tuple(found))
+
+
+class TopicReaders:
+    """The clients that may read one topic: by the rules that can match it, in order."""
+
+    __slots__ = ("_requested", "_rules", "verdict")
+
+    def __init__(self, requested: Levels, rules: tuple["_CompiledRule", ...]) -> None:
+        self._requested = requested
+        self._rules = rules
+        verdicts = {rule.definition.allow for rule in rules}
+        if not rules or rules[-1].is_personal:
+            verdicts.add(True)  # the default
+        self.verdict: bool | None = verdicts.pop() if len(verdicts) == 1 else None
+        """Whether all clients may read the topic, or none; None: that depends on the client."""
+
+    def include(self, identity: ClientIdentity) -> bool:
+        """Return whether a client may read the topic."""
+        if self.verdict is not None:
+            return self.verdict
+        rule = self.maybe_deciding_rule(identity)
+        return rule is None or rule.definition.allow
+
+    def maybe_deciding_rule(self, identity: ClientIdentity) -> "_CompiledRule | None":
+        """Return the rule that decides for a client, if one matches."""
+        for rule in self._rules:
+            levels = rule.maybe_levels(identity, self._requested)
+            if levels is not None and covers(levels, self._requested):
+                return rule
         return None
 
 
 class _CompiledRule:
     """A rule prepared for matching."""
 
-    __slots__ = ("_first", "_levels", "_parts", "definition", "name", "reason")
+    __slots__ = ("_first", "_levels", "_parts", "_pattern", "definition", "is_personal", "name", "reason")
 
     def __init__(self, rule: AccessRule, name: str, reason: Reason) -> None:
         self.definition = rule
@@ -220,15 +280,17 @@ class _CompiledRule:
         self._levels = levels_of(rule.topics)
         self._parts = _PLACEHOLDER.split(rule.topics)  # every second one is a placeholder
         self._first = "+" if _PLACEHOLDER.search(self._levels[0]) else self._levels[0]
+        self._pattern = tuple("+" if _PLACEHOLDER.search(level) else level for level in self._levels)
+        self.is_personal = len(self._parts) > 1 or not (rule.user is None and rule.client is None and rule.role is None)
+        """Whether it depends on the client."""
 
     def __str__(self) -> str:
         return f"{self.name} ({self.definition})"
 
-    @property
-    def is_personal(self) -> bool:
-        """Whether it depends on the client."""
-        rule = self.definition
-        return len(self._parts) > 1 or not (rule.user is None and rule.client is None and rule.role is None)
+    def may_match(self, topic: Levels) -> bool:
+        """Return whether the rule applies to a topic for some clients; True if it may."""
+        is_system = topic[0].startswith("$") and self._pattern[0] == "+" != self._levels[0]  # such as $%c
+        return is_system or covers(self._pattern, topic)
 
     def maybe_levels(self, identity: ClientIdentity, requested: Levels) -> Levels | None:
         """Return the rule's filter for this client; None if the rule does not apply to it, or cannot overlap *requested*."""
