@@ -121,8 +121,9 @@ class EdgeInMemory:
         self.now = now
         self.log = LogInMemory()
         self.broker = Broker(limits)
-        restore(self.broker, self.storage.load(), now)
         self.broker.use_rules(self.rules)
+        restore(self.broker, self.storage.load(), now)
+        self.broker.enforce_rights()
         self.context = MqttContext(self.broker, self.settings, self.log)
         self.listener = MqttListener(self.context, check_password)
         self.committer = TickCommitter(self.broker, ChangeWriter(self.broker, self.storage, self.log), self.listener)

@@ -50,6 +50,8 @@ class AdmissionRules:
     needs_password: bool = False
     allows_anonymous: bool = False
     """Whether clients without a user name are admitted although users have passwords."""
+    users: frozenset[str] | None = None
+    """All users that can log in; None: that is not known, since certificates prove users, too."""
     kinds: tuple[EventKind, ...] = EVENT_KINDS
     """Event kinds: their priority and validity are the defaults of messages on their topics (M29)."""
 
@@ -210,6 +212,17 @@ class AdmissionControl:
             coverage=plausibility.coverage,
             position=position,
         )
+
+    def refuse_response_topic(self, identity: ClientIdentity, topic: str) -> Refused | None:
+        """Refuse a message whose answer would go to a topic that its publisher may not read."""
+        refused = self.rules.access.may_read(identity, topic)
+        return None if refused is None else Refused(refused.reason, f"the response topic: {refused.detail}")
+
+    def refuse_user(self, identity: ClientIdentity) -> Refused | None:
+        """Refuse what a user left behind who can no longer log in."""
+        if not identity.user or self.rules.users is None or identity.user in self.rules.users:
+            return None
+        return Refused(Reason.BAD_CREDENTIALS, f"the user {identity.user} was removed")
 
     def apply_defaults(self, publication: Publication, route: TopicRoute) -> None:
         """Give a publication that states no priority or no validity those of its topic or event kind (M29)."""

@@ -14,6 +14,7 @@ Invariants:
 """
 
 from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from milepost.broker.admission import AdmissionControl, AdmissionRules
@@ -26,6 +27,7 @@ from milepost.broker.limits import BrokerLimits
 from milepost.broker.presence import ArrivalEstimator, PlausibilityRules, Presence, Verdicts
 from milepost.broker.publication import Delivery
 from milepost.broker.publish_path import AudienceResolver, PublishPath
+from milepost.broker.read_rights import ReadRights, RevokedRights
 from milepost.broker.retained_store import RetainedStore, RetainHandling
 from milepost.broker.routing import RouteCache, SubscriptionTable
 from milepost.broker.session import (
@@ -87,14 +89,17 @@ class Broker(PublishPath, SessionTransfer):
         self.storage_error: str | None = None
         """Why storage is unavailable; None while it works."""
         self.matcher = Matcher(MatcherLimits(limits.subscriptions_max, limits.sessions_max, limits.subscriptions_max))
-        self.route_cache = RouteCache(self.matcher, self.sessions)
+        self.rights = ReadRights()
+        self.route_cache = RouteCache(self.matcher, self.sessions, self.rights)
         self.deliveries = Deliveries(limits, self.counts, StateChanges())
         self.presence = Presence(limits, self.matcher, self.counts)
         self.deliveries.arrivals = ArrivalEstimator(self.presence)
         self.alerts = EmergencyAlerts()
         self.federation: FederationPort | None = None
         """None: this edge is not federated."""
-        self.audience = AudienceResolver(self.route_cache, self.sessions, self.presence, self.deliveries, self._is_settled)
+        self.audience = AudienceResolver(
+            self.route_cache, self.sessions, self.rights, self.presence, self.deliveries, self._is_settled
+        )
         self.name = name
         self.source = edge_source(name)
         """The source of messages of the edge itself."""
@@ -124,20 +129,50 @@ class Broker(PublishPath, SessionTransfer):
         """The rules in force."""
         return self._admission.rules
 
-    def use_rules(self, rules: AdmissionRules) -> None:
-        """Replace the rules; clients stay connected, and subscriptions that are no longer allowed end."""
+    def use_rules(self, rules: AdmissionRules) -> RevokedRights:
+        """Replace the rules, with effect on all sessions; return what they ended. Messages of this tick must be sent already."""
         self._admission.use_rules(rules)
-        for session in self.sessions:
-            if session.connection is not NO_CONNECTION:
-                session.routes = self._admission.new_routes()
-                self._revoke_denied(session)
+        self.rights.use(rules.access)
+        self.route_cache.change()
+        return self.enforce_rights()
 
-    def _revoke_denied(self, session: Session) -> None:
+    def enforce_rights(self) -> RevokedRights:
+        """Apply the rules to all sessions, connected or not; return what they ended."""
+        revoked = RevokedRights()
+        for session in self.sessions:
+            session.routes = self._admission.new_routes() if session.connection is not NO_CONNECTION else None
+            revoked = revoked.plus(*self._enforce_rights(session))
+        return revoked
+
+    def _enforce_rights(self, session: Session) -> tuple[int, int]:
+        """End the subscriptions and queued messages that a session may no longer receive; return the number of each."""
+        if not session.is_identified:
+            return 0, 0
+        ended = 0
         for name, held in list(session.subscriptions.items()):
             refused = self._admission.refuse_query(session, held.subscription.query)
             if refused is not None:
                 self.unsubscribe(session, name)
                 self.deliveries.actions.append(Revoke(session, name, held.subscription.id, refused))
+                ended += 1
+        if not self.rights.are_restricted or (session.queue is None and not session.in_flight):
+            return ended, 0
+        return ended, self.deliveries.drop_denied(session, lambda publication: self.rights.may_receive(session, publication))
+
+    def expel_users(self, users: AbstractSet[str]) -> int:
+        """Disconnect the clients of users that can no longer log in, without their wills; return how many sessions there are.
+
+        Durable sessions live on until they expire, should a user come back.
+        """
+        found = [session for session in self.sessions if session.identity.user in users]
+        for session in found:
+            session.will, session.will_at = None, FOREVER
+            if session.is_durable:
+                self.changes.sessions[session.number] = session_to_bytes(session, self.place_of(session))
+            if session.connection is not NO_CONNECTION:
+                refused = Refused(Reason.BAD_CREDENTIALS, f"the user {session.identity.user} was removed or has a new password")
+                self.deliveries.actions.append(CloseConnection(session.connection, refused))
+        return len(found)
 
     def arrive(
         self, name: EndpointId, identity: ClientIdentity, will: SessionWill | None, now: Instant, *, clean_start: bool
@@ -161,6 +196,10 @@ class Broker(PublishPath, SessionTransfer):
             return Refused(Reason.TOPIC_RESERVED, f"a will on {publication.topic}")
         if route.within_m and publication.place is not None:  # the publisher's position at that time is not known
             return Refused(Reason.PLACE_NOT_SEEN, f"a will on {publication.topic} that names a place")
+        if publication.response_topic:
+            refused = self._admission.refuse_response_topic(identity, publication.response_topic)
+            if refused is not None:
+                return refused
         no_session = Session(name, -1)
         return self._admission.refuse(no_session, publication, route, self._plausibility(), now)
 
@@ -204,11 +243,15 @@ class Broker(PublishPath, SessionTransfer):
         else:
             session = existing
             self.counts.sessions_resumed += 1
+        is_same = session.is_identified and session.identity == identity
+        if session.subscriptions and not is_same:  # cached routes include only sessions that may read the topic
+            self.route_cache.change()
         session.identity, session.rates, session.routes = identity, rates, self._admission.new_routes()
+        session.is_identified = True
+        self._enforce_rights(session)
         if len(self._reputations):
             self.presence.limit_rates({session.number: self._reputations.share_of(name)})
         self._attach(session, connection, expiry_ns=expiry_ns, window=window, encoding=encoding, will=will, now=now)
-        self._revoke_denied(session)
         if self.federation is not None:
             self.federation.opened(session, now, clean_start=clean_start)
         return ConnectResult(session, existing is not None)
@@ -348,6 +391,8 @@ class Broker(PublishPath, SessionTransfer):
             return
         subscription_ids = (subscription.id,) if subscription.id else ()
         for publication in self.retained.matching(subscription, self.place_of(session), now):
+            if not self.rights.may_receive(session, publication):
+                continue
             delivery = Delivery(publication, min(publication.qos, subscription.qos), subscription_ids, has_retain_flag=True)
             self.deliveries.deliver_to(delivery, session)
 
@@ -466,7 +511,7 @@ class Broker(PublishPath, SessionTransfer):
             self.changes.sessions[session.number] = session_to_bytes(session, self.place_of(session))
 
     def _publish_will(self, session: Session, will: SessionWill, now: Instant) -> None:
-        """Publish a will: plausibility, access and payload are checked as of now; its rate was spent at CONNECT."""
+        """Publish a will: user, plausibility, access and payload are checked as of now; its rate was spent at CONNECT."""
         publication = will.publication
         publication.origin, publication.seen_at = session.number, now
         if will.valid_ns is not None:
@@ -474,7 +519,9 @@ class Broker(PublishPath, SessionTransfer):
         try:
             route = self._admission.route(session.identity, session.routes or self._admission.new_routes(), publication.topic)
             self._fill_in(publication, route, session, now)
-            refused = self._refuse(session, publication, route, now, is_plain=publication.is_plain, packet_id=0)
+            refused = self._admission.refuse_user(session.identity) or self._refuse(
+                session, publication, route, now, is_plain=publication.is_plain, packet_id=0
+            )
         except Malformed as fault:
             refused = fault.refused
         if refused is None:

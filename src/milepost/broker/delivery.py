@@ -447,6 +447,38 @@ class Deliveries:
             else:
                 self._enqueue(session, packet_id, delivery)
 
+    def drop_denied(self, session: Session, may_receive: Callable[[Publication], bool]) -> int:
+        """Drop the messages that a session may no longer receive; return how many.
+
+        Messages in flight are only dropped while the endpoint is disconnected: they are not sent again. A QoS 2 exchange that has
+        begun goes on with PUBREL, without the message.
+        """
+        denied: list[tuple[int, Delivery, bool]] = []
+        if session.connection is NO_CONNECTION:
+            denied += [(number, one, True) for number, one in session.in_flight.items() if not may_receive(one.publication)]
+            for packet_id, _, _ in denied:
+                del session.in_flight[packet_id]
+        waiting = session.queue.all() if session.queue is not None else []
+        if not all(may_receive(delivery.publication) for _, delivery in waiting):
+            session.queue = None
+            for packet_id, delivery in waiting:
+                self.queued_bytes -= delivery.publication.size
+                if may_receive(delivery.publication):
+                    self._enqueue(session, packet_id, delivery)
+                else:
+                    denied.append((packet_id, delivery, delivery.is_duplicate))
+        for packet_id, delivery, has_begun in denied:
+            if packet_id:
+                self._take_back(session, packet_id, delivery, has_begun=has_begun)
+            self._drop(session, delivery, Reason.NOT_ALLOWED)
+            if isinstance(delivery.publication.address, ToArea):
+                self.active_alerts.undo_notified(session, delivery.publication, self.changes)
+        return len(denied)
+
+    def count_denied(self, session: Session, publication: Publication) -> None:
+        """Count a message to an endpoint that may not read its topic."""
+        self._drop(session, Delivery(publication, 0), Reason.NOT_ALLOWED)
+
     def _take_back(self, session: Session, packet_id: int, delivery: Delivery, *, has_begun: bool) -> None:
         if has_begun and delivery.qos == _EXACTLY_ONCE:
             session.released[packet_id] = delivery

@@ -49,6 +49,7 @@ class Publication:
         "place",
         "priority",
         "qos",
+        "response_topic",
         "seen_at",
         "signed",
         "size",
@@ -93,6 +94,8 @@ class Publication:
         self.valid_until = valid_until
         self.extras = extras
         """MQTT properties as receivers get them; None: not encoded as MQTT yet."""
+        self.response_topic = ""
+        """The topic in these properties on which the publisher expects an answer; empty: none."""
         self.tags = tags
         self.place = place
         self.address = address

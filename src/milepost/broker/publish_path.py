@@ -13,6 +13,7 @@ The audience of a message, and of an active one when endpoints enter its area:
     address of a message ─▶ receivers_for: matching, positions, notified sessions or the session table (M5)
     accepted reports     ─▶ deliver_active_alerts: sessions that have entered ─▶ delivery
 
+- an address does not grant the right to read: sessions that may not read the topic of a message are left out;
 - an endpoint from another edge receives active messages only once it is known which of them it already has, or that this
   will not become known;
 - a session that `deliver_active_alerts` delivers to is recorded as notified in the same call, so that nothing is delivered twice.
@@ -30,6 +31,7 @@ from milepost.broker.effects import FastPathBatch, StateChanges
 from milepost.broker.federation_port import FederationPort
 from milepost.broker.presence import Presence
 from milepost.broker.publication import EDGE_ITSELF, Delivery, Publication
+from milepost.broker.read_rights import ReadRights
 from milepost.broker.retained_store import RetainedStore
 from milepost.broker.routing import NO_RECEIVERS, MatchRoute, ReceiverGroups, RouteCache, group_by_encoding
 from milepost.broker.session import NO_CONNECTION, Session, Sessions, begin_receiving
@@ -53,9 +55,16 @@ class AudienceResolver:
     """The audiences of messages."""
 
     def __init__(
-        self, route_cache: RouteCache, sessions: Sessions, presence: Presence, deliveries: Deliveries, is_settled: IsSettled
+        self,
+        route_cache: RouteCache,
+        sessions: Sessions,
+        rights: ReadRights,
+        presence: Presence,
+        deliveries: Deliveries,
+        is_settled: IsSettled,
     ) -> None:
         self._route_cache = route_cache
+        self._rights = rights
         self._sessions = sessions
         self._presence = presence
         self._deliveries = deliveries
@@ -76,15 +85,27 @@ class AudienceResolver:
             case ToContent():
                 return self._route_cache.route_for(publication.message, now).receivers_for(publication.origin)
             case ToArea(area):
-                return group_by_encoding([self._sessions[number] for number in self._presence.find_inside(area).tolist()])
+                return self._group(publication, [self._sessions[number] for number in self._presence.find_inside(area).tolist()])
             case ToNotified(incidents):
                 notified = self._active_alerts.notified_sessions(publication.source, incidents)
-                return group_by_encoding([self._sessions[number] for number in notified])
+                return self._group(publication, [self._sessions[number] for number in notified])
             case ToEndpoint(name):
                 session = self._sessions.find(name)
-                return group_by_encoding([session] if session is not None else [])
+                if session is not None and not self._rights.may_receive(session, publication):
+                    self._deliveries.count_denied(session, publication)
+                return self._group(publication, [session] if session is not None else [])
             case ToEveryone():
-                return group_by_encoding([session for session in self._sessions if session.connection is not NO_CONNECTION])
+                connected = [session for session in self._sessions if session.connection is not NO_CONNECTION]
+                return self._group(publication, connected)
+
+    def _group(self, publication: Publication, addressed: list[Session]) -> ReceiverGroups:
+        """Return the addressed sessions that may receive a message."""
+        return group_by_encoding(self._allowed(publication, addressed))
+
+    def _allowed(self, publication: Publication, sessions: list[Session]) -> list[Session]:
+        if not self._rights.are_restricted:
+            return sessions
+        return [session for session in sessions if self._rights.may_receive(session, publication)]
 
     def deliver_active_alerts(self, batch: ReportColumns, now: Instant) -> None:
         """Deliver active messages to endpoints whose reports place them in the area."""
@@ -115,6 +136,7 @@ class AudienceResolver:
     def _deliver_settled(self, publication: Publication, sessions: list[Session], now: Instant) -> None:
         if publication.valid_until < now:
             return
+        sessions = self._allowed(publication, sessions)
         settled = [session for session in sessions if self._is_settled(session, now)]
         self._unsettled |= {session.name for session in sessions} - {session.name for session in settled}
         if settled:
@@ -133,6 +155,7 @@ class PublishPath:
     storage_error: str | None
     matcher: Matcher
     route_cache: RouteCache
+    rights: ReadRights
     deliveries: Deliveries
     presence: Presence
     alerts: EmergencyAlerts
@@ -182,6 +205,8 @@ class PublishPath:
         refused = self._admission.refuse(sender, publication, route, plausibility, now)
         if refused is None and route.is_request:
             return Refused(Reason.TOPIC_RESERVED, f"a message on {publication.topic}")
+        if refused is None and publication.response_topic:
+            refused = self._admission.refuse_response_topic(sender.identity, publication.response_topic)
         if (
             refused is None and packet_id and sender.is_durable and self.storage_error is not None
         ):  # the packet id must be stored, too
@@ -358,4 +383,13 @@ class PublishPath:
             subscription_ids = (held.subscription.id,) if held.subscription.id else ()
             publication = Publication(topic, body, now, source=self.source)
             publication.id = self.next_id(now)
-            self.deliveries.deliver_to(Delivery(publication, 0, subscription_ids), session)
+            if self.rights.may_receive(session, publication):
+                self.deliveries.deliver_to(Delivery(publication, 0, subscription_ids), session)
+
+    def may_receive(self, session: Session, publication: Publication) -> bool:
+        """Return whether a session may receive a message, by the rules in force."""
+        return self.rights.may_receive(session, publication)
+
+    def is_open(self, topic: str) -> bool:
+        """Return whether every client may read a topic: only then may a message on it be multicast."""
+        return self.rights.are_open(topic)

@@ -10,7 +10,10 @@ from milepost.model.instants import FOREVER, Instant
 
 
 def restore(broker: Broker, stored: StoredState, now: Instant) -> None:
-    """Fill a new broker with the stored state; no session is connected. Queued messages may have been sent before."""
+    """Fill a new broker with the stored state; no session is connected. Queued messages may have been sent before.
+
+    The rules must be in force already: wills may be due. Afterwards `Broker.enforce_rights` applies them to the sessions.
+    """
     for topic in stored.retained:
         broker.retained.put(publication_from_bytes(stored.retained[topic]))
     sessions = {number: _session(broker, number, stored.sessions[number]) for number in sorted(stored.sessions)}
@@ -40,10 +43,10 @@ def restore(broker: Broker, stored: StoredState, now: Instant) -> None:
 
 
 def _session(broker: Broker, number: int, data: bytes) -> Session:
-    name, expiry_ns, expires_at, will, will_at, place, identity = session_from_bytes(data)
+    name, expiry_ns, expires_at, will, will_at, place, identity, is_identified = session_from_bytes(data)
     session = broker.sessions.restore(name, number)
     session.is_durable, session.expiry_ns, session.will, session.will_at = True, expiry_ns, will, will_at
-    session.identity = identity
+    session.identity, session.is_identified = identity, is_identified
     session.expires_at = expires_at if expires_at is not None else FOREVER
     if place is not None:
         broker.presence.restore_position(session, place)

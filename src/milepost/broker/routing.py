@@ -4,7 +4,8 @@
                         └──▶ SharedMembers: shared subscriptions, each of which delivers to one of its members
 
 Invariants:
-- a route equals what matching would return now; `RouteCache.epoch` grows with every change that could make it wrong;
+- a route equals what matching would return now, without sessions that may not read the topic; `RouteCache.epoch` grows with
+  every change that could make it wrong;
 - only what all messages of a topic have in common is cached. Messages with tags, with a place while there are subscriptions to
   areas, or on a topic with subscriptions for a time window get a route of their own each time;
 - equal receiver groups are one object, so that messages of different topics to the same receivers are sent together.
@@ -13,6 +14,9 @@ Invariants:
 from collections.abc import Set as AbstractSet
 from typing import Final
 
+import numpy as np
+
+from milepost.broker.read_rights import ReadRights
 from milepost.broker.session import NO_CONNECTION, Session, Sessions, SessionSubscription
 from milepost.matching.columns import Rows
 from milepost.matching.matcher import Matcher
@@ -127,9 +131,10 @@ def _without(group: ReceiverGroup, origin: int) -> ReceiverGroup:
 class RouteCache:
     """Makes routes with the matcher, and caches those that last."""
 
-    def __init__(self, matcher: Matcher, sessions: Sessions) -> None:
+    def __init__(self, matcher: Matcher, sessions: Sessions, rights: ReadRights) -> None:
         self._matcher = matcher
         self._sessions = sessions
+        self._rights = rights
         self._by_row: dict[int, SessionSubscription] = {}
         self._routes: dict[str, MatchRoute] = {}
         self._known_receivers: dict[tuple[tuple[ReceiverGroupKey, tuple[int, ...]], ...], ReceiverGroups] = {}
@@ -173,13 +178,20 @@ class RouteCache:
 
     def _make(self, message: Message, now: Instant) -> MatchRoute:
         matcher = self._matcher
-        rows = matcher.find_rows(message, now)
+        rows = self._readable(matcher.find_rows(message, now), message.topic)
         shares = matcher.shares_of(rows)
         own = rows[shares == 0]
         receivers, no_local_sessions = self._receivers_of(own.tolist(), matcher.owners_of(own).tolist())
         if own.size == rows.size:
             return MatchRoute(self.epoch, receivers, [], no_local_sessions)
         return MatchRoute(self.epoch, receivers, self._shared_of(rows[shares > 0], shares[shares > 0]), no_local_sessions)
+
+    def _readable(self, rows: Rows, topic: str) -> Rows:
+        """Return the rows whose owners may read a topic."""
+        if not self._rights.are_restricted or not rows.size:
+            return rows
+        reading = self._rights.find_reading(topic, [self._sessions[owner] for owner in self._matcher.owners_of(rows).tolist()])
+        return rows if reading is None else rows[np.array(reading, np.bool_)]
 
     def _receivers_of(self, rows: list[int], owners: list[int]) -> tuple[ReceiverGroups, frozenset[int]]:
         """Group receivers, each once with the highest QoS and all ids of its subscriptions that matched."""

@@ -20,6 +20,7 @@ from milepost.broker.limits import BrokerLimits
 from milepost.broker.presence import Presence, ReportObserver
 from milepost.broker.publication import Delivery, DeliveryObserver, Publication
 from milepost.broker.publish_path import AudienceResolver
+from milepost.broker.read_rights import ReadRights
 from milepost.broker.routing import SUSPENDED, RouteCache, SubscriptionTable
 from milepost.broker.session import NO_CONNECTION, Session, Sessions, SessionSubscription
 from milepost.broker.state_codec import publication_from_bytes, publication_to_bytes, session_to_bytes, subscription_to_bytes
@@ -58,6 +59,7 @@ class SessionTransfer:
     counts: BrokerCounters
     sessions: Sessions
     route_cache: RouteCache
+    rights: ReadRights
     deliveries: Deliveries
     presence: Presence
     audience: AudienceResolver
@@ -215,11 +217,15 @@ class SessionTransfer:
     # Sessions that arrive
 
     def adopt_session(self, snapshot: SessionSnapshot, now: Instant) -> Session | Refused:
-        """Create the session of an endpoint that is not connected here, or not yet; its subscriptions are suspended."""
+        """Create the session of an endpoint that is not connected here, or not yet; its subscriptions are suspended.
+
+        The rights of its client are checked when it connects.
+        """
         try:
             session = self.sessions.add(snapshot.endpoint)
         except Malformed as fault:
             return fault.refused
+        session.is_identified = False
         session.is_durable, session.expiry_ns, session.expires_at = snapshot.expiry_ns > 0, snapshot.expiry_ns, FOREVER
         if session.is_durable:
             self.start_timers(session, now)
@@ -236,7 +242,11 @@ class SessionTransfer:
     def merge_session(self, session: Session, snapshot: SessionSnapshot) -> None:
         """Add a session of the same endpoint to the one that exists; subscriptions that are new here are suspended."""
         for one in snapshot.queued:
-            self.deliveries.add(session, one.packet_id, _delivery(one), is_released=one.is_released)
+            delivery = _delivery(one)
+            if one.is_released or self.rights.may_receive(session, delivery.publication):
+                self.deliveries.add(session, one.packet_id, delivery, is_released=one.is_released)
+            else:
+                self.deliveries.count_denied(session, delivery.publication)
         self._adopt_state(session, snapshot)
 
     def _adopt_state(self, session: Session, snapshot: SessionSnapshot) -> None:
@@ -279,8 +289,9 @@ class SessionTransfer:
         self.deliveries.deliver(publication, self.audience.receivers_for(publication, now).without(except_for))
 
     def deliver(self, delivery: Delivery, session: Session) -> None:
-        """Deliver a message to one session, past matching."""
-        self.deliveries.deliver_to(delivery, session)
+        """Deliver a message to one session, past matching, if the session may receive it."""
+        if self.rights.may_receive(session, delivery.publication):
+            self.deliveries.deliver_to(delivery, session)
 
     def lacks_alert(self, session: Session, publication: Publication) -> bool:
         """Return whether a message read again is to be delivered to a session.

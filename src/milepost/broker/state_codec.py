@@ -25,6 +25,7 @@ from milepost.model.priorities import Priority
 from milepost.model.subscriptions import Subscription
 from milepost.vetting.access import ClientIdentity
 from milepost.wire.json_form import from_json, to_json
+from milepost.wire.mqtt import parse_forwarded
 
 _VERSION: Final = 3
 _RETAINED: Final = 1
@@ -45,6 +46,8 @@ class StoredSession(NamedTuple):
     """Its last position."""
     identity: ClientIdentity
     """The principal that connected last: its will is published with its rights."""
+    is_identified: bool
+    """Whether a client has connected here."""
 
 
 def publication_to_bytes(publication: Publication) -> bytes:
@@ -115,6 +118,7 @@ def session_to_bytes(session: Session, place: Place | None) -> bytes:
             "name": session.name,
             "user": session.identity.user,
             "role": session.identity.role,
+            "is_identified": session.is_identified,
             "expiry_ns": session.expiry_ns,
             "expires_at": session.expires_at if session.expires_at != FOREVER else None,
             "will_at": session.will_at if session.will_at != FOREVER else None,
@@ -132,11 +136,18 @@ def session_from_bytes(data: bytes) -> StoredSession:
         EndpointId(value["name"]),
         value["expiry_ns"],
         value["expires_at"],
-        None if will is None else SessionWill(publication_from_bytes(bytes.fromhex(will[2])), will[0], will[1]),
+        None if will is None else _will_from(*will),
         FOREVER if value["will_at"] is None else value["will_at"],
         None if value["place"] is None else Place(*value["place"]),
         ClientIdentity(value["name"], value["user"], value["role"]),
+        value["is_identified"],
     )
+
+
+def _will_from(delay_ns: int, valid_ns: int | None, data: str) -> SessionWill:
+    publication = publication_from_bytes(bytes.fromhex(data))
+    publication.response_topic = parse_forwarded(publication.extras or b"").response_topic or ""
+    return SessionWill(publication, delay_ns, valid_ns)
 
 
 def subscription_to_bytes(held: SessionSubscription) -> bytes:

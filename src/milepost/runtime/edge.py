@@ -17,6 +17,7 @@ from milepost.broker.admission import AdmissionRules
 from milepost.broker.broker import Broker
 from milepost.broker.effects import Storage, StorageUnavailable
 from milepost.broker.presence import PlausibilityRules
+from milepost.broker.read_rights import RevokedRights
 from milepost.broker.restore import restore
 from milepost.config.addresses import host_and_port
 from milepost.config.errors import StartFault, UsageFault, cannot_listen, cannot_read, cannot_store
@@ -43,14 +44,16 @@ from milepost.vetting.payloads import PayloadChecks
 from milepost.vetting.reputation import Reputations
 
 if TYPE_CHECKING:
+    from milepost.runtime.passwords import Users
     from milepost.runtime.udp import UdpService
 
 
 # Admission rules: access, payloads and priorities, from the settings.
 
 
-def read_rules(settings: Settings) -> AdmissionRules:
-    """Return the rules of the settings, with the schema files they name."""
+def read_rules(settings: Settings, users: "Users | None" = None) -> AdmissionRules:
+    """Return the rules of the settings, with the schema files they name; *users*: those of the users file."""
+    has_certificate_users = any(one.client_ca for one in settings.mqtt.listen)
     schemas = {one.schema: _content(one.schema) for one in settings.rules.payload if one.schema}
     try:
         return AdmissionRules(
@@ -59,6 +62,7 @@ def read_rules(settings: Settings) -> AdmissionRules:
             tuple((one.topic, one.priority) for one in settings.rules.priority),
             needs_password=bool(settings.access.users),
             allows_anonymous=settings.access.anonymous,
+            users=None if users is None or has_certificate_users else users.names,
             kinds=settings.incidents.kinds,
         )
     except Malformed as fault:
@@ -146,6 +150,8 @@ class EdgeService:
         self._event_loop = EventLoop()
         self.broker = Broker(settings.limits.broker, endpoint_id(settings.edge.name))
         self._apply_plausibility(settings)
+        users = read_users(settings)
+        self.broker.use_rules(read_rules(settings, users))  # before sessions are restored: their wills may be due
         self._site = Membership(settings, self.broker, self._event_loop, log, self._log_ready) if settings.site.log.name else None
         try:
             stored, now = storage.load(), Instant(time_ns())
@@ -156,10 +162,12 @@ class EdgeService:
         else:
             self._site.restore(stored, now)
         self._reputations = ReputationFile(settings.vetting.reputation, self.broker, log)
-        self.broker.use_rules(read_rules(settings))
+        revoked = self.broker.enforce_rights()
+        if revoked.sessions:
+            log.info("the rules end rights of stored sessions", **_fields_of(revoked))
         context = MqttContext(self.broker, _mqtt_settings(settings), log)
         self._password_checker = PasswordChecker(self._event_loop, context)
-        self._password_checker.use(read_users(settings))
+        self._password_checker.use(users)
         self.mqtt = MqttListener(context, self._password_checker.begin)
         self._committer = TickCommitter(self.broker, ChangeWriter(self.broker, storage, log), self.mqtt)
         self._udp = self._open_udp() if settings.udp.address else None
@@ -281,20 +289,36 @@ class EdgeService:
 
     def _reload(self, now: Instant) -> None:
         """Read certificates, users and rules again; if one of them is invalid, nothing changes."""
-        del now
         try:
             settings = self._read_again()
-            rules, users = read_rules(settings), read_users(settings)
+            users = read_users(settings)
+            rules = read_rules(settings, users)
             contexts = read_contexts(settings.mqtt.listen)
         except StartFault as fault:
             self._log.warning("reload failed", reason=str(fault))
             return
+        self._committer.commit(now)  # messages of this tick were delivered under the former rules
         for wrapper in self._wrappers:
             wrapper.reload(contexts)
-        self._password_checker.use(users)
-        self.broker.use_rules(rules)
+        ended = self._password_checker.use(users)
+        expelled = self.broker.expel_users(ended)
+        self.mqtt.deny_waiting(ended, now)
+        revoked = self.broker.use_rules(rules)
         self._apply_plausibility(settings)
-        self._log.info("reloaded certificates, users and rules")
+        self._log.info(
+            "reloaded certificates, users and rules",
+            users_ended=len(ended),
+            sessions_of_ended_users=expelled,
+            **_fields_of(revoked),
+        )
+
+
+def _fields_of(revoked: RevokedRights) -> dict[str, int]:
+    return {
+        "sessions_with_fewer_rights": revoked.sessions,
+        "subscriptions_ended": revoked.subscriptions,
+        "messages_dropped": revoked.messages,
+    }
 
 
 def _mqtt_settings(settings: Settings) -> MqttSettings:

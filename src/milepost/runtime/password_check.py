@@ -44,9 +44,11 @@ class PasswordChecker:
         self._pool: ThreadPoolExecutor | None = None
         self._pending = 0
 
-    def use(self, users: "Users | None") -> None:
-        """Check against these users from now on."""
+    def use(self, users: "Users | None") -> frozenset[str]:
+        """Check against these users from now on; return those whose former password is no longer valid."""
+        ended = self._users.ended_by(users) if self._users is not None else frozenset[str]()
         self._users = users
+        return ended
 
     def begin(self, listener: MqttListener, connection: MqttConnection, packet: Connect, user: str, password: bytes) -> None:
         """Start the check of a password; the listener gets the result in a later tick."""
@@ -62,15 +64,20 @@ class PasswordChecker:
 
         def check() -> None:
             is_right = users is not None and users.check(user, password)
-            self._event_loop.call_soon(lambda now: self._finish(listener, connection, packet, now, user=user, is_right=is_right))
+            self._event_loop.call_soon(lambda now: finish(now, is_right=is_right))
+
+        def finish(now: Instant, *, is_right: bool) -> None:
+            self._pending -= 1
+            if users is self._users or not is_right:
+                self._finish(listener, connection, packet, now, user=user, is_right=is_right)
+            else:  # the users file was read again meanwhile
+                self.begin(listener, connection, packet, user, password)
 
         self._pool.submit(check)
 
     def _finish(
         self, listener: MqttListener, connection: MqttConnection, packet: Connect, now: Instant, *, user: str, is_right: bool
     ) -> None:
-        self._pending -= 1
-
         def decide() -> None:
             if is_right:
                 admit(self._context, connection, packet, user, now)

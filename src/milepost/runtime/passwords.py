@@ -91,6 +91,16 @@ class Users:
     def __len__(self) -> int:
         return len(self._hashes)
 
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of all users."""
+        return frozenset(self._hashes)
+
+    def ended_by(self, newer: "Users | None") -> frozenset[str]:
+        """Return the users that *newer* lacks, or has with another password."""
+        hashes = newer._hashes if newer is not None else {}
+        return frozenset(name for name, hashed in self._hashes.items() if hashes.get(name) != hashed)
+
     def check(self, name: str, password: bytes) -> bool:
         """Return whether the user exists and this is the password."""
         digest = self._digest(name, password)

@@ -1,5 +1,6 @@
 """Routes: the receivers that matching finds for a topic, in as few groups as possible."""
 
+from milepost.broker.read_rights import ReadRights
 from milepost.broker.routing import ReceiverGroup, ReceiverGroups, RouteCache, SharedMembers, group_by_encoding
 from milepost.broker.session import Connection, Session, Sessions, SessionSubscription
 from milepost.matching.matcher import Matcher, MatcherLimits
@@ -21,7 +22,8 @@ class Routes:
     def __init__(self) -> None:
         self.matcher = Matcher(MatcherLimits(64, 64, 256))
         self.sessions = Sessions(64)
-        self.route_cache = RouteCache(self.matcher, self.sessions)
+        self.rights = ReadRights()
+        self.route_cache = RouteCache(self.matcher, self.sessions, self.rights)
 
     def session(self, name: str, encoding: int = 5) -> Session:
         session = self.sessions.add(EndpointId(name))

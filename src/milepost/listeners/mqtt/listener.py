@@ -10,6 +10,7 @@ Invariants:
 """
 
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from functools import partial
 from time import monotonic
 from traceback import format_exception
@@ -345,6 +346,15 @@ class MqttListener:
             connection = waiting.connection
             decision = partial(waiting.connect, now) if refused is None else partial(deny, self.context, connection, refused)
             self.decide(connection, decision, now)
+
+    def deny_waiting(self, users: AbstractSet[str], now: Instant) -> None:
+        """Deny the clients of some users that wait for their session."""
+        for name, waiting in list(self.context.awaiting_session.items()):
+            connection = waiting.connection
+            user = connection.identity.user if connection.identity is not None else None
+            if user in users:
+                del self.context.awaiting_session[name]
+                self.decide(connection, partial(deny, self.context, connection, Refused(Reason.BAD_CREDENTIALS)), now)
 
     def discard_replies(self, refused: Refused) -> None:
         """Discard the replies that depend on changes that could not be stored, and disconnect their clients."""

@@ -75,6 +75,7 @@ def publication_from(
     publication.id = message_id
     if properties is NO_PROPERTIES:
         return publication
+    publication.response_topic = properties.response_topic or ""
     publication.extras = forwarded(properties)  # [MQTT-3.3.2-4], [MQTT-3.3.2-15] to [MQTT-3.3.2-18], [MQTT-3.3.2-20]
     if properties.message_expiry_s is not None:  # [MQTT-3.3.2-5]
         publication.valid_until = Instant(now + properties.message_expiry_s * SECOND_NS)

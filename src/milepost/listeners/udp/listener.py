@@ -302,6 +302,8 @@ class UdpListener:
         is_open = publication.signed is not None or self._identity is None
         if cells is None or not is_open or not isinstance(publication.address, ToArea):
             return sessions
+        if not self._broker.is_open(publication.topic):  # everyone in a cell receives what is multicast
+            return sessions
         unicast = [
             one for one in sessions if not (isinstance(one.connection, UdpConnection) and one.connection.receives_multicast)
         ]
@@ -397,6 +399,12 @@ class UdpListener:
         """Send a message again to the sessions that have not acknowledged it, or give it up."""
         _, _, tries, delivery, number, sessions = due
         publication = delivery.publication
+        denied = [session for session in sessions if not self._broker.may_receive(session, publication)]  # by newer rules
+        if denied:
+            self._give_up(denied, Deliver(delivery, number, denied), Reason.NOT_ALLOWED)
+            sessions = [session for session in sessions if session not in denied]
+        if not sessions:
+            return
         reason = Reason.EXPIRED if publication.valid_until < now else Reason.UNACKNOWLEDGED if tries >= TRIES_MAX else None
         if reason is None:
             self.sender.send_to_all(
