@@ -15,6 +15,8 @@ from milepost.listeners.mqtt.connection import MqttConnectionState
 from milepost.listeners.mqtt.context import MqttContext, MqttSettings
 from milepost.listeners.mqtt.listener import CheckPassword, MqttListener
 from milepost.model.instants import SECOND_NS, Instant
+from milepost.model.priorities import Priority
+from milepost.vetting.access import AccessAction, AccessList, AccessRule
 from milepost.wire.mqtt import (
     NO_PROPERTIES,
     Acknowledge,
@@ -40,6 +42,9 @@ from storage_in_memory import StorageInMemory
 START = Instant(1_900_000_000 * SECOND_NS)
 TICKS_MAX = 10_000
 """Maximum ticks until the edge is idle; more would be an endless loop."""
+
+OPEN = AdmissionRules(AccessList([AccessRule(True, AccessAction.SEND, "#", priority=Priority.EMERGENCY)]))
+"""Every client may send everything, for tests of what comes after admission."""
 
 SMALL = BrokerLimits(sessions_max=64, subscriptions_max=256)
 """Small tables: an edge is created for every example of a property test."""
@@ -117,7 +122,7 @@ class EdgeInMemory:
         check_password: CheckPassword | None = None,
     ) -> None:
         self.storage = storage if storage is not None else StorageInMemory()
-        self.limits, self.settings, self.rules = limits, settings or MqttSettings(), rules or AdmissionRules()
+        self.limits, self.settings, self.rules = limits, settings or MqttSettings(), rules or OPEN
         self.now = now
         self.log = LogInMemory()
         self.broker = Broker(limits)

@@ -59,7 +59,7 @@ def applies_to(rule: AccessRule, who: ClientIdentity, topic: str) -> bool:
 
 def is_allowed(chain: list[AccessRule], who: ClientIdentity, verb: AccessAction, topic: str) -> bool:
     for rule in chain:
-        if rule.action in (verb, AccessAction.BOTH) and applies_to(rule, who, topic):
+        if verb in rule.action.verbs and applies_to(rule, who, topic):
             return rule.allow
     if filter_matches("$reserved/#", topic):
         return False

@@ -8,7 +8,8 @@ admitted at the edge that appended them, and are only checked for authenticity, 
 Invariants:
 - the first check that fails decides the refusal; a refusal changes nothing but counters and the rate that was spent;
 - the verdict on a topic is cached in a `TopicRoute` until the rules change, its audience until `RouteCache.epoch` changes;
-- sessions share topic routes unless an access rule names a client, a user or a role.
+- sessions share topic routes unless an access rule names a client, a user or a role: whatever else depends on the session or the
+  message (`TopicRoute.is_conditional`) is decided for each message.
 """
 
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from typing import Final, NamedTuple
 from milepost.broker.publication import Publication
 from milepost.broker.routing import MatchRoute, ReceiverGroups
 from milepost.broker.session import Session
+from milepost.model.addresses import ToArea
 from milepost.model.areas import Area
 from milepost.model.incidents import EVENT_KINDS, EventKind
 from milepost.model.instants import FOREVER, Instant
@@ -26,10 +28,11 @@ from milepost.model.priorities import Priority
 from milepost.model.queries import OnTopic, Query
 from milepost.model.reasons import Malformed, Reason, Refused
 from milepost.model.topics import check_topic, filter_matches
-from milepost.vetting import MessageLimits, SenderPosition, vet_message
-from milepost.vetting.access import AccessList, ClientIdentity
+from milepost.vetting import MessageLimits, SendCase, SenderPosition, vet_limits, vet_message
+from milepost.vetting.access import AccessAction, AccessList, ClientIdentity, SendRight, verb_of
 from milepost.vetting.payloads import PayloadCheck, PayloadChecks
 from milepost.vetting.rates import RateMeter
+from milepost.vetting.send_limits import UNKNOWN_POSITION
 from milepost.wire.requests import REQUEST_PREFIX
 
 ROUTES_MAX: Final = 100_000
@@ -75,21 +78,24 @@ class TopicRoute:
         "audience",
         "check",
         "epoch",
+        "is_conditional",
         "is_request",
         "priority",
         "receivers",
         "refused",
+        "rights",
         "topic",
         "validity_ns",
-        "within_m",
     )
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
         self.refused: Refused | None = None
         """Why sessions that share this route may not publish on the topic."""
-        self.within_m = 0.0
-        """Maximum distance from the publisher to a place that a message names; 0: any."""
+        self.rights: dict[AccessAction, SendRight] = {}
+        """The rights of verbs on the topic: to publish, and of others once they were needed."""
+        self.is_conditional = False
+        """Whether a plain message may be refused by its sender, validity or place."""
         self.check: PayloadCheck | None = None
         self.priority = Priority.CONVENIENCE
         """Priority of messages that state none."""
@@ -102,6 +108,13 @@ class TopicRoute:
         """Receivers of every plain message on the topic; None if they depend on the message."""
         self.receivers: ReceiverGroups | None = None
         """Receivers of a plain message at QoS 0 that needs nothing but delivery; None: it takes the long path."""
+
+
+def find_verb(publication: Publication) -> AccessAction:
+    """Return what a message does; an unpublish cancels, whatever its address."""
+    if publication.topic == UNPUBLISH and maybe_unpublished(publication.fields) is not None:
+        return AccessAction.CANCEL
+    return verb_of(publication.address)
 
 
 class TopicRoutes:
@@ -125,8 +138,8 @@ class Plausibility(NamedTuple):
     limits: MessageLimits
     coverage: Area | None
     """Areas outside it cannot be addressed; None: other edges may cover them."""
-    last_position: Callable[[Session], SenderPosition]
-    """The last position of a sender, without a distance rule."""
+    position_of: Callable[[Session], SenderPosition]
+    """The last position of a sender."""
 
 
 class AdmissionControl:
@@ -160,14 +173,22 @@ class AdmissionControl:
         if (refused := self.refuse_depth(topic)) is not None:
             raise Malformed(refused.reason, refused.detail)
         rules, route = self.rules, TopicRoute(topic)
-        route.refused = rules.access.may_publish(identity, topic)
-        route.within_m = rules.access.within_m(identity, topic)
+        right = self._right(identity, route, AccessAction.PUBLISH)
+        route.refused = right.refused
+        has_limits = right.rule is not None and bool(right.rule.within_m or right.rule.valid_s)
+        route.is_conditional = right.needs_proof or has_limits
         route.check = rules.payloads.check_for(topic)
         route.priority = rules.default_priority(topic)
         kind = rules.find_kind(topic)
         route.validity_ns = 0 if kind is None else kind.valid_ns
         route.is_request = topic.startswith(REQUEST_PREFIX)
         return route
+
+    def _right(self, identity: ClientIdentity, route: TopicRoute, verb: AccessAction) -> SendRight:
+        right = route.rights.get(verb)
+        if right is None:
+            right = route.rights[verb] = self.rules.access.right(identity, verb, route.topic)
+        return right
 
     def refuse_depth(self, topic: str) -> Refused | None:
         """Refuse a topic or filter with more levels than allowed."""
@@ -185,12 +206,13 @@ class AdmissionControl:
     def refuse(
         self, sender: Session, publication: Publication, route: TopicRoute, plausibility: Plausibility | None, now: Instant
     ) -> Refused | None:
-        """Check plausibility, access and payload; `plausibility` is None for a message without place, area or time."""
+        """Check plausibility, access and payload; `plausibility` is None for a plain message on an unconditional route."""
         if plausibility is not None:
-            refused = self._refuse_implausible(sender, publication, route, plausibility, now)
+            refused = self._refuse_implausible(sender, publication, plausibility, now)
+            refused = refused or self._refuse_unauthorized(sender, publication, route, plausibility, now)
             if refused is not None:
                 return refused
-        if route.refused is not None:
+        elif route.refused is not None:
             return route.refused
         is_removal = publication.is_retained and not publication.body
         if route.check is not None and not is_removal:
@@ -198,9 +220,8 @@ class AdmissionControl:
         return None
 
     def _refuse_implausible(
-        self, sender: Session, publication: Publication, route: TopicRoute, plausibility: Plausibility, now: Instant
+        self, sender: Session, publication: Publication, plausibility: Plausibility, now: Instant
     ) -> Refused | None:
-        position = plausibility.last_position(sender)._replace(within_m=route.within_m) if route.within_m else None
         if publication.topic == UNPUBLISH and publication.fields and maybe_unpublished(publication.fields) is None:
             return Refused(Reason.FIELD_RANGE, "an unpublish without a message id")
         return vet_message(
@@ -210,7 +231,6 @@ class AdmissionControl:
             now,
             size=publication.size,
             coverage=plausibility.coverage,
-            position=position,
         )
 
     def refuse_response_topic(self, identity: ClientIdentity, topic: str) -> Refused | None:
@@ -223,6 +243,32 @@ class AdmissionControl:
         if not identity.user or self.rules.users is None or identity.user in self.rules.users:
             return None
         return Refused(Reason.BAD_CREDENTIALS, f"the user {identity.user} was removed")
+
+    def _refuse_unauthorized(
+        self, sender: Session, publication: Publication, route: TopicRoute, plausibility: Plausibility, now: Instant
+    ) -> Refused | None:
+        """Check the right to publish on the topic and that of the verb: identity first, then the limits of both."""
+        verb = find_verb(publication)
+        rights = [self._right(sender.identity, route, AccessAction.PUBLISH)]
+        if verb is not AccessAction.PUBLISH:
+            rights.append(self._right(sender.identity, route, verb))
+        for right in rights:
+            refused = right.refuse_identity(sender.identity)
+            if refused is not None:
+                return refused
+        needs_position = any(right.rule is not None and right.rule.within_m for right in rights)
+        case = SendCase(
+            publication.priority,
+            route.priority,
+            publication.valid_until,
+            publication.seen_at,
+            now,
+            publication.place,
+            publication.address.area if isinstance(publication.address, ToArea) and verb is AccessAction.GEOCAST else None,
+            plausibility.position_of(sender) if needs_position else UNKNOWN_POSITION,
+            plausibility.limits,
+        )
+        return vet_limits(rights, case)
 
     def apply_defaults(self, publication: Publication, route: TopicRoute) -> None:
         """Give a publication that states no priority or no validity those of its topic or event kind (M29)."""

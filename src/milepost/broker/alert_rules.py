@@ -3,24 +3,32 @@
 message on the topic of a rule ─▶ area by the rule, from place and heading ─▶ signed message to that area
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from milepost.broker.publication import EDGE_ITSELF, Publication
 from milepost.model.addresses import ToArea
 from milepost.model.areas import Area, Circle
 from milepost.model.areas.direction import corridor_ahead
 from milepost.model.endpoints import SystemSource
+from milepost.model.incidents import EventKind
+from milepost.model.incidents.kinds import MercuryKind
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.messages import FIELDS_MAX, Scalar
 from milepost.model.places import Place
 from milepost.model.priorities import Priority
 from milepost.model.topics import check_filter, check_topic, filter_matches
+from milepost.vetting.access import SystemTopics
 
 if TYPE_CHECKING:
     from milepost.trust.signing import Signer  # imports OpenSSL, which an edge that signs nothing does without
+
+
+ALERT_TOPIC: Final = "Alert"
+"""Topic of alerts, and the first level of the topics of more of them; closed to clients by default, with all below it."""
 
 
 class AlertShape(Enum):
@@ -38,7 +46,7 @@ class AlertRule:
 
     topic: str
     """Topic filter of the messages that raise an alert."""
-    alert: str = "Alert"
+    alert: str = ALERT_TOPIC
     """The topic of the alert."""
     shape: AlertShape = AlertShape.CIRCLE
     radius_m: float = 500.0
@@ -67,6 +75,23 @@ class AlertRule:
                 place, heading_deg, ahead_m=self.ahead_m, behind_m=self.behind_m, half_width_m=self.half_width_m
             )
         return Circle(place, self.radius_m)
+
+
+STOCK_ALERT_RULES: Final = (AlertRule(MercuryKind.EMERGENCY.value.topic),)
+"""The alert rules of settings without any: a reported emergency raises an alert (M22)."""
+
+
+def alert_topics(
+    rules: Sequence[AlertRule], kinds: Sequence[EventKind], priorities: Sequence[tuple[str, Priority]]
+) -> SystemTopics:
+    """Return the topics of alerts, and those whose messages raise alerts or have the class emergency."""
+    alerts = {ALERT_TOPIC, *(rule.alert for rule in rules), *(kind.alert for kind in kinds if kind.alert is not None)}
+    proven = {
+        *(rule.topic for rule in rules),
+        *(kind.topic for kind in kinds if kind.priority is Priority.EMERGENCY),
+        *(topics for topics, priority in priorities if priority is Priority.EMERGENCY),
+    }
+    return SystemTopics(tuple(f"{topic}/#" for topic in sorted(alerts)), tuple(sorted(proven)))
 
 
 class EmergencyAlerts:

@@ -15,6 +15,7 @@ Invariants:
 
 from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
+from copy import copy
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from milepost.broker.admission import AdmissionControl, AdmissionRules
@@ -52,6 +53,7 @@ from milepost.model.subscriptions import Subscription
 from milepost.vetting import ReportColumns, Reputations
 from milepost.vetting.access import ClientIdentity
 from milepost.vetting.rates import RateLimits
+from milepost.vetting.send_limits import UNKNOWN_POSITION
 
 if TYPE_CHECKING:
     from milepost.trust.signing import Signer
@@ -194,14 +196,18 @@ class Broker(PublishPath, SessionTransfer):
             return fault.refused
         if route.is_request and route.refused is None:
             return Refused(Reason.TOPIC_RESERVED, f"a will on {publication.topic}")
-        if route.within_m and publication.place is not None:  # the publisher's position at that time is not known
-            return Refused(Reason.PLACE_NOT_SEEN, f"a will on {publication.topic} that names a place")
         if publication.response_topic:
             refused = self._admission.refuse_response_topic(identity, publication.response_topic)
             if refused is not None:
                 return refused
         no_session = Session(name, -1)
-        return self._admission.refuse(no_session, publication, route, self._plausibility(), now)
+        no_session.identity = identity
+        publication = copy(publication)  # its defaults are those of the time when it is published
+        if will.valid_ns is not None:
+            publication.valid_until = Instant(now + will.valid_ns)
+        self._admission.apply_defaults(publication, route)
+        nowhere = self._plausibility()._replace(position_of=lambda _: UNKNOWN_POSITION)  # where it will be then is not known
+        return self._admission.refuse(no_session, publication, route, nowhere, now)
 
     def connect(
         self,

@@ -27,7 +27,7 @@ from milepost.model.addresses import ToArea
 from milepost.model.areas import Area, Motion, contains_moving, depends_on_heading, seconds_to_reach
 from milepost.model.instants import FOREVER, SECOND_NS, Instant
 from milepost.model.messages import BODY_BYTES_MAX
-from milepost.model.places import Place, Vectors, vectors
+from milepost.model.places import Flags, Place, Vectors, vectors
 from milepost.model.reasons import Reason, Refused
 from milepost.model.reports import Report
 from milepost.vetting import (
@@ -37,6 +37,7 @@ from milepost.vetting import (
     PreviousReports,
     ReportColumns,
     ReportLimits,
+    SenderPosition,
     are_outside,
     in_rounds,
     vet_reports,
@@ -45,7 +46,7 @@ from milepost.vetting import (
 # The last report of every endpoint, as columns by session number (M13: current telemetry, no history).
 
 LONG_AGO: Final = 1
-"""Time of a position whose real time is not known: any place can have been reached since."""
+"""Time of a position whose real time is not known: any place can have been reached since, and it gives no rights."""
 
 
 class LastReports:
@@ -58,6 +59,9 @@ class LastReports:
         self._headings = column(limit, np.float32)
         self._speeds = column(limit, np.float32)
         self._reports = column(limit, np.uint32)
+        self._received_at = column(limit, np.int64)
+        self._history_from = column(limit, np.int64)
+        """When the first report of the present history was received, by the edge's clock: the endpoint cannot backdate it."""
         self._seen = element_view(self._seen_at)  # 0: not known
 
     def is_known(self, number: int) -> bool:
@@ -68,9 +72,13 @@ class LastReports:
         """Return the last reports of some endpoints."""
         return PreviousReports(self._latitudes.take(numbers), self._longitudes.take(numbers), self._seen_at.take(numbers))
 
-    def put(self, batch: ReportColumns) -> None:
-        """Store newer reports, one of each endpoint."""
+    def put(self, batch: ReportColumns, before: PreviousReports, now: Instant) -> None:
+        """Store newer reports, one of each endpoint; *before* are the reports that they replace."""
         numbers = batch.numbers
+        begins = _begin_history(batch, before, now - self._received_at.take(numbers))
+        if np.count_nonzero(begins):
+            self._history_from[numbers[begins]] = now
+        self._received_at[numbers] = now
         self._latitudes[numbers] = batch.latitudes
         self._longitudes[numbers] = batch.longitudes
         self._seen_at[numbers] = batch.seen_at
@@ -83,6 +91,12 @@ class LastReports:
         self._latitudes[number], self._longitudes[number] = place.latitude, place.longitude
         self._headings[number] = self._speeds[number] = np.nan
         self._seen[number] = LONG_AGO
+
+    def history_s(self, number: int) -> float:
+        """Return how far the plausible reports of an endpoint, up to the last one, reach back; 0 for a restored position."""
+        if self._seen[number] <= LONG_AGO:
+            return 0.0
+        return int(self._received_at[number] - self._history_from[number]) / SECOND_NS
 
     def forget(self, number: int) -> None:
         """Forget the position of an endpoint."""
@@ -115,6 +129,23 @@ class LastReports:
     def reports_of(self, number: int) -> int:
         """Return how many reports of an endpoint were accepted."""
         return int(self._reports[number])
+
+
+HISTORY_GAP_S: Final = 60.0
+"""A history goes on after a longer silence only if the endpoint is still near."""
+
+HISTORY_SPAN_DEG: Final = 0.05
+"""The greatest difference in degrees, about 5.5 km, between places that are near in this sense."""
+
+
+def _begin_history(batch: ReportColumns, before: PreviousReports, silent_ns: NDArray[np.int64]) -> Flags:
+    """Return which reports begin a new history: first ones, and those from far away after a silence that allows for it."""
+    begins: Flags = before.seen_at <= LONG_AGO
+    are_silent = silent_ns > int(HISTORY_GAP_S * SECOND_NS)
+    if np.count_nonzero(are_silent):
+        north, east = batch.latitudes - before.latitudes, batch.longitudes - before.longitudes
+        begins |= are_silent & (north * north + east * east > HISTORY_SPAN_DEG * HISTORY_SPAN_DEG)
+    return begins
 
 
 _UNKNOWN = float("nan")
@@ -190,12 +221,15 @@ class Presence:
         before = self.last_reports.previous_of(batch.numbers)
         before.seen_at[before.seen_at > self._latest(now)] = LONG_AGO
         verdicts = vet_reports(batch, before, rules.report_limits, now, rules.coverage)
-        accepted = batch if not verdicts.any() else batch.only((verdicts == 0).nonzero()[0])
+        accepted = batch
+        if verdicts.any():
+            rows = (verdicts == 0).nonzero()[0]
+            accepted, before = batch.only(rows), before.only(rows)
         if accepted.numbers.size:
             self._counts.reports += accepted.numbers.size
             if rules.coverage is not None and rules.report_limits.outside_coverage is OutsidePolicy.COUNT:
                 self._counts.reports_outside += int(are_outside(accepted, rules.coverage).sum())
-            self.last_reports.put(accepted)
+            self.last_reports.put(accepted, before, now)
             self._matcher.move(accepted.numbers, accepted.latitudes, accepted.longitudes)
             if self.on_moved is not None:
                 self.on_moved(accepted, now)
@@ -233,9 +267,10 @@ class Presence:
             else numbers
         )
 
-    def last_of(self, session: Session) -> tuple[Place | None, Instant]:
-        """Return the position of an endpoint, if it is known, and its time."""
-        return self.last_reports.find_place(session.number), Instant(self.last_reports.seen_at(session.number))
+    def position_of(self, session: Session) -> SenderPosition:
+        """Return the position of an endpoint, if it is known, its time and its history."""
+        last, number = self.last_reports, session.number
+        return SenderPosition(last.find_place(number), Instant(last.seen_at(number)), last.history_s(number))
 
     def position_and_motion(self, session: Session) -> tuple[NDArray[np.int32], Vectors, Motion]:
         """Return the known position of an endpoint as a batch of one."""

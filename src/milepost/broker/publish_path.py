@@ -45,7 +45,7 @@ from milepost.model.messages import UNPUBLISH, Message, MessageId, maybe_unpubli
 from milepost.model.places import Place, vectors
 from milepost.model.priorities import Priority
 from milepost.model.reasons import Malformed, Reason, Refused
-from milepost.vetting import ReportColumns, SenderPosition
+from milepost.vetting import ReportColumns
 
 IsSettled = Callable[[Session, Instant], bool]
 """Whether the messages an endpoint received at its previous edge are known, or never will be."""
@@ -201,7 +201,7 @@ class PublishPath:
     def _refuse(
         self, sender: Session, publication: Publication, route: TopicRoute, now: Instant, *, is_plain: bool, packet_id: int
     ) -> Refused | None:
-        plausibility = None if is_plain else self._plausibility()
+        plausibility = None if is_plain and not route.is_conditional else self._plausibility()
         refused = self._admission.refuse(sender, publication, route, plausibility, now)
         if refused is None and route.is_request:
             return Refused(Reason.TOPIC_RESERVED, f"a message on {publication.topic}")
@@ -226,9 +226,7 @@ class PublishPath:
         coverage = (
             plausibility_rules.coverage if self.federation is None else None
         )  # other edges may cover what this one does not
-        return Plausibility(
-            plausibility_rules.message_limits, coverage, lambda session: SenderPosition(0.0, *self.presence.last_of(session))
-        )
+        return Plausibility(plausibility_rules.message_limits, coverage, self.presence.position_of)
 
     def accept(self, publication: Publication, audience: MatchRoute | None, now: Instant) -> int | Refused:
         """Deliver a message that was admitted, or that the edge itself publishes: match, forward, retain, queue.
@@ -318,7 +316,9 @@ class PublishPath:
         route.epoch = self.route_cache.epoch
         audience = None if route.refused or route.is_request else self.find_cacheable_route(route.topic, now)
         is_same_for_all = audience is not None and not audience.shared and not audience.no_local_sessions
-        needs_nothing_else = is_same_for_all and not route.validity_ns and self.is_local_only(route.topic)
+        needs_nothing_else = (
+            is_same_for_all and not route.is_conditional and not route.validity_ns and self.is_local_only(route.topic)
+        )
         route.audience = audience
         route.receivers = audience.receivers if audience is not None and needs_nothing_else else None
 

@@ -10,7 +10,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Annotated, Final
 
-from milepost.broker.alert_rules import AlertRule
+from milepost.broker.alert_rules import STOCK_ALERT_RULES, AlertRule
 from milepost.broker.limits import BrokerLimits
 from milepost.config.addresses import host_and_port, is_loopback
 from milepost.config.errors import UsageFault, cannot_read
@@ -27,7 +27,7 @@ from milepost.model.reasons import Malformed
 from milepost.model.site_records import check_site_name
 from milepost.model.topics import check_filter
 from milepost.pipelines.settings import BatchSettings
-from milepost.vetting.access import AccessRule
+from milepost.vetting.access import GEOCAST_M, WITHIN_M_MAX, AccessRule
 from milepost.vetting.payloads import PayloadRule
 from milepost.vetting.reports import ReportLimits
 from milepost.wire.area_text import area_from_text
@@ -216,11 +216,16 @@ class AllLimits:
 
 @dataclass(frozen=True, slots=True)
 class AccessSettings:
-    """[access]: the users file, whether clients without credentials are admitted, and the access rules."""
+    """[access]: the users file, whether clients without credentials are admitted, the reach of geocasts, and the access rules."""
 
     users: Annotated[str, FileName()] = ""
     anonymous: bool = False
+    geocast_m: float = GEOCAST_M
     rules: tuple[AccessRule, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not 0 < self.geocast_m <= WITHIN_M_MAX:
+            raise ValueError(f"geocast_m is {self.geocast_m:g}, not above 0 and up to {WITHIN_M_MAX:,.0f}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,14 +262,16 @@ class RuleSettings:
 
     payload: tuple[PayloadRuleSettings, ...] = ()
     priority: tuple[PriorityRule, ...] = ()
-    alert: tuple[AlertRule, ...] = ()
+    alert: tuple[AlertRule, ...] = STOCK_ALERT_RULES
 
 
 @dataclass(frozen=True, slots=True)
 class VettingSettings:
-    """[vetting]: the plausibility limits of reports, and the reputation file."""
+    """[vetting]: the plausibility limits of reports and messages, and the reputation file."""
 
     reports: Annotated[ReportLimits, Inline()] = field(default_factory=ReportLimits)
+    rights_after_s: float = 5.0
+    """How far the reports of a client must reach back before its place gives it rights; 0: a first report does."""
     reputation: Annotated[str, FileName()] = ""
 
 

@@ -122,6 +122,12 @@ class Reason(IntEnum):
     CERTIFICATE_REVOKED = 266
     CERTIFICATE_ROLE = 267
     SIGNATURE_INVALID = 268
+    # Rights of a message
+    PRIORITY_TOO_HIGH = 280
+    VALIDITY_TOO_LONG = 281
+    AREA_OVER_LIMIT = 282
+    POSITION_TOO_NEW = 283
+    IDENTITY_NOT_PROVEN = 284
 
     @property
     def advice(self) -> str:
@@ -217,7 +223,7 @@ _ADVICE: dict[Reason, str] = {
     Reason.REPORT_NOT_OWN: "Report the position of the session's own endpoint only.",
     Reason.REPORT_OUT_OF_ORDER: "If this is rare, nothing needs to change: a newer report arrived first.",
     Reason.CLOCK_AHEAD: "Set the clock: the time of a report or message cannot lie in the future.",
-    Reason.CLOCK_BEHIND: "Set the clock, or send reports sooner after the measurement.",
+    Reason.CLOCK_BEHIND: "Set the clock, or send reports and messages sooner after the measurement.",
     Reason.MOVE_TOO_FAST: "Check speed and position: the reported speed is above this edge's limit.",
     Reason.MOVE_TELEPORT: "Check the position: it is too far from the last one for the time between them.",
     Reason.HEADING_AGAINST_MOVE: "Check heading and position: the direction of movement does not match the heading.",
@@ -271,7 +277,7 @@ _ADVICE: dict[Reason, str] = {
     Reason.PLACE_PASSED: "No change is needed: the endpoint passed the place, or turned off, before the alert could be sent.",
     Reason.REPLACED: "No change is needed: a newer message about the same incident replaced it.",
     Reason.PLACE_NOT_SEEN: (
-        "Report your position first, and publish only about places near it; "
+        "Report your position first, and name only places and areas near it; "
         "the operator can lift this with a rule without within_m."
     ),
     Reason.UNACKNOWLEDGED: "Acknowledge each reliable message with RECEIVED, and keep the endpoint reachable.",
@@ -284,4 +290,11 @@ _ADVICE: dict[Reason, str] = {
     Reason.CERTIFICATE_REVOKED: "Ask the operator of the certificate authority for a new certificate.",
     Reason.CERTIFICATE_ROLE: "Use a certificate with a role that the access rules allow.",
     Reason.SIGNATURE_INVALID: "Treat the message as forged, and report it to the operator of the edge.",
+    Reason.PRIORITY_TOO_HIGH: "State a less urgent class, or ask the operator for a rule with a more urgent `priority`.",
+    Reason.VALIDITY_TOO_LONG: "State a shorter validity, or ask the operator for a rule with a longer `valid_s`.",
+    Reason.AREA_OVER_LIMIT: "Address a smaller area, or ask the operator for a rule with a larger `radius_m`.",
+    Reason.POSITION_TOO_NEW: "Report your position for the stated time, then send the message again.",
+    Reason.IDENTITY_NOT_PROVEN: (
+        "Connect with a password or a certificate, or ask the operator for a rule that allows it to anonymous clients."
+    ),
 }

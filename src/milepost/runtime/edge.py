@@ -14,6 +14,7 @@ from time import monotonic, time_ns
 from typing import TYPE_CHECKING, Final
 
 from milepost.broker.admission import AdmissionRules
+from milepost.broker.alert_rules import alert_topics
 from milepost.broker.broker import Broker
 from milepost.broker.effects import Storage, StorageUnavailable
 from milepost.broker.presence import PlausibilityRules
@@ -55,11 +56,13 @@ def read_rules(settings: Settings, users: "Users | None" = None) -> AdmissionRul
     """Return the rules of the settings, with the schema files they name; *users*: those of the users file."""
     has_certificate_users = any(one.client_ca for one in settings.mqtt.listen)
     schemas = {one.schema: _content(one.schema) for one in settings.rules.payload if one.schema}
+    priorities = tuple((one.topic, one.priority) for one in settings.rules.priority)
+    system_topics = alert_topics(settings.rules.alert, settings.incidents.kinds, priorities)
     try:
         return AdmissionRules(
-            AccessList(settings.access.rules),
+            AccessList(settings.access.rules, system_topics, settings.access.geocast_m),
             PayloadChecks([one.rule for one in settings.rules.payload], schemas),
-            tuple((one.topic, one.priority) for one in settings.rules.priority),
+            priorities,
             needs_password=bool(settings.access.users),
             allows_anonymous=settings.access.anonymous,
             users=None if users is None or has_certificate_users else users.names,
@@ -186,7 +189,13 @@ class EdgeService:
     def _apply_plausibility(self, settings: Settings) -> None:
         """Apply the coverage, the plausibility limits and the alert rules of the settings."""
         report_limits = settings.vetting.reports
-        message_limits = MessageLimits(BODY_BYTES_MAX, report_limits.clock_ahead_s_max, report_limits.move_mps_max)
+        message_limits = MessageLimits(
+            BODY_BYTES_MAX,
+            report_limits.clock_ahead_s_max,
+            report_limits.clock_behind_s_max,
+            report_limits.move_mps_max,
+            settings.vetting.rights_after_s,
+        )
         self.broker.configure(PlausibilityRules(settings.edge.area, report_limits, message_limits), settings.rules.alert)
 
     def _open_udp(self) -> "UdpService":

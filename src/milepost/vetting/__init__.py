@@ -6,7 +6,7 @@ checks for a batch: rates (`Buckets`), then rounds (`in_rounds`), then `vet_repo
 """
 
 from milepost.vetting.access import AccessAction, AccessList, AccessRule, ClientIdentity
-from milepost.vetting.messages import MessageLimits, SenderPosition, vet_message
+from milepost.vetting.messages import MessageLimits, vet_message
 from milepost.vetting.payloads import PayloadCheck, PayloadChecks, PayloadRule
 from milepost.vetting.rates import Bucket, Buckets, PrefixBuckets
 from milepost.vetting.reports import (
@@ -19,6 +19,7 @@ from milepost.vetting.reports import (
     vet_reports,
 )
 from milepost.vetting.reputation import Reputations, Scores
+from milepost.vetting.send_limits import SendCase, SenderPosition, vet_limits
 
 __all__ = [
     "AccessAction",
@@ -38,9 +39,11 @@ __all__ = [
     "ReportLimits",
     "Reputations",
     "Scores",
+    "SendCase",
     "SenderPosition",
     "are_outside",
     "in_rounds",
+    "vet_limits",
     "vet_message",
     "vet_reports",
 ]

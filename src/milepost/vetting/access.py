@@ -1,16 +1,18 @@
-"""Access: which clients may publish and subscribe to which topics.
+"""Access: which clients may subscribe to which topics, and what they may send.
 
 Invariants:
-- the first rule that matches the client, the action and the topic decides; after the users' rules come the built-in ones, which
-  reserve topics that begin with $ for the system; the default is allow;
+- the first rule that matches the client, the verb and the topic decides; after the users' rules come the built-in ones. They
+  reserve topics that begin with $ for the system, close alert topics to clients, and are the defaults of each verb;
+- every message needs the right to publish on its topic, and an addressed one also the right of its verb: geocast, direct,
+  broadcast or cancel. The limits of both deciding rules hold (`send_limits`);
 - a subscription is allowed if one of its topics is: messages on the denied ones are left out when they are delivered
   (`may_read`). One that can match nothing allowed is refused, and the refusal names the rule;
 - `%c` and `%u` in a rule stand for the client's id and user name. If the name is missing, contains / + or #, or would make the
   first level begin with $, the rule does not match that client;
 - a rule may apply to the clients of one role, the one in their certificate. A denial by such a rule has the reason
   `CERTIFICATE_ROLE`, any other `NOT_ALLOWED`. There is no placeholder for roles;
-- a rule that allows publishing may limit the distance between a place that a message names and its publisher (`messages`). The
-  same rule decides both.
+- a right that needs a proven identity says so (`SendRight.needs_proof`), so that rights do not depend on the client unless a rule
+  names clients.
 """
 
 import re
@@ -19,6 +21,8 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Final
 
+from milepost.model.addresses import Address, ToArea, ToContent, ToEndpoint, ToEveryone, ToNotified
+from milepost.model.priorities import Priority
 from milepost.model.queries import OnTopic, Query, normal_form
 from milepost.model.reasons import Malformed, Reason, Refused, shown
 from milepost.model.topics import (
@@ -36,6 +40,15 @@ from milepost.model.topics import (
 RULES_MAX: Final = 10_000
 WITHIN_M_MAX: Final = 20_100_000.0
 """The greatest distance between places on Earth."""
+
+GEOCAST_M: Final = 5_000.0
+"""Default of `geocast_m`: how far from a client the areas may reach that it may address without a rule."""
+
+GEOCAST_VALID_S: Final = 3_600.0
+"""Maximum validity of a geocast without a rule."""
+
+VALID_S_MAX: Final = 1e9
+"""Upper bound of `valid_s`: 31 years."""
 
 _PLACEHOLDER: Final = re.compile("(%[cu])")
 _UNSAFE: Final = re.compile("[/+#]")
@@ -84,6 +97,47 @@ class AccessAction(Enum):
     PUBLISH = "publish"
     SUBSCRIBE = "subscribe"
     BOTH = "both"
+    """Publish and subscribe."""
+    GEOCAST = "geocast"
+    """Address an area."""
+    DIRECT = "direct"
+    """Address one endpoint."""
+    BROADCAST = "broadcast"
+    """Address all connected endpoints."""
+    CANCEL = "cancel"
+    """Address the endpoints notified of an earlier message, which ends it."""
+    SEND = "send"
+    """Publish and the four verbs of addressed messages."""
+
+    @property
+    def verbs(self) -> "tuple[AccessAction, ...]":
+        """The single operations it stands for."""
+        if self is AccessAction.BOTH:
+            return (AccessAction.PUBLISH, AccessAction.SUBSCRIBE)
+        return SEND_VERBS if self is AccessAction.SEND else (self,)
+
+
+SEND_VERBS: Final = (
+    AccessAction.PUBLISH,
+    AccessAction.GEOCAST,
+    AccessAction.DIRECT,
+    AccessAction.BROADCAST,
+    AccessAction.CANCEL,
+)
+"""The verbs of messages."""
+
+_VERB_OF: Final[dict[type[Address], AccessAction]] = {
+    ToContent: AccessAction.PUBLISH,
+    ToArea: AccessAction.GEOCAST,
+    ToEndpoint: AccessAction.DIRECT,
+    ToEveryone: AccessAction.BROADCAST,
+    ToNotified: AccessAction.CANCEL,
+}
+
+
+def verb_of(address: Address) -> AccessAction:
+    """Return what a message with this address does."""
+    return _VERB_OF[type(address)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +154,13 @@ class AccessRule:
     role: str | None = None
     """The role it applies to; None: all clients, empty: clients without a certificate."""
     within_m: float = 0.0
-    """Maximum distance from the publisher to a place that a message names; 0: any."""
+    """Maximum distance from the sender to the place of a message and to the farthest point of its area; 0: any."""
+    radius_m: float = 0.0
+    """Maximum radius of the circle around the area of a message; 0: any."""
+    priority: Priority = Priority.SAFETY
+    """Most urgent class of messages. Whoever may publish on a topic may do so in the topic's own class, too."""
+    valid_s: float = 0.0
+    """Maximum validity of a message from now on, in seconds; 0: any, also for ever."""
 
     def __post_init__(self) -> None:
         check_filter(self.topics)
@@ -109,14 +169,27 @@ class AccessRule:
                 Reason.FIELD_RANGE,
                 f"{shown(self.topics)}: give the filter without $share/GROUP/; the rule applies to shared subscriptions too",
             )
-        if not 0 <= self.within_m <= WITHIN_M_MAX:
-            raise ValueError(f"within_m is {self.within_m}, not in 0..{WITHIN_M_MAX:,.0f}")
-        if self.within_m and not (self.allow and self.action is AccessAction.PUBLISH):
-            raise ValueError(f"within_m applies only to rules that allow publishing, not to: {self}")
+        for name, most in (("within_m", WITHIN_M_MAX), ("radius_m", WITHIN_M_MAX), ("valid_s", VALID_S_MAX)):
+            if not 0 <= getattr(self, name) <= most:
+                raise ValueError(f"{name} is {getattr(self, name)}, not in 0..{most:,.0f}")
+        may_limit = self.allow and AccessAction.SUBSCRIBE not in self.action.verbs
+        if self._limits and not may_limit:
+            raise ValueError(f"{self._limits[0].split()[0]} applies only to rules that allow sending, not to: {self}")
+
+    @property
+    def _limits(self) -> list[str]:
+        """The limits that differ from the defaults, as texts that begin with the key."""
+        return [
+            *([f"within_m {self.within_m:g}"] if self.within_m else []),
+            *([f"radius_m {self.radius_m:g}"] if self.radius_m else []),
+            *([f"priority {self.priority.name.lower()}"] if self.priority is not Priority.SAFETY else []),
+            *([f"valid_s {self.valid_s:g}"] if self.valid_s else []),
+        ]
 
     def __str__(self) -> str:
-        distance = f" within {self.within_m:g} m" if self.within_m else ""
-        return f"{'allow' if self.allow else 'deny'} {self.action.value} {self.topics}{distance}"
+        clients = (("user", self.user), ("client", self.client), ("role", self.role))
+        named = [f"{key} {shown(name) if name else 'none'}" for key, name in clients if name is not None]
+        return " ".join(["allow" if self.allow else "deny", self.action.value, self.topics, *named, *self._limits])
 
 
 BUILT_IN: Final = (
@@ -128,16 +201,64 @@ BUILT_IN: Final = (
 """The rules after the users' rules. No other topic that begins with $ may be published to; `$SYS/#` may be read."""
 
 
+def default_rules(geocast_m: float) -> tuple[AccessRule, ...]:
+    """Return the rules of verbs without another rule, on topics that do not begin with $."""
+    return (
+        AccessRule(True, AccessAction.PUBLISH, "#"),
+        AccessRule(True, AccessAction.GEOCAST, "#", within_m=geocast_m, priority=Priority.TRAFFIC, valid_s=GEOCAST_VALID_S),
+        AccessRule(True, AccessAction.DIRECT, "#", priority=Priority.EMERGENCY),
+        AccessRule(False, AccessAction.BROADCAST, "#"),
+        AccessRule(True, AccessAction.CANCEL, "#", priority=Priority.EMERGENCY),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SystemTopics:
+    """Topic filters whose defaults follow from the alerts of the settings."""
+
+    closed: tuple[str, ...] = ()
+    """Topics of alerts: closed to clients without a rule."""
+    proven: tuple[str, ...] = ()
+    """Topics that raise alerts or have the class emergency: only for proven identities without a rule."""
+
+
+@dataclass(frozen=True, slots=True)
+class SendRight:
+    """The right of one verb on a topic: the rule that decides, and its limits."""
+
+    decided_by: str
+    """The deciding rule, by number and text, or the default."""
+    rule: AccessRule | None = None
+    """The deciding rule, with the limits; None: it is denied without one."""
+    refused: Refused | None = None
+    needs_proof: bool = False
+    """Whether only clients with a proven identity have it."""
+
+    def refuse_identity(self, identity: ClientIdentity) -> Refused | None:
+        """Return why a client does not have this right, apart from limits."""
+        if self.refused is None and self.needs_proof and identity.proof is IdentityProof.NONE:
+            return Refused(Reason.IDENTITY_NOT_PROVEN, f"{self.decided_by} needs a proven identity")
+        return self.refused
+
+
 class AccessList:
     """The access list."""
 
-    def __init__(self, rules: Sequence[AccessRule] = ()) -> None:
+    def __init__(
+        self,
+        rules: Sequence[AccessRule] = (),
+        system_topics: SystemTopics = SystemTopics(),  # noqa: B008  # immutable
+        geocast_m: float = GEOCAST_M,
+    ) -> None:
         if len(rules) > RULES_MAX:
             raise Malformed(Reason.FIELD_RANGE, f"{len(rules)} access rules, at most {RULES_MAX} are allowed")
         configured = [_CompiledRule(rule, f"rule {number}", _reason_of(rule)) for number, rule in enumerate(rules, 1)]
-        compiled = [*configured, *(_CompiledRule(rule, "a built-in rule", Reason.TOPIC_RESERVED) for rule in BUILT_IN)]
-        self._publish = tuple(rule for rule in compiled if rule.definition.action is not AccessAction.SUBSCRIBE)
-        self._subscribe = tuple(rule for rule in compiled if rule.definition.action is not AccessAction.PUBLISH)
+        compiled = [*configured, *_built_in(system_topics, geocast_m)]
+        self._by_verb = {
+            verb: tuple(rule for rule in compiled if verb in rule.definition.action.verbs)
+            for verb in (*SEND_VERBS, AccessAction.SUBSCRIBE)
+        }
+        self._subscribe = self._by_verb[AccessAction.SUBSCRIBE]
         self._is_personal = any(rule.is_personal for rule in compiled)
         self._restricts_reading = any(
             not rule.allow and rule.action in (AccessAction.SUBSCRIBE, AccessAction.BOTH) for rule in rules
@@ -153,22 +274,22 @@ class AccessList:
         """Whether a configured rule denies anyone to read a topic; if not, deliveries need no check."""
         return self._restricts_reading
 
-    def may_publish(self, identity: ClientIdentity, topic: str) -> Refused | None:
-        """Check a publication to a topic."""
-        rule = self._maybe_deciding_rule(identity, topic)
+    def right(self, identity: ClientIdentity, verb: AccessAction, topic: str) -> SendRight:
+        """Return the right of a verb of `SEND_VERBS` on a topic; it holds for all clients unless the rules are personal."""
+        rule = self._maybe_deciding_rule(identity, verb, topic)
         if rule is None:
-            return Refused(Reason.TOPIC_RESERVED, f"the topic {shown(topic)}") if topic.startswith("$") else None
-        return None if rule.definition.allow else Refused(rule.reason, f"{rule} denies the topic {shown(topic)}")
+            return SendRight("no rule", refused=Refused(Reason.TOPIC_RESERVED, f"the topic {shown(topic)}"))
+        refused = None if rule.definition.allow else Refused(rule.reason, f"{rule} denies {verb.value} on {shown(topic)}")
+        return SendRight(str(rule), rule.definition, refused, rule.needs_proof)
 
-    def within_m(self, identity: ClientIdentity, topic: str) -> float:
-        """Return the maximum distance to a place that a message on the topic names; 0: any."""
-        rule = self._maybe_deciding_rule(identity, topic)
-        return 0.0 if rule is None else rule.definition.within_m
+    def may_publish(self, identity: ClientIdentity, topic: str) -> Refused | None:
+        """Check a publication to a topic, apart from limits."""
+        return self.right(identity, AccessAction.PUBLISH, topic).refuse_identity(identity)
 
-    def _maybe_deciding_rule(self, identity: ClientIdentity, topic: str) -> "_CompiledRule | None":
-        """Return the rule that decides on a publication, if one matches."""
+    def _maybe_deciding_rule(self, identity: ClientIdentity, verb: AccessAction, topic: str) -> "_CompiledRule | None":
+        """Return the first rule that matches a client, a verb and a topic."""
         requested = levels_of(topic)
-        for rule in self._publish:
+        for rule in self._by_verb[verb]:
             levels = rule.maybe_levels(identity, requested)
             if levels is not None and covers(levels, requested):
                 return rule
@@ -271,12 +392,13 @@ class TopicReaders:
 class _CompiledRule:
     """A rule prepared for matching."""
 
-    __slots__ = ("_first", "_levels", "_parts", "_pattern", "definition", "is_personal", "name", "reason")
+    __slots__ = ("_first", "_levels", "_parts", "_pattern", "definition", "is_personal", "name", "needs_proof", "reason")
 
-    def __init__(self, rule: AccessRule, name: str, reason: Reason) -> None:
+    def __init__(self, rule: AccessRule, name: str, reason: Reason, *, needs_proof: bool = False) -> None:
         self.definition = rule
         self.name = name
         self.reason = reason
+        self.needs_proof = needs_proof
         self._levels = levels_of(rule.topics)
         self._parts = _PLACEHOLDER.split(rule.topics)  # every second one is a placeholder
         self._first = "+" if _PLACEHOLDER.search(self._levels[0]) else self._levels[0]
@@ -313,6 +435,21 @@ class _CompiledRule:
                 return None
             levels[at] = name
         return levels_of("".join(levels))
+
+
+def _built_in(system_topics: SystemTopics, geocast_m: float) -> Iterator[_CompiledRule]:
+    """Yield the rules after the users' rules; where a topic is both closed and for proven identities, it is closed."""
+    for rule in BUILT_IN:
+        yield _CompiledRule(rule, "a built-in rule", Reason.TOPIC_RESERVED)
+    for topics in system_topics.closed:
+        closed = AccessRule(False, AccessAction.PUBLISH, topics)
+        yield _CompiledRule(closed, "the default for alert topics", Reason.NOT_ALLOWED)
+    for topics in system_topics.proven:
+        proven = AccessRule(True, AccessAction.PUBLISH, topics)
+        yield _CompiledRule(proven, "the default for reports of emergencies", Reason.NOT_ALLOWED, needs_proof=True)
+    for rule in default_rules(geocast_m):
+        is_geocast = rule.action is AccessAction.GEOCAST
+        yield _CompiledRule(rule, f"the default for {rule.action.value}", Reason.NOT_ALLOWED, needs_proof=is_geocast)
 
 
 def _reason_of(rule: AccessRule) -> Reason:

@@ -1,4 +1,4 @@
-"""Messages: plausibility checks apart from topics (`access`) and payloads (M27).
+"""Messages: plausibility checks apart from rights (`access`, `send_limits`) and payloads (M27).
 
 The checks are listed in `CHAIN`; the first that fails gives the reason. Messages of the system itself, such as alerts, have no
 sender to be compared with and are not checked here.
@@ -13,7 +13,6 @@ from milepost.model.areas import Area, touches
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.messages import MESSAGE_BYTES_MAX, Message
-from milepost.model.places import Place, distance_m
 from milepost.model.reasons import Reason, Refused, shown
 from milepost.vetting.reports import LIMIT_MAX
 
@@ -26,24 +25,19 @@ class MessageLimits:
     """Maximum size of a message as received."""
     clock_ahead_s_max: float = 2.0
     """Maximum time that `seen_at` may lie in the future; 0: any."""
+    clock_behind_s_max: float = 60.0
+    """Maximum age of a message on arrival; 0: any."""
     move_mps_max: float = 120.0
-    """Maximum speed of a sender between its last report and its message; 0: any."""
+    """Speed of a sender that is allowed for between its last report and its message; 0: none."""
+    rights_after_s: float = 5.0
+    """How far the reports of a sender must reach back before its place gives it rights; 0: a first report does."""
 
     def __post_init__(self) -> None:
         if self.bytes_max < 1:
             raise ValueError(f"bytes_max is {self.bytes_max}, which would refuse every message; give at least 1")
-        for name in ("clock_ahead_s_max", "move_mps_max"):
+        for name in ("clock_ahead_s_max", "clock_behind_s_max", "move_mps_max", "rights_after_s"):
             if not 0 <= getattr(self, name) <= LIMIT_MAX:
                 raise ValueError(f"{name} is {getattr(self, name)}, not in 0..{LIMIT_MAX:.0f}")
-
-
-class SenderPosition(NamedTuple):
-    """The last reported position of a sender, if any, and the maximum distance to a place that it names."""
-
-    within_m: float
-    place: Place | None
-    seen_at: Instant
-    """Time of the position; long ago if only the position was restored."""
 
 
 class MessageCase(NamedTuple):
@@ -55,7 +49,6 @@ class MessageCase(NamedTuple):
     limits: MessageLimits
     now: Instant
     coverage: Area | None
-    position: SenderPosition | None
 
 
 class MessageCheck(NamedTuple):
@@ -74,10 +67,9 @@ def vet_message(
     *,
     size: int,
     coverage: Area | None = None,
-    position: SenderPosition | None = None,
 ) -> Refused | None:
-    """Check a message of `size` bytes from `sender`; with `position`, places it names must be near the sender."""
-    case = MessageCase(message, sender, size, limits, now, coverage, position)
+    """Check a message of `size` bytes from `sender`."""
+    case = MessageCase(message, sender, size, limits, now, coverage)
     for check in CHAIN:
         fault = check.maybe_fault(case)
         if fault is not None:
@@ -107,6 +99,14 @@ def maybe_in_future(case: MessageCase) -> str | None:
     return f"seen_at is {lead_ns / SECOND_NS:.1f} s in the future, at most {limit_s:g} s are allowed"
 
 
+def maybe_too_old(case: MessageCase) -> str | None:
+    """Describe a message seen too long ago."""
+    age_ns, limit_s = case.now - case.message.seen_at, case.limits.clock_behind_s_max
+    if not limit_s or age_ns <= round(limit_s * SECOND_NS):
+        return None
+    return f"seen_at is {age_ns / SECOND_NS:.1f} s in the past, at most {limit_s:g} s are allowed"
+
+
 def maybe_not_covered(case: MessageCase) -> str | None:
     """Describe an area of which nothing is covered."""
     area = _maybe_area(case.message.address)
@@ -115,26 +115,12 @@ def maybe_not_covered(case: MessageCase) -> str | None:
     return "the area and the coverage of this edge do not overlap"
 
 
-def maybe_too_far_away(case: MessageCase) -> str | None:
-    """Describe a place that the sender cannot have been near; the distance it may have moved since its last report is allowed."""
-    position, place = case.position, case.message.place
-    if position is None or place is None:
-        return None
-    if position.place is None:
-        return f"the position of {shown(case.sender)} is unknown: report it before publishing a message with a place"
-    gap_s, speed = abs(case.message.seen_at - position.seen_at) / SECOND_NS, case.limits.move_mps_max
-    apart_m = distance_m(place, position.place)
-    if not speed or apart_m <= position.within_m + speed * gap_s:
-        return None
-    return f"the place is {apart_m:.0f} m from the position of {shown(case.sender)}, at most {position.within_m:g} m are allowed"
-
-
 CHAIN: Final = (
     MessageCheck("not too large", Reason.MESSAGE_TOO_LARGE, maybe_too_large),
     MessageCheck("source is the sender", Reason.SOURCE_FORGED, maybe_forged),
     MessageCheck("not in the future", Reason.CLOCK_AHEAD, maybe_in_future),
+    MessageCheck("not too old", Reason.CLOCK_BEHIND, maybe_too_old),
     MessageCheck("area overlaps the coverage", Reason.AREA_NOT_COVERED, maybe_not_covered),
-    MessageCheck("place near the sender", Reason.PLACE_NOT_SEEN, maybe_too_far_away),
 )
 
 

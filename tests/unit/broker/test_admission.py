@@ -97,7 +97,7 @@ WayIn = Callable[[UdpEdge, Statement], None]
 
 
 def edge_with(rules: AdmissionRules | None = None, **options: object) -> UdpEdge:
-    return UdpEdge(is_sealed=False, rules=rules or AdmissionRules(kinds=(KIND,)), **options)  # type: ignore[arg-type]
+    return UdpEdge(is_sealed=False, rules=rules or AdmissionRules(OPEN.access, kinds=(KIND,)), **options)  # type: ignore[arg-type]
 
 
 def accepted_by(edge: UdpEdge, way_in: WayIn, statement: Statement) -> Publication:

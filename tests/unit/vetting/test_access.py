@@ -1,14 +1,18 @@
 """Access rules: reserved topics are denied, service topics are allowed, the first matching rule decides (M27, D4, D5)."""
 
+from typing import Any
+
 import pytest
 
+from milepost.model.priorities import Priority
 from milepost.model.queries import parse_query
 from milepost.model.reasons import Malformed, Reason
 from milepost.vetting import AccessAction, AccessList, AccessRule, ClientIdentity
-from milepost.vetting.access import RULES_MAX
+from milepost.vetting.access import RULES_MAX, SEND_VERBS, SystemTopics
 
 ANONYMOUS = ClientIdentity("truck-7")
 ADA = ClientIdentity("phone-1", "ada")
+VEHICLE = ClientIdentity("truck-7", role="vehicle")
 
 
 def allow(
@@ -154,7 +158,7 @@ def test_the_refusal_names_the_rule_and_the_filter() -> None:
     )
     verdict = AccessList([deny("#")]).may_publish(ANONYMOUS, "x")
     assert verdict is not None
-    assert verdict.detail == "rule 1 (deny both #) denies the topic 'x'"
+    assert verdict.detail == "rule 1 (deny both #) denies publish on 'x'"
 
 
 def test_topics_allowed_by_an_earlier_rule_are_not_denied_by_a_later_one() -> None:
@@ -314,13 +318,16 @@ def test_the_access_list_has_a_limit() -> None:
         AccessList([allow("a")] * (RULES_MAX + 1))
 
 
-def test_the_deciding_rule_sets_the_maximum_distance() -> None:
+def test_the_deciding_rule_sets_the_limits() -> None:
     near = AccessRule(True, AccessAction.PUBLISH, "Collision/#", within_m=500.0)
     access = AccessList([AccessRule(True, AccessAction.PUBLISH, "Collision/#", user="ada"), near])
-    assert access.within_m(ANONYMOUS, "Collision/1") == 500.0
-    assert access.within_m(ADA, "Collision/1") == access.within_m(ANONYMOUS, "Ice") == 0.0
+    assert access.right(ANONYMOUS, AccessAction.PUBLISH, "Collision/1").rule == near
+    for who, topic in ((ADA, "Collision/1"), (ANONYMOUS, "Ice")):
+        rule = access.right(who, AccessAction.PUBLISH, topic).rule
+        assert rule is not None
+        assert rule.within_m == 0.0
     assert reason_to_publish(access, "Collision/1") is None
-    assert str(near) == "allow publish Collision/# within 500 m"
+    assert str(near) == "allow publish Collision/# within_m 500"
 
 
 @pytest.mark.parametrize(
@@ -328,12 +335,68 @@ def test_the_deciding_rule_sets_the_maximum_distance() -> None:
     [
         (False, AccessAction.PUBLISH, 1.0),
         (True, AccessAction.BOTH, 1.0),
+        (True, AccessAction.SUBSCRIBE, 1.0),
         (True, AccessAction.PUBLISH, -1.0),
         (True, AccessAction.PUBLISH, 1e9),
     ],
 )
-def test_within_m_is_a_distance_and_only_for_rules_that_allow_publishing(
+def test_within_m_is_a_distance_and_only_for_rules_that_allow_sending(
     allows: bool, action: AccessAction, within_m: float
 ) -> None:
     with pytest.raises(ValueError, match="within_m "):
         AccessRule(allows, action, "a", within_m=within_m)
+
+
+@pytest.mark.parametrize("limit", [{"radius_m": 1.0}, {"priority": Priority.EMERGENCY}, {"valid_s": 1.0}])
+def test_limits_are_for_rules_that_allow_sending(limit: dict[str, Any]) -> None:
+    AccessRule(True, AccessAction.SEND, "a", **limit)
+    with pytest.raises(ValueError, match=next(iter(limit))):
+        AccessRule(False, AccessAction.SEND, "a", **limit)
+
+
+@pytest.mark.parametrize(
+    ("verb", "anonymous", "proven"),
+    [
+        (AccessAction.PUBLISH, None, None),
+        (AccessAction.GEOCAST, Reason.IDENTITY_NOT_PROVEN, None),
+        (AccessAction.DIRECT, None, None),
+        (AccessAction.BROADCAST, Reason.NOT_ALLOWED, Reason.NOT_ALLOWED),
+        (AccessAction.CANCEL, None, None),
+    ],
+)
+def test_every_verb_has_a_default(verb: AccessAction, anonymous: Reason | None, proven: Reason | None) -> None:
+    right = AccessList().right(ANONYMOUS, verb, "a")
+    assert right == AccessList().right(ADA, verb, "a"), "shared between clients"
+    for who, expected in ((ANONYMOUS, anonymous), (ADA, proven)):
+        refused = right.refuse_identity(who)
+        assert (refused and refused.reason) is expected
+    assert right.decided_by.startswith(f"the default for {verb.value} (")
+
+
+def test_a_rule_decides_only_its_verbs() -> None:
+    access = AccessList([deny("a", AccessAction.GEOCAST), AccessRule(True, AccessAction.SEND, "a", priority=Priority.EMERGENCY)])
+    decided = [access.right(ANONYMOUS, verb, "a").decided_by.split(" (")[0] for verb in SEND_VERBS]
+    assert decided == ["rule 2", "rule 1", "rule 2", "rule 2", "rule 2"]
+    assert reason_to_subscribe(AccessList([deny("a", AccessAction.SEND)]), "a") is None
+
+
+def test_the_default_of_geocasts_is_limited() -> None:
+    rule = AccessList(geocast_m=700.0).right(ADA, AccessAction.GEOCAST, "a").rule
+    assert rule is not None
+    assert (rule.within_m, rule.priority, rule.valid_s) == (700.0, Priority.TRAFFIC, 3_600.0)
+
+
+def test_alert_topics_are_closed_and_emergencies_need_proof_until_a_rule_opens_them() -> None:
+    topics = SystemTopics(closed=("Alert/#",), proven=("Emergency",))
+    access = AccessList((), topics)
+    for who in (ANONYMOUS, ADA, VEHICLE):
+        assert reason_to_publish(access, "Alert", who) is Reason.NOT_ALLOWED
+        assert reason_to_publish(access, "Alert/Collision", who) is Reason.NOT_ALLOWED
+        assert reason_to_subscribe(access, "Alert/#", who) is None
+    assert reason_to_publish(access, "Emergency") is Reason.IDENTITY_NOT_PROVEN
+    assert reason_to_publish(access, "Emergency", ADA) is None
+    assert not access.is_personal
+    opened = AccessList([allow("Alert/#", AccessAction.SEND, user="ada"), allow("Emergency", user="")], topics)
+    assert reason_to_publish(opened, "Alert/Collision", ADA) is None
+    assert reason_to_publish(opened, "Alert/Collision") is Reason.NOT_ALLOWED
+    assert reason_to_publish(opened, "Emergency") is None

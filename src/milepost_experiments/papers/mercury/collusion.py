@@ -18,12 +18,13 @@ import pandas as pd
 from milepost.incidents import Incidents
 from milepost.model.endpoints import EndpointId
 from milepost.model.incidents import EVENT_KINDS, Cell, EventKind, Extent, IncidentPhase, Square
-from milepost.model.instants import Instant
-from milepost.model.messages import Message, MessageId
+from milepost.model.instants import FOREVER, Instant
 from milepost.model.places import Place
+from milepost.model.priorities import Priority
 from milepost.pipelines.reputation.evidence import EvidenceThresholds
 from milepost.pipelines.reputation.nearby import DEGREE_M
-from milepost.vetting import MessageLimits, SenderPosition, vet_message
+from milepost.vetting import AccessAction, AccessRule, MessageLimits, SendCase, SenderPosition, vet_limits
+from milepost.vetting.access import SendRight
 from milepost_experiments.papers.mercury.attack_traffic import (
     HOME,
     START_US,
@@ -163,16 +164,16 @@ def are_near(events: pd.DataFrame, reports: pd.DataFrame) -> list[bool]:
     last = reports[columns].assign(reported_at_us=reports["seen_at_us"])
     joined = pd.merge_asof(events[columns], last, on="seen_at_us", by="endpoint", suffixes=("", "_sender"))
     joined = joined.fillna({"reported_at_us": 0})
-    names = (*columns, "latitude_sender", "longitude_sender", "reported_at_us")
+    names = (*columns[1:], "latitude_sender", "longitude_sender", "reported_at_us")
+    near = SendRight("within_m", AccessRule(True, AccessAction.PUBLISH, EVENT, within_m=WITHIN_M))
+    limits = MessageLimits()
     found = []
-    for endpoint, seen_at_us, *there, latitude, longitude, reported_at_us in zip(
-        *(joined[name].tolist() for name in names), strict=True
-    ):
-        endpoint_id, seen_at = EndpointId(endpoint), Instant(seen_at_us * 1000)
-        message = Message(MessageId(1), endpoint_id, EVENT, seen_at, place=Place(*there))
+    for seen_at_us, *there, latitude, longitude, reported_at_us in zip(*(joined[name].tolist() for name in names), strict=True):
+        seen_at = Instant(seen_at_us * 1000)
         place = Place(latitude, longitude) if reported_at_us else None
-        position = SenderPosition(WITHIN_M, place, Instant(int(reported_at_us) * 1000))
-        found.append(vet_message(message, endpoint_id, MessageLimits(), seen_at, size=100, position=position) is None)
+        position = SenderPosition(place, Instant(int(reported_at_us) * 1000), limits.rights_after_s)
+        case = SendCase(Priority.SAFETY, Priority.SAFETY, FOREVER, seen_at, seen_at, Place(*there), None, position, limits)
+        found.append(vet_limits((near,), case) is None)
     return found
 
 
