@@ -29,7 +29,7 @@ from milepost.model.queries import OnTopic, Query
 from milepost.model.reasons import Malformed, Reason, Refused
 from milepost.model.topics import check_topic, filter_matches
 from milepost.vetting import MessageLimits, SendCase, SenderPosition, vet_limits, vet_message
-from milepost.vetting.access import AccessAction, AccessList, ClientIdentity, SendRight, verb_of
+from milepost.vetting.access import AccessAction, AccessList, ClientIdentity, SendRight, needed_verbs, verb_of
 from milepost.vetting.payloads import PayloadCheck, PayloadChecks
 from milepost.vetting.rates import RateMeter
 from milepost.vetting.send_limits import UNKNOWN_POSITION
@@ -175,8 +175,7 @@ class AdmissionControl:
         rules, route = self.rules, TopicRoute(topic)
         right = self._right(identity, route, AccessAction.PUBLISH)
         route.refused = right.refused
-        has_limits = right.rule is not None and bool(right.rule.within_m or right.rule.valid_s)
-        route.is_conditional = right.needs_proof or has_limits
+        route.is_conditional = right.needs_proof or bool(right.rule.within_m or right.rule.valid_s)
         route.check = rules.payloads.check_for(topic)
         route.priority = rules.default_priority(topic)
         kind = rules.find_kind(topic)
@@ -249,14 +248,12 @@ class AdmissionControl:
     ) -> Refused | None:
         """Check the right to publish on the topic and that of the verb: identity first, then the limits of both."""
         verb = find_verb(publication)
-        rights = [self._right(sender.identity, route, AccessAction.PUBLISH)]
-        if verb is not AccessAction.PUBLISH:
-            rights.append(self._right(sender.identity, route, verb))
+        rights = [self._right(sender.identity, route, one) for one in needed_verbs(verb)]
         for right in rights:
             refused = right.refuse_identity(sender.identity)
             if refused is not None:
                 return refused
-        needs_position = any(right.rule is not None and right.rule.within_m for right in rights)
+        needs_position = any(right.rule.within_m for right in rights)
         case = SendCase(
             publication.priority,
             route.priority,

@@ -32,7 +32,7 @@ def _lines(settings: Settings) -> Iterator[tuple[str, str]]:
         yield "site", _site(settings.site)
         yield "kinds", ", ".join(f"{kind.name} ({kind.topic})" for kind in settings.incidents.kinds)
     yield "users", _users(settings)
-    yield "access", f"{_count(len(settings.access.rules), 'rule')}; the default is allow, except for topics that begin with $"
+    yield "access", f"{_count(len(settings.access.rules), 'rule')}; without a rule see docs/reference/access.md"
     _check_schemas(settings)
     for payload in settings.rules.payload:
         json = f"must be JSON valid under {payload.schema}" if payload.schema else "must be JSON"

@@ -11,12 +11,42 @@ from importlib import import_module
 from typing import Final
 
 import milepost
-from milepost.cli import agent, edge, handler, log, passwd, pipeline, pub, report, services, site_processes, sub, topology, trust
+from milepost.cli import (
+    access,
+    agent,
+    edge,
+    handler,
+    log,
+    passwd,
+    pipeline,
+    pub,
+    report,
+    services,
+    site_processes,
+    sub,
+    topology,
+    trust,
+)
 from milepost.cli.command_parser import CommandParser, Commands
 from milepost.config.errors import StartFault
 from milepost.runtime.terminal import print_error
 
-COMMANDS: Final = (edge, site_processes, agent, pub, sub, report, topology, log, passwd, trust, services, handler, pipeline)
+COMMANDS: Final = (
+    edge,
+    site_processes,
+    agent,
+    pub,
+    sub,
+    report,
+    topology,
+    log,
+    access,
+    passwd,
+    trust,
+    services,
+    handler,
+    pipeline,
+)
 EXPERIMENTS: Final = ("milepost_experiments.demo.command", "milepost_experiments.papers.command")
 """Subcommands of the package `milepost_experiments`, loaded by name so that the product does not import it."""
 
@@ -42,6 +72,7 @@ examples:
   milepost where truck-17 --config ...       the edge that an endpoint is connected to
   milepost topology --config hub.toml        sites, their edges, and the hub process of each site
   milepost log tail cross-hub --config ...   print new records of a site's log
+  milepost access explain ada geocast ice    whether a user may send something, and the rule that decides
   milepost passwd users ada                  add a user, or change a password
   milepost trust init ca                     create a certificate authority
   milepost services start kafka              a Kafka on loopback, for development

@@ -13,8 +13,6 @@ from pathlib import Path
 from time import monotonic, time_ns
 from typing import TYPE_CHECKING, Final
 
-from milepost.broker.admission import AdmissionRules
-from milepost.broker.alert_rules import alert_topics
 from milepost.broker.broker import Broker
 from milepost.broker.effects import Storage, StorageUnavailable
 from milepost.broker.presence import PlausibilityRules
@@ -29,8 +27,8 @@ from milepost.listeners.mqtt.context import MqttContext, MqttSettings
 from milepost.listeners.mqtt.listener import MqttListener
 from milepost.model.endpoints import endpoint_id
 from milepost.model.instants import Instant
-from milepost.model.messages import BODY_BYTES_MAX
 from milepost.model.reasons import Malformed
+from milepost.runtime.admission_rules import message_limits, read_rules
 from milepost.runtime.edge_metrics import EdgeMetrics
 from milepost.runtime.files import FileWatch
 from milepost.runtime.membership import Membership
@@ -39,44 +37,11 @@ from milepost.runtime.password_check import PasswordChecker, read_users
 from milepost.runtime.structured_log import StructuredLog
 from milepost.runtime.tls_contexts import Wrapper, read_contexts
 from milepost.storage import open_storage
-from milepost.vetting import MessageLimits
-from milepost.vetting.access import AccessList
-from milepost.vetting.payloads import PayloadChecks
 from milepost.vetting.reputation import Reputations
 
 if TYPE_CHECKING:
     from milepost.runtime.passwords import Users
     from milepost.runtime.udp import UdpService
-
-
-# Admission rules: access, payloads and priorities, from the settings.
-
-
-def read_rules(settings: Settings, users: "Users | None" = None) -> AdmissionRules:
-    """Return the rules of the settings, with the schema files they name; *users*: those of the users file."""
-    has_certificate_users = any(one.client_ca for one in settings.mqtt.listen)
-    schemas = {one.schema: _content(one.schema) for one in settings.rules.payload if one.schema}
-    priorities = tuple((one.topic, one.priority) for one in settings.rules.priority)
-    system_topics = alert_topics(settings.rules.alert, settings.incidents.kinds, priorities)
-    try:
-        return AdmissionRules(
-            AccessList(settings.access.rules, system_topics, settings.access.geocast_m),
-            PayloadChecks([one.rule for one in settings.rules.payload], schemas),
-            priorities,
-            needs_password=bool(settings.access.users),
-            allows_anonymous=settings.access.anonymous,
-            users=None if users is None or has_certificate_users else users.names,
-            kinds=settings.incidents.kinds,
-        )
-    except Malformed as fault:
-        raise UsageFault(f"[access] or [rules]: {fault}") from None
-
-
-def _content(path: str) -> bytes:
-    try:
-        return Path(path).read_bytes()
-    except OSError as error:
-        raise cannot_read(path, error) from None
 
 
 # The reputation file: read again when it is replaced, and applied to existing sessions, too.
@@ -188,15 +153,8 @@ class EdgeService:
 
     def _apply_plausibility(self, settings: Settings) -> None:
         """Apply the coverage, the plausibility limits and the alert rules of the settings."""
-        report_limits = settings.vetting.reports
-        message_limits = MessageLimits(
-            BODY_BYTES_MAX,
-            report_limits.clock_ahead_s_max,
-            report_limits.clock_behind_s_max,
-            report_limits.move_mps_max,
-            settings.vetting.rights_after_s,
-        )
-        self.broker.configure(PlausibilityRules(settings.edge.area, report_limits, message_limits), settings.rules.alert)
+        rules = PlausibilityRules(settings.edge.area, settings.vetting.reports, message_limits(settings))
+        self.broker.configure(rules, settings.rules.alert)
 
     def _open_udp(self) -> "UdpService":
         from milepost.runtime.udp import UdpService  # noqa: PLC0415  # loads OpenSSL and protobuf, which MQTT does not need

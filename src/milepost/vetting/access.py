@@ -135,6 +135,11 @@ _VERB_OF: Final[dict[type[Address], AccessAction]] = {
 }
 
 
+def needed_verbs(verb: AccessAction) -> tuple[AccessAction, ...]:
+    """Return the verbs whose rights a message needs: to publish on its topic and, if it is addressed, its own."""
+    return (verb,) if verb is AccessAction.PUBLISH else (AccessAction.PUBLISH, verb)
+
+
 def verb_of(address: Address) -> AccessAction:
     """Return what a message with this address does."""
     return _VERB_OF[type(address)]
@@ -192,6 +197,9 @@ class AccessRule:
         return " ".join(["allow" if self.allow else "deny", self.action.value, self.topics, *named, *self._limits])
 
 
+_NO_RULE: Final = AccessRule(False, AccessAction.SEND, "#")
+"""Stands for the rule on topics that no rule is about: they begin with $."""
+
 BUILT_IN: Final = (
     AccessRule(False, AccessAction.BOTH, "$reserved/#"),
     AccessRule(True, AccessAction.SUBSCRIBE, "$milepost/reply"),
@@ -226,10 +234,11 @@ class SystemTopics:
 class SendRight:
     """The right of one verb on a topic: the rule that decides, and its limits."""
 
+    verb: AccessAction
     decided_by: str
     """The deciding rule, by number and text, or the default."""
-    rule: AccessRule | None = None
-    """The deciding rule, with the limits; None: it is denied without one."""
+    rule: AccessRule
+    """The deciding rule, with the limits."""
     refused: Refused | None = None
     needs_proof: bool = False
     """Whether only clients with a proven identity have it."""
@@ -278,9 +287,9 @@ class AccessList:
         """Return the right of a verb of `SEND_VERBS` on a topic; it holds for all clients unless the rules are personal."""
         rule = self._maybe_deciding_rule(identity, verb, topic)
         if rule is None:
-            return SendRight("no rule", refused=Refused(Reason.TOPIC_RESERVED, f"the topic {shown(topic)}"))
+            return SendRight(verb, "no rule", _NO_RULE, Refused(Reason.TOPIC_RESERVED, f"the topic {shown(topic)}"))
         refused = None if rule.definition.allow else Refused(rule.reason, f"{rule} denies {verb.value} on {shown(topic)}")
-        return SendRight(str(rule), rule.definition, refused, rule.needs_proof)
+        return SendRight(verb, str(rule), rule.definition, refused, rule.needs_proof)
 
     def may_publish(self, identity: ClientIdentity, topic: str) -> Refused | None:
         """Check a publication to a topic, apart from limits."""

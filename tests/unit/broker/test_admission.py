@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from edge_in_memory import OPEN
 from milepost.broker.admission import AdmissionRules
 from milepost.broker.alert_rules import AlertRule
 from milepost.broker.federation_port import FederationPort

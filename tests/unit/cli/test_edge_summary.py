@@ -56,7 +56,8 @@ def test_the_summary_of_the_defaults_is_a_few_lines() -> None:
         "mqtt       127.0.0.1:1883 (tcp)",
         "coverage   everywhere",
         "users      none: every client may connect",
-        "access     0 rules; the default is allow, except for topics that begin with $",
+        "access     0 rules; without a rule see docs/reference/access.md",
+        "alert      Emergency raises Alert in a circle around its place, valid for 60 s",
         "http       http://127.0.0.1:9464/metrics",
         "log        info and above, as text",
         "$SYS       every 10 s",
@@ -67,7 +68,7 @@ def test_the_summary_names_every_setting_that_is_not_the_default() -> None:
     lines = summary_of(settings_from(FULL, source="", folder=Path())).splitlines()
     assert "storage    none: all state is lost when the process ends" in lines
     assert "mqtt       0.0.0.0:8883 (tls, client certificates signed by ca, whose common name is the user name)" in lines
-    assert "access     1 rule; the default is allow, except for topics that begin with $" in lines
+    assert "access     1 rule; without a rule see docs/reference/access.md" in lines
     assert "payload    a must be JSON" in lines
     assert "payload    c may be anything" in lines
     assert "priority   b has priority safety" in lines

@@ -1,5 +1,6 @@
 """Limits of the rights of a message: class, validity, area and distance (M27, M29)."""
 
+from dataclasses import replace
 from math import inf
 from typing import Any
 
@@ -41,7 +42,7 @@ def case(
 
 
 def right(action: AccessAction = AccessAction.GEOCAST, **limits: Any) -> SendRight:
-    return SendRight("rule 1", AccessRule(True, action, "#", **limits))
+    return SendRight(action, "rule 1", AccessRule(True, action, "#", **limits))
 
 
 def reason(one: SendRight, **given: Any) -> Reason | None:
@@ -67,7 +68,9 @@ def test_a_message_may_state_the_class_of_its_topic_and_that_of_the_rule(
 
 def test_the_class_of_a_topic_does_not_lift_the_limit_of_a_geocast() -> None:
     urgent = {"priority": Priority.EMERGENCY, "own": Priority.EMERGENCY}
-    assert reason(right(priority=Priority.TRAFFIC), **urgent) is Reason.PRIORITY_TOO_HIGH
+    for action in (AccessAction.GEOCAST, AccessAction.SEND):
+        geocast = SendRight(AccessAction.GEOCAST, "rule 1", AccessRule(True, action, "#", priority=Priority.TRAFFIC))
+        assert reason(geocast, **urgent) is Reason.PRIORITY_TOO_HIGH
 
 
 @pytest.mark.parametrize(
@@ -156,7 +159,7 @@ def test_a_position_counts_once_the_reports_reach_back(history_s: float, expecte
 
 
 def test_the_limits_of_all_rights_hold_and_the_refusal_names_the_rule() -> None:
-    wide, narrow = right(AccessAction.PUBLISH), SendRight("rule 2", AccessRule(True, AccessAction.GEOCAST, "#", radius_m=10.0))
+    wide, narrow = right(AccessAction.PUBLISH), replace(right(radius_m=10.0), decided_by="rule 2")
     for rights in ((wide, narrow), (narrow, wide)):
         refused = vet_limits(rights, case(area=Circle(HERE, 50.0)))
         assert refused is not None

@@ -165,7 +165,7 @@ def are_near(events: pd.DataFrame, reports: pd.DataFrame) -> list[bool]:
     joined = pd.merge_asof(events[columns], last, on="seen_at_us", by="endpoint", suffixes=("", "_sender"))
     joined = joined.fillna({"reported_at_us": 0})
     names = (*columns[1:], "latitude_sender", "longitude_sender", "reported_at_us")
-    near = SendRight("within_m", AccessRule(True, AccessAction.PUBLISH, EVENT, within_m=WITHIN_M))
+    near = SendRight(AccessAction.PUBLISH, "within_m", AccessRule(True, AccessAction.PUBLISH, EVENT, within_m=WITHIN_M))
     limits = MessageLimits()
     found = []
     for seen_at_us, *there, latitude, longitude, reported_at_us in zip(*(joined[name].tolist() for name in names), strict=True):

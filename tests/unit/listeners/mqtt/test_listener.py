@@ -116,15 +116,17 @@ def test_the_fast_path_applies_rules_that_name_clients() -> None:
 
 
 def test_a_rule_sets_the_priority_of_a_topic_and_the_publisher_may_override_it() -> None:
-    edge = EdgeInMemory(rules=AdmissionRules(priorities=(("a/#", Priority.SAFETY), ("#", Priority.TRAFFIC))))
+    edge = EdgeInMemory(rules=AdmissionRules(priorities=(("a/#", Priority.TRAFFIC), ("#", Priority.CONVENIENCE))))
     receiver, sender = edge.connect("t", expiry_s=10), edge.connect("s")
     receiver.subscribe("#", qos=1)
     sender.publish("a/b", b"", 1)
     sender.publish("b", b"", 1)
-    sender.publish("b", b"", 1, properties=milepost_properties(priority="emergency"))
+    sender.publish("b", b"", 1, properties=milepost_properties(priority="safety"))
     sender.publish("a", b"", 1, properties=milepost_properties(tag="ice"))
+    sender.publish("b", b"", 1, properties=milepost_properties(priority="emergency"))
     found = [one.publication.priority for one in edge.session("t").in_flight.values()]
-    assert found == [Priority.SAFETY, Priority.TRAFFIC, Priority.EMERGENCY, Priority.SAFETY]
+    assert found == [Priority.TRAFFIC, Priority.CONVENIENCE, Priority.SAFETY, Priority.TRAFFIC]
+    assert edge.broker.counts.refused == {Reason.PRIORITY_TOO_HIGH: 1}
 
 
 def test_a_payload_rule_refuses_invalid_payloads_but_not_the_removal_of_a_retained_message() -> None:

@@ -152,8 +152,14 @@ def test_a_distance_rule_uses_the_last_report_for_properties_and_json() -> None:
     assert said("40,-111") == [Code.NOT_AUTHORIZED] * 2  # its position is unknown
     ask(car, "report", {"place": HERE})
     car.take()
+    assert said("40,-111") == [Code.NOT_AUTHORIZED] * 2  # a first position gives no rights
+    car.publish("Collision", b"", 1)  # also where the edge fills it in
+    assert [packet.code for packet in car.take() if isinstance(packet, Acknowledge)] == [Code.NOT_AUTHORIZED]
+    edge.pass_time(5.0)
+    ask(car, "report", {"place": HERE})
+    car.take()
     assert all(code < Code.UNSPECIFIED_ERROR for code in said("40.004,-111"))
     assert said("40.006,-111") == [Code.NOT_AUTHORIZED] * 2
-    assert edge.broker.counts.refused == {Reason.PLACE_NOT_SEEN: 4}
+    assert edge.broker.counts.refused == {Reason.PLACE_NOT_SEEN: 4, Reason.POSITION_TOO_NEW: 3}
     car.publish("Collision", b"", 1)  # at its own position
     assert [packet.code < Code.UNSPECIFIED_ERROR for packet in car.take() if isinstance(packet, Acknowledge)] == [True]

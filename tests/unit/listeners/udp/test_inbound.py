@@ -153,6 +153,10 @@ def test_a_distance_rule_uses_the_publisher_s_last_report(edge: UdpEdge) -> None
     ruled = UdpEdge(is_sealed=edge.identity is not None, rules=AdmissionRules(AccessList((near,))))
     vehicle = ruled.vehicle("a")
     here = vehicle.report_of(seen_at=ruled.now).place  # its last report
+    vehicle.publish(replace(vehicle.message("Collision", reliable=True), place=here))
+    assert vehicle.refusals() == ["POSITION_TOO_NEW"]
+    ruled.step(5.5, alive=[vehicle])
+    vehicle.received()
     for north_m in (400.0, 600.0):
         vehicle.publish(replace(vehicle.message("Collision", reliable=True), place=moved(here, 0.0, north_m)))
     confirmed, refused = vehicle.received()
