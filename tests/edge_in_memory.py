@@ -88,7 +88,7 @@ class StreamInMemory:
     def close(self) -> None:
         self.is_closed = True
 
-    def maybe_common_name(self) -> str | None:
+    def maybe_certificate_user(self) -> str | None:
         return self.common_name
 
 

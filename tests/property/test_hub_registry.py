@@ -48,5 +48,5 @@ def test_any_order_and_repetition_of_claims_gives_the_same_registry(
             expected = by_definition(claims, ended, endpoint)
             assert {one.edge.site: (one.edge, one.epoch) for one in by_site} == expected
             assert [one.epoch for one in by_site] == sorted((one.epoch for one in by_site), reverse=True)
-            assert registry.latest(endpoint) == (by_site[0] if by_site else None)
+            assert registry.winner(endpoint) == (by_site[0] if by_site else None)
             assert (endpoint in registry.split) == (len(expected) > 1)

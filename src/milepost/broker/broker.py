@@ -52,6 +52,7 @@ from milepost.model.reports import Report
 from milepost.model.subscriptions import Subscription
 from milepost.vetting import ReportColumns, Reputations
 from milepost.vetting.access import ClientIdentity
+from milepost.vetting.ownership import Takeover, not_owner, takeover
 from milepost.vetting.rates import RateLimits
 from milepost.vetting.send_limits import UNKNOWN_POSITION
 
@@ -148,8 +149,6 @@ class Broker(PublishPath, SessionTransfer):
 
     def _enforce_rights(self, session: Session) -> tuple[int, int]:
         """End the subscriptions and queued messages that a session may no longer receive; return the number of each."""
-        if not session.is_identified:
-            return 0, 0
         ended = 0
         for name, held in list(session.subscriptions.items()):
             refused = self._admission.refuse_query(session, held.subscription.query)
@@ -180,10 +179,18 @@ class Broker(PublishPath, SessionTransfer):
         self, name: EndpointId, identity: ClientIdentity, will: SessionWill | None, now: Instant, *, clean_start: bool
     ) -> bool | Refused:
         """Return whether a client may `connect` now; False: its session is on its way from another edge (see `Welcome`)."""
-        refused = self._refuse_will(name, identity, will, now)
+        refused = self.refuse_takeover(name, identity, now) or self._refuse_will(name, identity, will, now)
         if refused is not None:
             return refused
-        return self.federation is None or self.federation.arrive(name, now, clean_start=clean_start)
+        return self.federation is None or self.federation.arrive(name, identity, now, clean_start=clean_start)
+
+    def refuse_takeover(self, name: EndpointId, identity: ClientIdentity, now: Instant) -> Refused | None:
+        """Check that a client may have the session of its endpoint: here and, as far as this edge knows, at other edges."""
+        existing = self.sessions.find(name)
+        is_kept = existing is not None and not _is_over(existing, now)
+        if existing is not None and is_kept and takeover(existing.identity, identity, self.rules.other_user) is Takeover.REFUSE:
+            return not_owner(identity)
+        return None if self.federation is None else self.federation.refuse_claim(name, identity, now)
 
     def _refuse_will(self, name: EndpointId, identity: ClientIdentity, will: SessionWill | None, now: Instant) -> Refused | None:
         """Check a will while its client can still be refused; it is checked again when it is published."""
@@ -223,21 +230,20 @@ class Broker(PublishPath, SessionTransfer):
         will: SessionWill | None,
         now: Instant,
     ) -> ConnectResult | Refused:
-        """Open a session for an endpoint, or resume the one it has; an older connection of the same name is closed."""
+        """Open a session for an endpoint, or resume the one it has; an older connection of the same name is closed.
+
+        The session of another owner is never resumed: it is replaced, or the client is refused (`vetting.ownership`).
+        """
         expiry_ns = min(expiry_ns, self.limits.session_expiry_s_max * SECOND_NS)
         if expiry_ns and self.storage_error is not None:
             return Refused(Reason.STORAGE_UNAVAILABLE, self.storage_error)
-        existing = self.sessions.find(name)
-        if (
-            existing is not None
-            and existing.identity.role is not None
-            and existing.connection is not NO_CONNECTION
-            and identity.role is None
-        ):
-            return Refused(Reason.NOT_ALLOWED, f"{name} is connected with a certificate")
+        refused = self.refuse_takeover(name, identity, now)
+        if refused is not None:
+            return refused
+        existing = self._maybe_own(name, identity, now)
         if existing is not None and existing.connection is not NO_CONNECTION:
             self._take_over(existing, clean_start=clean_start, now=now)
-        if existing is not None and (clean_start or not existing.is_durable or existing.expires_at <= now):
+        if existing is not None and (clean_start or not existing.is_durable):
             self._end(existing, now)
             existing = None
         if existing is None:
@@ -249,11 +255,9 @@ class Broker(PublishPath, SessionTransfer):
         else:
             session = existing
             self.counts.sessions_resumed += 1
-        is_same = session.is_identified and session.identity == identity
-        if session.subscriptions and not is_same:  # cached routes include only sessions that may read the topic
+        if session.subscriptions and session.identity != identity:  # cached routes include only sessions that may read the topic
             self.route_cache.change()
         session.identity, session.rates, session.routes = identity, rates, self._admission.new_routes()
-        session.is_identified = True
         self._enforce_rights(session)
         if len(self._reputations):
             self.presence.limit_rates({session.number: self._reputations.share_of(name)})
@@ -261,6 +265,18 @@ class Broker(PublishPath, SessionTransfer):
         if self.federation is not None:
             self.federation.opened(session, now, clean_start=clean_start)
         return ConnectResult(session, existing is not None)
+
+    def _maybe_own(self, name: EndpointId, identity: ClientIdentity, now: Instant) -> Session | None:
+        """Return the session of an endpoint if it belongs to *identity*; end one that is over or belongs to another owner."""
+        existing = self.sessions.find(name)
+        if existing is None or (existing.identity.owner == identity.owner and not _is_over(existing, now)):
+            return existing
+        if _is_over(existing, now):
+            self._end(existing, now)
+        else:
+            self.counts.sessions_replaced += 1
+            self.discard_session(existing, Refused(Reason.SESSION_TAKEN_OVER, f"{name} has connected with another identity"))
+        return None
 
     def _take_over(self, session: Session, *, clean_start: bool, now: Instant) -> None:
         self.deliveries.actions.append(CloseConnection(session.connection, Refused(Reason.SESSION_TAKEN_OVER)))
@@ -534,3 +550,8 @@ class Broker(PublishPath, SessionTransfer):
             self.accept(publication, None, now)
         else:
             self.refuse(refused)
+
+
+def _is_over(session: Session, now: Instant) -> bool:
+    """Return whether a session has expired and is not removed yet."""
+    return session.connection is NO_CONNECTION and session.expires_at <= now

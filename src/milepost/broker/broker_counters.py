@@ -20,6 +20,8 @@ class BrokerCounters:
     """Messages accepted but not delivered, by reason, once for each receiver."""
     sessions_opened: int = 0
     sessions_resumed: int = 0
+    sessions_replaced: int = 0
+    """Sessions that ended because a client with another, stronger or equal identity opened a new one."""
     reports: int = 0
     """Reports accepted."""
     reports_outside: int = 0

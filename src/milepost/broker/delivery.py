@@ -417,10 +417,10 @@ class Deliveries:
         self._delete_if_durable(session, packet_id, delivery)
         return True
 
-    def end(self, session: Session) -> None:
+    def end(self, session: Session, reason: Reason = Reason.SESSION_EXPIRED) -> None:
         """Drop all deliveries to a session that has ended, and count them."""
         for delivery in self.remove_all(session):
-            self._drop(session, delivery, Reason.SESSION_EXPIRED)
+            self._drop(session, delivery, reason)
 
     def remove_all(self, session: Session) -> list[Delivery]:
         """Forget all deliveries to a session; return those it did not receive."""

@@ -6,6 +6,7 @@ from milepost.model.endpoints import EndpointId
 from milepost.model.instants import Instant
 from milepost.model.reasons import Refused
 from milepost.model.reports import Report
+from milepost.vetting.access import ClientIdentity
 
 
 class FederationPort:
@@ -22,9 +23,14 @@ class FederationPort:
     def forward_report(self, report: Report) -> None:
         """Forward an accepted report."""
 
-    def arrive(self, name: EndpointId, now: Instant, *, clean_start: bool) -> bool:
+    def refuse_claim(self, name: EndpointId, identity: ClientIdentity, now: Instant) -> Refused | None:
+        """Check that no other owner has the endpoint at another edge, or waits for its session here."""
+        del name, identity, now
+        return None
+
+    def arrive(self, name: EndpointId, identity: ClientIdentity, now: Instant, *, clean_start: bool) -> bool:
         """Return whether an arriving endpoint can open its session at once; otherwise it waits for `Welcome`."""
-        del name, now, clean_start
+        del name, identity, now, clean_start
         return True
 
     def is_settled(self, session: Session, now: Instant) -> bool:

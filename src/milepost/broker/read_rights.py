@@ -66,14 +66,14 @@ class ReadRights:
 
     def may_read(self, session: Session, topic: str) -> bool:
         """Return whether a session may receive messages on a topic."""
-        return not session.is_identified or not self.are_restricted or self._readers_of(topic).include(session.identity)
+        return not self.are_restricted or self._readers_of(topic).include(session.identity)
 
     def find_reading(self, topic: str, sessions: list[Session]) -> list[bool] | None:
         """Return, for each session, whether it may receive messages on a topic; None if all may."""
         if self.are_open(topic):
             return None
         readers = self._readers_of(topic)
-        return [not session.is_identified or readers.include(session.identity) for session in sessions]
+        return [readers.include(session.identity) for session in sessions]
 
     def _readers_of(self, topic: str) -> TopicReaders:
         readers = self._readers.get(topic)

@@ -43,10 +43,10 @@ def restore(broker: Broker, stored: StoredState, now: Instant) -> None:
 
 
 def _session(broker: Broker, number: int, data: bytes) -> Session:
-    name, expiry_ns, expires_at, will, will_at, place, identity, is_identified = session_from_bytes(data)
+    name, expiry_ns, expires_at, will, will_at, place, identity = session_from_bytes(data)
     session = broker.sessions.restore(name, number)
     session.is_durable, session.expiry_ns, session.will, session.will_at = True, expiry_ns, will, will_at
-    session.identity, session.is_identified = identity, is_identified
+    session.identity = identity
     session.expires_at = expires_at if expires_at is not None else FOREVER
     if place is not None:
         broker.presence.restore_position(session, place)

@@ -93,7 +93,6 @@ class Session:
         "identity",
         "in_flight",
         "is_durable",
-        "is_identified",
         "is_over_rate",
         "is_ready",
         "is_traced",
@@ -123,9 +122,7 @@ class Session:
         self.is_traced = False
         """Whether a traced message is in flight."""
         self.identity = ClientIdentity(name)
-        """The authenticated principal; a client with a certificate is replaced only by one that presents a certificate, too."""
-        self.is_identified = True
-        """Whether `identity` is known; not for a session from another edge whose client has not connected here yet."""
+        """The identity that connected last; the session belongs to its `owner`."""
         self.routes: TopicRoutes | None = None
         """The route cache it shares with sessions of equal rights; None until it connects, and after new rules."""
         self.rates: RateLimits = UNLIMITED

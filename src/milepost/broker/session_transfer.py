@@ -31,6 +31,7 @@ from milepost.model.instants import FOREVER, Instant
 from milepost.model.places import Place
 from milepost.model.reasons import Malformed, Reason, Refused
 from milepost.model.site_records import EndpointPosition, HeldSubscription, NotifiedIncident, QueuedMessage
+from milepost.vetting.access import ClientIdentity
 
 TAKEN_OVER_ELSEWHERE: Final = Refused(Reason.SESSION_TAKEN_OVER, "at another edge")
 
@@ -50,6 +51,8 @@ class SessionSnapshot:
     received: tuple[int, ...]
     """Packet ids that the endpoint uses for its own publications at QoS 2."""
     notified: tuple[NotifiedIncident, ...]
+    identity: ClientIdentity
+    """The owner of the session, which takes its ownership along."""
 
 
 class SessionTransfer:
@@ -182,11 +185,11 @@ class SessionTransfer:
         """Disconnect an endpoint and send it to the edge at *address*."""
         self.deliveries.actions.append(Redirect(session.connection, address))
 
-    def _drop_connection(self, session: Session) -> None:
-        """Disconnect an endpoint that is connected at another edge; its will is not published here."""
+    def _drop_connection(self, session: Session, refused: Refused = TAKEN_OVER_ELSEWHERE) -> None:
+        """Disconnect an endpoint that is connected elsewhere, or has another owner now; its will is not published here."""
         session.will = None
         if session.connection is not NO_CONNECTION:
-            self.deliveries.actions.append(CloseConnection(session.connection, TAKEN_OVER_ELSEWHERE))
+            self.deliveries.actions.append(CloseConnection(session.connection, refused))
             session.connection = NO_CONNECTION
 
     # Sessions that leave
@@ -203,15 +206,17 @@ class SessionTransfer:
             tuple(_waiting_of(session)),
             tuple(sorted(session.received or ())),
             self.deliveries.active_alerts.notifications_of(session),
+            session.identity,
         )
         self.deliveries.remove_all(session)
         self.remove(session)
         return snapshot
 
-    def discard_session(self, session: Session) -> None:
-        """Disconnect and remove a session that the endpoint has replaced by a new one at another edge."""
-        self._drop_connection(session)
-        self.deliveries.end(session)
+    def discard_session(self, session: Session, refused: Refused = TAKEN_OVER_ELSEWHERE) -> None:
+        """Disconnect and remove a session that a new one has replaced, here or at another edge; its queue is dropped."""
+        self._drop_connection(session, refused)
+        self.deliveries.disconnect(session)
+        self.deliveries.end(session, refused.reason)
         self.remove(session)
 
     # Sessions that arrive
@@ -225,7 +230,7 @@ class SessionTransfer:
             session = self.sessions.add(snapshot.endpoint)
         except Malformed as fault:
             return fault.refused
-        session.is_identified = False
+        session.identity = snapshot.identity
         session.is_durable, session.expiry_ns, session.expires_at = snapshot.expiry_ns > 0, snapshot.expiry_ns, FOREVER
         if session.is_durable:
             self.start_timers(session, now)

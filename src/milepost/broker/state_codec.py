@@ -46,8 +46,6 @@ class StoredSession(NamedTuple):
     """Its last position."""
     identity: ClientIdentity
     """The principal that connected last: its will is published with its rights."""
-    is_identified: bool
-    """Whether a client has connected here."""
 
 
 def publication_to_bytes(publication: Publication) -> bytes:
@@ -118,7 +116,6 @@ def session_to_bytes(session: Session, place: Place | None) -> bytes:
             "name": session.name,
             "user": session.identity.user,
             "role": session.identity.role,
-            "is_identified": session.is_identified,
             "expiry_ns": session.expiry_ns,
             "expires_at": session.expires_at if session.expires_at != FOREVER else None,
             "will_at": session.will_at if session.will_at != FOREVER else None,
@@ -140,7 +137,6 @@ def session_from_bytes(data: bytes) -> StoredSession:
         FOREVER if value["will_at"] is None else value["will_at"],
         None if value["place"] is None else Place(*value["place"]),
         ClientIdentity(value["name"], value["user"], value["role"]),
-        value["is_identified"],
     )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from milepost.config.errors import UsageFault
 from milepost.config.settings import ListenerSettings, Settings
 from milepost.config.site_settings import LogType, SiteSettings
+from milepost.listeners.streams import CertificateField
 from milepost.model.durability import Durability
 from milepost.model.reasons import Malformed
 from milepost.runtime.passwords import Users
@@ -62,7 +63,8 @@ def _listener(listener: ListenerSettings) -> str:
     if listener.client_ca:
         clients = f", client certificates signed by {listener.client_ca}"
     if listener.certificate_is_user:
-        clients += ", whose common name is the user name"
+        name = "common name" if listener.user_from is CertificateField.COMMON_NAME else f"{listener.user_from.value} name"
+        clients += f", whose {name} is the user name"
     return f"{listener.address} ({listener.transport.value}{clients})"
 
 

@@ -19,6 +19,7 @@ from milepost.config.site_settings import HubSettings, SiteSettings
 from milepost.config.toml_reader import FileName, Inline, Key, Range, TomlReader
 from milepost.config.udp_settings import Encryption, TrustSettings, UdpListenerSettings
 from milepost.listeners.limits import MqttLimits
+from milepost.listeners.streams import CertificateField
 from milepost.model.areas import Area
 from milepost.model.durability import Durability
 from milepost.model.incidents import EVENT_KINDS, EventKind
@@ -28,6 +29,7 @@ from milepost.model.site_records import check_site_name
 from milepost.model.topics import check_filter
 from milepost.pipelines.settings import BatchSettings
 from milepost.vetting.access import GEOCAST_M, WITHIN_M_MAX, AccessRule
+from milepost.vetting.ownership import OtherUserPolicy
 from milepost.vetting.payloads import PayloadRule
 from milepost.vetting.reports import ReportLimits
 from milepost.wire.area_text import area_from_text
@@ -143,6 +145,7 @@ class ListenerSettings:
     key: Annotated[str, FileName()] = ""
     client_ca: Annotated[str, FileName()] = ""
     certificate_is_user: bool = False
+    user_from: CertificateField = CertificateField.COMMON_NAME
 
     def __post_init__(self) -> None:
         host_and_port(self.address)
@@ -153,6 +156,13 @@ class ListenerSettings:
             raise ValueError(f'transport "{self.transport.value}" uses no certificate; did you mean "{encrypted.value}"?')
         if self.certificate_is_user and not self.client_ca:
             raise ValueError("certificate_is_user needs client_ca: the certificate authority of the clients")
+        if self.user_from is not CertificateField.COMMON_NAME and not self.certificate_is_user:
+            raise ValueError(f'user_from = "{self.user_from.value}" needs certificate_is_user = true')
+
+    @property
+    def user_field(self) -> CertificateField | None:
+        """The field of a client's certificate that names its user; None: the certificate names no user."""
+        return self.user_from if self.certificate_is_user else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +231,7 @@ class AccessSettings:
     users: Annotated[str, FileName()] = ""
     anonymous: bool = False
     geocast_m: float = GEOCAST_M
+    other_user: OtherUserPolicy = OtherUserPolicy.REFUSE
     rules: tuple[AccessRule, ...] = ()
 
     def __post_init__(self) -> None:

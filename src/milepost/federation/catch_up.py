@@ -282,6 +282,11 @@ class CatchUp:
         if delivery is not None:
             broker.deliver(delivery, session)
 
+    def overdue(self, now: Instant) -> list[Residency]:
+        """Return the residencies that have waited for the central hub for too long."""
+        waiting = [one for one in self._residencies.values() if one.catching_up is not None and one.catching_up.awaits]
+        return [one for one in waiting if one.catching_up is not None and 0 < one.catching_up.awaits_until <= now]
+
     def take_changed(self) -> list[Residency]:
         """Return the residencies whose cursors have changed."""
         changed, self._changed = list(self._changed.values()), {}

@@ -313,8 +313,8 @@ class CentralHub:
             raise Malformed(Reason.SOURCE_FORGED, f"{key[:100]!r} is not a subscription announced by an edge of {site}")
         _, _, rest = key.partition("\n")
         endpoint = EndpointId(rest.partition("\n")[0])
-        latest = self.registry.latest(endpoint)
-        self.interest.put(site, key, endpoint, interest.subscription, latest.edge.site if latest is not None else None)
+        winner = self.registry.winner(endpoint)
+        self.interest.put(site, key, endpoint, interest.subscription, winner.edge.site if winner is not None else None)
 
     def _on_edge_info(self, site: str, key: str, value: bytes | None, now: Instant) -> None:
         if value is None:
@@ -354,8 +354,8 @@ class CentralHub:
             self._relocate(endpoint)
 
     def _relocate(self, endpoint: EndpointId, claimant: EdgeRef | None = None) -> None:
-        latest = self.registry.latest(endpoint)
-        self.interest.locate(endpoint, latest.edge.site if latest is not None else None)
+        winner = self.registry.winner(endpoint)
+        self.interest.locate(endpoint, winner.edge.site if winner is not None else None)
         self._claims.changed(endpoint, claimant)
 
     def _on_cross_hub(self, site: str, record: LoggedRecord, now: Instant) -> None:

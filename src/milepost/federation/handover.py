@@ -3,19 +3,9 @@
 Invariants:
 - export and storage are one tick: the handover is in the outbox when the session is gone, and not before;
 - a session that arrives is served from the log until it has caught up.
-
-After its session was handed over, an edge still owes the endpoint something (`OutgoingHandovers`):
-
-    session handed over ─▶ subscriptions stay announced ─▶ `HandoverTaken` ─▶ withdrawn ─▶ own withdrawal read: no interest
-    session received    ─▶ subscriptions announced      ─▶ `HandoverTaken` to the sender
-
-- the subscriptions of an endpoint stay announced here until the edge that has the session has announced them itself and this
-  edge has read that;
-- the sender of a handover gets a `HandoverTaken` in the end, whatever happens to the session: owed replies are stored apart;
-- a claim remains while any state of the endpoint is in transit from here: an edge that waits for the session knows of it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -23,8 +13,9 @@ from milepost.broker.publication import Delivery
 from milepost.broker.session import Session
 from milepost.broker.session_transfer import SessionSnapshot, publication_of
 from milepost.federation.catch_up import Candidate, CatchUp, was_delivered_through
-from milepost.federation.forwarding import MOVING_ENDPOINTS, Forwarder, message_of
+from milepost.federation.forwarding import Forwarder, message_of
 from milepost.federation.member_state import ReadRecord, SiteState
+from milepost.federation.outgoing_handovers import OutgoingHandovers
 from milepost.federation.residency import (
     EVERY,
     OFFSET,
@@ -36,186 +27,26 @@ from milepost.federation.residency import (
     ResidencyEvent,
     ResidencyState,
     advance,
-    outgoing_from_bytes,
-    outgoing_to_bytes,
 )
 from milepost.model.addresses import ToArea, ToNotified
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.reasons import Reason, Refused
 from milepost.model.site_records import (
+    AWAITED_SITES_MAX,
     MAIN,
-    SUBSCRIPTION_INFO,
-    VEHICLE_INFO,
     EdgeRef,
     EndpointClaim,
-    Epoch,
     Handover,
     HandoverPart,
-    HandoverTaken,
     HeldSubscription,
     MissedMessages,
     Position,
     QueuedMessage,
-    claim_key,
-    edge_ref,
-    interest_key,
 )
+from milepost.vetting.access import ClientIdentity
 from milepost.wire.json_form import to_json
 from milepost.wire.records import to_record
-
-
-class OwedReply(NamedTuple):
-    """A handover that is not answered yet, by its claim, sender and number."""
-
-    endpoint: EndpointId
-    epoch: Epoch
-    sender: EdgeRef
-    number: int
-
-    @property
-    def key(self) -> str:
-        """The key under which it is stored."""
-        return f"{self.endpoint}\n{self.epoch}\n{self.sender}\n{self.number}"
-
-
-class OutgoingHandovers:
-    """The endpoints that have left, and the replies this edge owes."""
-
-    def __init__(self, state: SiteState) -> None:
-        self._state = state
-        self.leaving: dict[tuple[EndpointId, Epoch], OutgoingHandover] = {}
-        self.owed_replies: dict[OwedReply, int] = {}
-        """Replies, with the announcement (`Outbox.last_announced`) that the log must have before the reply is sent."""
-        self._withdrawn: dict[str, list[str]] = {}
-        """Withdrawn announcements, with the keys of the interest that ends when the withdrawal is read."""
-
-    def restore(self, key: str, data: bytes) -> None:
-        """Restore a handover or a reply that was stored."""
-        endpoint, epoch, *rest = key.split("\n")
-        if rest:
-            sender, number = rest
-            self.owed_replies[OwedReply(EndpointId(endpoint), Epoch(int(epoch)), edge_ref(sender), int(number))] = 0
-            return
-        outgoing = outgoing_from_bytes(EndpointId(endpoint), data)
-        self.leaving[outgoing.endpoint, outgoing.epoch] = outgoing
-        self._register_interest(outgoing)
-
-    def begin(self) -> None:
-        """Resume after the registry was read and missing announcements were repeated."""
-        self.owed_replies = dict.fromkeys(self.owed_replies, self._state.outbox.last_announced)
-
-    def send_due_replies(self, now: Instant) -> None:
-        """Send the replies whose announcements the log has."""
-        outbox = self._state.outbox
-        if not self.owed_replies or not self._state.is_ready:
-            return
-        for reply in [one for one, after in self.owed_replies.items() if after <= outbox.announced_up_to]:
-            del self.owed_replies[reply]
-            self._state.broker.store_residency(reply.key, None)
-            self._send_taken(reply.endpoint, reply.epoch, reply.sender, self._subscriptions_of(reply.endpoint), now)
-
-    def has_left(self, endpoint: EndpointId) -> bool:
-        """Return whether a handover of an endpoint is not confirmed yet."""
-        return any(one.endpoint == endpoint for one in self.leaving.values())
-
-    def add(self, outgoing: OutgoingHandover) -> None:
-        """Add a handover, or one more to the same claim."""
-        before = self.leaving.get((outgoing.endpoint, outgoing.epoch))
-        if before is not None:
-            names = {held.name for held in outgoing.subscriptions}
-            outgoing.subscriptions += tuple(held for held in before.subscriptions if held.name not in names)
-            outgoing.relayed += before.relayed
-            outgoing.handover_count += before.handover_count
-        self.leaving[outgoing.endpoint, outgoing.epoch] = outgoing
-        self._state.broker.store_residency(_leaving_key(outgoing), outgoing_to_bytes(outgoing))
-        self._register_interest(outgoing)
-
-    def _register_interest(self, outgoing: OutgoingHandover) -> None:
-        for held in outgoing.subscriptions:
-            self._state.interest.put(_interest_key(outgoing, held), MOVING_ENDPOINTS, held.subscription)
-
-    def on_taken(self, taken: HandoverTaken, now: Instant) -> bool:
-        """Handle the reply to a handover; return whether all handovers to its claim are confirmed."""
-        outgoing = self.leaving.get((taken.endpoint, taken.epoch))
-        if outgoing is None:
-            return False
-        outgoing.handover_count -= 1
-        if outgoing.handover_count:
-            self._state.broker.store_residency(_leaving_key(outgoing), outgoing_to_bytes(outgoing))
-            return False
-        advance(outgoing, ResidencyEvent.TAKEN)
-        del self.leaving[outgoing.endpoint, outgoing.epoch]
-        self._state.broker.store_residency(_leaving_key(outgoing), None)
-        for sender, epoch in outgoing.relayed:
-            self._send_taken(outgoing.endpoint, epoch, sender, taken.subscriptions, now)
-        self._withdraw(outgoing)
-        return True
-
-    def _withdraw(self, outgoing: OutgoingHandover) -> None:
-        state = self._state
-        session = state.broker.find_session(outgoing.endpoint)
-        for held in outgoing.subscriptions:
-            key = interest_key(state.edge, outgoing.endpoint, held.name)
-            if (session is not None and held.name in session.subscriptions) or self._leaves_with(outgoing.endpoint, held.name):
-                state.interest.remove(_interest_key(outgoing, held))
-            else:
-                state.outbox.announce(SUBSCRIPTION_INFO, key, None)
-                self._withdrawn.setdefault(key, []).append(_interest_key(outgoing, held))
-
-    def _leaves_with(self, endpoint: EndpointId, name: str) -> bool:
-        return any(held.name == name for one in self.leaving.values() if one.endpoint == endpoint for held in one.subscriptions)
-
-    def end_interest(self, key: str) -> None:
-        """End the interest of a withdrawn announcement: this edge has read its withdrawal, or announces it again."""
-        for one in self._withdrawn.pop(key, ()):
-            self._state.interest.remove(one)
-
-    def withdraw_claim(self, endpoint: EndpointId) -> None:
-        """Withdraw a claim, unless state of the endpoint is still in transit from here."""
-        state = self._state
-        if not self.has_left(endpoint):
-            state.registry.remove(endpoint, state.edge)
-            state.outbox.announce(VEHICLE_INFO, claim_key(endpoint, state.edge), None)
-
-    def send_no_session(self, claim: EndpointClaim, now: Instant, *, is_complete: bool) -> None:
-        """Notify the edge that waits for a handover that there is none."""
-        number = self._state.outbox.next_number(now)
-        answer = Handover(
-            claim.endpoint, claim.epoch, self._state.edge, claim.edge, number, is_complete=is_complete, has_session=False
-        )
-        self._state.send_to_edge(answer, number, claim.edge)
-
-    def owe_reply(self, handover: Handover) -> None:
-        """Answer a handover with `HandoverTaken` once the log has all announcements made until now."""
-        reply = OwedReply(handover.endpoint, handover.epoch, handover.sender, handover.number)
-        self.owed_replies[reply] = self._state.outbox.last_announced
-        self._state.broker.store_residency(reply.key, b"")
-
-    def decline(self, handover: Handover, now: Instant) -> None:
-        """Notify the sender of a rejected handover that it need not announce the subscriptions any more."""
-        self._send_taken(handover.endpoint, handover.epoch, handover.sender, (), now)
-
-    def _send_taken(
-        self, endpoint: EndpointId, epoch: Epoch, receiver: EdgeRef, held: tuple[HeldSubscription, ...], now: Instant
-    ) -> None:
-        number = self._state.outbox.next_number(now)
-        self._state.send_to_edge(HandoverTaken(endpoint, epoch, self._state.edge, receiver, number, held), number, receiver)
-
-    def _subscriptions_of(self, endpoint: EndpointId) -> tuple[HeldSubscription, ...]:
-        session = self._state.broker.find_session(endpoint)
-        if session is not None:
-            return self._state.broker.subscriptions_of(session)
-        return next((one.subscriptions for one in self.leaving.values() if one.endpoint == endpoint), ())
-
-
-def _leaving_key(outgoing: OutgoingHandover) -> str:
-    return f"{outgoing.endpoint}\n{outgoing.epoch}"
-
-
-def _interest_key(outgoing: OutgoingHandover, held: HeldSubscription) -> str:
-    return f"leaving\n{outgoing.endpoint}\n{outgoing.epoch}\n{held.name}"
-
 
 HANDOVER_BYTES: Final = 500_000
 """Maximum bytes of queued messages in one record; in base64 that stays below the record limit of every log."""
@@ -225,6 +56,8 @@ _ROW_BYTES: Final = 150
 """Bytes of a row without its message."""
 
 _EXPIRED: Final = Refused(Reason.SESSION_EXPIRED)
+AWAITED_SITES_NS_MAX: Final = 3_600 * SECOND_NS
+"""Time for which a session waits for messages that the central hub is to find; then it is served without them."""
 SLACK_NS: Final = SECOND_NS
 """Maximum disorder between numbers of different edges and the order of their records."""
 FLOOR_NS: Final = 60 * SECOND_NS
@@ -327,6 +160,9 @@ class Handovers:
             awaits=_awaited_by(residency),
             offsets=residency.offsets | {state.edge.site: self._read_up_to(residency)},
             notified=snapshot.notified,
+            user=snapshot.identity.user or "",
+            role=snapshot.identity.role or "",
+            kept_since=residency.kept_since,
         )
         state.send_to_edge(handover, number, claim.edge)
         self._send_parts(session.name, claim, rest, now)
@@ -348,7 +184,7 @@ class Handovers:
             subscriptions=tuple(first.held),
             queued=tuple(first.waiting),
             parts=len(rest),
-            awaits=handover.awaits if is_near else dict.fromkeys(self._other_sites(handover.sender), (handover.id,)),
+            awaits=self._awaits_of(handover),
             offset=handover.offset if is_near else handover.offsets.get(state.edge.site, 0),
         )
         state.send_to_edge(onward, number, claim.edge)
@@ -367,7 +203,14 @@ class Handovers:
 
     def _other_sites(self, sender: EdgeRef) -> set[str]:
         known = {info.edge.site for info in self._state.edges.values()}
-        return (known | {sender.site}) - {self._state.edge.site}
+        others = (known | {sender.site}) - {self._state.edge.site}
+        return others if len(others) <= AWAITED_SITES_MAX else {sender.site}
+
+    def _awaits_of(self, handover: Handover) -> Mapping[str, tuple[str, ...]]:
+        """Return the sites that the receiver of a handover waits for: the hub answers a handover from another site."""
+        if handover.sender.site == self._state.edge.site:
+            return handover.awaits
+        return dict.fromkeys(self._other_sites(handover.sender), (handover.id,))
 
     def _read_up_to(self, residency: Residency) -> int:
         """Return the first offset of cross-hub whose record the endpoint may lack."""
@@ -474,11 +317,10 @@ class Handovers:
         catching_up.from_edge = str(handover.sender)
         catching_up.carried += carried
         advance(residency, ResidencyEvent.HANDOVER)
-        is_near = handover.sender.site == self._state.edge.site
-        awaits = handover.awaits if is_near else dict.fromkeys(self._other_sites(handover.sender), (handover.id,))
-        for site, handovers in awaits.items():
+        until = Instant(self._state.now + AWAITED_SITES_NS_MAX)
+        for site, handovers in self._awaits_of(handover).items():
             for one in handovers:
-                catching_up.await_missed(site, one)
+                catching_up.await_missed(site, one, until)
 
     def _part_of(self, handover: Handover) -> Part:
         state, names = self._state, [held.name for held in handover.subscriptions]
@@ -527,6 +369,14 @@ class Handovers:
         collect_missed(residency.catching_up, [one for one in missed_records if one.endpoint == residency.endpoint])
         self._catch_up.replay(residency, [*reads, *following], now)
 
+    def stop_waiting(self, residency: Residency, now: Instant) -> None:
+        """Serve an endpoint without the messages that the central hub has not sent in time."""
+        assert residency.catching_up is not None, "only a residency that is catching up waits for the hub"
+        self._state.counts["missed_given_up"] += sum(map(len, residency.catching_up.awaits.values()))
+        residency.catching_up.stop_waiting()
+        if EVERY not in residency.catching_up.sites_to_reread:
+            self.deliver_missed(residency, now)
+
     def on_missed(self, missed: MissedMessages, residency: Residency, now: Instant) -> None:
         """Deliver messages that the central hub found for an endpoint of this edge."""
         if (
@@ -571,7 +421,13 @@ def snapshot_of(handover: Handover, waiting: list[QueuedMessage]) -> SessionSnap
         tuple(waiting),
         handover.received,
         handover.notified,
+        identity_of(handover),
     )
+
+
+def identity_of(handover: Handover) -> ClientIdentity:
+    """Return the identity whose session a handover carries."""
+    return ClientIdentity(handover.endpoint, handover.user or None, handover.role or None)
 
 
 def _first_of(catching_up: CatchingUp) -> tuple[int | None, Instant | None]:

@@ -3,10 +3,12 @@
 Invariants:
 - of one endpoint and edge the claim with the highest epoch wins, in whatever order and however often claims are read, until the
   edge withdraws it;
-- an endpoint is at the edge of its claim with the highest epoch; other sites that still hold a part of its session stay known;
-- while an endpoint is in the registry at two sites, the edge with the lower epoch gets a notice: once from each process that owns
-  the site with the higher one, and whenever the edge repeats its claim: it may have been killed, and have lost the notice;
-- an edge that asks for the previous edge of its endpoint gets an answer, also if there was none; repeated answers are harmless;
+- an endpoint is at the edge of the claim that wins (`claims.ranked`); other sites that still hold a part of its session stay
+  known;
+- while an endpoint is in the registry at two sites, the edge whose claim loses gets a notice: once from each process that owns
+  the site of the winner, and whenever the edge repeats its claim: it may have been killed, and have lost the notice;
+- an edge that asks for the previous edge of its endpoint gets an answer, also if there was none; repeated answers are harmless.
+  If the endpoint belongs to another owner, the answer is the notice of the winning claim: no session is handed over;
 - the number of endpoints is limited.
 """
 
@@ -15,6 +17,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Final
 
+from milepost.federation.claims import ranked
 from milepost.federation.hub_actions import HubAppend, HubCounts
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import SECOND_NS, Instant
@@ -85,19 +88,19 @@ class HubRegistry:
                 entry.seen = one
 
     def claims_by_site(self, endpoint: EndpointId) -> list[EndpointClaim]:
-        """Return the highest claim of each site, the highest of all first."""
+        """Return the highest claim of each site, the winner of all first."""
         entry = self._entries.get(endpoint)
         if entry is None:
             return []
         by_site: dict[str, EndpointClaim] = {}
-        for claim in sorted(entry.claims.values(), key=lambda one: (one.epoch, one.edge), reverse=True):
+        for claim in ranked(entry.claims.values()):
             by_site.setdefault(claim.edge.site, claim)
         return list(by_site.values())
 
-    def latest(self, endpoint: EndpointId) -> EndpointClaim | None:
-        """Return the claim with the highest epoch."""
+    def winner(self, endpoint: EndpointId) -> EndpointClaim | None:
+        """Return the claim that wins."""
         entry = self._entries.get(endpoint)
-        return max(entry.claims.values(), key=lambda one: (one.epoch, one.edge)) if entry is not None else None
+        return ranked(entry.claims.values())[0] if entry is not None else None
 
     def sites_of(self, endpoint: EndpointId) -> frozenset[str]:
         """Return the sites that have a claim of an endpoint."""
@@ -166,8 +169,8 @@ class ClaimNotices:
     def take_ownership(self, site: str, now: Instant) -> None:
         """Acquire ownership of a site: repeat notices that an earlier owner may not have sent."""
         for endpoint in list(self._registry.split):
-            latest = self._registry.latest(endpoint)
-            if latest is not None and latest.edge.site == site:
+            winner = self._registry.winner(endpoint)
+            if winner is not None and winner.edge.site == site:
                 self._notified.pop(endpoint, None)
                 self.changed(endpoint)
         for claim in self._questions.values():
@@ -188,9 +191,13 @@ class ClaimNotices:
         return appends
 
     def _answer(self, claim: EndpointClaim) -> None:
-        others = [one for one in self._registry.claims_by_site(claim.endpoint) if one.edge.site != claim.edge.site]
-        prior = next((one.edge for one in others if one.epoch < claim.epoch), None)
+        winner, *_ = claims = self._registry.claims_by_site(claim.endpoint) or [claim]
         self._counts.questions_answered += 1
+        if winner.owner != claim.owner and winner.edge.site != claim.edge.site:
+            self._append(claim.edge, claim.endpoint, to_record(ClaimNotice(winner)))
+            return
+        others = [one for one in claims if one.edge.site != claim.edge.site and one.owner == claim.owner]
+        prior = next((one.edge for one in others if one.epoch < claim.epoch), None)
         self._append(claim.edge, claim.endpoint, to_record(PriorEdge(claim.endpoint, claim.epoch, prior)))
 
     def _append(self, edge: EdgeRef, endpoint: EndpointId, value: bytes) -> None:

@@ -57,7 +57,7 @@ from milepost.model.site_records import (
     inbox_topic,
     interest_key,
 )
-from milepost.vetting import Reputations, Scores
+from milepost.vetting import ClientIdentity, Reputations, Scores
 from milepost.wire.records import from_record, head_of, record_prefix, to_record
 
 SETTLED_NS: Final = 3 * SECOND_NS
@@ -104,10 +104,14 @@ class SiteMember(FederationPort):
         """Forward a message if it has receivers elsewhere."""
         return self.roaming.forwarder.forward(publication, now)
 
-    def arrive(self, name: EndpointId, now: Instant, *, clean_start: bool) -> bool:
+    def refuse_claim(self, name: EndpointId, identity: ClientIdentity, now: Instant) -> Refused | None:
+        """Check that no other owner has the endpoint."""
+        return self.roaming.refuse_claim(name, identity, now)
+
+    def arrive(self, name: EndpointId, identity: ClientIdentity, now: Instant, *, clean_start: bool) -> bool:
         """Return whether an endpoint can open its session at once."""
         self.state.now = now
-        return self.roaming.arrive(name, now, clean_start=clean_start)
+        return self.roaming.arrive(name, identity, now, clean_start=clean_start)
 
     def is_settled(self, session: Session, now: Instant) -> bool:
         """Return whether the alerts an endpoint received elsewhere are known, or the wait for them is over."""

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from milepost.broker.broker import Broker
 from milepost.broker.effects import StoredState
+from milepost.federation.claims import ranked
 from milepost.federation.limits import SiteLimits
 from milepost.federation.outbox import Append, Outbox
 from milepost.federation.residency import Cursors, Move, MoveOutcome, Residency
@@ -43,7 +44,10 @@ _NONE: dict[EdgeRef, EndpointClaim] = {}
 
 
 class SiteRegistry:
-    """Claims by endpoint and edge: the highest epoch wins, in whatever order claims are read (D8)."""
+    """Claims by endpoint and edge, in whatever order they are read (D8); `claims.ranked` decides which one wins.
+
+    Claims of other sites come from the central hub, which does not announce their end: they may be out of date.
+    """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -63,7 +67,7 @@ class SiteRegistry:
                 return False
             claims = self._claims[claim.endpoint] = {}
         before = claims.get(claim.edge)
-        if before is not None and (before.epoch, before.clean_start_epoch) >= (claim.epoch, claim.clean_start_epoch):
+        if before is not None and _age_of(before) >= _age_of(claim):
             return False
         claims[claim.edge] = claim
         return True
@@ -74,18 +78,27 @@ class SiteRegistry:
         if claims is not None and claims.pop(edge, None) is not None and not claims:
             del self._claims[endpoint]
 
-    def latest(self, endpoint: EndpointId) -> EndpointClaim | None:
-        """Return the claim with the highest epoch."""
-        claims = self._claims.get(endpoint, _NONE)
-        return max(claims.values(), key=lambda claim: (claim.epoch, claim.edge)) if claims else None
+    def drop_outdated(self, endpoint: EndpointId, owner: str, site: str) -> None:
+        """Remove claims of other owners at other sites; the central hub repeats its notice if they still hold."""
+        for claim in self.claims_for(endpoint):
+            if claim.owner != owner and claim.edge.site != site:
+                self.remove(endpoint, claim.edge)
+
+    def winner(self, endpoint: EndpointId) -> EndpointClaim | None:
+        """Return the claim that wins."""
+        return next(iter(ranked(self.claims_for(endpoint))), None)
+
+    def claims_for(self, endpoint: EndpointId) -> list[EndpointClaim]:
+        """Return all claims of an endpoint."""
+        return list(self._claims.get(endpoint, _NONE).values())
 
     def claim_of(self, endpoint: EndpointId, edge: EdgeRef) -> EndpointClaim | None:
         """Return the claim of one edge."""
         return self._claims.get(endpoint, _NONE).get(edge)
 
-    def is_claimed_by_other(self, endpoint: EndpointId, edge: EdgeRef) -> bool:
-        """Return whether another edge has a claim."""
-        return any(one != edge for one in self._claims.get(endpoint, _NONE))
+    def is_claimed_elsewhere(self, endpoint: EndpointId, edge: EdgeRef, owner: str) -> bool:
+        """Return whether another edge has a claim of the same owner: a session may come from there."""
+        return any(one.edge != edge and one.owner == owner for one in self._claims.get(endpoint, _NONE).values())
 
     def epoch_above(self, endpoint: EndpointId, now: int) -> Epoch:
         """Return an epoch above every known one of an endpoint."""
@@ -95,6 +108,10 @@ class SiteRegistry:
     def claims_of(self, edge: EdgeRef) -> list[EndpointClaim]:
         """Return all claims of an edge."""
         return [claims[edge] for claims in self._claims.values() if edge in claims]
+
+
+def _age_of(claim: EndpointClaim) -> tuple[Epoch, Epoch, int]:
+    return claim.epoch, claim.clean_start_epoch, -claim.kept_since
 
 
 # The interest of other edges, by subscription, so that only messages with receivers leave this edge (D7).

@@ -17,8 +17,20 @@ import orjson
 
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import Instant
-from milepost.model.site_records import ANY_EDGE, NEVER, NO_EPOCH, EdgeRef, Epoch, HeldSubscription, Position, edge_ref
+from milepost.model.site_records import (
+    ANY_EDGE,
+    AWAITED_HANDOVERS_MAX,
+    AWAITED_SITES_MAX,
+    NEVER,
+    NO_EPOCH,
+    EdgeRef,
+    Epoch,
+    HeldSubscription,
+    Position,
+    edge_ref,
+)
 from milepost.model.subscriptions import Subscription
+from milepost.vetting.access import ClientIdentity
 from milepost.wire.json_form import from_json, to_json
 
 
@@ -49,6 +61,7 @@ class ResidencyEvent(Enum):
     CAUGHT_UP = "all records in transit have been read"
     CLAIMED = "another edge has a higher claim"
     REPLACED = "the endpoint has begun a new session at another edge"
+    OUTRANKED = "the endpoint belongs to another owner"
     SESSION_ENDED = "the session ends"
     TAKEN = "the other edge has taken all of it"
     GIVEN_UP = "no session comes"
@@ -64,17 +77,20 @@ TRANSITIONS: Final[dict[tuple[ResidencyState, ResidencyEvent], ResidencyState]] 
     (_S.AWAITED, _E.OPENED): _S.LIVE,
     (_S.AWAITED, _E.HANDOVER): _S.CATCHING_UP,
     (_S.AWAITED, _E.CLAIMED): _S.ENDED,
+    (_S.AWAITED, _E.OUTRANKED): _S.ENDED,
     (_S.AWAITED, _E.GIVEN_UP): _S.ENDED,
     (_S.CATCHING_UP, _E.OPENED): _S.CATCHING_UP,
     (_S.CATCHING_UP, _E.HANDOVER): _S.CATCHING_UP,
     (_S.CATCHING_UP, _E.CAUGHT_UP): _S.LIVE,
     (_S.CATCHING_UP, _E.CLAIMED): _S.LEAVING,
     (_S.CATCHING_UP, _E.REPLACED): _S.ENDED,
+    (_S.CATCHING_UP, _E.OUTRANKED): _S.ENDED,
     (_S.CATCHING_UP, _E.SESSION_ENDED): _S.ENDED,
     (_S.LIVE, _E.OPENED): _S.LIVE,
     (_S.LIVE, _E.HANDOVER): _S.CATCHING_UP,
     (_S.LIVE, _E.CLAIMED): _S.LEAVING,
     (_S.LIVE, _E.REPLACED): _S.ENDED,
+    (_S.LIVE, _E.OUTRANKED): _S.ENDED,
     (_S.LIVE, _E.SESSION_ENDED): _S.ENDED,
     (_S.LEAVING, _E.TAKEN): _S.ENDED,
 }
@@ -99,6 +115,8 @@ class MoveOutcome(Enum):
     """The session came and left again, or ended, before it was served by matching."""
     REFUSED = "refused"
     """The session came and was not accepted."""
+    OUTRANKED = "outranked"
+    """The session, or the client that waited for it, had to go: the endpoint belongs to another owner."""
     GIVEN_UP = "given up"
     """The client was admitted, or rejected, without its session."""
 
@@ -129,6 +147,9 @@ OFFSET_MAX: Final = 1 << 62
 """Above every offset."""
 SINCE_ALWAYS: Final[Cursors] = {EVERY: 0, OFFSET: 0}
 """The beginning of a subscription that is older than this edge's membership in a site."""
+
+
+ANONYMOUS: Final = ClientIdentity("")
 
 
 @dataclass(slots=True)
@@ -184,12 +205,22 @@ class CatchingUp:
     """The edge that the session came from, as SITE/EDGE."""
     carried: int = 0
     """Number of messages that came with it."""
+    awaits_until: Instant = NEVER
+    """When it stops waiting for the central hub."""
 
-    def await_missed(self, site: str, handover: str) -> None:
-        """Wait for the missed messages of a site that answer a handover."""
+    def await_missed(self, site: str, handover: str, until: Instant = NEVER) -> None:
+        """Wait for the missed messages of a site that answer a handover; beyond the limits, do without them."""
+        if site not in self.awaits and len(self.awaits) >= AWAITED_SITES_MAX:
+            return
         awaited = self.awaits.setdefault(site, [])
-        if handover not in awaited:
+        if handover not in awaited and len(awaited) < AWAITED_HANDOVERS_MAX:
             awaited.append(handover)
+            self.awaits_until = max(self.awaits_until, until)
+
+    def stop_waiting(self) -> None:
+        """Do without the missed messages that the central hub has not sent, and deliver those read since."""
+        self.sites_to_reread.update(self.awaits)
+        self.awaits.clear()
 
     def is_served(self, site: str) -> bool:
         """Return whether records of a site are delivered as they are read."""
@@ -226,6 +257,10 @@ class Residency:
     """The last number of this edge at that time."""
     opened_highest_number: int = 0
     """The highest number of any edge at that time."""
+    identity: ClientIdentity = ANONYMOUS
+    """The client that has the session, or waits for it."""
+    kept_since: Epoch = NO_EPOCH
+    """As in its claim."""
 
     @property
     def is_here(self) -> bool:
@@ -260,6 +295,7 @@ def residency_to_bytes(residency: Residency) -> bytes:
             "epoch": residency.epoch,
             "began": residency.began,
             "anew": residency.clean_start_epoch,
+            "kept": residency.kept_since,
             "whole": residency.is_complete,
             "had": residency.received_elsewhere,
             "offsets": residency.offsets,
@@ -289,25 +325,24 @@ def residency_to_bytes(residency: Residency) -> bytes:
                 catching_up.missed,
                 catching_up.from_edge,
                 catching_up.carried,
+                catching_up.awaits_until,
             ],
         }
     )
 
 
 def residency_from_bytes(endpoint: EndpointId, data: bytes) -> Residency:
-    """Decode a stored residency, whose session is here."""
+    """Decode a stored residency, whose session is here; its owner is that of the session."""
     value = orjson.loads(data)
     catching_up = None
     if value["catching_up"] is not None:
-        last_number_on_arrival, parts, sites_to_reread, awaits, missed, from_edge, carried = value["catching_up"]
-        catching_up = CatchingUp(
-            last_number_on_arrival, [Part(*part) for part in parts], set(sites_to_reread), awaits, missed, from_edge, carried
-        )
+        last_number_on_arrival, parts, sites_to_reread, *rest = value["catching_up"]
+        catching_up = CatchingUp(last_number_on_arrival, [Part(*part) for part in parts], set(sites_to_reread), *rest)
         for part in catching_up.parts:
             part.carried_messages = [(edge, number) for edge, number in part.carried_messages]
     state = ResidencyState.LIVE if catching_up is None else ResidencyState.CATCHING_UP
     residency = Residency(endpoint, Epoch(value["epoch"]), Epoch(value["began"]), Epoch(value["anew"]), state)
-    residency.is_complete, residency.catching_up = value["whole"], catching_up
+    residency.is_complete, residency.catching_up, residency.kept_since = value["whole"], catching_up, Epoch(value["kept"])
     residency.received_elsewhere, residency.offsets, residency.since = value["had"], value["offsets"], value["since"]
     residency.ended_subscriptions = value["ended"]
     residency.opened_offset, residency.opened_own_number, residency.opened_highest_number = value["opened"]

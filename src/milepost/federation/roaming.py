@@ -2,7 +2,8 @@
 
 Invariants:
 - an endpoint that opens a session here is claimed with a new epoch, above all epochs of it that this edge has read;
-- an edge that reads a higher claim hands its session over, at once or after it has read the records it still needs;
+- an edge that reads a higher claim of the same owner hands its session over, at once or after it has read the records it still
+  needs; one that reads a claim of another owner that wins (`claims.ranked`) ends its session and hands nothing over;
 - a client waits for its session only while some edge may have it, and never longer than `handover_timeout_s`.
 """
 
@@ -11,9 +12,11 @@ from typing import Final
 
 from milepost.broker.session import Session
 from milepost.federation.catch_up import CatchUp, condensed, starting_cursors
+from milepost.federation.claims import claim_for, kept_since, ranked
 from milepost.federation.forwarding import Forwarder
-from milepost.federation.handover import Handovers, OutgoingHandovers, joined
+from milepost.federation.handover import Handovers, identity_of, joined
 from milepost.federation.member_state import ReadRecord, SiteState
+from milepost.federation.outgoing_handovers import OutgoingHandovers
 from milepost.federation.residency import (
     MoveOutcome,
     Residency,
@@ -28,6 +31,7 @@ from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.queries import OnTopic
 from milepost.model.reasons import Reason, Refused
 from milepost.model.site_records import (
+    NO_EPOCH,
     SUBSCRIPTION_INFO,
     EdgeRef,
     EndpointClaim,
@@ -41,12 +45,15 @@ from milepost.model.site_records import (
     QueuedMessage,
     interest_key,
 )
+from milepost.vetting.access import ClientIdentity
+from milepost.vetting.ownership import Takeover, not_owner, takeover
 from milepost.wire.records import to_record
 
 AWAITED_NS_MAX: Final = 600 * SECOND_NS
 """Time after which an endpoint that left while it was awaited is forgotten, if no session came."""
 
 _TAKEN_OVER: Final = Refused(Reason.SESSION_TAKEN_OVER)
+_ANOTHER_OWNER: Final = "the endpoint belongs to another owner"
 _ELSEWHERE: Final = Refused(Reason.SESSION_TAKEN_OVER, "at another edge")
 
 
@@ -81,6 +88,7 @@ class Roaming:
                 self._expired.add(EndpointId(key))
                 continue
             residency = self.residencies[session.name] = residency_from_bytes(session.name, data)
+            residency.identity = session.identity
             self.catch_up.note_received_early(residency)
             if residency.catching_up is not None:
                 self.catch_up.begin(residency, session)
@@ -89,10 +97,29 @@ class Roaming:
 
     # Events of endpoints at this edge
 
-    def arrive(self, name: EndpointId, now: Instant, *, clean_start: bool) -> bool:
+    def refuse_claim(self, name: EndpointId, identity: ClientIdentity, now: Instant) -> Refused | None:
+        """Check that no other owner waits for the endpoint's session here, or has it at another edge of this site.
+
+        The central hub decides between sites.
+        """
+        state, residency = self._state, self.residencies.get(name)
+        policy = state.broker.rules.other_user
+        is_awaited = residency is not None and not residency.is_here
+        if residency is not None and is_awaited and takeover(residency.identity, identity, policy) is Takeover.REFUSE:
+            return not_owner(identity, "that is awaited here")
+        claims = [one for one in state.registry.claims_for(name) if one.edge.site == state.edge.site]
+        rivals = [one for one in claims if one.edge != state.edge or residency is None]
+        if all(one.owner == identity.owner for one in rivals):
+            return None
+        epoch = state.registry.epoch_above(name, now)
+        since = kept_since(identity, epoch, policy, claims)
+        winner, *_ = ranked([*rivals, claim_for(name, state.edge, epoch, identity, since)])
+        return None if winner.owner == identity.owner else not_owner(identity, f"at {winner.edge}")
+
+    def arrive(self, name: EndpointId, identity: ClientIdentity, now: Instant, *, clean_start: bool) -> bool:
         """Return whether an endpoint can open its session at once."""
         residency = self.residencies.get(name)
-        if clean_start:
+        if clean_start or (residency is not None and residency.identity.owner != identity.owner):  # a new session
             return True
         if residency is not None and (not residency.is_here or name in self._waiting):
             residency.waits_until = residency.waits_until or Instant(now + self._hold_ns)
@@ -100,10 +127,11 @@ class Roaming:
             return False
         if self._state.broker.find_session(name) is not None:
             return True
-        is_elsewhere = self._is_claimed_elsewhere(name)
+        is_elsewhere = self._is_claimed_elsewhere(name, identity)
         if self._state.is_ready and not is_elsewhere and not self._state.is_hub_available(now):
             return True
-        residency = self.residencies[name] = self._waiting[name] = Residency(name, Epoch(0), is_complete=False)
+        residency = self._waiting[name] = Residency(name, Epoch(0), is_complete=False, identity=identity)
+        self.residencies[name] = residency
         advance(residency, ResidencyEvent.ARRIVES)
         residency.waits_until = Instant(now + self._hold_ns)
         self._claim(residency, now, asks_hub=not is_elsewhere)
@@ -111,19 +139,22 @@ class Roaming:
 
     def opened(self, session: Session, now: Instant, *, clean_start: bool) -> None:
         """Begin or continue a residency, and claim the endpoint unless it was claimed on arrival."""
-        name = session.name
+        name, identity = session.name, session.identity
         residency = self.residencies.get(name)
+        if residency is not None and residency.identity.owner != identity.owner:  # another client waits for its session
+            advance(self.residencies.pop(name), ResidencyEvent.OUTRANKED)
+            residency = None
         if residency is None:
-            is_elsewhere = self._is_claimed_elsewhere(name)
+            is_elsewhere = self._is_claimed_elsewhere(name, identity)
             is_known = clean_start or (not is_elsewhere and not self._state.hub_seen_at)
-            residency = self.residencies[name] = Residency(name, Epoch(0), is_complete=is_known)
+            residency = self.residencies[name] = Residency(name, Epoch(0), is_complete=is_known, identity=identity)
             self._claim(residency, now, clean_start=clean_start, asks_hub=not is_elsewhere and not is_known)
         elif residency.is_here or clean_start:
             self._claim(residency, now, clean_start=clean_start)
         if not residency.is_here:
             self.handovers.note_opened(residency)
         advance(residency, ResidencyEvent.OPENED)
-        residency.waits_until = None
+        residency.waits_until, residency.identity = None, identity
         if self._waiting.pop(name, None) is not None:  # another client with this name
             self._state.broker.welcome(name, _TAKEN_OVER)
         residency.is_complete, residency.began = residency.is_complete or clean_start, residency.epoch
@@ -197,15 +228,15 @@ class Roaming:
             own_claim = state.registry.claim_of(claim.endpoint, state.edge)
             if own_claim is not None and own_claim.epoch < claim.epoch and not self.outgoing.has_left(claim.endpoint):
                 self._relinquish(claim, now, is_complete=True)
-        elif (claim.epoch, claim.edge) > (residency.epoch, state.edge):
-            self._follow_claim(claim, residency, now)
-        else:
+        elif not self._check_claims(residency, now, claim):
             state.counts["late_claims"] += 1
 
     def _follow_claim(self, claim: EndpointClaim, residency: Residency, now: Instant) -> None:
         """Hand over, discard or forget an endpoint that is claimed by another edge."""
         session = self._state.broker.find_session(claim.endpoint)
-        if session is None:
+        if claim.owner != residency.identity.owner:
+            self._lose(residency, f"at {claim.edge}")
+        elif session is None:
             advance(self.residencies.pop(claim.endpoint), ResidencyEvent.CLAIMED)
             if self._waiting.pop(claim.endpoint, None) is not None:
                 self._state.note_move(residency, MoveOutcome.GIVEN_UP, f"claimed by {claim.edge}")
@@ -218,6 +249,22 @@ class Roaming:
         elif residency.catching_up is None or not residency.catching_up.sites_to_reread:  # else after the catch-up reads
             self._note_interrupted(residency, f"claimed by {claim.edge}")
             self.handovers.export(session, residency, claim, now)
+
+    def _lose(self, residency: Residency, where: str) -> None:
+        """End a session, or the wait for one, because the endpoint belongs to another owner: nothing is handed over."""
+        state, endpoint = self._state, residency.endpoint
+        refused = not_owner(residency.identity, where)
+        state.counts["claims_outranked"] += 1
+        state.note_move(residency, MoveOutcome.OUTRANKED, f"the session {where} has another owner")
+        advance(residency, ResidencyEvent.OUTRANKED)
+        session = state.broker.find_session(endpoint)
+        if session is not None:
+            state.broker.discard_session(session, refused)
+        else:
+            del self.residencies[endpoint]
+            self.outgoing.withdraw_claim(endpoint)
+        if self._waiting.pop(endpoint, None) is not None:
+            state.broker.welcome(endpoint, refused)
 
     def _note_interrupted(self, residency: Residency, why: str) -> None:
         if residency.state is ResidencyState.CATCHING_UP:
@@ -282,14 +329,26 @@ class Roaming:
             if residency is not None and handover.is_complete and handover.epoch == residency.epoch:
                 self._complete(residency)
             return
-        latest = state.registry.latest(endpoint)
-        if residency is None and latest is not None and latest.edge != state.edge and latest.epoch > handover.epoch:
-            if latest.clean_start_epoch > handover.began:
+        if self._is_of_another_owner(handover, residency):
+            state.counts["handovers_of_another_owner"] += 1
+            state.broker.count_dropped(Reason.SESSION_OF_ANOTHER_OWNER, len(waiting))
+            moved, sender = residency or Residency(endpoint, handover.epoch), str(handover.sender)
+            state.note_move(moved, MoveOutcome.REFUSED, _ANOTHER_OWNER, from_edge=sender, messages=len(waiting))
+            self.outgoing.decline(handover, now)
+            return
+        residency = self.residencies.get(endpoint)
+        winner = state.registry.winner(endpoint)
+        if residency is None and winner is not None and winner.edge != state.edge and winner.epoch > handover.epoch:
+            if winner.clean_start_epoch > handover.began:
                 self.outgoing.decline(handover, now)
             else:
-                self.handovers.relay(handover, waiting, latest, now)
+                self.handovers.relay(handover, waiting, winner, now)
             return
-        residency = residency or Residency(endpoint, handover.epoch, is_complete=handover.is_complete)
+        residency = residency or Residency(
+            endpoint, handover.epoch, is_complete=handover.is_complete, identity=identity_of(handover)
+        )
+        since = [one for one in (residency.kept_since, handover.kept_since) if one]
+        residency.kept_since = min(since, default=NO_EPOCH)
         residency.clean_start_epoch = max(residency.clean_start_epoch, handover.clean_start_epoch)
         why = "the endpoint has begun a new session since" if handover.began < residency.clean_start_epoch else None
         why = why or self.handovers.import_session(handover, waiting, residency, now)
@@ -301,9 +360,12 @@ class Roaming:
             return
         own_claim = state.registry.claim_of(endpoint, state.edge)
         if (
-            own_claim is None or own_claim.clean_start_epoch < residency.clean_start_epoch or endpoint not in self.residencies
+            own_claim is None
+            or own_claim.clean_start_epoch < residency.clean_start_epoch
+            or own_claim.kept_since != residency.kept_since
+            or endpoint not in self.residencies
         ):  # not awaited: a higher claim may be known
-            self._state.announce_claim(EndpointClaim(endpoint, state.edge, residency.epoch, residency.clean_start_epoch))
+            self._state.announce_claim(self._claim_of(residency))
         residency.began = max(residency.began, handover.began)
         self.residencies[endpoint] = residency
         self._announce_all(endpoint)
@@ -312,6 +374,20 @@ class Roaming:
             self._complete(residency)
         self._store(residency)
         self._check_claims(residency, now)
+
+    def _is_of_another_owner(self, handover: Handover, residency: Residency | None) -> bool:
+        """Return whether the session of a handover loses to another owner; if it wins, end the session of the other one here."""
+        state, identity = self._state, identity_of(handover)
+        carried = claim_for(handover.endpoint, state.edge, handover.epoch, identity, handover.kept_since)
+        if residency is None:
+            others = [one for one in state.registry.claims_for(handover.endpoint) if one.edge != state.edge]
+            return ranked([*others, carried])[0].owner != identity.owner
+        if residency.identity.owner == identity.owner:
+            return False
+        if ranked([self._claim_of(residency), carried])[0] is not carried:
+            return True
+        self._lose(residency, f"from {handover.sender}")
+        return False
 
     def _complete(self, residency: Residency) -> None:
         residency.is_complete, residency.ended_subscriptions = True, []
@@ -323,15 +399,19 @@ class Roaming:
         residency.waits_until = None
         self._state.broker.welcome(residency.endpoint)
 
-    def _check_claims(self, residency: Residency, now: Instant) -> None:
-        """Follow a claim of another edge that was read meanwhile."""
-        latest = self._state.registry.latest(residency.endpoint)
-        if (
-            latest is not None
-            and latest.edge != self._state.edge
-            and (latest.epoch, latest.edge) > (residency.epoch, self._state.edge)
-        ):
-            self._follow_claim(latest, residency, now)
+    def _check_claims(self, residency: Residency, now: Instant, read: EndpointClaim | None = None) -> bool:
+        """Follow the claim of another edge that wins, if one does; *read*: one that the registry may have no room for."""
+        state = self._state
+        others = {one.edge: one for one in state.registry.claims_for(residency.endpoint) if one.edge != state.edge}
+        if read is not None:
+            others.setdefault(read.edge, read)
+        if not others:
+            return False
+        winner, *_ = ranked([*others.values(), self._claim_of(residency)])
+        if winner.edge == state.edge:
+            return False
+        self._follow_claim(winner, residency, now)
+        return True
 
     def on_missed(self, missed: MissedMessages, now: Instant) -> None:
         """Handle messages that the central hub found for an endpoint."""
@@ -366,6 +446,9 @@ class Roaming:
         for residency in [one for one in self.residencies.values() if not one.is_here and now - one.epoch > AWAITED_NS_MAX]:
             advance(self.residencies.pop(residency.endpoint), ResidencyEvent.GIVEN_UP)
             self.outgoing.withdraw_claim(residency.endpoint)
+        for residency in self.catch_up.overdue(now):
+            self.handovers.stop_waiting(residency, now)
+            self._check_claims(residency, now)
 
     def begin(self, now: Instant) -> None:
         """Reconcile with changes while this edge was down, after the registry was read."""
@@ -380,22 +463,20 @@ class Roaming:
         for residency in list(self.residencies.values()):
             own_claim = state.registry.claim_of(residency.endpoint, state.edge)
             if own_claim is None or own_claim.epoch < residency.epoch:
-                self._state.announce_claim(
-                    EndpointClaim(residency.endpoint, state.edge, residency.epoch, residency.clean_start_epoch)
-                )
+                self._state.announce_claim(self._claim_of(residency))
             self._check_claims(residency, now)
         for session in state.broker.all_sessions():
             if session.name not in self.residencies:  # from before this edge joined a site
                 self.opened(session, now, clean_start=False)
         for residency in list(self._waiting.values()):
-            if not self._is_claimed_elsewhere(residency.endpoint) and not state.is_hub_available(now):
+            if not self._is_claimed_elsewhere(residency.endpoint, residency.identity) and not state.is_hub_available(now):
                 self._complete(residency)
 
     def _report_lost(self, claim: EndpointClaim, now: Instant) -> None:
         """Notify the edge that waits for a session that it is lost."""
-        latest = self._state.registry.latest(claim.endpoint)
-        if latest is not None and latest.edge != self._state.edge:
-            self._relinquish(latest, now, is_complete=claim.endpoint in self._expired)
+        winner = self._state.registry.winner(claim.endpoint)
+        if winner is not None and winner.edge != self._state.edge:
+            self._relinquish(winner, now, is_complete=claim.endpoint in self._expired)
         else:
             self.outgoing.withdraw_claim(claim.endpoint)
 
@@ -412,16 +493,28 @@ class Roaming:
         self.outgoing.end_interest(key)
 
     def _claim(self, residency: Residency, now: Instant, *, clean_start: bool = False, asks_hub: bool = False) -> None:
-        state = self._state
-        residency.epoch = max(state.registry.epoch_above(residency.endpoint, now), Epoch(residency.epoch + 1))
+        state, endpoint, identity = self._state, residency.endpoint, residency.identity
+        residency.epoch = max(state.registry.epoch_above(endpoint, now), Epoch(residency.epoch + 1))
         residency.clean_start_epoch = residency.epoch if clean_start else residency.clean_start_epoch
-        self._state.announce_claim(
-            EndpointClaim(residency.endpoint, state.edge, residency.epoch, residency.clean_start_epoch, asks_hub)
-        )
+        claims = state.registry.claims_for(endpoint)
+        residency.kept_since = kept_since(identity, residency.epoch, state.broker.rules.other_user, claims)
+        state.registry.drop_outdated(endpoint, identity.owner, state.edge.site)
+        state.announce_claim(self._claim_of(residency, asks_hub=asks_hub))
         state.counts["claims"] += 1
 
-    def _is_claimed_elsewhere(self, name: EndpointId) -> bool:
-        return self._state.registry.is_claimed_by_other(name, self._state.edge)
+    def _claim_of(self, residency: Residency, *, asks_hub: bool = False) -> EndpointClaim:
+        return claim_for(
+            residency.endpoint,
+            self._state.edge,
+            residency.epoch,
+            residency.identity,
+            residency.kept_since,
+            clean_start_epoch=residency.clean_start_epoch,
+            asks_prior_edge=asks_hub,
+        )
+
+    def _is_claimed_elsewhere(self, name: EndpointId, identity: ClientIdentity) -> bool:
+        return self._state.registry.is_claimed_elsewhere(name, self._state.edge, identity.owner)
 
     @property
     def _hold_ns(self) -> int:

@@ -8,13 +8,29 @@ end of the stream. All network errors end a stream; they are not distinguished.
 import socket
 from collections.abc import Callable
 from contextlib import suppress
+from enum import Enum
 from typing import TYPE_CHECKING, Final, Protocol
+
+from milepost.model.reasons import Refused
 
 if TYPE_CHECKING:
     from milepost.listeners.websocket import WebSocketProtocol
 
 READ_BYTES: Final = 65_536
 """Bytes read from one connection per tick."""
+
+
+class CertificateField(Enum):
+    """The field of a client's certificate that names its user."""
+
+    COMMON_NAME = "common_name"
+    """The common name of the subject."""
+    URI = "uri"
+    """The subject alternative name of type URI, such as a SPIFFE id."""
+    DNS = "dns"
+    """The subject alternative name of type DNS."""
+    EMAIL = "email"
+    """The subject alternative name of type e-mail (RFC 822)."""
 
 
 Write = Callable[[bytes | memoryview], int]
@@ -51,8 +67,8 @@ class ServerStream(Protocol):
     def close(self) -> None:
         """Close the connection."""
 
-    def maybe_common_name(self) -> str | None:
-        """Return the common name in the client's certificate."""
+    def maybe_certificate_user(self) -> str | Refused | None:
+        """Return the user that the client's certificate names; None: the certificate is not the user name."""
 
 
 class SocketStream:
@@ -101,7 +117,7 @@ class PlainStream(SocketStream):
         except OSError:
             return b""
 
-    def maybe_common_name(self) -> str | None:
+    def maybe_certificate_user(self) -> str | Refused | None:
         """Return None: there is no certificate."""
         return None
 
@@ -166,6 +182,6 @@ class WebSocketServerStream:
         """Close the connection."""
         self._inner.close()
 
-    def maybe_common_name(self) -> str | None:
-        """Return the common name in the client's certificate."""
-        return self._inner.maybe_common_name()
+    def maybe_certificate_user(self) -> str | Refused | None:
+        """Return the user that the client's certificate names."""
+        return self._inner.maybe_certificate_user()

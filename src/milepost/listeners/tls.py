@@ -3,8 +3,22 @@
 import ssl
 from contextlib import suppress
 from pathlib import Path
+from typing import Any, Final
 
-from milepost.listeners.streams import READ_BYTES, SocketStream
+from milepost.listeners.streams import READ_BYTES, CertificateField, SocketStream
+from milepost.model.reasons import Reason, Refused, shown
+
+USER_BYTES_MAX: Final = 1_024
+"""Maximum bytes of a user name in a certificate."""
+
+_FIELD_TEXTS: Final = {
+    CertificateField.COMMON_NAME: "common name",
+    CertificateField.URI: "subject alternative name of type URI",
+    CertificateField.DNS: "subject alternative name of type DNS",
+    CertificateField.EMAIL: "subject alternative name of type e-mail",
+}
+_ALTERNATIVE_NAMES: Final = {CertificateField.URI: "URI", CertificateField.DNS: "DNS", CertificateField.EMAIL: "email"}
+"""As `ssl.SSLSocket.getpeercert` names them."""
 
 
 def context_of(certificate: Path, key: Path, client_ca: Path | None) -> ssl.SSLContext:
@@ -18,17 +32,40 @@ def context_of(certificate: Path, key: Path, client_ca: Path | None) -> ssl.SSLC
     return context
 
 
+def user_of(certificate: dict[str, Any], field: CertificateField) -> str | Refused:
+    """Return the user name in a client's certificate, as `ssl.SSLSocket.getpeercert` returns it; it must have exactly one."""
+    if field is CertificateField.COMMON_NAME:
+        names = [value for part in certificate.get("subject", ()) for key, value in part if key == "commonName"]
+    else:
+        names = [value for key, value in certificate.get("subjectAltName", ()) if key == _ALTERNATIVE_NAMES[field]]
+    what = _FIELD_TEXTS[field]
+    if len(names) != 1:
+        return _bad(f"the certificate has {len(names) or 'no'} {what}{'s' if names else ''}, and needs one that names the user")
+    (name,) = names
+    if not name.strip():
+        return _bad(f"the {what} in the certificate is empty, and needs to name the user")
+    if not name.isprintable() or name != name.strip():
+        return _bad(f"the {what} in the certificate, {shown(name)}, has a control character, or a space at an end")
+    if len(name.encode()) > USER_BYTES_MAX:
+        return _bad(f"the {what} in the certificate has more than {USER_BYTES_MAX} bytes")
+    return str(name)
+
+
+def _bad(detail: str) -> Refused:
+    return Refused(Reason.BAD_CREDENTIALS, detail)
+
+
 class TlsStream(SocketStream):
     """A TLS connection; `read` performs the handshake."""
 
-    __slots__ = ("_is_named", "_is_open", "_tls")
+    __slots__ = ("_is_open", "_tls", "_user_field")
 
     scheme = "mqtts"
 
-    def __init__(self, connection: ssl.SSLSocket, *, is_named: bool = False) -> None:
+    def __init__(self, connection: ssl.SSLSocket, *, user_field: CertificateField | None = None) -> None:
         super().__init__(connection)
         self._tls = connection
-        self._is_named = is_named
+        self._user_field = user_field
         self._is_open = False
 
     def read(self) -> bytes | None:
@@ -60,10 +97,12 @@ class TlsStream(SocketStream):
                 at += self._tls.send(view[at:])
         return at
 
-    def maybe_common_name(self) -> str | None:
-        """Return the common name in the client's certificate, if it serves as the user name."""
-        if not self._is_named:
+    def maybe_certificate_user(self) -> str | Refused | None:
+        """Return the user that the client's certificate names; None: the certificate is not the user name."""
+        if self._user_field is None:
             return None
-        subject = (self._tls.getpeercert() or {}).get("subject", ())
-        pairs: list[tuple[str, str]] = [pair for part in subject for pair in part]  # type: ignore[misc]  # typeshed: one level less
-        return dict(pairs).get("commonName")
+        try:
+            certificate = self._tls.getpeercert() or {}
+        except ValueError:  # a name that is no text
+            return _bad("the names in the certificate cannot be read")
+        return user_of(certificate, self._user_field)

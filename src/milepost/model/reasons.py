@@ -74,6 +74,7 @@ class Reason(IntEnum):
     VOCABULARY_FULL = 183
     # Sessions
     SESSION_UNKNOWN = 190
+    SESSION_OF_ANOTHER_OWNER = 191
     # MQTT packets
     PACKET_MALFORMED = 200
     PROTOCOL_ERROR = 201
@@ -233,6 +234,9 @@ _ADVICE: dict[Reason, str] = {
     Reason.NEGATED_ONLY_FULL: "Add a required tag to queries that consist of negations only.",
     Reason.VOCABULARY_FULL: "Use fewer different tags and topic filters, or ask the operator to raise the limit.",
     Reason.SESSION_UNKNOWN: "Start a new session with INIT.",
+    Reason.SESSION_OF_ANOTHER_OWNER: (
+        "Connect with the credentials or the certificate that opened the session, or use another client id."
+    ),
     Reason.PACKET_MALFORMED: "Encode the packet according to sections 2 and 3 of the MQTT specification.",
     Reason.PROTOCOL_ERROR: "Send only what the MQTT specification allows in this packet, at this time.",
     Reason.PROTOCOL_UNSUPPORTED: "Connect with MQTT 3.1.1 or MQTT 5.",

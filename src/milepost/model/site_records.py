@@ -13,7 +13,9 @@
     reserved.publish-HANDLER           endpoint            ForwardedMessage                     edges             that handler
 
 Invariants:
-- the claim with the highest epoch for an endpoint wins, in whatever order claims are read: late claims have no effect;
+- of the claims of one owner for an endpoint the one with the highest epoch wins, in whatever order claims are read; between
+  owners the stronger proof wins (`federation.claims`): late and unproven claims have no effect;
+- texts and collections from a log are bounded, however large its records may be;
 - an origin numbers all its records on cross-hub in ascending order; a reader drops numbers that are not above its cursor.
 """
 
@@ -27,6 +29,7 @@ from milepost.model.endpoints import EndpointId, SourceId, SystemSource, edge_so
 from milepost.model.instants import Instant
 from milepost.model.messages import Message
 from milepost.model.places import Place
+from milepost.model.reasons import Malformed, Reason
 from milepost.model.subscriptions import Subscription
 
 Epoch = NewType("Epoch", int)
@@ -38,6 +41,17 @@ SITE_NAME_CHARACTERS_MAX: Final = 48
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 NEVER: Final = Instant(0)
+
+EDGE_REF_CHARACTERS_MAX: Final = 128
+"""Maximum characters of SITE/EDGE."""
+OWNER_CHARACTERS_MAX: Final = 1_100
+"""Maximum characters of the owner of a session: a user name, and the kind of its proof."""
+HANDOVER_ID_CHARACTERS_MAX: Final = 256
+"""Maximum characters of the id of a handover: SITE/EDGE and a number."""
+AWAITED_SITES_MAX: Final = 1_000
+"""Maximum sites whose missed messages a session waits for."""
+AWAITED_HANDOVERS_MAX: Final = 64
+"""Maximum handovers whose missed messages a session waits for, per site."""
 
 SERVICE_MARK: Final = "@"
 """The first character of a service's name where the name of an edge is expected: no edge can have such a name."""
@@ -60,7 +74,7 @@ class EdgeRef(NamedTuple):
 def edge_ref(text: str) -> EdgeRef:
     """Return the edge that a text such as `north/edge-1` names; raises ValueError."""
     site, mark, edge = text.partition("/")
-    if not mark or not site or not edge:
+    if not mark or not site or not edge or len(text) > EDGE_REF_CHARACTERS_MAX:
         raise ValueError(f"{text[:100]!r} is not SITE/EDGE")
     return EdgeRef(site, edge)
 
@@ -72,6 +86,11 @@ def check_site_name(name: str) -> str:
             f"{name[:100]!r} is not a valid name: use letters, digits, _ and -, at most {SITE_NAME_CHARACTERS_MAX} characters"
         )
     return name
+
+
+def _check_length(field_name: str, text: str, characters_max: int) -> None:
+    if len(text) > characters_max:
+        raise Malformed(Reason.FIELD_RANGE, f"{field_name} has {len(text)} characters, at most {characters_max} are allowed")
 
 
 class LoggedRecord(NamedTuple):
@@ -208,6 +227,26 @@ class Handover:
     """By site that the endpoint has left: the offset of that site's cross-hub up to which it was served there."""
     notified: tuple[NotifiedIncident, ...] = ()
     """The incidents it was notified of, so that it is not notified again and receives the all-clear."""
+    user: str = ""
+    """The proven user whose session it is; empty: none."""
+    role: str = ""
+    """The role in the certificate of the endpoint whose session it is; empty: it has none."""
+    kept_since: Epoch = NO_EPOCH
+    """As in the claim of the sender."""
+
+    def __post_init__(self) -> None:
+        _check_length("user", self.user, OWNER_CHARACTERS_MAX)
+        _check_length("role", self.role, OWNER_CHARACTERS_MAX)
+        if len(self.awaits) > AWAITED_SITES_MAX:
+            raise Malformed(Reason.FIELD_RANGE, f"awaits has {len(self.awaits)} sites, at most {AWAITED_SITES_MAX} are allowed")
+        for site, handovers in self.awaits.items():
+            _check_length("awaits: the name of a site", site, EDGE_REF_CHARACTERS_MAX)
+            if len(handovers) > AWAITED_HANDOVERS_MAX:
+                raise Malformed(
+                    Reason.FIELD_RANGE, f"awaits has {len(handovers)} handovers, at most {AWAITED_HANDOVERS_MAX} are allowed"
+                )
+            for one in handovers:
+                _check_length("awaits: the id of a handover", one, HANDOVER_ID_CHARACTERS_MAX)
 
     @property
     def id(self) -> str:
@@ -244,6 +283,9 @@ class MissedMessages:
     is_last: bool = True
     """Whether this is the last record of this site for this move."""
 
+    def __post_init__(self) -> None:
+        _check_length("handover", self.handover, HANDOVER_ID_CHARACTERS_MAX)
+
 
 @dataclass(frozen=True, slots=True)
 class HandoverTaken:
@@ -269,6 +311,15 @@ class EndpointClaim:
     asks_prior_edge: bool = False
     """Whether the edge asks for an earlier residency at another site (`PriorEdge`)."""
     place: Place | None = None
+    proof: int = 0
+    """How the identity of its client is proven (`IdentityProof`); a higher number is stronger."""
+    owner: str = ""
+    """The owner of the session (`ClientIdentity.owner`); empty: anonymous."""
+    kept_since: Epoch = NO_EPOCH
+    """Since when its owner has the endpoint: of two owners with equal proof the earlier wins; `NO_EPOCH`: it yields to others."""
+
+    def __post_init__(self) -> None:
+        _check_length("owner", self.owner, OWNER_CHARACTERS_MAX)
 
 
 class EndpointPosition(NamedTuple):

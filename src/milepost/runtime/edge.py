@@ -40,7 +40,6 @@ from milepost.storage import open_storage
 from milepost.vetting.reputation import Reputations
 
 if TYPE_CHECKING:
-    from milepost.runtime.passwords import Users
     from milepost.runtime.udp import UdpService
 
 

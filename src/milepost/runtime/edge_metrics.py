@@ -40,6 +40,7 @@ class EdgeMetrics:
         yield counter("milepost_messages_delivered_total", "Deliveries: one per message and receiver.", counts.delivered)
         yield counter("milepost_sessions_opened_total", "New sessions.", counts.sessions_opened)
         yield counter("milepost_sessions_resumed_total", "Resumed sessions.", counts.sessions_resumed)
+        yield counter("milepost_sessions_replaced_total", "Sessions replaced by another owner.", counts.sessions_replaced)
         yield counter("milepost_reports_total", "Accepted position reports.", counts.reports)
         yield counter(
             "milepost_reports_outside_total", "Accepted position reports from outside the coverage.", counts.reports_outside

@@ -127,6 +127,8 @@ def users_from(text: str, *, source: str) -> dict[str, PasswordHash]:
             raise UsageFault(
                 f"{source}, line {number}: {f'a second line for {name!r}' if name else 'no user name'}; remove the line"
             )
+        if len(name.encode(errors="surrogatepass")) > NAME_BYTES_MAX:
+            raise UsageFault(f"{source}, line {number}: the user name has more than {NAME_BYTES_MAX} bytes; shorten it")
         try:
             found[name] = _hash_from(hashed)
         except ValueError as fault:

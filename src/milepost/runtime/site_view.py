@@ -31,8 +31,8 @@ class SitesView:
 
     def endpoints_by_edge(self) -> Counter[EdgeRef]:
         """Return the number of endpoints at each edge."""
-        latest = (self.hub.registry.latest(endpoint) for endpoint in self.hub.registry)
-        return Counter(claim.edge for claim in latest if claim is not None)
+        winners = (self.hub.registry.winner(endpoint) for endpoint in self.hub.registry)
+        return Counter(claim.edge for claim in winners if claim is not None)
 
 
 @contextmanager

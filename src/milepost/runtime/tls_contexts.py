@@ -64,7 +64,7 @@ class Wrapper:
             from milepost.listeners.tls import TlsStream  # noqa: PLC0415
 
             wrapped = self._context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
-            stream = TlsStream(wrapped, is_named=self._listener.certificate_is_user)
+            stream = TlsStream(wrapped, user_field=self._listener.user_field)
         if self._listener.transport.is_websocket:
             from milepost.listeners.websocket import WebSocketProtocol  # noqa: PLC0415
 

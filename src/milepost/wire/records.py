@@ -296,6 +296,9 @@ class ClaimForm(Standalone, frozen=True, tag="claim"):
     clean_start_epoch: Digits = absent(NO_EPOCH)
     asks_prior_edge: bool = False
     place: PlaceForm = absent(None)
+    proof: Whole = 0
+    owner: str = ""
+    kept_since: Digits = absent(NO_EPOCH)
 
 
 class ClaimNoticeForm(Standalone, frozen=True, tag="claimed"):
@@ -407,6 +410,9 @@ class HandoverForm(_HandoverRecord, frozen=True, tag="handover"):
     awaits: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
     offsets: dict[str, Digits] = _no_numbers()
     notified: tuple[NotifiedIncidentRow, ...] = ()
+    user: str = ""
+    role: str = ""
+    kept_since: Digits = absent(NO_EPOCH)
 
 
 class HandoverPartForm(_HandoverRecord, frozen=True, tag="handover_part"):

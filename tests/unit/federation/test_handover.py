@@ -19,6 +19,7 @@ from milepost.model.instants import SECOND_NS
 from milepost.model.queries import OnTopic
 from milepost.model.site_records import EdgeRef, Epoch, HandoverPart, HeldSubscription, QueuedMessage
 from milepost.model.subscriptions import Subscription
+from milepost.vetting.access import ClientIdentity
 from milepost.wire.records import to_record
 
 CAR = EndpointId("car")
@@ -33,7 +34,7 @@ bodies = st.lists(
 def snapshot(
     waiting: tuple[QueuedMessage, ...] = (), received: tuple[int, ...] = (), subscriptions: tuple[HeldSubscription, ...] = ()
 ) -> SessionSnapshot:
-    return SessionSnapshot(CAR, HOUR_NS, None, subscriptions, waiting, received, ())
+    return SessionSnapshot(CAR, HOUR_NS, None, subscriptions, waiting, received, (), ClientIdentity(CAR, "ada"))
 
 
 def adopted(broker: Broker, one: SessionSnapshot) -> Session:

@@ -18,7 +18,7 @@ def test_an_endpoint_is_at_the_edge_of_its_highest_claim() -> None:
     registry = HubRegistry()
     for one in (claim(NORTH, 5), claim(SOUTH, 7), claim(NORTH_2, 6)):
         registry.put(one)
-    assert registry.latest(CAR) == claim(SOUTH, 7)
+    assert registry.winner(CAR) == claim(SOUTH, 7)
     assert registry.claims_by_site(CAR) == [claim(SOUTH, 7), claim(NORTH_2, 6)]
     assert registry.sites_of(CAR) == {"north", "south"}
 
@@ -43,9 +43,9 @@ def test_an_endpoint_can_return_to_an_edge_that_has_withdrawn_its_claim() -> Non
     registry = HubRegistry()
     registry.put(claim(NORTH, 7))
     registry.remove(CAR, NORTH)
-    assert registry.latest(CAR) is None
+    assert registry.winner(CAR) is None
     registry.put(claim(NORTH, 8))
-    assert registry.latest(CAR) == claim(NORTH, 8)
+    assert registry.winner(CAR) == claim(NORTH, 8)
 
 
 def test_withdrawing_the_last_claim_removes_the_endpoint() -> None:

@@ -129,11 +129,11 @@ def test_the_highest_epoch_wins_in_any_order_of_claims() -> None:
         registry = SiteRegistry(10)
         for claim in order:
             registry.put(claim)
-        assert registry.latest(CAR) == claims[1]
+        assert registry.winner(CAR) == claims[1]
         assert registry.claim_of(CAR, A) == claims[2]
         assert registry.epoch_above(CAR, 2) == 6
         registry.remove(CAR, B)
-        assert registry.latest(CAR) == claims[2]
+        assert registry.winner(CAR) == claims[2]
 
 
 def read(offset: int) -> ReadRecord:

@@ -25,6 +25,7 @@ from milepost.model.site_records import (
     SiteRecord,
     claim_key,
 )
+from milepost.vetting.access import ClientIdentity
 from milepost.wire.records import to_record
 
 CAR = EndpointId("car")
@@ -42,7 +43,7 @@ class Arrival:
         self.claim(THERE, START - 60 * SECOND_NS)
         for topic in (SUBSCRIPTION_INFO, VEHICLE_INFO):
             self.member.caught_up(topic, self.now)
-        assert not self.member.arrive(CAR, self.now, clean_start=False)
+        assert not self.member.arrive(CAR, ClientIdentity(CAR), self.now, clean_start=False)
         self.epoch = self.member.roaming.residencies[CAR].epoch
 
     def claim(self, edge: EdgeRef, epoch: int) -> None:

@@ -56,9 +56,11 @@ def on_connect(
     if not packet.client_id and packet.version is Version.V3 and not packet.clean_start:  # 3.1.1 [MQTT-3.1.3-8]
         deny(context, connection, Refused(Reason.CLIENT_ID, "an empty client id needs a clean session"))
         return
-    user = connection.stream.maybe_common_name()
+    user = connection.stream.maybe_certificate_user()
     rules = context.broker.rules
-    if user is not None or not rules.needs_password:
+    if isinstance(user, Refused):
+        deny(context, connection, user)
+    elif user is not None or not rules.needs_password:
         admit(context, connection, packet, user, now)  # a user name that nobody checks proves nothing
     elif packet.username is None and rules.allows_anonymous:
         admit(context, connection, packet, None, now)

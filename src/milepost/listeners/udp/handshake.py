@@ -53,6 +53,9 @@ RandomBytes = Callable[[int], bytes]
 MayResume = Callable[[Init, str | None], bool]
 """Returns whether an endpoint with a role can resume the session named in its INIT."""
 
+RefuseOpening = Callable[[EndpointId, str | None, Instant], Refused | None]
+"""Returns why an endpoint with a role cannot open a session."""
+
 
 class PendingSession(NamedTuple):
     """A session that was acknowledged and has received no datagram yet."""
@@ -144,14 +147,16 @@ class PendingSessions:
 class PlainServerHandshake:
     """The handshake without encryption."""
 
-    def __init__(self, pending_sessions: PendingSessions, counts: BrokerCounters, may_resume: MayResume) -> None:
+    def __init__(
+        self, pending_sessions: PendingSessions, counts: BrokerCounters, may_resume: MayResume, refuse_opening: RefuseOpening
+    ) -> None:
         self._pending_sessions = pending_sessions
         self._counts = counts
         self._may_resume = may_resume
+        self._refuse_opening = refuse_opening
 
     def on_unknown(self, data: bytes, address: bytes, now: Instant, monotonic_now: int) -> bytes:
         """Return the reply to a datagram of no known session; empty if there is none."""
-        del now
         fingerprint = address + data
         if (repeated := self._pending_sessions.maybe_repeated(fingerprint)) is not None:
             return repeated.answer
@@ -163,7 +168,11 @@ class PlainServerHandshake:
         if not isinstance(value, Init):
             self._counts.refused[Reason.SESSION_UNKNOWN] += 1
             return _unless_longer(encode(refusal_of(Refused(Reason.SESSION_UNKNOWN), session=value.session)), data)
-        token, is_resumed, name = self._pending_sessions.new_token(), self._may_resume(value, None), value.report.endpoint
+        name = value.report.endpoint
+        if (refused := self._refuse_opening(name, None, now)) is not None:
+            self._counts.refused[refused.reason] += 1
+            return _unless_longer(encode(refusal_of(refused)), data)
+        token, is_resumed = self._pending_sessions.new_token(), self._may_resume(value, None)
         answer = _unless_longer(self._pending_sessions.acknowledge(token, is_resumed=is_resumed, reset=b""), data)
         if answer:
             self._pending_sessions.add(
@@ -183,6 +192,7 @@ class SealedServerHandshake:
         random_bytes: RandomBytes,
         counts: BrokerCounters,
         may_resume: MayResume,
+        refuse_opening: RefuseOpening,
         log: DiagnosticLog,
     ) -> None:
         self._pending_sessions = pending_sessions
@@ -192,6 +202,7 @@ class SealedServerHandshake:
         self._random_bytes = random_bytes
         self._counts = counts
         self._may_resume = may_resume
+        self._refuse_opening = refuse_opening
         self._public = public_of(identity.static_key)
         self._responder = NoiseResponder(identity.static_key)
         self._macs = Macs(self._public)
@@ -295,7 +306,7 @@ class SealedServerHandshake:
         refused = self._identity.certificate_authority.check(certificate, now)
         if refused is None and init.report.endpoint != certificate.id:
             return Refused(Reason.REPORT_NOT_OWN, f"the certificate belongs to {certificate.id}")
-        return refused
+        return refused or self._refuse_opening(certificate.id, certificate.role, now)
 
     def _remember(self, key: bytes, sent_at: Instant, now: Instant) -> None:
         """Store the time of the latest handshake of a key; drop entries so old that the clock check refuses them anyway."""

@@ -167,10 +167,17 @@ class UdpListener:
         self._is_known = connections.__contains__
         self._pending_sessions = PendingSessions(broker.name, settings, random_bytes, counts, self._is_known)
         self._handshake: PlainServerHandshake | SealedServerHandshake = (
-            PlainServerHandshake(self._pending_sessions, counts, self.session_table.may_resume)
+            PlainServerHandshake(self._pending_sessions, counts, self.session_table.may_resume, self.session_table.refuse_opening)
             if identity is None
             else SealedServerHandshake(
-                self._pending_sessions, identity, settings, random_bytes, counts, self.session_table.may_resume, log
+                self._pending_sessions,
+                identity,
+                settings,
+                random_bytes,
+                counts,
+                self.session_table.may_resume,
+                self.session_table.refuse_opening,
+                log,
             )
         )
         self.discovery = Discovery(broker)

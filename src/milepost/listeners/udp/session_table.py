@@ -18,6 +18,7 @@ from milepost.listeners.udp.decryption import DatagramReader
 from milepost.listeners.udp.handshake import PendingSession
 from milepost.listeners.udp.sender import UdpSender
 from milepost.listeners.udp.settings import UdpSettings
+from milepost.model.endpoints import EndpointId
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.reasons import Reason, Refused
 from milepost.model.session_datagrams import Close, CloseCause, Init, SessionToken
@@ -69,6 +70,10 @@ class SessionTable:
         """Return whether the session that an endpoint wants to resume is open here and belongs to it."""
         return self._maybe_previous(init, role) is not None
 
+    def refuse_opening(self, name: EndpointId, role: str | None, now: Instant) -> Refused | None:
+        """Check that the endpoint has no session of another owner that it may not replace."""
+        return self._broker.refuse_takeover(name, ClientIdentity(name, None, role), now)
+
     def _maybe_previous(self, init: Init, role: str | None) -> UdpConnection | None:
         connection = self._connections.get(init.former.to_bytes(8, "little")) if init.former is not None else None
         is_own = (
@@ -91,6 +96,10 @@ class SessionTable:
         return connection
 
     def _begin(self, pending: PendingSession, now: Instant, monotonic_now: int) -> UdpConnection | None:
+        refused = self.refuse_opening(pending.name, pending.role, now)  # another owner may have connected since INIT
+        if refused is not None:
+            self._broker.refuse(refused)
+            return None
         other = self._broker.find_session(pending.name)
         is_udp = other is None or isinstance(other.connection, UdpConnection)
         # An MQTT session ends here; state that the endpoint has at other edges is added later.

@@ -91,9 +91,9 @@ class RegistryFollower(threading.Thread):
             return
         if isinstance(claim, EndpointClaim):
             registry.put(claim)
-            latest, changes = registry.latest(EndpointId(claim.endpoint)), self.changes[claim.endpoint]
-            if latest is not None and (not changes or changes[-1][1] != latest.edge.edge):
-                changes.append((now, latest.edge.edge))
+            winner, changes = registry.winner(EndpointId(claim.endpoint)), self.changes[claim.endpoint]
+            if winner is not None and (not changes or changes[-1][1] != winner.edge.edge):
+                changes.append((now, winner.edge.edge))
 
 
 def measure(trace: Trace, progress: Progress, *, is_quick: bool) -> Section:
