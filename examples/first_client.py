@@ -1,6 +1,6 @@
 """A first client: a truck subscribes to collisions around it, a car publishes one. `python examples/first_client.py [URL]`.
 
-Without a URL it starts its own edge, and stops it at the end.
+Without a URL it starts its own edge, and stops it at the end. Another edge needs the access rule below.
 """
 
 import asyncio
@@ -14,6 +14,9 @@ from pathlib import Path
 
 from milepost.client import RefusedByEdge, connect
 from milepost.model import Around, Circle, Place, Priority, ToArea
+
+RULE = '[[access.rules]]\nallow = true\naction = "send"\ntopics = "warnings"\npriority = "emergency"\n'
+"""Anonymous clients need a rule to address an area, as does the class emergency."""
 
 TRUCK, CRASH, NEW_YORK = Place(40.75, -111.99), Place(40.765, -111.95), Place(40.7, -74.0)
 
@@ -48,7 +51,7 @@ def running_edge() -> Iterator[str]:
         port = probe.getsockname()[1]
     with tempfile.TemporaryDirectory() as folder:
         settings = f'[storage]\ndurability = "none"\n[http]\naddress = ""\n[[mqtt.listen]]\naddress = "127.0.0.1:{port}"\n'
-        Path(folder, "edge.toml").write_text(settings)
+        Path(folder, "edge.toml").write_text(settings + RULE)
         command = [sys.executable, "-m", "milepost", "edge", "run", "--config", f"{folder}/edge.toml"]
         edge = subprocess.Popen(command, stderr=subprocess.DEVNULL, cwd=folder)
         try:

@@ -69,6 +69,8 @@ def running_edge(folder: Path) -> Iterator[str]:
         f'[edge]\nname = "edge-1"\n[storage]\ndurability = "none"\n[http]\naddress = ""\n[udp]\naddress = "127.0.0.1:{port}"\n'
     )
     settings += '[trust]\nca = "ca/authority.pub"\ncertificate = "edge-1.cert"\nkey = "edge-1.key"\nrevoked = "ca/revoked.list"\n'
+    settings += '[[access.rules]]\nallow = true\naction = "send"\ntopics = "warnings"\nrole = "vehicle"\n'
+    settings += 'priority = "emergency"\nradius_m = 1000\n'
     (folder / "edge.toml").write_text(f'{settings}[[mqtt.listen]]\naddress = "127.0.0.1:{mqtt_port}"\n')
     edge = subprocess.Popen([*milepost, "edge", "run", "--config", "edge.toml"], stderr=subprocess.DEVNULL, cwd=folder)
     try:

@@ -9,7 +9,7 @@ import pytest
 
 from live.client.deadline import MakeEdge
 from live.mqtt import brokers
-from live.mqtt.brokers import Broker, Setup
+from live.mqtt.brokers import OPEN_RULE, Broker, Setup
 from live.mqtt.certificates import Certificates, make_certificates
 
 NUMBERS: Final = count(1)
@@ -23,7 +23,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory, certificates: Certificates) -> Iterator[Broker]:
     """A Milepost edge, over every transport."""
-    more = "[vetting]\nmove_mps_max = 0"  # tests report positions far apart
+    more = f"[vetting]\nmove_mps_max = 0\n{OPEN_RULE}"  # tests report positions far apart
     broker = Broker(Setup(tmp_path_factory.mktemp("client-edge"), certificates=certificates, more=more))
     broker.start()
     yield broker

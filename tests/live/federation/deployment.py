@@ -18,7 +18,7 @@ from typing import Final
 from urllib.error import URLError
 from urllib.request import ProxyHandler, build_opener
 
-from live.mqtt.brokers import Broker, Setup
+from live.mqtt.brokers import OPEN_RULE, Broker, Setup
 from live.udp.edges import UdpEdge, edge_in
 from milepost.config.site_settings import LogType, SiteLog
 from milepost.eventlog.log import Log
@@ -117,7 +117,7 @@ class Deployment:
         folder.mkdir(exist_ok=True)
         table = f"[site]\n{settings_table(self.sites[site])}\n{limits}"
         rates = "messages_per_s = 0\nreporting_interval_s = 0.5"
-        edge = edge_in(folder, None, udp=rates, more=f"{table}\n{more}", name=name, coverage=coverage)
+        edge = edge_in(folder, None, udp=rates, more=f"{table}\n{more}\n{OPEN_RULE}", name=name, coverage=coverage)
         self.edges[name] = edge
         if starts:
             edge.start()

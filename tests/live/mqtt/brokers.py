@@ -34,6 +34,10 @@ RECEIVE_MAXIMUM: Final = 20
 TOPIC_ALIAS_MAXIMUM: Final = 10
 
 
+OPEN_RULE: Final = '\n[[access.rules]]\nallow = true\naction = "send"\ntopics = "#"\npriority = "emergency"\n'
+"""Every client may send everything, for tests that are not about access."""
+
+
 def deviates(reason: str) -> pytest.MarkDecorator:
     """Mark a test that Mosquitto fails, with the reason."""
     return pytest.mark.xfail(IS_REFERENCE, reason=f"Mosquitto: {reason}", strict=True)

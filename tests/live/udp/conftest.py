@@ -7,6 +7,7 @@ from typing import Final
 
 import pytest
 
+from live.mqtt.brokers import OPEN_RULE
 from live.udp.edges import EDGE_NAME, MakeUdpEdge, UdpEdge, edge_in
 from live.udp.local_authority import LocalAuthority
 from live.udp.networks import MakeNetwork, networks
@@ -22,7 +23,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> LocalAuthority:
 
 @pytest.fixture(scope="session")
 def shared_edge(tmp_path_factory: pytest.TempPathFactory, authority: LocalAuthority) -> Iterator[UdpEdge]:
-    edge = edge_in(tmp_path_factory.mktemp("udp-edge"), authority, more=ALERTS)
+    edge = edge_in(tmp_path_factory.mktemp("udp-edge"), authority, more=ALERTS + OPEN_RULE)
     yield edge
     edge.end()
 

@@ -53,6 +53,10 @@ reports_per_s = 1_000_000
 reports_burst = 1_000_000
 [[rules.alert]]
 topic = "Emergency"
+[[access.rules]]
+allow = true
+action = "publish"
+topics = "Emergency"
 [http]
 address = "127.0.0.1:{http_port}"
 [log]

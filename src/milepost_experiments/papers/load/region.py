@@ -95,6 +95,10 @@ def _lines(testbed: Testbed, log: SiteLog, edge: RegionEdge, alert_radius_m: flo
         "[[rules.alert]]",
         'topic = "Emergency"',
         f"radius_m = {alert_radius_m}",
+        "[[access.rules]]",  # the endpoints are not authenticated
+        "allow = true",
+        'action = "publish"',
+        'topics = "Emergency"',
         "[site]",
         f'name = "{log.name}"',
         'log = "embedded"',
