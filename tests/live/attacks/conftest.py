@@ -1,5 +1,5 @@
-"""Fixtures of the attack tests: real edges, and clients that misuse them."""
+"""The fixtures of the MQTT tests: each attack has an edge of its own."""
 
-from live.mqtt.conftest import make_broker, open_files
+from live.mqtt.conftest import connect_to, make_broker, name, open_files
 
-__all__ = ["make_broker", "open_files"]
+__all__ = ["connect_to", "make_broker", "name", "open_files"]
