@@ -1,5 +1,6 @@
 """Access rules of an edge under attack as TOML, and the reload of an edge with other ones."""
 
+import re
 import signal
 import subprocess
 import time
@@ -39,6 +40,13 @@ def reload_now(broker: Broker) -> str:
         assert time.monotonic() < until, f"the edge did not reload:\n{broker.log()[-2000:]}"
         time.sleep(0.01)
     return next(line for line in reversed(broker.log().splitlines()) if RELOADED in line)
+
+
+def revoked(line: str, field: str) -> int:
+    """Return a number in the log line of a reload."""
+    found = re.search(rf"\b{field}\W+(\d+)", line)
+    assert found is not None, line
+    return int(found[1])
 
 
 def remove_user(broker: Broker, user: str) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from live.attacks.edge_rules import change_password, reload_now, reload_with, remove_user, rule
+from live.attacks.edge_rules import change_password, reload_now, reload_with, remove_user, revoked, rule
 from live.mqtt.connections import ConnectTo, MakeBroker
 from live.mqtt.packets import V4, V5, Kind, P, Will, publish
 from live.mqtt.raw_client import RawClient
@@ -30,11 +30,11 @@ def test_a_live_wildcard_subscription_loses_the_topic(
     sender.publish("secret/plan", b"before", qos=qos)
     assert (spy.message().payload, narrow.message().payload) == (b"before", b"before")
     line = reload_with(broker, SECRET)
-    assert "subscriptions_ended=1" in line or '"subscriptions_ended":1' in line, line
     sender.publish("secret/plan", b"after", qos=qos)
     sender.publish("open", b"open", qos=qos)
     assert spy.message().payload == b"open"
     assert narrow.drain() == []
+    assert revoked(line, "subscriptions_ended") == 1
 
 
 def test_the_queue_of_a_disconnected_session_loses_the_topic_also_in_storage(
@@ -49,9 +49,9 @@ def test_the_queue_of_a_disconnected_session_loses_the_topic_also_in_storage(
         sender.publish("secret/plan", b"secret", qos=qos)
         sender.publish("open", b"open", qos=qos)
     line = reload_with(broker, SECRET)
-    assert "messages_dropped=2" in line or '"messages_dropped":2' in line, line
     again = connections.join("spy", clean=False, props=LASTING)
     assert payloads(again) == [b"open", b"open"]
+    assert revoked(line, "messages_dropped") == 2
     again.drop()
     broker.kill()
     path = broker.setup.folder / "edge.toml"
@@ -156,7 +156,7 @@ def test_clients_of_a_user_that_can_no_longer_log_in_are_disconnected(
     else:
         change_password(broker, "ada", "other")
     line = reload_now(broker)
-    assert "users_ended=1" in line or '"users_ended":1' in line, line
     assert ada.close_reason() == NOT_AUTHORIZED
     assert bob.drain() == [], "neither is her will published"
+    assert revoked(line, "users_ended") == 1
     assert connections.dial().try_join("x", user="ada", password=b"a").reason >= 0x80

@@ -60,7 +60,7 @@ def test_a_will_is_refused_by_rules_that_changed_while_the_edge_was_down(make_br
     broker = make_broker()
     connections = connect_to(broker)
     watcher_of(connections)
-    connections.join("mallory", props=LASTING, will=Will("closed", b"forged"))
+    connections.join("mallory", props=LASTING, will=Will("closed", b"forged", qos=1))
     restarted(broker, rule("closed", "publish"))
     assert wait_for_wills(connections, watcher_of(connections)) == []
 
