@@ -125,7 +125,7 @@ class RetentionSuite:
         log, topic = logs.open(), logs.topic()
         log.make(topic, TopicSettings(retention_s=0, retention_bytes=1_000))
         for number in range(10):
-            append(logs, log, [Entry(topic, "k", bytes(99)) for _ in range(10)])
+            append(logs, log, [Entry(topic, "k", bytes(99 - logs.overhead_bytes)) for _ in range(10)])
             assert log.ends(topic)[1] == 10 * (number + 1)
         logs.wait_until(lambda: log.ends(topic) == (90, 100))
         logs.pass_time(1_000 * HOUR)

@@ -72,7 +72,7 @@ class LogSuite:
 
     def test_the_largest_record_is_accepted(self, logs: Logs) -> None:
         log, topic, received = logs.open(), logs.topic(), ReceivedRecords()
-        largest = Entry(topic, "key", b"x" * (RECORD_BYTES_MAX - 3))
+        largest = Entry(topic, "key", b"x" * (RECORD_BYTES_MAX - logs.overhead_bytes - 3))
         append(logs, log, [largest])
         log.follow({topic: 0}, received, received.on_gap)
         logs.wait_until(lambda: bool(received.records))

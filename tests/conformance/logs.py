@@ -8,9 +8,10 @@ from contextlib import AbstractContextManager, contextmanager
 from itertools import count
 from pathlib import Path
 
+from milepost.eventlog.authenticated import AuthenticatedLog
 from milepost.eventlog.embedded import EmbeddedLog
 from milepost.eventlog.embedded.database import open_database
-from milepost.eventlog.log import Log, LogLost, Record
+from milepost.eventlog.log import CODE_BYTES, Log, LogLost, Record
 from milepost.eventlog.memory import MemoryStore
 from milepost.model.durability import Durability
 from milepost.model.instants import SECOND_NS, Instant
@@ -25,6 +26,9 @@ _numbers = count(1)
 
 class Logs(ABC):
     """Log objects over one store."""
+
+    overhead_bytes = 0
+    """Bytes that the log adds to each value."""
 
     def topic(self) -> str:
         """Return an unused name."""
@@ -119,6 +123,35 @@ class MemoryLogs(TimedLogs):
     @contextmanager
     def blocked_writes(self) -> Iterator[None]:
         yield
+
+
+class AuthenticatedLogs(TimedLogs):
+    """Log objects with a site's key over those of another implementation."""
+
+    overhead_bytes = CODE_BYTES
+    KEY = bytes(range(32))
+
+    def __init__(self, plain: TimedLogs) -> None:
+        super().__init__()
+        self.plain = plain
+        self.refused: list[Record] = []
+
+    def open(self) -> Log:
+        return AuthenticatedLog(
+            self.plain.open(), self.KEY, lambda record, _: self.refused.append(record), clock_ns=lambda: self.plain.now
+        )
+
+    def wait_idle(self) -> None:
+        self.plain.wait_idle()
+
+    def wait_until(self, condition: Callable[[], bool]) -> None:
+        self.plain.wait_until(condition)
+
+    def pass_time(self, seconds: float) -> None:
+        self.plain.pass_time(seconds)
+
+    def blocked_writes(self) -> AbstractContextManager[None]:
+        return self.plain.blocked_writes()
 
 
 class ReceivedRecords:

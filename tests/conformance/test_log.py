@@ -8,7 +8,7 @@ import pytest
 from conformance.log_group_suite import GroupSuite
 from conformance.log_retention_suite import QueueLimitSuite, RetentionSuite
 from conformance.log_suite import LogSuite
-from conformance.logs import EmbeddedLogs, MemoryLogs
+from conformance.logs import AuthenticatedLogs, EmbeddedLogs, MemoryLogs
 from milepost.model.durability import Durability
 
 
@@ -24,3 +24,21 @@ class TestMemory(LogSuite, GroupSuite, RetentionSuite, QueueLimitSuite):
     @pytest.fixture
     def logs(self) -> MemoryLogs:
         return MemoryLogs()
+
+
+class TestAuthenticatedEmbedded(LogSuite, GroupSuite, RetentionSuite, QueueLimitSuite):
+    @pytest.fixture
+    def logs(self, tmp_path: Path) -> Iterator[AuthenticatedLogs]:
+        plain = EmbeddedLogs(tmp_path / "log")
+        logs = AuthenticatedLogs(plain)
+        yield logs
+        plain.close()
+        assert logs.refused == []
+
+
+class TestAuthenticatedMemory(LogSuite, GroupSuite, RetentionSuite, QueueLimitSuite):
+    @pytest.fixture
+    def logs(self) -> Iterator[AuthenticatedLogs]:
+        logs = AuthenticatedLogs(MemoryLogs())
+        yield logs
+        assert logs.refused == []

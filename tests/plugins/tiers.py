@@ -18,6 +18,7 @@ QUICK: Final = (
     "tests/docs/test_headline_results.py",
     "tests/docs/test_reference.py",
     "tests/docs/test_vehicles.py",
+    "tests/live/attacks/*",
     "tests/live/client/test_messages.py",
     "tests/live/dashboard/test_access.py",
     "tests/live/dashboard/test_map.py::test_vehicles_edges_and_roads_are_on_the_map_and_move",

@@ -1,6 +1,7 @@
 """Content of key, certificate and revocation files as text: a line for each key and list, a table of certificates."""
 
 from collections.abc import Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +18,7 @@ from milepost.runtime.trust_files import (
     read_key,
     read_public_key,
     read_revoked,
+    read_site_key,
 )
 from milepost.trust.certificates import Certificate, CertificateAuthority
 from milepost.trust.signing import signing_public_of
@@ -61,6 +63,8 @@ def _line(path: Path) -> str:
             return f"{path}: the private key of the CA {signing_public_of(read_authority_key(path)).hex()}"
         case TrustFileType.AUTHORITY:
             return f"{path}: the CA {read_authority(path).hex()}"
+        case TrustFileType.SITE_KEY:
+            return f"{path}: the key of a site's log, with the fingerprint {sha256(read_site_key(path)).hexdigest()[:16]}"
         case TrustFileType.REVOKED | TrustFileType.CERTIFICATE:
             revoked = read_revoked(path, read_authority(path.with_name(AUTHORITY)))
             return f"{path}: {len(revoked.serials)} revoked, signed at {instant_to_text(revoked.issued_at)}"

@@ -15,6 +15,7 @@ if TYPE_CHECKING:  # imports numpy
     from milepost.config.settings import Settings
     from milepost.eventlog.log import Log
     from milepost.handlers.administration import ListedDeadLetter
+    from milepost.runtime.structured_log import StructuredLog
 
 _RUN_EPILOG: Final = """\
 examples:
@@ -108,7 +109,7 @@ def _run(typed: argparse.Namespace) -> int:
     except ValueError as fault:
         raise UsageFault(f"--http: {fault}") from None
     lines = StructuredLog(settings.log.level, settings.log.line_format)
-    with _open_log(settings, f"handler-{handler.name}") as log:
+    with _open_log(settings, f"handler-{handler.name}", lines) as log:
         return HandlerService(handler, settings.site.log.name, log, lines).run(typed.http or "")
 
 
@@ -182,11 +183,11 @@ def _settings(config: Path) -> "Settings":
 
 
 @contextmanager
-def _open_log(settings: "Settings", client_id: str) -> "Iterator[Log]":
+def _open_log(settings: "Settings", client_id: str, logger: "StructuredLog | None" = None) -> "Iterator[Log]":
     from milepost.eventlog.log import LogRefused, LogUnavailable  # noqa: PLC0415
-    from milepost.runtime.site_logs import open_log  # noqa: PLC0415
+    from milepost.runtime.site_logs import RefusedRecords, open_log  # noqa: PLC0415
 
-    log = open_log(settings.site.log, settings.storage.durability, client_id)
+    log = open_log(settings.site.log, settings.storage.durability, client_id, RefusedRecords(logger))
     try:
         yield log
     except (LogUnavailable, LogRefused) as fault:

@@ -45,10 +45,12 @@ def add_to(commands: Commands) -> None:
 
 def _tail(typed: argparse.Namespace) -> int:
     from milepost.config.settings import read_settings  # noqa: PLC0415  # imports numpy
+    from milepost.runtime.site_logs import RefusedRecords  # noqa: PLC0415
     from milepost.runtime.site_view import open_site_logs  # noqa: PLC0415
+    from milepost.runtime.structured_log import StructuredLog  # noqa: PLC0415
 
     start = _start(typed.start)
-    with open_site_logs(read_settings(typed.config)) as logs:
+    with open_site_logs(read_settings(typed.config), RefusedRecords(StructuredLog())) as logs:
         site = typed.site or next(iter(logs))
         if site not in logs or (typed.site is None and len(logs) > 1):
             raise UsageFault(f"--site: give one of the sites in the file: {', '.join(logs)}")

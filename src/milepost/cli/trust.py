@@ -54,6 +54,15 @@ NAME is the endpoint id, the only source that the endpoint can publish as. Acces
 validity of a certificate starts five minutes before its issue, for edges whose clock is behind.
 """
 
+_SITE_KEY_EPILOG: Final = """\
+example:
+  milepost trust site-key west.key
+
+Copy the file to all machines of the site, readable by the user of its processes only, and name it in `key` of [site], and in
+[[site.neighbours]] and [[hub.sites]] of others that write to this site's log. Start all of them with it together, on a new log:
+records without a code of the key are refused.
+"""
+
 _REVOKE_EPILOG: Final = """\
 examples:
   milepost trust revoke ca truck-17                  all certificates of this endpoint
@@ -95,6 +104,15 @@ def add_to(commands: Commands) -> None:
     key.set_defaults(run=_key)
 
     _add_issue(verbs)
+
+    site_key = verbs.add_parser(
+        "site-key",
+        help="create the key of a site's log",
+        description="Create the key by which the processes of a site recognise each other's records in its log.",
+        epilog=_SITE_KEY_EPILOG,
+    )
+    site_key.add_argument("file", metavar="FILE", type=Path, help="the new file")
+    site_key.set_defaults(run=_site_key)
 
     revoke = verbs.add_parser("revoke", help="revoke certificates", description="Revoke certificates.", epilog=_REVOKE_EPILOG)
     revoke.add_argument("folder", metavar="DIR", type=Path, help="the folder of the CA")
@@ -142,6 +160,17 @@ def _key(typed: argparse.Namespace) -> int:
     write_new(private, TrustFileType.KEY, b"".join(keys))
     write_new(public, TrustFileType.PUBLIC_KEY, b"".join(public_keys_of(keys)))
     print_line(f"created {private}, which stays here, and {public} for the CA: milepost trust issue DIR NAME --key {public}")
+    return 0
+
+
+def _site_key(typed: argparse.Namespace) -> int:
+    from secrets import token_bytes  # noqa: PLC0415
+
+    from milepost.eventlog.authenticated import KEY_BYTES  # noqa: PLC0415
+    from milepost.runtime.trust_files import TrustFileType, write_new  # noqa: PLC0415  # imports OpenSSL
+
+    write_new(typed.file, TrustFileType.SITE_KEY, token_bytes(KEY_BYTES))
+    print_line(f"created {typed.file}: copy it to all machines of the site, and name it in `key` of [site]; keep it secret")
     return 0
 
 

@@ -28,6 +28,7 @@ class SiteLog:
     address: str = ""
     prefix: str = ""
     options: tuple[str, ...] = ()
+    key: Annotated[str, FileName()] = ""
 
     def __post_init__(self) -> None:
         if self.name:

@@ -8,7 +8,8 @@ Invariants:
   exactly once, and misses none that could be read. Gaps between offsets have no meaning;
 - records appended by one `Log` object to a topic are stored in the order of the calls, without duplicates, despite retries;
 - `done` of an append is called once its records have the durability the log was opened with, never before; in the order of calls;
-- a compacted topic retains at least the last record of each key; a value of None is a tombstone, removed itself after a while;
+- a compacted topic retains at least the last record of each key; a value of None is a tombstone, removed itself after a while,
+  and so is an authenticated removal;
 - no loss is silent: failed appends are reported to `done`, unreadable records to `on_gap`;
 - callbacks run on the log's own threads, one at a time for each `append` object, `Following` and `Member`. A callback that
   blocks delays its own reader and no other.
@@ -56,6 +57,11 @@ WAITING_BYTES_MAX: Final = 64 * 1024 * 1024
 
 TOMBSTONE_S: Final = 3_600
 """Minimum lifetime of a tombstone in a compacted topic, so that readers notice the removal."""
+
+REMOVAL_START: Final = b"\n-"
+CODE_BYTES: Final = len(REMOVAL_START) + 64
+"""An authenticated removal (`authenticated`) is a value of CODE_BYTES that begins with REMOVAL_START. Like the tombstone that
+follows it, compaction keeps it for `TOMBSTONE_S` at least."""
 
 
 class Entry(NamedTuple):
@@ -258,6 +264,11 @@ def assign_topics(members: Mapping[int, frozenset[str]]) -> dict[str, int]:
         division[topic] = member
         load[member] += 1
     return division
+
+
+def is_removal(value: bytes | None) -> bool:
+    """Return whether a stored value removes its key: a tombstone, or an authenticated removal."""
+    return value is None or (len(value) == CODE_BYTES and value.startswith(REMOVAL_START))
 
 
 def maybe_gap(topic: str, position: int, first: int, end: int) -> LogLost | None:

@@ -36,6 +36,7 @@ from milepost.eventlog.log import (
     check_entries,
     check_group_name,
     check_topic_name,
+    is_removal,
     key_bytes,
     maybe_gap,
 )
@@ -90,6 +91,8 @@ class MemoryTopic:
     size: int = 0
     last: dict[str, int] = field(default_factory=dict)
     removals: dict[int, Instant] = field(default_factory=dict)
+    retained_removals: int = 0
+    """Number of authenticated removals that stay although a later record has their key."""
     appended_at: Instant = _EPOCH
 
     def append(self, entries: Sequence[Entry], now: Instant) -> None:
@@ -100,7 +103,7 @@ class MemoryTopic:
             self.records.append(record)
             self.size += _size(record)
             self.last[key] = self.next
-            if value is None:
+            if is_removal(value):
                 self.removals[self.next] = self.appended_at
             self.next += 1
 
@@ -127,7 +130,8 @@ class MemoryTopic:
         if not self.records:
             return False
         if self.settings.is_compacted:
-            return len(self.records) > len(self.last) or any(self._is_over(at, now) for at in list(self.removals.values())[:1])
+            is_superseded = len(self.records) > len(self.last) + self.retained_removals
+            return is_superseded or any(self._is_over(at, now) for at in list(self.removals.values())[:1])
         return self._is_too_old(self.records[0], now) or 0 < self.settings.retention_bytes < self.size
 
     def clean(self, now: Instant) -> None:
@@ -136,11 +140,15 @@ class MemoryTopic:
         self.records = remaining
         self.size = sum(_size(record) for record in remaining)
         self.last = {record.key: record.offset for record in remaining}
-        self.removals = {record.offset: record.appended_at for record in remaining if record.value is None}
+        self.retained_removals = len(remaining) - len(self.last)
+        self.removals = {record.offset: record.appended_at for record in remaining if is_removal(record.value)}
 
     def _compacted(self, now: Instant) -> list[Record]:
         def is_removable(record: Record) -> bool:
-            return self.last[record.key] != record.offset or (record.value is None and self._is_over(record.appended_at, now))
+            if is_removal(record.value) and self._is_over(record.appended_at, now):
+                return True
+            is_last = self.last[record.key] == record.offset
+            return not is_last and (record.value is None or not is_removal(record.value))
 
         return [record for record in self.records if not is_removable(record)]
 

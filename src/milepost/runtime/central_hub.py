@@ -20,7 +20,7 @@ from milepost.model.instants import Instant
 from milepost.runtime.hub_logs import HubLink
 from milepost.runtime.metrics import Family, MetricType, Sample, counter, gauge, labelled
 from milepost.runtime.monitoring import Monitoring
-from milepost.runtime.site_logs import open_log
+from milepost.runtime.site_logs import RefusedRecords, open_log
 from milepost.runtime.structured_log import StructuredLog
 
 
@@ -92,7 +92,7 @@ def run(settings: Settings) -> int:
     event_loop = EventLoop()
     try:
         for site in settings.hub.sites:
-            logs[site.log.name] = open_log(site.log, settings.storage.durability, settings.hub.name)
+            logs[site.log.name] = open_log(site.log, settings.storage.durability, settings.hub.name, RefusedRecords(log))
         HubService(settings, logs, event_loop, log).run()
     finally:
         for one in logs.values():

@@ -22,7 +22,7 @@ from milepost.eventlog.log import Entry, Log, LogLost
 from milepost.model.instants import Instant
 from milepost.model.pipeline_records import PIPELINES
 from milepost.runtime.pipeline_status import OLD_S, STATUS_FILE
-from milepost.runtime.site_logs import request_messages
+from milepost.runtime.site_logs import RefusedRecords, request_messages
 from milepost.runtime.site_view import open_site_logs
 from milepost.runtime.structured_log import StructuredLog
 from milepost.runtime.terminal import print_line
@@ -35,8 +35,9 @@ _SHOWN: Final = ("state", "mode", "rows_per_s", "took_s", "lag", "fault")
 
 def run(settings: Settings) -> int:
     """Serve the map until a signal; return the exit status."""
-    with open_site_logs(settings) as logs:
-        asyncio.run(Dashboard(settings, logs).run())
+    logger = StructuredLog(settings.log.level, settings.log.line_format)
+    with open_site_logs(settings, RefusedRecords(logger)) as logs:
+        asyncio.run(Dashboard(settings, logs, logger).run())
     return 0
 
 
@@ -46,11 +47,11 @@ class Dashboard:
 
     settings: Settings
     logs: Mapping[str, Log]
+    logger: StructuredLog
 
     async def run(self) -> None:
         """Serve until a signal."""
-        own = self.settings.dashboard
-        logger = StructuredLog(self.settings.log.level, self.settings.log.line_format)
+        own, logger = self.settings.dashboard, self.logger
         scene = Scene(self.settings.incidents.kinds, vehicles_max=own.vehicles_max)
         host, port = host_and_port(own.address)
         token = own.token or secrets.token_urlsafe(16)

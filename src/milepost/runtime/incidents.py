@@ -34,7 +34,7 @@ from milepost.model.instants import Instant
 from milepost.model.pipeline_records import REPUTATION
 from milepost.model.site_records import handler_topic
 from milepost.runtime.road_files import find_approach
-from milepost.runtime.site_logs import open_log, request_messages
+from milepost.runtime.site_logs import RefusedRecords, open_log, request_messages
 from milepost.runtime.structured_log import StructuredLog
 
 TICK_S: Final = 0.25
@@ -50,7 +50,7 @@ def run(settings: Settings) -> int:
         raise UsageFault("[site] has no name: the incident engine needs the log of a site; see milepost.example.toml")
     logger = StructuredLog(settings.log.level, settings.log.line_format)
     approach = find_approach(settings.incidents)
-    log = open_log(site, settings.storage.durability, "incidents")
+    log = open_log(site, settings.storage.durability, "incidents", RefusedRecords(logger))
     try:
         IncidentService(settings, log, logger, approach).run()
     finally:

@@ -42,7 +42,7 @@ from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.pipeline_records import DELIVERIES, REPORTS, REPUTATION
 from milepost.model.site_records import CROSS_HUB, SUBSCRIPTION_INFO, VEHICLE_INFO, EdgeRef, LoggedRecord
 from milepost.runtime.metrics import Family, MetricType, counter, gauge, labelled
-from milepost.runtime.site_logs import open_log
+from milepost.runtime.site_logs import RefusedRecords, open_log
 
 BATCHES_MAX: Final = 8
 """Maximum batches of records that wait for the event loop."""
@@ -306,7 +306,8 @@ class Membership:
         site, durability, name = settings.site, settings.storage.durability, settings.edge.name
         self._event_loop = event_loop
         self._member = SiteMember(broker, EdgeRef(site.log.name, name), site.limits, address=site.advertise)
-        self._log = open_log(site.log, durability, name)
+        self._refused = RefusedRecords(logger)
+        self._log = open_log(site.log, durability, name, self._refused)
         neighbours = {one.log.name: open_log(one.log, durability, name) for one in site.neighbours}
         self._link = SiteLink(
             self._member,
@@ -346,6 +347,8 @@ class Membership:
         yield gauge("milepost_site_spool_messages", "Records spooled for the log.", state.outbox.waiting)
         yield gauge("milepost_site_spool_bytes", "Bytes of records spooled for the log.", state.outbox.waiting_bytes)
         yield counter("milepost_site_appended_total", "Records appended to the log.", state.outbox.appended)
+        refused = "Records of the log refused because they have no valid code of the site's key."
+        yield counter("milepost_site_refused_total", refused, self._refused.count)
         yield gauge("milepost_site_edges", "Other known edges, of all sites.", len(state.edges))
         yield gauge("milepost_site_registry_endpoints", "Endpoints in the registry of the site.", len(state.registry))
         known = len(self._member.scores.known)

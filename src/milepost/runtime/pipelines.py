@@ -39,7 +39,7 @@ from milepost.pipelines.spark_session import SETTINGS, SPARK_ENDED, SparkDoesNot
 from milepost.runtime.monitoring import Monitoring
 from milepost.runtime.pipeline_status import PipelineMetrics, progress_line, status_of, write_status
 from milepost.runtime.services.jars import find_java, kafka_jars
-from milepost.runtime.site_logs import open_log, request_messages
+from milepost.runtime.site_logs import RefusedRecords, open_log, read_key_of, request_messages
 from milepost.runtime.structured_log import StructuredLog
 from milepost.runtime.terminal import print_error, print_line
 
@@ -58,7 +58,7 @@ def run(settings: Settings, names: Sequence[str], *, is_submitted: bool) -> int:
     if settings.pipelines.batches.mode is Mode.REAL_TIME and not source.is_real_time:
         raise UsageFault('[pipelines] mode = "real-time" needs [site] log = "kafka"; or set mode = "auto"')
     logger = StructuredLog(settings.log.level, settings.log.line_format)
-    log = open_log(settings.site.log, settings.storage.durability, PIPELINES)
+    log = open_log(settings.site.log, settings.storage.durability, PIPELINES, RefusedRecords(logger))
     try:
         return PipelineService(settings, plans, source, log, logger).run(is_submitted=is_submitted)
     finally:
@@ -85,8 +85,8 @@ def source_of(settings: Settings) -> Source:
     if not site.name:
         raise UsageFault("[site] has no name: pipelines need the log of a site; see milepost.example.toml")
     if site.log_type is LogType.EMBEDDED:
-        return EmbeddedSource(Path(site.folder), settings.storage.durability)
-    return KafkaSource(site.address, site.prefix, dict(one.split("=", 1) for one in site.options))
+        return EmbeddedSource(Path(site.folder), settings.storage.durability, site.key)
+    return KafkaSource(site.address, site.prefix, dict(one.split("=", 1) for one in site.options), read_key_of(site))
 
 
 class PipelineService:

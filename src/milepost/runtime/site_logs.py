@@ -2,11 +2,13 @@
 
 from collections.abc import Iterable
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from milepost.config.errors import StartFault, missing_extra
 from milepost.config.site_settings import LogType, SiteLog
-from milepost.eventlog.log import Entry, LogRefused, LogUnavailable
+from milepost.eventlog.log import Entry, LogRefused, LogUnavailable, Record
+from milepost.listeners.diagnostic_log import DiagnosticLog
 from milepost.model.durability import Durability
 from milepost.model.endpoints import endpoint_id
 from milepost.model.queries import OnTopic
@@ -18,8 +20,48 @@ if TYPE_CHECKING:
     from milepost.eventlog.log import Log
 
 
-def open_log(site: SiteLog, durability: Durability, client_id: str) -> "Log":
-    """Open the log of a site; raise a `StartFault` that says what to do."""
+class RefusedRecords:
+    """The records of a site's log without a valid code of its key: counted, and logged at a limited rate; thread-safe."""
+
+    def __init__(self, logger: DiagnosticLog | None = None) -> None:
+        self._logger = logger
+        self._lock = Lock()
+        self.count = 0
+
+    def __call__(self, record: Record, why: str) -> None:
+        """Count and log a record."""
+        with self._lock:
+            self.count += 1
+            if self._logger is not None:
+                self._logger.info_limited(
+                    "record of the log refused", topic=record.topic, offset=record.offset, key=record.key, reason=why
+                )
+
+
+def open_log(site: SiteLog, durability: Durability, client_id: str, refused: RefusedRecords | None = None) -> "Log":
+    """Open the log of a site, authenticated if it has a key; raise a `StartFault` that says what to do.
+
+    Every process that reads or writes a site's log gets it here, except for Spark's tasks (`pipelines.sources`).
+    """
+    key = read_key_of(site)
+    log = _open_plain_log(site, durability, client_id)
+    if not key:
+        return log
+    from milepost.eventlog.authenticated import AuthenticatedLog  # noqa: PLC0415
+
+    return AuthenticatedLog(log, key, refused)
+
+
+def read_key_of(site: SiteLog) -> bytes:
+    """Read the key of a site's log; empty if it has none."""
+    if not site.key:
+        return b""
+    from milepost.runtime.trust_files import read_site_key  # noqa: PLC0415  # imports OpenSSL
+
+    return read_site_key(Path(site.key))
+
+
+def _open_plain_log(site: SiteLog, durability: Durability, client_id: str) -> "Log":
     try:
         if site.log_type is LogType.EMBEDDED:
             from milepost.eventlog.embedded import EmbeddedLog  # noqa: PLC0415  # loads only the log in use

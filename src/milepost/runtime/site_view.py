@@ -14,7 +14,7 @@ from milepost.federation.central_hub import CentralHub
 from milepost.model.instants import Instant
 from milepost.model.site_records import CROSS_HUB, EdgeRef, LoggedRecord
 from milepost.runtime.hub_logs import GROUP, STATE
-from milepost.runtime.site_logs import open_log
+from milepost.runtime.site_logs import RefusedRecords, open_log
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def view_sites(settings: Settings, now: Instant) -> Iterator[SitesView]:
 
 
 @contextmanager
-def open_site_logs(settings: Settings) -> Iterator[dict[str, Log]]:
+def open_site_logs(settings: Settings, refused: RefusedRecords | None = None) -> Iterator[dict[str, Log]]:
     """Open the logs of the sites that the settings name: those of the central hub, or the one of an edge."""
     sites = [site.log for site in settings.hub.sites]
     if settings.site.log.name and settings.site.log.name not in [site.name for site in sites]:
@@ -59,7 +59,7 @@ def open_site_logs(settings: Settings) -> Iterator[dict[str, Log]]:
     try:
         for site in sites:
             _check_there(site)
-            logs[site.name] = open_log(site, settings.storage.durability, "viewer")
+            logs[site.name] = open_log(site, settings.storage.durability, "viewer", refused)
         yield logs
     except LogUnavailable as fault:
         raise StartFault(f"the log of a site cannot be read: {fault}") from None

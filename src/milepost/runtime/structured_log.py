@@ -83,7 +83,7 @@ class StructuredLog:
     def log_suppressed(self) -> None:
         """Log the number of suppressed lines of events that have stopped since; call it about once a second."""
         now = self._now()
-        for event, window in self._windows.items():
+        for event, window in list(self._windows.items()):  # threads of a log may add one meanwhile
             if window.suppressed and window.is_over(now):
                 self._put(Level.INFO, event, {"suppressed": window.take()})
 

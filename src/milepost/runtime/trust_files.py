@@ -15,7 +15,7 @@ from milepost.config.errors import UsageFault
 from milepost.model.reasons import Malformed
 from milepost.runtime.files import text_of
 from milepost.trust.certificates import Certificate, Revocations, read_certificate, read_revocations
-from milepost.trust.pem import AUTHORITY, CERTIFICATE, PRIVATE_KEY, bytes_from_text, text_from_bytes, title_of
+from milepost.trust.pem import AUTHORITY, CERTIFICATE, PRIVATE_KEY, SITE_KEY, bytes_from_text, text_from_bytes, title_of
 from milepost.wire.sealed import KEY_BYTES
 
 
@@ -28,6 +28,7 @@ class TrustFileType(Enum):
     PUBLIC_KEY = "PUBLIC KEY", "a public key"
     CERTIFICATE = CERTIFICATE, "a certificate"
     REVOKED = "REVOCATIONS", "a revocation list"
+    SITE_KEY = SITE_KEY, "the key of a site's log"
 
     def __init__(self, title: str, label: str) -> None:
         self.title = title
@@ -36,7 +37,7 @@ class TrustFileType(Enum):
     @property
     def is_secret(self) -> bool:
         """Whether only the owner may read it."""
-        return self in (TrustFileType.AUTHORITY_KEY, TrustFileType.KEY)
+        return self in (TrustFileType.AUTHORITY_KEY, TrustFileType.KEY, TrustFileType.SITE_KEY)
 
 
 class KeyFile(NamedTuple):
@@ -76,6 +77,11 @@ def read_authority(path: Path) -> bytes:
 def read_authority_key(path: Path) -> bytes:
     """Read the private key of the certificate authority."""
     return _sized(path, _read(path, TrustFileType.AUTHORITY_KEY))
+
+
+def read_site_key(path: Path) -> bytes:
+    """Read the key of a site's log."""
+    return _sized(path, _read(path, TrustFileType.SITE_KEY))
 
 
 def read_revoked(path: Path, authority_public: bytes) -> Revocations:

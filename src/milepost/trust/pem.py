@@ -13,6 +13,7 @@ from milepost.model.reasons import Malformed, Reason
 AUTHORITY: Final = "AUTHORITY PUBLIC KEY"
 PRIVATE_KEY: Final = "PRIVATE KEY"
 CERTIFICATE: Final = "CERTIFICATE"
+SITE_KEY: Final = "SITE KEY"
 
 _BEGIN: Final = "-----BEGIN MILEPOST "
 _END: Final = "-----END MILEPOST "

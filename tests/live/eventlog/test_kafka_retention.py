@@ -66,6 +66,7 @@ def test_compaction_leaves_the_last_record_of_each_key_and_causes_no_gap(kafka: 
     short = [
         ConfigEntry("segment.ms", "50", incremental_operation=AlterConfigOpType.SET),
         ConfigEntry("min.cleanable.dirty.ratio", "0.001", incremental_operation=AlterConfigOpType.SET),
+        ConfigEntry("min.compaction.lag.ms", "0", incremental_operation=AlterConfigOpType.SET),
     ]
     resource = ConfigResource(ResourceType.TOPIC, open_log.prefix + NAME, incremental_configs=short)
     with AdminClient({"bootstrap.servers": kafka.address}) as admin:

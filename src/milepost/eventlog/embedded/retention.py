@@ -1,12 +1,15 @@
 """Retention and compaction: a short step after each commit, by the process that appended to the topic.
 
 Compaction is one pass over a topic: collect the keys of the records appended since the last pass, with their last numbers; then
-delete every record with a later one of the same key, and every tombstone (a value of None) that is old enough.
+delete every record with a later one of the same key, and every tombstone (a value of None) or authenticated removal that is old
+enough.
 
 Invariants:
 - retention raises the topic's `first`, compaction does not: only retention is a loss to a reader;
 - a record is compacted away only if a later one with its key is in the file, so two processes may compact at the same time;
-- the last record of a key is deleted only if it is a tombstone older than `TOMBSTONE_S` and all earlier ones are gone.
+- the last record of a key is deleted only if it is a tombstone older than `TOMBSTONE_S` and all earlier ones are gone;
+- an authenticated removal stays for `TOMBSTONE_S`, although its tombstone comes right after it: only the former removes a key at
+  readers.
 """
 
 import sqlite3
@@ -17,7 +20,7 @@ from typing import Final, NamedTuple
 
 from milepost.eventlog.embedded.database import PAGE_BYTES
 from milepost.eventlog.embedded.rows import number_of
-from milepost.eventlog.log import TOMBSTONE_S
+from milepost.eventlog.log import CODE_BYTES, REMOVAL_START, TOMBSTONE_S
 from milepost.model.instants import SECOND_NS
 
 EVERY_S: Final = 0.2
@@ -37,11 +40,15 @@ BUSY_TRIES: Final = 20
 BUSY_WAIT_S: Final = 0.002
 
 _SIZE = "length(CAST(key AS BLOB)) + coalesce(length(value), 0)"
+_IS_AUTHENTICATED_REMOVAL = f"length(value) = {CODE_BYTES} AND substr(value, 1, {len(REMOVAL_START)}) = X'{REMOVAL_START.hex()}'"
 _SLICE = "FROM records WHERE number >= ? AND number < ? ORDER BY number LIMIT ?"
 # One aggregated row instead of thousands: Python releases the GIL for each row it fetches. `before` is the size of earlier rows.
 _OLDEST = f"""SELECT max(number), sum(size) FROM (
     SELECT number, appended_at, size, sum(size) OVER (ORDER BY number) - size AS before
     FROM (SELECT number, appended_at, {_SIZE} AS size {_SLICE})) WHERE appended_at < ? OR before < ?"""
+_COMPACTED = f"""SELECT number, key,
+    appended_at < ? AND (value IS NULL OR ({_IS_AUTHENTICATED_REMOVAL})) AS is_over,
+    appended_at >= ? AND {_IS_AUTHENTICATED_REMOVAL} AS must_stay, {_SIZE} {_SLICE}"""
 
 
 class TopicState(NamedTuple):
@@ -171,10 +178,13 @@ def _compact(connection: sqlite3.Connection, topic: TopicState, now: int) -> Ite
     kept_bytes = 0
     position = number_of(topic.id, topic.first)
     too_old = now - TOMBSTONE_S * SECOND_NS
-    query = f"SELECT number, key, appended_at < ? AND value IS NULL, {_SIZE} {_SLICE}"
-    while rows := connection.execute(query, (too_old, position, end, SLICE_RECORDS)).fetchall():
-        deleted = [(number, size) for number, key, is_over, size in rows if is_over or last.get(key, number) > number]
-        kept_bytes += sum(size for _, _, _, size in rows) - sum(size for _, size in deleted)
+    while rows := connection.execute(_COMPACTED, (too_old, too_old, position, end, SLICE_RECORDS)).fetchall():
+        deleted = [
+            (number, size)
+            for number, key, is_over, must_stay, size in rows
+            if is_over or (last.get(key, number) > number and not must_stay)
+        ]
+        kept_bytes += sum(row[-1] for row in rows) - sum(size for _, size in deleted)
         if deleted:
             with _transaction(connection):
                 _remove(connection, topic.id, deleted)

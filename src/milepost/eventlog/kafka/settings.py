@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, TopicPartition
 
-from milepost.eventlog.log import RECORD_BYTES_MAX, TopicSettings
+from milepost.eventlog.log import RECORD_BYTES_MAX, TOMBSTONE_S, TopicSettings
 from milepost.model.durability import Durability
 
 COPIES_MAX: Final = 3
@@ -121,6 +121,7 @@ def topic_settings(settings: TopicSettings) -> dict[str, str]:
             "segment.ms": str(_COMPACTED_SEGMENT_MS),
             "segment.bytes": str(_SEGMENT_BYTES_MAX),
             "min.cleanable.dirty.ratio": "0.2",
+            "min.compaction.lag.ms": str(TOMBSTONE_S * 1_000),  # authenticated removals must reach readers
         }
     age_ms, size = settings.retention_s * 1_000, settings.retention_bytes
     segment_ms = _between(age_ms // 8, _SEGMENT_MS_MIN, _SEGMENT_MS_MAX) if age_ms else _SEGMENT_MS_MAX

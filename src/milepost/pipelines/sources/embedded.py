@@ -8,7 +8,8 @@
   read, except for those that retention or compaction has removed since;
 - a batch is bounded: topics share the limit, and topics with few records leave the rest to the others;
 - the records of a batch and its number are committed together, or neither is. A driver killed before the commit has written
-  nothing and the batch is repeated; one killed after it finds the number recorded and appends nothing.
+  nothing and the batch is repeated; one killed after it finds the number recorded and appends nothing;
+- with the key of a site, only records with a valid code of it become rows, and every appended record gets one.
 """
 
 import sqlite3
@@ -32,6 +33,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import StructType
 
+from milepost.eventlog.authenticated import RecordAuthenticator
 from milepost.eventlog.embedded.database import open_database
 from milepost.eventlog.embedded.retention import Cleaner
 from milepost.eventlog.embedded.rows import append_rows, find_topic, oldest, read_batch
@@ -39,11 +41,15 @@ from milepost.eventlog.embedded.watcher import CommitSignal
 from milepost.eventlog.log import Entry, Record, check_entries
 from milepost.model.durability import Durability
 from milepost.pipelines.records import LOG_ROW
+from milepost.trust.pem import SITE_KEY, bytes_from_text
 
 if TYPE_CHECKING:
     import pyarrow
 
 FORMAT: Final = "milepost_log"
+
+KEY_FILE: Final = "key_file"
+"""Option: the file with the key of the site. Not the key: Spark shows the options of a query."""
 
 GROUP: Final = "pipelines"
 """Consumer group under which batch numbers are committed, with the query in place of the topic."""
@@ -62,6 +68,8 @@ class EmbeddedSource:
 
     folder: Path
     durability: Durability
+    key_file: str = ""
+    """The file with the key of the site; empty: records are not authenticated."""
 
     @property
     def prefix(self) -> str:
@@ -76,18 +84,18 @@ class EmbeddedSource:
     def stream(self, session: SparkSession, topics: Sequence[str], *, records_max: int | None) -> DataFrame:
         """Return the records of topics, with schema LOG_ROW, as a stream."""
         session.dataSource.register(EmbeddedLogSource)
-        reader = session.readStream.format(FORMAT).options(folder=str(self.folder), topics=",".join(topics))
+        reader = session.readStream.format(FORMAT).options(**self._options(topics))
         return (reader if records_max is None else reader.option("records_max", records_max)).load()
 
     def table(self, session: SparkSession, topics: Sequence[str]) -> DataFrame:
         """Return all current records of topics, with schema LOG_ROW."""
         session.dataSource.register(EmbeddedLogSource)
-        return session.read.format(FORMAT).options(folder=str(self.folder), topics=",".join(topics)).load()
+        return session.read.format(FORMAT).options(**self._options(topics)).load()
 
     def sink(self, rows: DataFrame, query: str) -> DataStreamWriter:
         """Return the sink of a stream of OUT_ROW; each batch is appended exactly once."""
 
-        appender = BatchAppender(self.folder, self.durability)
+        appender = BatchAppender(self.folder, self.durability, self.key_file)
 
         # Not by the data source: Spark does not support update mode there, and starts several processes for each batch.
         def append(batch: DataFrame, number: int) -> None:
@@ -98,11 +106,17 @@ class EmbeddedSource:
     def append(self, rows: DataFrame) -> None:
         """Append a static DataFrame of OUT_ROW atomically."""
         rows.sparkSession.dataSource.register(EmbeddedLogSource)
-        rows.write.format(FORMAT).options(folder=str(self.folder), durability=self.durability.value).mode("append").save()
+        writer = rows.write.format(FORMAT).options(**self._options(()), durability=self.durability.value)
+        writer.mode("append").save()
+
+    def _options(self, topics: Sequence[str]) -> dict[str, str]:
+        return {"folder": str(self.folder), "topics": ",".join(topics), KEY_FILE: self.key_file}
 
 
 class EmbeddedLogSource(DataSource):
-    """Options: `folder` of the log; to read, comma-separated `topics` and optionally `records_max`; to write, `durability`."""
+    """Options: `folder` of the log, and the `key_file` of the site; to read, comma-separated `topics` and optionally
+    `records_max`; to write, `durability`.
+    """
 
     @classmethod
     def name(cls) -> str:
@@ -116,21 +130,25 @@ class EmbeddedLogSource(DataSource):
     def reader(self, schema: StructType) -> "LogReader":
         """Return the reader of a table."""
         del schema
-        return LogReader(Path(self.options["folder"]), self._topics())
+        return LogReader(Path(self.options["folder"]), self._topics(), self._key_file())
 
     def streamReader(self, schema: StructType) -> "LogStreamReader":  # noqa: N802  # Spark's name
         """Return the reader of a stream."""
         del schema
         limit = self.options.get("records_max")
-        return LogStreamReader(Path(self.options["folder"]), self._topics(), None if limit is None else int(limit))
+        records_max = None if limit is None else int(limit)
+        return LogStreamReader(Path(self.options["folder"]), self._topics(), records_max, self._key_file())
 
     def writer(self, schema: StructType, overwrite: bool) -> "LogWriter":
         """Return the writer of a static DataFrame."""
         self._check(schema, overwrite)
-        return LogWriter(Path(self.options["folder"]), Durability(self.options["durability"]))
+        return LogWriter(Path(self.options["folder"]), Durability(self.options["durability"]), self._key_file())
 
     def _topics(self) -> tuple[str, ...]:
         return tuple(self.options["topics"].split(","))
+
+    def _key_file(self) -> str:
+        return self.options.get(KEY_FILE, "")
 
     @staticmethod
     def _check(schema: StructType, overwrite: bool) -> None:
@@ -150,9 +168,10 @@ class OffsetRange(InputPartition):
 class LogReader(DataSourceReader):
     """Batch reader of all current records."""
 
-    def __init__(self, folder: Path, topics: Sequence[str]) -> None:
+    def __init__(self, folder: Path, topics: Sequence[str], key_file: str) -> None:
         self._folder = folder
         self._topics = topics
+        self._key_file = key_file
 
     def partitions(self) -> Sequence[OffsetRange]:
         """Return ranges of at most PARTITION_OFFSETS."""
@@ -163,16 +182,17 @@ class LogReader(DataSourceReader):
     def read(self, partition: InputPartition) -> "Iterator[pyarrow.RecordBatch]":
         """Yield the records of a range, with schema LOG_ROW."""
         assert isinstance(partition, OffsetRange)
-        return read_range(self._folder, partition)
+        return read_range(self._folder, partition, self._key_file)
 
 
 class LogStreamReader(DataSourceStreamReader):
     """Streaming reader, in batches of at most *records_max* records."""
 
-    def __init__(self, folder: Path, topics: Sequence[str], records_max: int | None) -> None:
+    def __init__(self, folder: Path, topics: Sequence[str], records_max: int | None, key_file: str) -> None:
         self._folder = folder
         self._topics = topics
         self._records_max = records_max
+        self._key_file = key_file
         self._connection: sqlite3.Connection | None = None
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802  # Spark's name, like those below
@@ -200,7 +220,7 @@ class LogStreamReader(DataSourceStreamReader):
     def read(self, partition: InputPartition) -> "Iterator[pyarrow.RecordBatch]":
         """Yield the records of a range, with schema LOG_ROW; runs in another process than the other methods."""
         assert isinstance(partition, OffsetRange)
-        return read_range(self._folder, partition)
+        return read_range(self._folder, partition, self._key_file)
 
     def stop(self) -> None:
         """Close the connection."""
@@ -237,8 +257,9 @@ def ranges(start: Position, end: Position) -> list[OffsetRange]:
     return found
 
 
-def read_range(folder: Path, offsets: OffsetRange) -> "Iterator[pyarrow.RecordBatch]":
+def read_range(folder: Path, offsets: OffsetRange, key_file: str) -> "Iterator[pyarrow.RecordBatch]":
     """Yield the records in a range, with schema LOG_ROW."""
+    authenticator = _find_authenticator(key_file)
     with closing(_connect(folder)) as connection:
         first = offsets.first
         while first < offsets.end:
@@ -246,7 +267,9 @@ def read_range(folder: Path, offsets: OffsetRange) -> "Iterator[pyarrow.RecordBa
             records = [] if batch is None else [one for one in batch.records if one.offset < offsets.end]
             if not records:
                 return
-            yield _record_batch_of(records)
+            authentic = records if authenticator is None else list(authenticator.opened(records))
+            if authentic:
+                yield _record_batch_of(authentic)
             first = records[-1].offset + 1
 
 
@@ -275,6 +298,11 @@ def _ends(connection: sqlite3.Connection, topics: Sequence[str]) -> dict[str, tu
     return found
 
 
+def _find_authenticator(key_file: str) -> RecordAuthenticator | None:
+    """Return the authenticator of a site with a key."""
+    return RecordAuthenticator(bytes_from_text(Path(key_file).read_text(encoding="ascii"), SITE_KEY)) if key_file else None
+
+
 def _connect(folder: Path) -> sqlite3.Connection:
     return open_database(folder, Durability.PROCESS_CRASH).connect()
 
@@ -296,9 +324,10 @@ class TaskEntries(WriterCommitMessage):
 class LogWriter(DataSourceArrowWriter):
     """Writer that appends the rows of all tasks atomically."""
 
-    def __init__(self, folder: Path, durability: Durability) -> None:
+    def __init__(self, folder: Path, durability: Durability, key_file: str) -> None:
         self._folder = folder
         self._durability = durability
+        self._key_file = key_file
 
     def write(self, iterator: "Iterator[pyarrow.RecordBatch]") -> TaskEntries:
         """Collect the rows of a task."""
@@ -308,14 +337,15 @@ class LogWriter(DataSourceArrowWriter):
         """Append the rows of all tasks."""
         assert all(isinstance(message, TaskEntries) for message in messages), "a commit needs the entries of all tasks"
         entries = [entry for message in messages if isinstance(message, TaskEntries) for entry in message.entries]
-        with closing(BatchAppender(self._folder, self._durability)) as appender:
+        with closing(BatchAppender(self._folder, self._durability, self._key_file)) as appender:
             appender.append(entries, None)
 
 
 class BatchAppender:
     """Appends batches to the log in a folder."""
 
-    def __init__(self, folder: Path, durability: Durability) -> None:
+    def __init__(self, folder: Path, durability: Durability, key_file: str = "") -> None:
+        self._authenticator = _find_authenticator(key_file)
         self._database = open_database(folder, durability)
         self._connection = self._database.connect()
         self._connection.execute(f"PRAGMA busy_timeout = {LOCK_TIMEOUT_MS}")
@@ -324,6 +354,8 @@ class BatchAppender:
 
     def append(self, entries: Sequence[Entry], batch: QueryBatch | None) -> bool:
         """Append records unless this batch of the query, or a later one, was appended before; return whether it did."""
+        if self._authenticator is not None:
+            entries = list(self._authenticator.sealed(entries))
         check_entries(entries)
         self._database.check()
         connection, grown = self._connection, dict[int, int]()

@@ -1,19 +1,23 @@
 """A site's log on Kafka, by Spark's connector.
 
 Invariants: a record is read at least once and appended at least once. After a crash records are read again and outputs appended
-again, which is why every output has a key or an id by which readers recognise duplicates.
+again, which is why every output has a key or an id by which readers recognise duplicates. If the site has a key, records without
+a valid code of it (`eventlog.authenticated`) are dropped before anything else sees them, and every output gets one. The codes are
+computed by Spark's own functions; outputs are values, never removals.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from milepost.eventlog.log import RECORD_BYTES_MAX
+from milepost.eventlog.authenticated import VALUE_START
+from milepost.eventlog.log import CODE_BYTES, RECORD_BYTES_MAX
 
 _FORMAT: Final = "kafka"
 _RECORD_BYTES_MAX: Final = RECORD_BYTES_MAX + 100_000
@@ -41,6 +45,8 @@ class KafkaSource:
     address: str
     prefix: str
     options: Mapping[str, str]
+    site_key: bytes = field(default=b"", repr=False)
+    """The key of the site; empty: records are not authenticated."""
 
     @property
     def is_real_time(self) -> bool:
@@ -78,8 +84,11 @@ class KafkaSource:
         return {f"kafka.{name}": value for name, value in options.items()}
 
     def _rows(self, read: DataFrame) -> DataFrame:
-        return read.select(
-            f.col("topic").substr(len(self.prefix) + 1, 1_000).alias("topic"),
+        rows = read.withColumn("topic", f.col("topic").substr(len(self.prefix) + 1, 1_000))
+        if self.site_key:
+            rows = authentic(rows, self.site_key)
+        return rows.select(
+            "topic",
             f.col("key").cast("string").alias("key"),
             f.col("value").cast("string").alias("value"),
             "offset",
@@ -87,7 +96,39 @@ class KafkaSource:
         )
 
     def _prefixed(self, rows: DataFrame) -> DataFrame:
-        return rows.select(f.concat(f.lit(self.prefix), f.col("topic")).alias("topic"), "key", "value")
+        sealed = rows.select("topic", "key", _sealed_value(self.site_key).alias("value")) if self.site_key else rows
+        return sealed.select(f.concat(f.lit(self.prefix), f.col("topic")).alias("topic"), "key", "value")
+
+
+# Codes of records as in `eventlog.authenticated`: HMAC-SHA256 by its definition (RFC 2104), since Spark has no function for it.
+
+
+def authentic(records: DataFrame, site_key: bytes) -> DataFrame:
+    """Return the records with a valid code, and their values without it; `key` and `value` are binary."""
+    size = f.length("value") - CODE_BYTES
+    body, code = f.substring("value", f.lit(1), size), f.substring("value", size + 1, f.lit(CODE_BYTES))
+    is_authentic = (size >= 0) & (code == _code(site_key, body))
+    return records.where(is_authentic).withColumn("value", body)
+
+
+def _sealed_value(site_key: bytes) -> Column:
+    """Return the text `value` with its code."""
+    value = f.col("value").cast("binary")
+    return f.concat(value, _code(site_key, value))
+
+
+def _code(site_key: bytes, value: Column) -> Column:
+    name = f.coalesce(f.col("key").cast("binary"), f.lit(b""))
+    size = f.length(name).cast("string").cast("binary")
+    start, topic = f.lit(VALUE_START), f.col("topic").cast("binary")
+    message = f.concat(topic, start, size, f.lit(b"\n"), name, value)
+    return f.concat(start, _hmac_sha256(site_key, message).cast("binary"))
+
+
+def _hmac_sha256(site_key: bytes, message: Column) -> Column:
+    block = site_key.ljust(sha256().block_size, b"\0")
+    inner, outer = (f.lit(bytes(byte ^ pad for byte in block)) for pad in (0x36, 0x5C))
+    return f.sha2(f.concat(outer, f.unhex(f.sha2(f.concat(inner, message), 256))), 256)
 
 
 def java_options(options: Mapping[str, str]) -> dict[str, str]:
