@@ -85,8 +85,8 @@ class HubProcess(Broker):
 def settings_table(site: SiteLog) -> str:
     """Return the settings of a site's log as TOML."""
     if site.log_type is LogType.KAFKA:
-        return f'name = "{site.name}"\nlog = "kafka"\naddress = "{site.address}"\nprefix = "{site.prefix}"'
-    return f'name = "{site.name}"\nfolder = "{site.folder}"'
+        return f'name = "{site.name}"\nlog = "kafka"\naddress = "{site.address}"\nprefix = "{site.prefix}"\nkey = "{site.key}"'
+    return f'name = "{site.name}"\nfolder = "{site.folder}"\nkey = "{site.key}"'
 
 
 @dataclass
@@ -99,14 +99,14 @@ class Deployment:
     hub: HubProcess | None = None
     _logs: dict[str, Log] = field(default_factory=dict)
 
-    def add_site(self, name: str, *, folder: Path | None = None) -> SiteLog:
-        """Add a site whose log is in a folder."""
-        self.sites[name] = SiteLog(name, folder=str(folder or self.folder / f"site-{name}"))
+    def add_site(self, name: str, *, folder: Path | None = None, key: str = "") -> SiteLog:
+        """Add a site whose log is in a folder; `key` is the file of its key."""
+        self.sites[name] = SiteLog(name, folder=str(folder or self.folder / f"site-{name}"), key=key)
         return self.sites[name]
 
-    def add_kafka_site(self, name: str, address: str, prefix: str) -> SiteLog:
-        """Add a site whose log is on Kafka."""
-        self.sites[name] = SiteLog(name, LogType.KAFKA, address=address, prefix=prefix)
+    def add_kafka_site(self, name: str, address: str, prefix: str, *, key: str = "") -> SiteLog:
+        """Add a site whose log is on Kafka; `key` is the file of its key."""
+        self.sites[name] = SiteLog(name, LogType.KAFKA, address=address, prefix=prefix, key=key)
         return self.sites[name]
 
     def add_edge(
