@@ -15,6 +15,7 @@ from itertools import count
 from edge_in_memory import START, Client
 from milepost.broker.session import Session as EdgeSession
 from milepost.client.events import Arrival, Done, Ended, Event
+from milepost.client.trust import ClientTrust
 from milepost.client.udp.encryption import NoiseCredentials
 from milepost.client.udp.handshake import UdpSetup
 from milepost.client.udp.session import UdpPhase, UdpSession
@@ -30,9 +31,10 @@ from milepost.model.reports import Report
 from milepost.model.session_datagrams import MessageName
 from milepost.model.subscriptions import Subscription, SubscriptionId
 from milepost.trust.noise import public_of
+from milepost.trust.signing import signing_public_of
 from simulation.invariants import check_udp_listener
 from simulation.network import Network
-from udp_edge_in_memory import EDGE_STATIC, HOME, UdpEdge, certificate_of, identity
+from udp_edge_in_memory import AUTHORITY_KEY, EDGE_STATIC, HOME, UdpEdge, certificate_of
 
 TICK_S = 0.25
 BATCH_S = 0.004
@@ -147,7 +149,8 @@ class Car:
         self._wake_at: int | None = None
         static = bytes((number + 1,)) * 32
         credentials = NoiseCredentials(certificate_of(name, static), static, public_of(EDGE_STATIC)) if is_sealed else None
-        self.session = UdpSession(UdpSetup(self.name, credentials, identity().certificate_authority), network.random.randbytes)
+        trust = ClientTrust(signing_public_of(AUTHORITY_KEY))
+        self.session = UdpSession(UdpSetup(self.name, credentials, trust), network.random.randbytes)
         self.address = b""
         self.rebind()
 

@@ -1,6 +1,6 @@
 """Admission: the checks of everything that clients publish, in one order for every listener.
 
-    rate ─▶ plausibility ─▶ access ─▶ payload ─▶ (Broker.publish) match ─▶ forward ─▶ retained ─▶ queue
+    rate ─▶ plausibility ─▶ access ─▶ payload ─▶ signature ─▶ (Broker.publish) match ─▶ forward ─▶ retained ─▶ queue
 
 MQTT and UDP publications, wills and `$milepost/` requests are checked here. Records from the site's log are not: they were
 admitted at the edge that appended them, and are only checked for authenticity, bounds and validity.
@@ -14,12 +14,12 @@ Invariants:
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from milepost.broker.publication import Publication
 from milepost.broker.routing import MatchRoute, ReceiverGroups
 from milepost.broker.session import Session
-from milepost.model.addresses import ToArea
+from milepost.model.addresses import ToArea, ToNotified
 from milepost.model.areas import Area
 from milepost.model.incidents import EVENT_KINDS, EventKind
 from milepost.model.instants import FOREVER, Instant
@@ -35,6 +35,9 @@ from milepost.vetting.payloads import PayloadCheck, PayloadChecks
 from milepost.vetting.rates import RateMeter
 from milepost.vetting.send_limits import UNKNOWN_POSITION
 from milepost.wire.requests import REQUEST_PREFIX
+
+if TYPE_CHECKING:
+    from milepost.trust.signing import Verifier  # imports OpenSSL, which an edge without certificates does without
 
 ROUTES_MAX: Final = 100_000
 """Maximum topics cached for sessions that share their routes."""
@@ -151,6 +154,8 @@ class AdmissionControl:
     def __init__(self, topic_levels_max: int, share_of: Callable[[int], float]) -> None:
         self._topic_levels_max = topic_levels_max
         self._share_of = share_of
+        self.verifier: Verifier | None = None
+        """Verifies signatures of clients; None: this edge has no certificate authority, and refuses signed messages."""
         self.use_rules(AdmissionRules())
 
     def use_rules(self, rules: AdmissionRules) -> None:
@@ -269,6 +274,15 @@ class AdmissionControl:
             plausibility.limits,
         )
         return vet_limits(rights, case)
+
+    def refuse_signature(self, publication: Publication, now: Instant) -> Refused | None:
+        """Check the signature of a client's message, whose source is the client itself."""
+        if self.verifier is None:
+            return Refused(Reason.SIGNATURE_INVALID, "this edge has no certificate authority ([trust] ca) to verify signatures")
+        if publication.topic == UNPUBLISH and not isinstance(publication.address, ToNotified):
+            return Refused(Reason.FIELD_MISSING, "a signed unpublish must be addressed to the endpoints notified of the message")
+        verdict = self.verifier.check(publication.message, now)
+        return verdict if isinstance(verdict, Refused) else None
 
     def apply_defaults(self, publication: Publication, route: TopicRoute) -> None:
         """Give a publication that states no priority or no validity those of its topic or event kind (M29)."""

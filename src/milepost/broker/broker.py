@@ -57,7 +57,7 @@ from milepost.vetting.rates import RateLimits
 from milepost.vetting.send_limits import UNKNOWN_POSITION
 
 if TYPE_CHECKING:
-    from milepost.trust.signing import Signer
+    from milepost.trust.signing import Signer, Verifier
 
 EDGE_NAME: Final = EndpointId("edge")
 
@@ -479,6 +479,10 @@ class Broker(PublishPath, SessionTransfer):
     def sign_with(self, signer: "Signer") -> None:
         """Sign the alerts that this edge raises."""
         self.alerts.signer = signer
+
+    def verify_with(self, verifier: "Verifier") -> None:
+        """Verify the signatures of clients' messages; without a verifier they are refused."""
+        self._admission.verifier = verifier
 
     def statistics(self) -> Statistics:
         """Return the gauges of this broker."""

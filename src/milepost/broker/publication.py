@@ -105,7 +105,7 @@ class Publication:
         self.id = 0
         """Unique per source; assigned by the publisher or, before it is accepted, by the edge. 0 only until then."""
         self.signed: tuple[bytes, bytes] | None = None
-        """Signature and certificate, on messages of the system itself."""
+        """Signature and certificate; nothing that the signature covers may be changed."""
         self.forwarded_by = ""
         self.forwarded_number = 0
         """The edge at which it was published, as SITE/EDGE, and its number there; 0 if it did not leave that edge."""

@@ -1,11 +1,13 @@
 """The path of a publication through the broker, top to bottom.
 
-    publish: rate ─▶ plausibility ─▶ access ─▶ payload        accept: match ─▶ forward ─▶ retain ─▶ raise an alert ─▶ queue
+    publish: rate ─▶ plausibility ─▶ access ─▶ payload ─▶ signature
+    accept:  match ─▶ forward ─▶ retain ─▶ raise an alert ─▶ queue
     fast path: a cached `TopicRoute` instead of the four checks and of matching; a property test holds the two equal
 
 Invariants:
 - a publication is refused as a whole, with one reason that is counted, or accepted as a whole;
 - every accepted publication has an id, never 0, that its source uses once;
+- a signed publication is passed on exactly as its signer made it: nothing is filled in;
 - an alert that an emergency raises is queued before the emergency itself (M22, M29).
 
 The audience of a message, and of an active one when endpoints enter its area:
@@ -207,6 +209,8 @@ class PublishPath:
             return Refused(Reason.TOPIC_RESERVED, f"a message on {publication.topic}")
         if refused is None and publication.response_topic:
             refused = self._admission.refuse_response_topic(sender.identity, publication.response_topic)
+        if refused is None and publication.signed is not None:  # last: the most expensive check
+            refused = self._admission.refuse_signature(publication, now)
         if (
             refused is None and packet_id and sender.is_durable and self.storage_error is not None
         ):  # the packet id must be stored, too
@@ -214,7 +218,9 @@ class PublishPath:
         return refused
 
     def _fill_in(self, publication: Publication, route: TopicRoute, sender: Session, now: Instant) -> None:
-        """Fill in id, place, priority and validity where the publisher stated none."""
+        """Fill in id, place, priority and validity where the publisher stated none and signed nothing."""
+        if publication.signed is not None:
+            return
         publication.id = publication.id or self.next_id(now)
         if publication.place is None:
             publication.place = self.place_of(sender)
@@ -254,6 +260,8 @@ class PublishPath:
     def _address(self, publication: Publication, now: Instant) -> None:
         """Assign an id to a message of the edge itself; address an unpublish to the endpoints notified of the message."""
         publication.id = publication.id or self.next_id(now)
+        if publication.signed is not None:
+            return
         if publication.topic == UNPUBLISH and (name := maybe_unpublished(publication.fields)) is not None:
             publication.address = ToNotified((name,))
 

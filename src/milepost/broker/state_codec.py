@@ -6,7 +6,7 @@ A message is stored as
     source u16 │ topic u16 │ forwarded_by u16 │ extras u32 │ words u32 │ source … topic … forwarded_by … extras … words … body
 
 with the lengths of the five texts in the second line; words is the message's JSON form without its body, present only if it has
-tags, a place, an address or fields.
+tags, a place, an address, fields or a signature.
 """
 
 from dataclasses import replace
@@ -53,7 +53,11 @@ def publication_to_bytes(publication: Publication) -> bytes:
     source, topic, forwarded_by = publication.source.encode(), publication.topic.encode(), publication.forwarded_by.encode()
     extras = publication.extras or b""
     has_metadata = (
-        publication.tags or publication.place is not None or publication.address is not TO_CONTENT or publication.fields
+        publication.tags
+        or publication.place is not None
+        or publication.address is not TO_CONTENT
+        or publication.fields
+        or publication.signed is not None
     )
     metadata = _metadata_of(publication) if has_metadata else b""
     flags = publication.is_retained * _RETAINED | (publication.extras is None) * _HAS_NO_EXTRAS

@@ -33,6 +33,7 @@ from milepost.client.events import (
 )
 from milepost.client.messages import OutgoingMessage, SubscriptionRequest
 from milepost.client.transport import ClientLimits, TransportObserver
+from milepost.wire.requests import REVOCATIONS_TOPIC
 
 Result = TypeVar("Result")
 
@@ -117,6 +118,10 @@ class BaseTransport(ABC):
         """Validate a publication; return a function that queues it and returns the key of its `Done`."""
 
     @abstractmethod
+    def subscription_id_for(self, request: SubscriptionRequest) -> int:
+        """Return the id for a new subscription."""
+
+    @abstractmethod
     def _send_subscribe(self, subscription_id: int, request: SubscriptionRequest) -> Hashable:
         """Queue a subscription and return the key of its `Done`."""
 
@@ -135,6 +140,11 @@ class BaseTransport(ABC):
     @abstractmethod
     def _on_ended(self, ended: Ended) -> None:
         """Process a session that the edge ended; raise the fault if the client must end as well."""
+
+    def _follow_revocations(self) -> None:
+        """Subscribe to the list of revoked signers, for this client itself: a refusal changes nothing, and no caller waits."""
+        request = SubscriptionRequest(REVOCATIONS_TOPIC)
+        self._send_subscribe(self.subscription_id_for(request), request)
 
     # Waiting for answers.
 
@@ -228,7 +238,7 @@ class BaseTransport(ABC):
                 case Arrival():
                     self._open_observer.on_arrival(event)
                 case Suppressed():
-                    self._open_observer.on_suppressed(event.reason)
+                    self._open_observer.on_suppressed(event)
                 case SubscriptionRefused():
                     self._open_observer.on_refused(event.subscription_id, event.refused)
                 case ReportRefused():

@@ -8,7 +8,7 @@ Invariants:
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from time import time_ns
 from types import TracebackType
@@ -16,7 +16,7 @@ from typing import Final
 from weakref import WeakSet
 
 from milepost.client.errors import ClientClosed, ClientFault
-from milepost.client.events import Arrival, ClientState, ClientStateChange, ClientStateChanges, Suppression
+from milepost.client.events import Arrival, ClientState, ClientStateChange, ClientStateChanges, Suppressed, Suppression
 from milepost.client.inbox import Inbox
 from milepost.client.messages import OutgoingMessage, SubscriptionRequest
 from milepost.client.transport import ClientTransport, PositionFix
@@ -73,7 +73,7 @@ class ClientCounters:
     outside: int = 0
     """Messages suppressed because they are addressed to an area that does not contain this endpoint."""
     forged: int = 0
-    """Messages suppressed because of an invalid signature."""
+    """Messages suppressed because their signature is invalid, or missing where the topic requires one."""
     connections: int = 0
 
 
@@ -82,6 +82,8 @@ class Client:
 
     def __init__(self, transport: ClientTransport, *, unclaimed_max: int) -> None:
         self.counters = ClientCounters()
+        self.suppression_observer: Callable[[Suppressed], None] | None = None
+        """Called with each message that is suppressed; set it before `open`."""
         self._transport = transport
         self._state = ClientState.CONNECTING
         self._fault: ClientFault | None = None
@@ -137,10 +139,12 @@ class Client:
         qos: int = 0,
         retain: bool = False,
         properties: Iterable[tuple[str, str]] = (),
+        sign: bool = False,
     ) -> None:
         """Publish a message; return once the edge has acknowledged it (`qos` 1, 2) or it was sent (0).
 
-        While the edge is unreachable the call blocks; the message is sent after reconnection.
+        While the edge is unreachable the call blocks; the message is sent after reconnection. With `sign`, the operator in
+        `credentials` signs it: it must be valid for at most 24 hours, and the edge fills in neither place nor priority.
         """
         if to is not None and within is not None:
             raise Malformed(
@@ -160,6 +164,7 @@ class Client:
             qos,
             retain,
             tuple(properties),
+            sign,
         )
         await self._transport.publish(publication)
         self.counters.published += 1
@@ -293,10 +298,12 @@ class Client:
         for iterator in self._change_iterators:
             iterator.put(change)
 
-    def on_suppressed(self, reason: Suppression) -> None:
-        """Count a message that the transport suppressed."""
-        self.counters.outside += reason is Suppression.OUTSIDE
-        self.counters.forged += reason is Suppression.FORGED
+    def on_suppressed(self, suppressed: Suppressed) -> None:
+        """Count a message that the transport suppressed, and pass it to the application's observer."""
+        self.counters.outside += suppressed.reason is Suppression.OUTSIDE
+        self.counters.forged += suppressed.reason is Suppression.FORGED
+        if self.suppression_observer is not None:
+            self.suppression_observer(suppressed)
 
     def on_refused(self, subscription_id: int, fault: ClientFault) -> None:
         """End the inbox of a subscription that was refused after a reconnection."""

@@ -68,7 +68,7 @@ class Suppression(Enum):
     OUTSIDE = "outside"
     """It is addressed to an area that the endpoint is not in (M16)."""
     FORGED = "forged"
-    """Its signature is not the one of its source (M28)."""
+    """Its signature is not valid, or it has none and its topic requires one (M28)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +112,9 @@ class Suppressed:
     """An arriving message was not delivered."""
 
     reason: Suppression
+    topic: str = ""
+    detail: str = ""
+    """Why its signature is not valid."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,16 +1,17 @@
 """The values of the client interface: publications, subscription requests, received messages."""
 
+from base64 import b64encode
 from dataclasses import dataclass, field
 
 from milepost.model.addresses import Address, ToContent
 from milepost.model.areas import Area, Around
 from milepost.model.endpoints import EndpointId, SourceId
-from milepost.model.instants import FOREVER, Instant
-from milepost.model.messages import Message, MessageId
+from milepost.model.instants import FOREVER, SECOND_NS, Instant
+from milepost.model.messages import Message, MessageId, MessageSigner, Scalar
 from milepost.model.places import Place
 from milepost.model.priorities import Priority
 from milepost.model.queries import Query
-from milepost.model.reasons import Malformed, Reason
+from milepost.model.reasons import Malformed, Reason, shown
 from milepost.model.subscriptions import check_share
 from milepost.model.tags import Tag
 from milepost.model.time_windows import ALWAYS, TimeWindow
@@ -39,6 +40,8 @@ class OutgoingMessage:
     retain: bool = False
     properties: tuple[tuple[str, str], ...] = ()
     """User properties of the application."""
+    is_signed: bool = False
+    """Whether the operator signs it; everything in it is then stated by the client, and nothing filled in by the edge."""
 
     def __post_init__(self) -> None:
         check_qos(self.qos)
@@ -92,12 +95,21 @@ class ReceivedMessage:
     """User properties of the sender."""
     id: MessageId | None = None
     """Together with `source` the permanent name of the message; None over MQTT, which does not transmit it."""
-    is_signed: bool = False
-    """Whether an edge certified by the certificate authority signed it, so that it originates from the system itself."""
+    signer: MessageSigner | None = None
+    """The edge, service or operator whose signature was verified; None: it is not signed, or the client trusts no authority."""
+    signed_message: Message | None = None
+    """The message as it was signed, with signature and certificate."""
+
+    @property
+    def is_signed(self) -> bool:
+        """Whether its signature was verified."""
+        return self.signer is not None
 
     @property
     def message(self) -> Message:
         """The same as a model `Message`; an unknown source becomes `UNKNOWN_SOURCE`, an unknown `seen_at` the time of receipt."""
+        if self.signed_message is not None:
+            return self.signed_message
         seen_at = self.received_at if self.seen_at is None else self.seen_at
         return Message(
             MessageId(self.received_at) if self.id is None else self.id,
@@ -112,6 +124,68 @@ class ReceivedMessage:
             self.qos > 0,
             body=self.body,
         )
+
+
+def message_of(publication: OutgoingMessage, source: EndpointId, number: MessageId, now: Instant) -> Message:
+    """Return a publication as a message of this endpoint; its user properties become fields."""
+    fields = dict(publication.properties)
+    if len(fields) < len(publication.properties):
+        raise Malformed(Reason.FIELD_RANGE, "two properties have the same name; over udp and in signed messages each occurs once")
+    return Message(
+        number,
+        source,
+        publication.topic,
+        now if publication.seen_at is None else publication.seen_at,
+        publication.tags,
+        publication.address,
+        publication.place,
+        _valid_until(publication, now),
+        publication.priority,
+        publication.qos > 0,
+        fields,
+        publication.body,
+    )
+
+
+def _valid_until(publication: OutgoingMessage, now: Instant) -> Instant:
+    if publication.valid_for_s is not None:
+        return Instant(now + round(publication.valid_for_s * SECOND_NS))
+    return FOREVER if publication.valid_until is None else publication.valid_until
+
+
+def received_from_message(message: Message, now: Instant, signer: MessageSigner | None) -> ReceivedMessage:
+    """Return the received message; all its fields become user properties. `signer`: who signed it, if that was verified."""
+    return ReceivedMessage(
+        message.topic,
+        message.body,
+        now,
+        message.tags,
+        message.place,
+        message.source,
+        message.seen_at,
+        message.valid_until,
+        message.priority,
+        message.address,
+        qos=1 if message.reliable else 0,
+        properties=tuple((name, _text_of(value)) for name, value in message.fields.items()),
+        id=message.id,
+        signer=signer,
+        signed_message=None if signer is None else message,
+    )
+
+
+def _text_of(value: Scalar) -> str:
+    match value:
+        case str():
+            return value
+        case bool():  # before int, its base class
+            return "true" if value else "false"
+        case bytes():
+            return b64encode(value).decode()
+        case int() | float():
+            return repr(value)
+        case _:
+            raise AssertionError(f"a field contains {shown(value)}")
 
 
 def check_qos(qos: int) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from milepost.client.errors import ClientFault
-from milepost.client.events import Arrival, ClientStateChange, Suppression
+from milepost.client.events import Arrival, ClientStateChange, Suppressed
 from milepost.client.messages import OutgoingMessage, SubscriptionRequest
 from milepost.model.instants import Instant
 from milepost.model.places import Place
@@ -53,7 +53,7 @@ class TransportObserver(Protocol):
     def on_change(self, change: ClientStateChange) -> None:
         """Accept a change of the connection state."""
 
-    def on_suppressed(self, reason: Suppression) -> None:
+    def on_suppressed(self, suppressed: Suppressed) -> None:
         """Count a message that is not delivered."""
 
     def on_refused(self, subscription_id: int, fault: ClientFault) -> None:

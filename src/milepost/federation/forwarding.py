@@ -19,7 +19,7 @@ from milepost.federation.outbox import UNDECIDED, Append
 from milepost.model.addresses import ToArea, ToContent, ToEndpoint, ToEveryone, ToNotified
 from milepost.model.areas import Area, Box, touches
 from milepost.model.instants import Instant
-from milepost.model.messages import Message, MessageId
+from milepost.model.messages import Message
 from milepost.model.pipeline_records import PIPELINES
 from milepost.model.reasons import Reason, Refused
 from milepost.model.site_records import (
@@ -38,23 +38,7 @@ from milepost.wire.records import from_record, to_record
 
 def message_of(publication: Publication) -> Message:
     """Return the message of a publication, with the id set by its source."""
-    signature, certificate = publication.signed or (b"", b"")
-    return Message(
-        MessageId(publication.id),
-        publication.source,
-        publication.topic,
-        publication.seen_at,
-        tags=publication.tags,
-        address=publication.address,
-        place=publication.place,
-        valid_until=publication.valid_until,
-        priority=publication.priority,
-        reliable=publication.qos > 0,
-        fields=publication.fields,
-        body=publication.body,
-        signature=signature,
-        certificate=certificate,
-    )
+    return publication.message
 
 
 def publication_of(forwarded: ForwardedMessage) -> Publication:

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import isfinite
 from types import MappingProxyType
-from typing import Final, NewType
+from typing import Final, NamedTuple, NewType
 
 from milepost.model.addresses import Address, ToContent
-from milepost.model.endpoints import SourceId, source_id
+from milepost.model.endpoints import EndpointId, SourceId, source_id
 from milepost.model.instants import FOREVER, Instant, check_instant
 from milepost.model.places import Place
 from milepost.model.priorities import DEADLINE_NS, Priority
@@ -43,6 +43,17 @@ ID_DIGITS_MAX: Final = 20
 """Maximum decimal digits of a 64-bit number."""
 
 
+class MessageSigner(NamedTuple):
+    """The verified signer of a message, by the certificate that the message carries."""
+
+    role: str
+    """`edge`, `service` or `operator`."""
+    id: EndpointId
+
+    def __str__(self) -> str:
+        return f"{self.role} {self.id}"
+
+
 @dataclass(frozen=True, slots=True)
 class Message:
     """A published message. Applications interpret `fields` and `body`; the system does not, except where a rule asks for it."""
@@ -60,7 +71,7 @@ class Message:
     fields: Mapping[str, Scalar] = field(default_factory=lambda: NO_FIELDS)
     body: bytes = b""
     signature: bytes = b""
-    """Authenticates messages that the system itself publishes (M28)."""
+    """Authenticates the messages of edges, services and operators (M28)."""
     certificate: bytes = b""
     """Certificate of the signer."""
 

@@ -293,7 +293,7 @@ _ADVICE: dict[Reason, str] = {
     Reason.CERTIFICATE_EXPIRED: "Use a certificate that is valid now, and check the clock.",
     Reason.CERTIFICATE_REVOKED: "Ask the operator of the certificate authority for a new certificate.",
     Reason.CERTIFICATE_ROLE: "Use a certificate with a role that the access rules allow.",
-    Reason.SIGNATURE_INVALID: "Treat the message as forged, and report it to the operator of the edge.",
+    Reason.SIGNATURE_INVALID: "Sign with a certificate of the source itself, for at most 24 hours. Receivers treat it as forged.",
     Reason.PRIORITY_TOO_HIGH: "State a less urgent class, or ask the operator for a rule with a more urgent `priority`.",
     Reason.VALIDITY_TOO_LONG: "State a shorter validity, or ask the operator for a rule with a longer `valid_s`.",
     Reason.AREA_OVER_LIMIT: "Address a smaller area, or ask the operator for a rule with a larger `radius_m`.",

@@ -2,7 +2,8 @@
 
     Certificate { body, signature }      body = CertificateBody { id, role, key, not_before, not_after, serial, signing_key }
     Revocations { body, signature }      body = RevocationsBody { issued_at, serials }
-    signatures are Ed25519, by the authority, over "milepost certificate" or "milepost revocations" and the body as signed
+    signatures are Ed25519, by the authority, over the purpose and the body as signed: "milepost certificate",
+    "milepost revocations" for the list of all revoked certificates, "milepost revoked signers" for the list of signers
 
 Invariants:
 - the fields of a `Certificate` are those of its `data`: only `issue` and `read_certificate` create one. Reading does not imply
@@ -10,14 +11,16 @@ Invariants:
 - a certificate has one canonical encoding: equivalent bytes in another one are refused, so that one cannot become many;
 - a certificate passes if the authority signed it, its time has begun and is not over, and it is not revoked, in this order. Only
   a valid signature is cached; validity and revocation are checked each time;
-- a revocation list only grows, and each is issued after the one before. Its signature makes it trusted, whatever its origin;
-  once a newer list is in use, an older one is refused.
+- each revocation list is issued after the one before, and the list of all certificates only grows. Its signature makes a list
+  trusted, whatever its origin; once a newer list is in use, an older one is refused;
+- the list of signers is for endpoints: it has only certificates that can sign and have not expired, and its size is limited.
 """
 
 import re
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import Enum
 from hashlib import sha256
 from typing import Final
 
@@ -36,7 +39,20 @@ from milepost.wire.sealed import KEY_BYTES
 REVOKED_MAX: Final = 1_000_000
 """Maximum serial numbers in a list; 8 bytes each."""
 
-REVOCATIONS_PURPOSE: Final = b"milepost revocations"
+REVOKED_SIGNERS_MAX: Final = 7_000
+"""Maximum serial numbers in the list of revoked signers, which must fit into one datagram."""
+
+
+class RevocationScope(Enum):
+    """Which certificates a revocation list covers; the value is the prefix of the signed bytes."""
+
+    ALL = b"milepost revocations"
+    SIGNERS = b"milepost revoked signers"
+
+    @property
+    def count_max(self) -> int:
+        """Maximum serial numbers of a list."""
+        return REVOKED_MAX if self is RevocationScope.ALL else REVOKED_SIGNERS_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,22 +66,31 @@ class Revocations:
 
 def revoke(ca_key: bytes, previous: Revocations | None, serials: Iterable[int], now: Instant) -> Revocations:
     """Return the list that follows *previous*: all its serial numbers, and these."""
-    issued_at, all_serials = now, frozenset(serials)
-    if previous is not None:
-        issued_at = Instant(max(now, previous.issued_at + 1))  # also if the authority's clock was set back
-        all_serials |= previous.serials
-    _check_count(len(all_serials))
-    body = pb.RevocationsBody(issued_at=issued_at, serials=sorted(all_serials)).SerializeToString(deterministic=True)
-    signature = Ed25519PrivateKey.from_private_bytes(ca_key).sign(REVOCATIONS_PURPOSE + body)
+    all_serials = frozenset(serials) | (frozenset() if previous is None else previous.serials)
+    return _sign_list(ca_key, RevocationScope.ALL, previous, all_serials, now)
+
+
+def revoke_signers(ca_key: bytes, previous: Revocations | None, serials: Iterable[int], now: Instant) -> Revocations:
+    """Return the list of revoked signers that follows *previous*: exactly these serial numbers."""
+    return _sign_list(ca_key, RevocationScope.SIGNERS, previous, frozenset(serials), now)
+
+
+def _sign_list(
+    ca_key: bytes, scope: RevocationScope, previous: Revocations | None, serials: frozenset[int], now: Instant
+) -> Revocations:
+    _check_count(len(serials), scope)
+    issued_at = now if previous is None else Instant(max(now, previous.issued_at + 1))  # also if the clock was set back
+    body = pb.RevocationsBody(issued_at=issued_at, serials=sorted(serials)).SerializeToString(deterministic=True)
+    signature = Ed25519PrivateKey.from_private_bytes(ca_key).sign(scope.value + body)
     data = pb.Revocations(body=body, signature=signature).SerializeToString(deterministic=True)
-    return Revocations(issued_at, all_serials, data)
+    return Revocations(issued_at, serials, data)
 
 
-def read_revocations(data: bytes, ca_public_key: bytes) -> Revocations:
-    """Decode a list signed by this authority; raise `Malformed` if the bytes are none."""
+def read_revocations(data: bytes, ca_public_key: bytes, scope: RevocationScope = RevocationScope.ALL) -> Revocations:
+    """Decode a list of this scope, signed by this authority; raise `Malformed` if the bytes are none."""
     try:
         message = pb.Revocations.FromString(data)
-        Ed25519PublicKey.from_public_bytes(ca_public_key).verify(message.signature, REVOCATIONS_PURPOSE + message.body)
+        Ed25519PublicKey.from_public_bytes(ca_public_key).verify(message.signature, scope.value + message.body)
         fields = pb.RevocationsBody.FromString(message.body)
     except DecodeError:
         raise Malformed(Reason.MALFORMED, f"{len(data)} bytes that are not a revocation list") from None
@@ -73,17 +98,23 @@ def read_revocations(data: bytes, ca_public_key: bytes) -> Revocations:
         raise Malformed(Reason.SIGNATURE_INVALID, "the revocation list is not signed by this certificate authority") from None
     require(fields, "issued_at")
     check_instant("issued_at", fields.issued_at)
-    _check_count(len(fields.serials))
+    _check_count(len(fields.serials), scope)
     return Revocations(Instant(fields.issued_at), frozenset(fields.serials), data)
 
 
-def _check_count(count: int) -> None:
-    if count > REVOKED_MAX:
-        raise Malformed(Reason.MESSAGE_TOO_LARGE, f"{count} revoked certificates, {REVOKED_MAX} are allowed")
+def _check_count(count: int, scope: RevocationScope) -> None:
+    if count > scope.count_max:
+        raise Malformed(Reason.MESSAGE_TOO_LARGE, f"{count} revoked certificates, {scope.count_max} are allowed")
 
 
 EDGE: Final = "edge"
 """The role of an edge."""
+SERVICE: Final = "service"
+"""The role of a service of a site: the incident engine."""
+OPERATOR: Final = "operator"
+"""The role of an endpoint that may sign its own messages: a control room."""
+SIGNING_ROLES: Final = frozenset({EDGE, SERVICE, OPERATOR})
+"""The roles whose certificates have a signing key."""
 
 CERTIFICATE_PURPOSE: Final = b"milepost certificate"
 """Prefix of signed bytes, so that a signature of one kind cannot pass as another."""
@@ -233,6 +264,11 @@ class CertificateAuthority:
                 Reason.CERTIFICATE_REVOKED, f"the certificate {certificate.serial:016x} of {certificate.id!r} is revoked"
             )
         return None
+
+    @property
+    def issued_at(self) -> Instant:
+        """When the list in use was issued; `BEGINNING`: there is none."""
+        return self._issued_at
 
     def use(self, revocations: Revocations) -> None:
         """Use this list from now on; raise `Malformed` if it is older than the one in use, which then stays."""

@@ -203,6 +203,7 @@ _NO_RULE: Final = AccessRule(False, AccessAction.SEND, "#")
 BUILT_IN: Final = (
     AccessRule(False, AccessAction.BOTH, "$reserved/#"),
     AccessRule(True, AccessAction.SUBSCRIBE, "$milepost/reply"),
+    AccessRule(True, AccessAction.SUBSCRIBE, "$milepost/revocations"),
     AccessRule(False, AccessAction.SUBSCRIBE, "$milepost/#"),
     AccessRule(True, AccessAction.PUBLISH, "$milepost/#"),
 )

@@ -24,6 +24,8 @@ from milepost.wire.times import instant_to_text
 from milepost.wire.user_properties import check_sender, without_system_topics
 
 REQUEST_PREFIX: Final = "$milepost/"
+REVOCATIONS_TOPIC: Final = REQUEST_PREFIX + "revocations"
+"""Topic of the list of revoked signers, which an edge retains for its clients."""
 REPLY_TOPIC: Final = REQUEST_PREFIX + "reply"
 
 

@@ -3,14 +3,17 @@
     CONNECT     milepost-report                                   position of the client
     SUBSCRIBE   milepost-query, -area, -time-window               combined with the topic filter (AND)
     PUBLISH     milepost-tag (may repeat), -place, -priority, -to, -within, -incident,
-                -valid-until, -seen-at, -source, -id, -report
+                -valid-until, -seen-at, -source, -id, -report, -signed
 
 Invariants:
 - a property that begins with `milepost-` and is unknown, in the wrong packet or repeated is refused, with the nearest known
   name: a misspelled property must not change the audience of a message;
-- the properties sent to receivers decode to the same message; user properties of others are forwarded unaltered.
+- the properties sent to receivers decode to the same message; user properties of others are forwarded unaltered;
+- `milepost-signed` is all of a signed message but topic and body, with signature and certificate, as protobuf in base64: a client
+  that verifies it uses no other property, and a publisher sends no other one but its report.
 """
 
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -62,7 +65,8 @@ SEEN_AT: Final = "milepost-seen-at"
 SOURCE: Final = "milepost-source"
 MESSAGE_ID: Final = "milepost-id"
 """On PUBLISH chosen by the publisher; on PUBACK and PUBREC the id that the edge uses."""
-MESSAGE_NAMES: Final = (TAG, PLACE, PRIORITY, TO, WITHIN, INCIDENT, VALID_UNTIL, SEEN_AT, SOURCE, MESSAGE_ID, REPORT)
+SIGNED: Final = "milepost-signed"
+MESSAGE_NAMES: Final = (TAG, PLACE, PRIORITY, TO, WITHIN, INCIDENT, VALID_UNTIL, SEEN_AT, SOURCE, MESSAGE_ID, REPORT, SIGNED)
 
 PROPERTY_BYTES_MAX: Final = 65_535
 """Maximum bytes of a value in MQTT."""
@@ -96,6 +100,8 @@ class MessageProperties:
     """The position of the sender, as of `seen_at` or of now."""
     id: MessageId | None = None
     """None: the edge assigns one."""
+    envelope: bytes = b""
+    """The signed message without topic and body; empty: the message is not signed."""
 
 
 def parse_message_properties(user: UserProperties, *, sender: SourceId, now: Instant) -> MessageProperties | None:
@@ -116,7 +122,37 @@ def parse_message_properties(user: UserProperties, *, sender: SourceId, now: Ins
         valid_until=properties.find(VALID_UNTIL, lambda text: encodable_instant(VALID_UNTIL, instant_from_text(text, now))),
         report=_report(properties, sender=sender, seen_at=now if seen_at is None else seen_at),
         id=properties.find(MESSAGE_ID, _message_id_from_text),
+        envelope=properties.find(SIGNED, _envelope_from_text) or b"",
     )
+
+
+def check_signed_alone(user: UserProperties) -> None:
+    """Raise `Malformed` if a publisher sends a signed message with a property that the signature does not cover."""
+    extra = next((name for name, _ in user if name not in (SIGNED, REPORT)), None)
+    if extra is not None:
+        raise Malformed(Reason.FIELD_RANGE, f"{shown(extra)} beside {SIGNED}: the signed message states it itself; remove it")
+
+
+def signed_property(envelope: bytes) -> UserProperties:
+    """Return the property of a signed message; none if it is too large."""
+    text = b64encode(envelope).decode()
+    return ((SIGNED, text),) if len(text) <= PROPERTY_BYTES_MAX else ()
+
+
+def find_envelope(user: UserProperties) -> bytes | None:
+    """Return the envelope among the properties of a received message; None: it is not signed, or not readable."""
+    texts = [text for name, text in user if name == SIGNED]
+    try:
+        return _envelope_from_text(texts[0]) if len(texts) == 1 else None
+    except Malformed:
+        return None
+
+
+def _envelope_from_text(text: str) -> bytes:
+    try:
+        return b64decode(text, validate=True)
+    except ValueError:
+        raise Malformed(Reason.MALFORMED, "it is not base64") from None
 
 
 def message_to_properties(message: Message) -> UserProperties:

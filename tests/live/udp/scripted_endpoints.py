@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from live.udp.edges import EDGE_NAME, HERE, UdpEdge
 from milepost.client.events import Connected, Event
+from milepost.client.trust import ClientTrust
 from milepost.client.udp.encryption import NoiseCredentials
 from milepost.client.udp.handshake import UdpSetup
 from milepost.client.udp.session import UdpSession
@@ -20,7 +21,6 @@ from milepost.model import EndpointId, Message, Place, Report
 from milepost.model.instants import Instant
 from milepost.model.messages import MessageId
 from milepost.runtime.trust_files import read_certificate_file
-from milepost.trust.certificates import CertificateAuthority
 
 WAIT_S: Final = 20.0
 BATCH: Final = 256
@@ -43,7 +43,7 @@ class ScriptedEndpoint:
         self.name = EndpointId(name)
         self.events: list[Event] = []
         self.received: list[bytes] = []
-        self._session = UdpSession(UdpSetup(self.name, credentials, CertificateAuthority(trust.ca), 1_000_000), os.urandom)
+        self._session = UdpSession(UdpSetup(self.name, credentials, ClientTrust(trust.ca), 1_000_000), os.urandom)
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._socket.settimeout(0.05)
         self._socket.connect(("127.0.0.1", edge.udp))

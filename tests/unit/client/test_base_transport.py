@@ -41,8 +41,8 @@ class Recorder:
     def on_change(self, change: ClientStateChange) -> None:
         self.seen.append(change)
 
-    def on_suppressed(self, why: Suppression) -> None:
-        self.seen.append(why)
+    def on_suppressed(self, suppressed: Suppressed) -> None:
+        self.seen.append(suppressed)
 
     def on_refused(self, subscription_id: int, fault: ClientFault) -> None:
         self.seen.append((subscription_id, fault))
@@ -58,6 +58,9 @@ class Scripted(BaseTransport):
         super().__init__("car-1", ClientLimits(pending_max=pending_max))
         self.sent: list[tuple[str, object]] = []
         self.fault: Exception | None = None
+
+    def subscription_id_for(self, request: SubscriptionRequest) -> int:
+        return 1
 
     def put(self, *events: Event) -> None:
         self._dispatch(events)
@@ -212,7 +215,7 @@ def test_the_observer_receives_states_messages_and_refusals_in_order() -> None:
     expected = [
         connected,
         arrival,
-        Suppression.FORGED,
+        Suppressed(Suppression.FORGED),
         (1, REFUSED),
         ClientStateChange(ClientState.RECONNECTING, "silence"),
         connected,

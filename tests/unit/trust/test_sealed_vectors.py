@@ -12,6 +12,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from milepost.model.instants import SECOND_NS, Instant
+from milepost.model.messages import MessageSigner
 from milepost.model.reasons import Malformed, Reason, Refused
 from milepost.model.session_datagrams import Datagram, PublishDatagram
 from milepost.trust.certificates import CertificateAuthority, read_certificate, read_revocations
@@ -52,8 +53,8 @@ def datagram(name: str) -> bytes:
     return bytes.fromhex(found["hex"])
 
 
-def insist(verdict: Refused | None) -> None:
-    if verdict is not None:
+def insist(verdict: Refused | MessageSigner | None) -> None:
+    if isinstance(verdict, Refused):
         raise Malformed(verdict.reason, verdict.detail)
 
 

@@ -14,7 +14,7 @@ from milepost.model.instants import FOREVER, SECOND_NS, Instant
 from milepost.model.messages import Message, MessageId
 from milepost.model.priorities import Priority
 from milepost.model.queries import And, OnTopic
-from milepost.model.reasons import Malformed, Reason
+from milepost.model.reasons import Malformed, Reason, Refused
 from milepost.model.reports import Report
 from milepost.model.subscriptions import Subscription, SubscriptionId
 from milepost.model.time_windows import ALWAYS
@@ -31,14 +31,17 @@ from milepost.wire.user_properties import (
     PROPERTY_BYTES_MAX,
     QUERY,
     SEEN_AT,
+    SIGNED,
     SOURCE,
     TIME_WINDOW,
     TO,
     WITHIN,
     UserProperties,
+    find_envelope,
     message_to_properties,
     ordinary_properties,
     parse_message_properties,
+    signed_property,
 )
 
 _ANY_SUBSCRIBER: Final = ToContent()
@@ -61,12 +64,40 @@ def packet_of(publication: OutgoingMessage, now: Instant) -> tuple[Publish, Inst
     return packet, publication.valid_until
 
 
+def signed_packet_of(publication: OutgoingMessage, message: Message) -> tuple[Publish, Instant]:
+    """Return the PUBLISH of a signed message: all of it but topic and body is one property."""
+    from milepost.wire.datagrams import envelope_of  # noqa: PLC0415  # imports protobuf
+
+    user = signed_property(envelope_of(message))
+    if not user:
+        raise Malformed(Reason.MESSAGE_TOO_LARGE, f"a signed message without its body takes more than {PROPERTY_BYTES_MAX} bytes")
+    packet = Publish(message.topic, message.body, publication.qos, publication.retain, properties=Properties(user=user))
+    return packet, message.valid_until
+
+
+def maybe_signed_message(packet: Publish) -> Message | Refused | None:
+    """Return the message that a signature covers, not verified yet; None: the packet has no signature."""
+    if not any(name == SIGNED for name, _ in packet.properties.user):
+        return None
+    from milepost.wire.datagrams import message_from_envelope  # noqa: PLC0415  # imports protobuf
+
+    envelope = find_envelope(packet.properties.user)
+    try:
+        if envelope is not None:
+            return message_from_envelope(envelope, packet.topic, packet.payload)
+    except Malformed as fault:
+        return fault.refused
+    return Refused(Reason.SIGNATURE_INVALID, f"{SIGNED} is not base64, or occurs twice")
+
+
 def will_of(publication: OutgoingMessage, delay_s: int, now: Instant) -> Will:
     """Return the publication as a will; its validity counts from the time the server publishes it."""
     if publication.valid_until is not None:
         raise Malformed(
             Reason.FIELD_RANGE, "the time at which a will is published is unknown: give valid_for_s instead of valid_until"
         )
+    if publication.is_signed:
+        raise Malformed(Reason.FIELD_RANGE, "a will cannot be signed: the time at which it is published is unknown")
     packet, _ = packet_of(publication, now)
     expiry_s = None if publication.valid_for_s is None else -int(-publication.valid_for_s // 1)
     properties = replace(packet.properties, message_expiry_s=expiry_s, will_delay_s=delay_s or None)

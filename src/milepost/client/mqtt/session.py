@@ -9,23 +9,25 @@ Invariants:
 - `now` is an argument; no clock, no socket, no randomness: the same calls produce the same bytes;
 - state is in memory only: a restarted client does not know its earlier messages;
 - after `on_lost` nothing of the old connection is sent; unanswered messages stay in `MqttOutbound`, `MqttInbound` and
-  `MqttSubscriptions`.
+  `MqttSubscriptions`;
+- of a signed message the application gets only what its signature covers; a suppressed message is acknowledged, so that it does
+  not use up the receive maximum.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from milepost.client.events import Arrival, Connected, Done, Ended, Event
-from milepost.client.messages import SubscriptionRequest
+from milepost.client.events import Arrival, Connected, Done, Ended, Event, Suppressed, Suppression
+from milepost.client.messages import ReceivedMessage, SubscriptionRequest, received_from_message
 from milepost.client.mqtt.inbound import MqttInbound, UnacknowledgedMessage
-from milepost.client.mqtt.mapping import is_final, received_from, refused_by, report_json
+from milepost.client.mqtt.mapping import is_final, maybe_signed_message, received_from, refused_by, report_json
 from milepost.client.mqtt.outbound import PACKET_ID_MAX, MqttOutbound, PacketIds, ServerLimits
 from milepost.client.mqtt.subscriptions import MqttSubscriptions
 from milepost.client.transport import PositionFix
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import Instant
-from milepost.model.reasons import Malformed, Reason
+from milepost.model.reasons import Malformed, Reason, Refused
 from milepost.wire.mqtt import (
     Acknowledge,
     Code,
@@ -48,7 +50,10 @@ from milepost.wire.mqtt import (
     frame_at,
     nearest_legal,
 )
-from milepost.wire.requests import REPLY_TOPIC, REQUEST_PREFIX, RequestKind
+from milepost.wire.requests import REPLY_TOPIC, REQUEST_PREFIX, REVOCATIONS_TOPIC, RequestKind
+
+if TYPE_CHECKING:  # imports OpenSSL and protobuf, which clients without a certificate authority do without
+    from milepost.client.trust import ClientTrust
 
 CHUNK_BYTES: Final = 65_536
 """Approximate maximum of bytes returned by one `take`."""
@@ -82,8 +87,9 @@ class MqttSetup:
 class MqttSession:
     """One MQTT session."""
 
-    def __init__(self, setup: MqttSetup) -> None:
+    def __init__(self, setup: MqttSetup, trust: "ClientTrust | None" = None) -> None:
         self.setup = setup
+        self.trust = trust
         self.phase = MqttPhase.DISCONNECTED
         self.keep_alive_s = setup.keep_alive_s
         packet_ids = PacketIds()
@@ -201,9 +207,8 @@ class MqttSession:
             raise Malformed(
                 Reason.TOPIC_ALIAS, f"the server uses topic alias {packet.properties.topic_alias}, and the client allows none"
             )
-        is_service_reply = packet.topic == REPLY_TOPIC  # the acknowledgement of the request carried the same answer
         if not packet.qos:
-            return [] if is_service_reply else [self._arrival(packet, None, now)]
+            return self._on_message(packet, None, now)
         unacknowledged, answer = self._inbound.on_publish(packet)
         if self._inbound.is_overrun:
             raise Malformed(
@@ -212,15 +217,47 @@ class MqttSession:
             )
         if answer is not None:
             self._replies.append(answer)
-        if unacknowledged is None:
-            return []
-        if is_service_reply:
-            self.acknowledge(unacknowledged)
-            return []
-        return [self._arrival(packet, unacknowledged, now)]
+        return [] if unacknowledged is None else self._on_message(packet, unacknowledged, now)
 
-    def _arrival(self, packet: Publish, unacknowledged: UnacknowledgedMessage | None, now: Instant) -> Arrival:
-        return Arrival(received_from(packet, now), self.subscription_ids_of(packet), unacknowledged)
+    def _on_message(self, packet: Publish, unacknowledged: UnacknowledgedMessage | None, now: Instant) -> list[Event]:
+        """Deliver a message, unless it is for this client itself or suppressed: then acknowledge it at once."""
+        event = self._maybe_event(packet, unacknowledged, now)
+        if not isinstance(event, Arrival) and unacknowledged is not None:
+            self.acknowledge(unacknowledged)
+        return [] if event is None else [event]
+
+    def _maybe_event(self, packet: Publish, receipt: UnacknowledgedMessage | None, now: Instant) -> Arrival | Suppressed | None:
+        if packet.topic == REPLY_TOPIC:  # the acknowledgement of the request carried the same answer
+            return None
+        trust = self.trust
+        if trust is None:
+            return Arrival(received_from(packet, now), self.subscription_ids_of(packet), receipt)
+        if packet.topic == REVOCATIONS_TOPIC:
+            refused = trust.use_revoked_signers(packet.payload)
+            return None if refused is None else Suppressed(Suppression.FORGED, packet.topic, str(refused))
+        received = self._maybe_verified(trust, packet, now)
+        if isinstance(received, Refused):
+            return Suppressed(Suppression.FORGED, packet.topic, str(received))
+        return None if received is None else Arrival(received, self.subscription_ids_of(packet), receipt)
+
+    def _maybe_verified(self, trust: "ClientTrust", packet: Publish, now: Instant) -> ReceivedMessage | Refused | None:
+        """Return the message with its signer, why it is suppressed, or None if it was delivered before.
+
+        A retained message is the answer to a subscription, and is delivered to each.
+        """
+        signed = maybe_signed_message(packet)
+        if isinstance(signed, Refused):
+            return signed
+        verdict = trust.refuse_unsigned(packet.topic) if signed is None else trust.verify(signed, now)
+        if isinstance(verdict, Refused):
+            return verdict
+        if signed is None:
+            return received_from(packet, now)
+        if trust.was_delivered(signed) and not packet.retain:
+            return None
+        trust.remember(signed)
+        received = received_from_message(signed, now, verdict)
+        return replace(received, qos=packet.qos, is_retained=packet.retain, is_redelivery=packet.dup)
 
     def _on_acknowledge(self, packet: Acknowledge) -> list[Event]:
         if packet.kind is PacketType.PUBREL:

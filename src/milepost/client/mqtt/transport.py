@@ -23,14 +23,17 @@ from milepost.client.base_transport import BaseTransport
 from milepost.client.errors import ClientClosed, EdgeUnreachable, RefusedByEdge
 from milepost.client.events import ClientState, ClientStateChange, Ended
 from milepost.client.messages import OutgoingMessage, SubscriptionRequest
-from milepost.client.mqtt.mapping import packet_of
+from milepost.client.mqtt.mapping import packet_of, signed_packet_of
 from milepost.client.mqtt.redirects import KeepAlive, KeepAliveStep, Redirects
 from milepost.client.mqtt.session import MqttPhase, MqttSession
 from milepost.client.mqtt.streams import CLOSE_TIMEOUT_S, ClientStream, MqttTarget, open_stream
 from milepost.client.transport import ClientLimits, PositionFix
+from milepost.client.udp.credentials import Credentials, signer_of
 from milepost.model.instants import Instant
+from milepost.model.messages import MessageId
 from milepost.model.reasons import Malformed
 from milepost.model.retry import Retry, RetryPolicy
+from milepost.wire.mqtt import Publish
 
 ATTEMPT_S: Final = 10.0
 """Maximum duration of one attempt to connect, from the name lookup to CONNACK."""
@@ -52,12 +55,15 @@ class MqttTransport(BaseTransport):
         tls: ssl.SSLContext | None,
         limits: ClientLimits,
         discards_session: bool,
+        credentials: Credentials | None = None,
     ) -> None:
         super().__init__(session.setup.client_id, limits)
         self._redirects = Redirects(target)
         self._session = session
         self._tls = tls
         self._discards_session = discards_session
+        self._credentials = credentials
+        self._last_id = 0
         self._accepted = asyncio.Event()
         """Set by the CONNACK of the current connection."""
         self._keep_alive = KeepAlive(0, 0)
@@ -84,8 +90,18 @@ class MqttTransport(BaseTransport):
         self._wake.set()
 
     def _publication_sender(self, publication: OutgoingMessage) -> Callable[[], Hashable]:
-        packet, valid_until = packet_of(publication, Instant(time_ns()))
+        packet, valid_until = self._packet_of(publication, Instant(time_ns()))
         return lambda: self._session.publish(packet, valid_until)
+
+    def _packet_of(self, publication: OutgoingMessage, now: Instant) -> tuple[Publish, Instant | None]:
+        if not publication.is_signed:
+            return packet_of(publication, now)
+        from milepost.client.trust import signed_message_of  # noqa: PLC0415  # imports OpenSSL and protobuf
+
+        self._last_id = max(now, self._last_id + 1)
+        source = self._session.setup.client_id
+        message = signed_message_of(publication, signer_of(self._credentials), source, MessageId(self._last_id), now)
+        return signed_packet_of(publication, message)
 
     def _send_subscribe(self, subscription_id: int, request: SubscriptionRequest) -> Hashable:
         return self._session.subscribe(subscription_id, request)
@@ -99,6 +115,8 @@ class MqttTransport(BaseTransport):
         self._session.withdraw(key)
 
     async def _keep_connected(self) -> None:
+        if self._session.trust is not None:
+            self._follow_revocations()
         retry = Retry(RECONNECT)
         self._begin_deadline(self._limits.connect_within_s)
         while not self._closing.is_set():

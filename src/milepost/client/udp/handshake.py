@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from milepost.client.transport import Draw, jitter
+from milepost.client.trust import ClientTrust
 from milepost.client.udp.encryption import AcceptedHandshake, Handshake, NoiseCredentials, Protection
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import FOREVER, Instant
 from milepost.model.reasons import Malformed, Reason
 from milepost.model.retry import RetryPolicy
 from milepost.model.session_datagrams import Init, Refusal
-from milepost.trust.certificates import CertificateAuthority
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +27,8 @@ class UdpSetup:
     endpoint: EndpointId
     credentials: NoiseCredentials | None = None
     """None: datagrams are not encrypted."""
-    ca: CertificateAuthority | None = None
-    """The certificate authority whose edges may sign messages; None: signatures are not verified."""
+    trust: ClientTrust | None = None
+    """Verifies signed messages; None: signatures are not verified."""
     pending_max: int = 1_000
     """Maximum unanswered publications."""
     untaken_max: int = 1_000

@@ -1,7 +1,8 @@
 """Messages from the edge: which are delivered to the application, and which are acknowledged to the edge.
 
     stage      when                                  treatment of a copy
-    -          it is new                             delivered ─▶ UNTAKEN, or TAKEN if unreliable; outside, forged: suppressed
+    -          it is new                             delivered ─▶ UNTAKEN, or TAKEN if unreliable; outside, forged: suppressed;
+                                                     signed and delivered before: as if TAKEN
     UNTAKEN    not yet taken by the application      ignored: the edge keeps resending
     TAKEN      taken by the application              not delivered; if reliable, acknowledged with RECEIVED
 
@@ -12,17 +13,18 @@ Invariants:
 """
 
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
+from milepost.client.trust import ClientTrust
 from milepost.model.addresses import ToArea
 from milepost.model.endpoints import SourceId
 from milepost.model.instants import Instant
-from milepost.model.messages import Message, MessageId
+from milepost.model.messages import Message, MessageId, MessageSigner
 from milepost.model.places import Place
+from milepost.model.reasons import Refused
 from milepost.model.session_datagrams import MessageName
-from milepost.trust.signing import Verifier
 
 NAMES_MAX: Final = 4096
 
@@ -45,34 +47,46 @@ class InboundVerdict(Enum):
     FORGED = 4
 
 
+class InboundDecision(NamedTuple):
+    """A verdict, the verified signer of a message, and why a forged one is refused."""
+
+    verdict: InboundVerdict
+    signer: MessageSigner | None = None
+    detail: str = ""
+
+
 class UdpInbound:
     """The names of the most recent messages, with their stages."""
 
-    def __init__(self, verifier: Verifier | None, untaken_max: int) -> None:
-        self._verifier = verifier
+    def __init__(self, trust: ClientTrust | None, untaken_max: int) -> None:
+        self._trust = trust
         self._untaken_max = untaken_max
         self._untaken_count = 0
         self._stages: dict[tuple[SourceId, MessageId], DeliveryStage] = {}
 
-    def decide(self, message: Message, place: Place, now: Instant) -> InboundVerdict:
+    def decide(self, message: Message, place: Place, now: Instant) -> "InboundDecision":
         """Decide about a message; `place` is the endpoint's position."""
         stage = self._stages.get(message.key)
         if stage is DeliveryStage.TAKEN:
-            return InboundVerdict.ACKNOWLEDGE if message.reliable else InboundVerdict.IGNORE
+            return InboundDecision(InboundVerdict.ACKNOWLEDGE if message.reliable else InboundVerdict.IGNORE)
         if stage is DeliveryStage.UNTAKEN:
-            return InboundVerdict.IGNORE
-        if message.signature and self._verifier is not None and self._verifier.check(message, now) is not None:
-            return InboundVerdict.FORGED
+            return InboundDecision(InboundVerdict.IGNORE)
+        signer = None if self._trust is None else self._trust.verify(message, now)
+        if isinstance(signer, Refused):
+            return InboundDecision(InboundVerdict.FORGED, detail=str(signer))
+        return InboundDecision(self._decide_verified(message, place, signer), signer)
+
+    def _decide_verified(self, message: Message, place: Place, signer: MessageSigner | None) -> InboundVerdict:
+        if signer is not None and self._trust is not None and self._trust.was_delivered(message):
+            return InboundVerdict.ACKNOWLEDGE if message.reliable else InboundVerdict.IGNORE
         if isinstance(message.address, ToArea) and not message.address.area.contains(place.vector[np.newaxis, :])[0]:
             return InboundVerdict.OUTSIDE
         if message.reliable and self._untaken_count >= self._untaken_max:
             return InboundVerdict.IGNORE
         self._remember(message)
+        if signer is not None and self._trust is not None:
+            self._trust.remember(message)
         return InboundVerdict.DELIVER
-
-    def is_verified(self, message: Message) -> bool:
-        """Return whether a delivered message carries a verified signature."""
-        return bool(message.signature) and self._verifier is not None
 
     def acknowledge(self, name: MessageName) -> bool:
         """Record that the application has a message; return whether it was held until now."""

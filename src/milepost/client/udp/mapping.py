@@ -1,63 +1,23 @@
 """Client values ↔ messages and subscriptions of the model, which datagrams carry; refusals as `RefusedByEdge`."""
 
-from base64 import b64encode
 from typing import Final
 
 from milepost.client.errors import RefusedByEdge
-from milepost.client.messages import OutgoingMessage, ReceivedMessage, SubscriptionRequest
+from milepost.client.messages import OutgoingMessage, SubscriptionRequest, message_of
 from milepost.model.endpoints import EndpointId
-from milepost.model.instants import FOREVER, SECOND_NS, Instant
-from milepost.model.messages import Message, MessageId, Scalar
+from milepost.model.instants import Instant
+from milepost.model.messages import Message, MessageId
 from milepost.model.queries import And, OnTopic
-from milepost.model.reasons import Malformed, Reason, shown
+from milepost.model.reasons import Malformed, Reason
 from milepost.model.session_datagrams import Refusal
 from milepost.model.subscriptions import Subscription, SubscriptionId
 
-_BOOL_TEXTS: Final = {True: "true", False: "false"}
 
-
-def message_of(publication: OutgoingMessage, source: EndpointId, number: MessageId, now: Instant) -> Message:
+def udp_message_of(publication: OutgoingMessage, source: EndpointId, number: MessageId, now: Instant) -> Message:
     """Return the message; raise `Malformed` before anything reaches the edge."""
     if publication.retain:
         raise Malformed(Reason.FIELD_RANGE, "retain: retained messages are not available over udp; publish over MQTT")
-    fields = dict(publication.properties)
-    if len(fields) < len(publication.properties):
-        raise Malformed(Reason.FIELD_RANGE, "two properties have the same name; over udp each name may occur once")
-    seen_at = now if publication.seen_at is None else publication.seen_at
-    return Message(
-        number,
-        source,
-        publication.topic,
-        seen_at,
-        publication.tags,
-        publication.address,
-        publication.place,
-        _valid_until(publication, now),
-        publication.priority,
-        publication.qos > 0,
-        fields,
-        publication.body,
-    )
-
-
-def received_from(message: Message, now: Instant, *, is_signed: bool) -> ReceivedMessage:
-    """Return the received message; all its fields become user properties."""
-    return ReceivedMessage(
-        message.topic,
-        message.body,
-        now,
-        message.tags,
-        message.place,
-        message.source,
-        message.seen_at,
-        message.valid_until,
-        message.priority,
-        message.address,
-        qos=1 if message.reliable else 0,
-        properties=tuple((name, _text_of(value)) for name, value in message.fields.items()),
-        id=message.id,
-        is_signed=is_signed,
-    )
+    return message_of(publication, source, number, now)
 
 
 def subscription_of(request: SubscriptionRequest, owner: EndpointId, subscription_id: int) -> Subscription:
@@ -67,26 +27,6 @@ def subscription_of(request: SubscriptionRequest, owner: EndpointId, subscriptio
     return Subscription(
         owner, query, request.area, request.time_window, SubscriptionId(subscription_id), request.qos, request.share
     )
-
-
-def _valid_until(publication: OutgoingMessage, now: Instant) -> Instant:
-    if publication.valid_for_s is not None:
-        return Instant(now + round(publication.valid_for_s * SECOND_NS))
-    return FOREVER if publication.valid_until is None else publication.valid_until
-
-
-def _text_of(value: Scalar) -> str:
-    match value:
-        case str():
-            return value
-        case bool():  # before int, its base class
-            return _BOOL_TEXTS[value]
-        case bytes():
-            return b64encode(value).decode()
-        case int() | float():
-            return repr(value)
-        case _:
-            raise AssertionError(f"a field contains {shown(value)}")
 
 
 TRANSIENT: Final = frozenset(

@@ -34,12 +34,13 @@ from milepost.client.events import (
     Suppressed,
     Suppression,
 )
-from milepost.client.messages import SubscriptionRequest
+from milepost.client.messages import SubscriptionRequest, received_from_message
 from milepost.client.transport import Draw
+from milepost.client.trust import ClientTrust
 from milepost.client.udp.encryption import AcceptedHandshake, Channel, NoiseProtection, PlainProtection
 from milepost.client.udp.handshake import HandshakeAttempts, UdpSetup
 from milepost.client.udp.inbound import InboundVerdict, UdpInbound
-from milepost.client.udp.mapping import is_final, received_from, refused_by
+from milepost.client.udp.mapping import is_final, refused_by
 from milepost.client.udp.multicast import multicast_message
 from milepost.client.udp.outbound import UdpOutbound
 from milepost.client.udp.session_state import LastPosition, OpenSession
@@ -68,8 +69,8 @@ from milepost.model.session_datagrams import (
     UnsubscribeDatagram,
 )
 from milepost.model.subscriptions import Subscription, SubscriptionId
-from milepost.trust.signing import Verifier
 from milepost.wire.datagrams import encode
+from milepost.wire.requests import REVOCATIONS_TOPIC
 from milepost.wire.sealed import SealedType
 
 PREVIOUS_NS: Final = 10 * SECOND_NS
@@ -107,7 +108,7 @@ class UdpSession:
             PlainProtection() if setup.credentials is None else NoiseProtection(setup.credentials), draw
         )
         self._outbound = UdpOutbound(setup.pending_max, draw)
-        self._inbound = UdpInbound(None if setup.ca is None else Verifier(setup.ca), setup.untaken_max)
+        self._inbound = UdpInbound(setup.trust, setup.untaken_max)
         self._subscriptions = UdpSubscriptions(setup.endpoint)
         self._current: OpenSession | None = None
         """The session; while the edge is unreachable, the one that may still exist there."""
@@ -328,20 +329,29 @@ class UdpSession:
         for ended in self._subscriptions.ended_among(value.matches):
             self._outbound.ensure(UnsubscribeDatagram(ended))
         name = MessageName(message.source, message.id)
-        verdict = self._inbound.decide(message, self._last_position.place, now)
+        if message.topic == REVOCATIONS_TOPIC and self.setup.trust is not None:
+            self._on_revoked_signers(self.setup.trust, message)
+            return
+        verdict, signer, detail = self._inbound.decide(message, self._last_position.place, now)
         match verdict:
             case InboundVerdict.DELIVER:
-                is_signed = self._inbound.is_verified(message)
-                received = received_from(message, now, is_signed=is_signed)
+                received = received_from_message(message, now, signer)
                 self._events.append(Arrival(received, value.matches, name if message.reliable else None))
             case InboundVerdict.OUTSIDE:
-                self._events.append(Suppressed(Suppression.OUTSIDE))
+                self._events.append(Suppressed(Suppression.OUTSIDE, message.topic))
             case InboundVerdict.FORGED:
-                self._events.append(Suppressed(Suppression.FORGED))
+                self._events.append(Suppressed(Suppression.FORGED, message.topic, detail))
             case InboundVerdict.ACKNOWLEDGE | InboundVerdict.IGNORE:
                 pass
         if verdict is InboundVerdict.ACKNOWLEDGE or (verdict is InboundVerdict.OUTSIDE and message.reliable):
             self._send_received(name)
+
+    def _on_revoked_signers(self, trust: ClientTrust, message: Message) -> None:
+        refused = trust.use_revoked_signers(message.body)
+        if refused is not None:
+            self._events.append(Suppressed(Suppression.FORGED, message.topic, str(refused)))
+        if message.reliable:
+            self._send_received(MessageName(message.source, message.id))
 
     def _send_received(self, name: MessageName) -> None:
         if self.phase in _HAS_SESSION:

@@ -21,22 +21,22 @@ from milepost.client.errors import ClientClosed, ClientFault, EdgeUnreachable
 from milepost.client.events import Ended
 from milepost.client.messages import OutgoingMessage, SubscriptionRequest
 from milepost.client.transport import ClientLimits, PositionFix
-from milepost.client.udp.credentials import Credentials
+from milepost.client.trust import ClientTrust, signed_message_of
+from milepost.client.udp.credentials import Credentials, signer_of
 from milepost.client.udp.discovery import DiscoverySettings, EdgeAddress, Rediscovery, find_edge, open_socket, udp_target_of
 from milepost.client.udp.encryption import NoiseCredentials
 from milepost.client.udp.handshake import UdpSetup
-from milepost.client.udp.mapping import message_of, subscription_of
+from milepost.client.udp.mapping import subscription_of, udp_message_of
 from milepost.client.udp.multicast import MulticastReceiver
 from milepost.client.udp.session import UdpPhase, UdpSession
 from milepost.model.endpoints import EndpointId, endpoint_id
 from milepost.model.instants import SECOND_NS, Instant
-from milepost.model.messages import MessageId
+from milepost.model.messages import Message, MessageId
 from milepost.model.places import Place
 from milepost.model.reasons import Malformed, Reason
 from milepost.model.reports import Report
 from milepost.model.session_datagrams import MessageName, SubscriptionName
 from milepost.model.subscriptions import SubscriptionId
-from milepost.trust.certificates import CertificateAuthority
 from milepost.wire.sealed import KEY_BYTES
 
 ATTEMPT_S: Final = 4.0
@@ -65,6 +65,7 @@ class LocalEndpoint:
     name: EndpointId
     place: Place
     credentials: Credentials | None
+    trust: ClientTrust | None = None
     untaken_max: int = 100
     joins_multicast: bool = False
 
@@ -74,6 +75,7 @@ def udp_transport(
     client_id: str | None,
     place: Place | None,
     credentials: Credentials | None,
+    trust: ClientTrust | None,
     edge_key: bytes | None,
     resolver: tuple[str, int] | None,
     limits: ClientLimits,
@@ -91,13 +93,9 @@ def udp_transport(
     certificate = None if credentials is None else credentials.certificate
     if edge_key is not None and (len(edge_key) != KEY_BYTES or certificate is None):
         raise Malformed(Reason.FIELD_RANGE, f"edge_key must have {KEY_BYTES} bytes and needs a certificate: give credentials too")
-    if certificate is not None and client_id not in (None, certificate.id):
-        raise Malformed(
-            Reason.FIELD_RANGE, f"client_id is {client_id!r}, but the certificate is for {certificate.id!r}: omit client_id"
-        )
     name = EndpointId(f"client-{token_hex(8)}") if client_id is None else endpoint_id(client_id)
-    endpoint = LocalEndpoint(name if certificate is None else certificate.id, place, credentials, receive_max, joins_multicast)
-    ca = None if credentials is None or certificate is None else CertificateAuthority(credentials.ca)
+    endpoint = LocalEndpoint(name, place, credentials, trust, receive_max, joins_multicast)
+    ca = None if trust is None or certificate is None else trust.authority
     return UdpTransport(endpoint, DiscoverySettings(target, place, ca, edge_key or b"", resolver), limits)
 
 
@@ -154,13 +152,19 @@ class UdpTransport(BaseTransport):
     def _publication_sender(self, publication: OutgoingMessage) -> Callable[[], Hashable]:
         now = self._clock.now()
         self._last_id = max(now, self._last_id + 1)
-        message = message_of(publication, self._endpoint.name, MessageId(self._last_id), now)
+        message = self._message_of(publication, MessageId(self._last_id), now)
 
         def send() -> Hashable:
             self._open_session.publish(message, self._clock.now())
             return MessageName(message.source, message.id)
 
         return send
+
+    def _message_of(self, publication: OutgoingMessage, number: MessageId, now: Instant) -> Message:
+        message = udp_message_of(publication, self._endpoint.name, number, now)
+        if not publication.is_signed:
+            return message
+        return signed_message_of(publication, signer_of(self._endpoint.credentials), self._endpoint.name, number, now)
 
     def _send_subscribe(self, subscription_id: int, request: SubscriptionRequest) -> Hashable:
         subscription = subscription_of(request, self._endpoint.name, subscription_id)
@@ -184,6 +188,8 @@ class UdpTransport(BaseTransport):
         self._session = session = UdpSession(self._setup(self._address), os.urandom)
         now = self._clock.now()
         session.start(self._report_of(PositionFix(self._endpoint.place), now), now)
+        if self._endpoint.trust is not None:
+            self._follow_revocations()
         while session.phase is not UdpPhase.CLOSED:
             await self._tick(session)
             if self._closing.is_set():
@@ -205,7 +211,7 @@ class UdpTransport(BaseTransport):
         return UdpSetup(
             self._endpoint.name,
             noise,
-            None if credentials is None else CertificateAuthority(credentials.ca),
+            self._endpoint.trust,
             self._limits.pending_max,
             self._endpoint.untaken_max,
             self._endpoint.joins_multicast,

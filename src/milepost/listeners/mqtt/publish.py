@@ -19,7 +19,7 @@ from typing import Final
 
 from milepost.broker.admission import TopicRoute
 from milepost.broker.broker import Broker
-from milepost.broker.publication import Publication
+from milepost.broker.publication import TO_CONTENT, Publication
 from milepost.broker.session import Session
 from milepost.listeners.mqtt.connection import ENCODING_V3, ENCODING_V5, MqttConnection
 from milepost.listeners.mqtt.context import MqttContext
@@ -42,6 +42,7 @@ from milepost.wire.mqtt import (
 from milepost.wire.user_properties import (
     MESSAGE_ID,
     MessageProperties,
+    check_signed_alone,
     message_to_properties,
     ordinary_properties,
     parse_message_properties,
@@ -71,6 +72,8 @@ def publication_from(
     now: Instant,
 ) -> Publication:
     """Return the publication of a PUBLISH or a will; *metadata* are its Milepost properties: place, time and address."""
+    if metadata is not None and metadata.envelope:
+        raise Malformed(Reason.SIGNATURE_INVALID, "a will cannot be signed: the time of its publication is not known")
     publication = Publication(topic, payload, now, source=source, priority=metadata.priority if metadata is not None else None)
     publication.id = message_id
     if properties is NO_PROPERTIES:
@@ -90,6 +93,35 @@ def publication_from(
             )
         publication.extras = forwarded(_forwarded_properties(properties, publication))
     publication.size += len(publication.extras)
+    return publication
+
+
+def signed_publication_from(topic: str, packet: Publish, envelope: bytes) -> Publication:
+    """Return the publication of a PUBLISH with a signed message: only values that the signature covers."""
+    from milepost.wire.datagrams import message_from_envelope  # noqa: PLC0415  # loads protobuf, which unsigned messages do without
+
+    check_signed_alone(packet.properties.user)
+    message = message_from_envelope(envelope, topic, packet.payload)
+    if message.reliable != (packet.qos > 0):
+        raise Malformed(
+            Reason.SIGNATURE_INVALID, f"reliable is {message.reliable} in the signed message, the QoS is {packet.qos}"
+        )
+    address = message.address
+    publication = Publication(
+        topic,
+        packet.payload,
+        message.seen_at,
+        source=message.source,
+        priority=message.priority,
+        valid_until=message.valid_until,
+        extras=None,
+        tags=message.tags,
+        place=message.place,
+        address=TO_CONTENT if address == TO_CONTENT else address,
+        fields=message.fields,
+    )
+    publication.id, publication.signed = message.id, (message.signature, message.certificate)
+    publication.size += len(envelope)
     return publication
 
 
@@ -172,8 +204,11 @@ def _publish(
         refused = broker.report(session, metadata.report, now)
         if refused is not None and refused.reason is not Reason.REPORT_OUT_OF_ORDER:
             return refused
-    message_id = metadata.id if metadata is not None and metadata.id is not None else broker.next_id(now)
-    publication = publication_from(topic, packet.payload, packet.properties, metadata, session.name, message_id, now)
+    if metadata is not None and metadata.envelope:
+        publication = signed_publication_from(topic, packet, metadata.envelope)
+    else:
+        message_id = metadata.id if metadata is not None and metadata.id is not None else broker.next_id(now)
+        publication = publication_from(topic, packet.payload, packet.properties, metadata, session.name, message_id, now)
     publication.origin, publication.qos, publication.is_retained = session.number, packet.qos, packet.retain
     packet_id = packet.packet_id if packet.qos == 2 and packet.packet_id is not None else 0
     outcome = broker.publish(session, publication, now, is_plain=metadata is None, packet_id=packet_id)

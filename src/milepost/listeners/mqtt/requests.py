@@ -93,12 +93,14 @@ def _publish(broker: Broker, session: Session, packet: Publish, now: Instant) ->
         is_retained=packet.retain,
         priority=None if message.priority is Priority.CONVENIENCE else message.priority,
         valid_until=message.valid_until,
-        extras=forwarded(Properties(user=message_to_properties(message))),
+        extras=None if message.signature else forwarded(Properties(user=message_to_properties(message))),
         tags=message.tags,
         place=message.place,
         address=message.address,
         fields=message.fields,
     )
     publication.id = message.id
+    if message.signature:
+        publication.signed = message.signature, message.certificate
     outcome = broker.publish(session, publication, now)
     return message.id, outcome if isinstance(outcome, Refused) else None

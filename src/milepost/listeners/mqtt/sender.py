@@ -17,12 +17,12 @@ from milepost.broker.routing import ReceiverGroup, ReceiverGroups
 from milepost.broker.session import NO_CONNECTION, Connection, Session
 from milepost.listeners.mqtt.connection import ENCODING_V3, ENCODING_V5, MqttConnection, MqttConnectionState
 from milepost.model.instants import FOREVER, SECOND_NS, Instant
-from milepost.model.messages import Scalar
+from milepost.model.messages import Message, Scalar
 from milepost.model.priorities import Priority
 from milepost.model.reasons import Reason
 from milepost.wire.mqtt import Acknowledge, PacketType, Properties, Version, encode, encode_length, forwarded, publish_head
 from milepost.wire.mqtt.fields import PACKET_BYTES_MAX, frame_at
-from milepost.wire.user_properties import PREFIX, PROPERTY_BYTES_MAX, message_to_properties
+from milepost.wire.user_properties import PREFIX, PROPERTY_BYTES_MAX, UserProperties, message_to_properties, signed_property
 
 # Outgoing PUBLISH packets, encoded once for all receivers with the same encoding.
 
@@ -100,8 +100,19 @@ def _extras_of(publication: Publication) -> bytes:
             (name, _text_of(value)) for name, value in sorted(publication.fields.items()) if not name.startswith(PREFIX)
         )
         encodable = tuple((name, text) for name, text in fields if "\0" not in text and len(text.encode()) <= PROPERTY_BYTES_MAX)
-        publication.extras = forwarded(Properties(user=(*encodable, *message_to_properties(publication.message))))
+        message = publication.message
+        user = (*encodable, *message_to_properties(message), *_signed_property_of(message))
+        publication.extras = forwarded(Properties(user=user))
     return publication.extras
+
+
+def _signed_property_of(message: Message) -> UserProperties:
+    """Return the property by which clients verify a signed message."""
+    if not message.signature:
+        return ()
+    from milepost.wire.datagrams import envelope_of  # noqa: PLC0415  # loads protobuf, which unsigned messages do not need
+
+    return signed_property(envelope_of(message))
 
 
 def _text_of(value: Scalar) -> str:

@@ -120,6 +120,8 @@ class RequestHandler:
             fields=message.fields,
         )
         publication.id, publication.size = message.id, size
+        if message.signature:
+            publication.signed = message.signature, message.certificate
         return publication
 
     def _subscribe(self, connection: UdpConnection, subscription: Subscription, now: Instant) -> None:

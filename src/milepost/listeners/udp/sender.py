@@ -41,7 +41,7 @@ def content_of(delivery: Delivery, number: int) -> bytes:
     Receivers acknowledge every message that has a delivery number, also if its sender did not ask for reliability.
     """
     publication = delivery.publication
-    if publication.extras and not publication.fields:
+    if publication.extras and not publication.fields and publication.signed is None:
         publication.fields = _fields_in(publication.extras)
     matches = tuple(map(SubscriptionId, delivery.subscription_ids[:MATCHES_MAX]))
     message = publication.message_as(reliable=number > 0)

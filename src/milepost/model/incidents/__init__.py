@@ -12,10 +12,11 @@ from milepost.model.incidents.incidents import (
     IncidentPhase,
     TrackerState,
 )
-from milepost.model.incidents.kinds import EVENT_KINDS, EventKind
+from milepost.model.incidents.kinds import ALERT_TOPICS, EVENT_KINDS, EventKind
 from milepost.model.incidents.predicates import BadPredicate, Predicate, fields_of, holds, min_reports, parse_predicate
 
 __all__ = [
+    "ALERT_TOPICS",
     "EVENT_KINDS",
     "METRES_PER_UNIT",
     "TALLIES_MAX",

@@ -37,6 +37,9 @@ class MercuryKind(Enum):
     AREA_QUERY = KindRule("Area_Query", Priority.CONVENIENCE, 10 * SECOND_NS)
 
 
+ALERT_TOPICS: Final = ("Alert", "Alert/#")
+"""Topic filters of alerts; a client that trusts a certificate authority requires signatures on them."""
+
 SLOTS_MAX: Final = 1_000
 NAME_PATTERN: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,31}")
 

@@ -32,11 +32,11 @@ from milepost.model.subscriptions import SubscriptionId
 from milepost.wire._generated import datagram_pb2 as pb
 from milepost.wire.datagrams import messages, sessions
 from milepost.wire.datagrams.areas import missing, require
-from milepost.wire.datagrams.messages import signed_bytes
+from milepost.wire.datagrams.messages import envelope_of, message_from_envelope, signed_bytes
 
 VERSION: Final = 1
 
-__all__ = ["VERSION", "decode", "encode", "signed_bytes"]
+__all__ = ["VERSION", "decode", "encode", "envelope_of", "message_from_envelope", "signed_bytes"]
 
 
 def encode(value: Datagram) -> bytes:

@@ -3,6 +3,8 @@
 from types import MappingProxyType
 from typing import Final, assert_never
 
+from google.protobuf.message import DecodeError
+
 from milepost.model.addresses import Address, ToArea, ToContent, ToEndpoint, ToEveryone, ToNotified
 from milepost.model.areas import Area, Around, Box, Circle, Corridor, Polygon, Union, Upstream
 from milepost.model.endpoints import EndpointId, source_id
@@ -55,6 +57,29 @@ def signed_bytes(message: Message) -> bytes:
     part.ClearField("certificate")
     data: bytes = part.SerializeToString(deterministic=True)
     return data
+
+
+def envelope_of(message: Message) -> bytes:
+    """Return a signed message without topic and body, which the packet of another protocol carries."""
+    part = pb.Message()
+    write_message(message, part)
+    part.ClearField("topic")
+    part.ClearField("body")
+    data: bytes = part.SerializeToString(deterministic=True)
+    return data
+
+
+def message_from_envelope(data: bytes, topic: str, body: bytes) -> Message:
+    """Return the signed message of an envelope; raise `Malformed` if it is none, or if it states a topic or body itself."""
+    try:
+        part = pb.Message.FromString(data)
+    except DecodeError:
+        raise Malformed(Reason.MALFORMED, f"{len(data)} bytes that are not a protobuf message Message") from None
+    if part.HasField("topic") or part.body or not part.signature:
+        raise Malformed(Reason.MALFORMED, "an envelope has a signature, and neither topic nor body")
+    part.topic = topic
+    part.body = body
+    return read_message(part)
 
 
 def read_message(part: pb.Message) -> Message:

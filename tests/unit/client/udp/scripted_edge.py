@@ -12,6 +12,7 @@ from random import Random
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from milepost.client.events import Arrival, Event
+from milepost.client.trust import ClientTrust
 from milepost.client.udp.encryption import NoiseCredentials
 from milepost.client.udp.handshake import UdpSetup
 from milepost.client.udp.session import UdpSession
@@ -82,7 +83,9 @@ NOISE_CREDENTIALS = NoiseCredentials(CAR_CERTIFICATE, CAR_KEY, public_of(EDGE_KE
 
 
 def make_session(*, is_sealed: bool = True, seed: int = 0, pending_max: int = 1_000, untaken_max: int = 1_000) -> UdpSession:
-    setup = UdpSetup(CAR, NOISE_CREDENTIALS if is_sealed else None, CA, pending_max, untaken_max)
+    setup = UdpSetup(
+        CAR, NOISE_CREDENTIALS if is_sealed else None, ClientTrust(signing_public_of(CA_KEY)), pending_max, untaken_max
+    )
     return UdpSession(setup, Random(seed).randbytes)
 
 

@@ -5,15 +5,15 @@ from pathlib import Path
 import pytest
 
 from milepost.client import Credentials, connect
-from milepost.client.messages import OutgoingMessage, SubscriptionRequest
+from milepost.client.messages import OutgoingMessage, SubscriptionRequest, received_from_message
 from milepost.client.subscriptions import SUBSCRIPTION_ID_MAX, ClientSubscriptions
 from milepost.client.udp.discovery import UdpTarget, udp_target_of
-from milepost.client.udp.mapping import message_of, received_from, subscription_of
+from milepost.client.udp.mapping import subscription_of, udp_message_of
 from milepost.client.urls import is_udp
 from milepost.model.addresses import ToEveryone
 from milepost.model.areas import Around
 from milepost.model.instants import FOREVER, SECOND_NS, Instant
-from milepost.model.messages import Message, MessageId, Scalar
+from milepost.model.messages import Message, MessageId, MessageSigner, Scalar
 from milepost.model.places import Place
 from milepost.model.priorities import Priority
 from milepost.model.queries import And, OnTopic, parse_query
@@ -38,17 +38,19 @@ def test_a_publication_becomes_a_message() -> None:
         qos=2,
         properties=(("lane", "2"),),
     )
-    message = message_of(publication, CAR, MessageId(7), NOW)
+    message = udp_message_of(publication, CAR, MessageId(7), NOW)
     assert (message.source, message.id, message.topic, message.body, message.tags) == (CAR, 7, "road/i80", b"ice", tags(["ice"]))
     assert (message.place, message.address, message.priority, message.seen_at) == (PLACE, ToEveryone(), Priority.SAFETY, NOW - 5)
     assert (message.valid_until, message.reliable, message.fields) == (NOW + 5 * SECOND_NS // 2, True, {"lane": "2"})
-    plain = message_of(OutgoingMessage("a"), CAR, MessageId(1), NOW)
+    plain = udp_message_of(OutgoingMessage("a"), CAR, MessageId(1), NOW)
     assert (plain.seen_at, plain.valid_until, plain.reliable) == (NOW, FOREVER, False)
 
 
 def test_a_message_is_received_as_published() -> None:
     publication = OutgoingMessage("road/i80", b"ice", tags(["ice"]), PLACE, qos=1, properties=(("lane", "2"),))
-    received = received_from(message_of(publication, CAR, MessageId(7), NOW), Instant(NOW + 1), is_signed=True)
+    received = received_from_message(
+        udp_message_of(publication, CAR, MessageId(7), NOW), Instant(NOW + 1), MessageSigner("operator", CAR)
+    )
     assert (received.topic, received.body, received.tags, received.place) == ("road/i80", b"ice", tags(["ice"]), PLACE)
     assert (received.source, received.id, received.qos, received.is_signed) == (CAR, 7, 1, True)
     assert (received.properties, received.received_at, received.message.id) == ((("lane", "2"),), NOW + 1, 7)
@@ -56,7 +58,7 @@ def test_a_message_is_received_as_published() -> None:
 
 def test_fields_of_every_type_become_properties() -> None:
     fields: dict[str, Scalar] = {"a": True, "b": 2, "c": 0.5, "d": b"\x00", "e": "text"}
-    received = received_from(Message(MessageId(1), CAR, "a", NOW, fields=fields), NOW, is_signed=False)
+    received = received_from_message(Message(MessageId(1), CAR, "a", NOW, fields=fields), NOW, None)
     assert received.properties == (("a", "true"), ("b", "2"), ("c", "0.5"), ("d", "AA=="), ("e", "text"))
 
 
@@ -65,7 +67,7 @@ def test_fields_of_every_type_become_properties() -> None:
 )
 def test_publications_that_udp_cannot_carry_are_refused(publication: OutgoingMessage) -> None:
     with pytest.raises(Malformed, match="over udp"):
-        message_of(publication, CAR, MessageId(1), NOW)
+        udp_message_of(publication, CAR, MessageId(1), NOW)
 
 
 def test_filter_and_query_must_both_match() -> None:

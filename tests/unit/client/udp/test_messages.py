@@ -5,12 +5,13 @@ from dataclasses import replace
 import pytest
 
 from milepost.client.events import Arrival, Connected, Done, SubscriptionRefused, Suppressed, Suppression
-from milepost.client.messages import SubscriptionRequest
-from milepost.client.udp.mapping import received_from, subscription_of
+from milepost.client.messages import SubscriptionRequest, received_from_message
+from milepost.client.udp.mapping import subscription_of
 from milepost.client.udp.outbound import WINDOW
 from milepost.client.udp.subscriptions import ENDED_MAX, UdpSubscriptions
 from milepost.model.addresses import ToArea
 from milepost.model.areas import Circle
+from milepost.model.endpoints import edge_source
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.messages import Message, MessageId
 from milepost.model.places import Place
@@ -179,7 +180,7 @@ def test_a_reliable_message_is_acknowledged_when_taken_and_delivered_once(is_sea
     harness = SessionHarness(is_sealed=is_sealed).start()
     one = message(1, source="car-2")
     (arrived,) = harness.receive(harness.edge.datagram_of(PublishDatagram(one, matches=(SubscriptionId(5),))))
-    assert arrived == Arrival(received_from(one, harness.now, is_signed=False), (SubscriptionId(5),), name_of(one))
+    assert arrived == Arrival(received_from_message(one, harness.now, None), (SubscriptionId(5),), name_of(one))
     assert harness.receive(harness.edge.datagram_of(PublishDatagram(one))) == []
     assert answers(harness) == []
     harness.session.acknowledge(name_of(one))
@@ -242,7 +243,7 @@ def test_a_message_to_an_area_is_delivered_only_inside_it() -> None:
         harness.edge.datagram_of(PublishDatagram(inside)), harness.edge.datagram_of(PublishDatagram(outside))
     )
     assert isinstance(arrived, Arrival)
-    assert hidden == Suppressed(Suppression.OUTSIDE)
+    assert hidden == Suppressed(Suppression.OUTSIDE, outside.topic)
     assert answers(harness) == [name_of(outside)]
     harness.session.report(report_at(harness.now, Place(0, 0)), harness.now)
     harness.receive(harness.edge.datagram_of(PublishDatagram(outside)))
@@ -252,14 +253,23 @@ def test_a_message_to_an_area_is_delivered_only_inside_it() -> None:
 def test_a_valid_signature_is_reported_and_a_message_with_an_invalid_one_is_suppressed() -> None:
     # M28
     harness = SessionHarness().start()
-    alert = SIGNER.sign(replace(message(1, source="@edge/edge-1"), address=INSIDE, priority=Priority.EMERGENCY))
+    alert = SIGNER.sign(
+        replace(
+            message(1, source=edge_source("edge-1")),
+            address=INSIDE,
+            priority=Priority.EMERGENCY,
+            valid_until=Instant(harness.now + 60 * SECOND_NS),
+        )
+    )
     forged = replace(alert, body=b"turn round")
     (hidden,) = harness.receive(harness.edge.datagram_of(PublishDatagram(forged)))
-    assert hidden == Suppressed(Suppression.FORGED)
+    assert isinstance(hidden, Suppressed)
+    assert hidden.reason is Suppression.FORGED
     assert answers(harness) == []
     (arrived,) = harness.receive(harness.edge.datagram_of(PublishDatagram(alert)))
     assert isinstance(arrived, Arrival)
-    assert arrived.received.is_signed
+    assert arrived.received.signer == ("edge", "edge-1")
+    assert arrived.received.message == alert
     (unsigned,) = harness.receive(
         harness.edge.datagram_of(PublishDatagram(replace(alert, id=MessageId(2), signature=b"", certificate=b"")))
     )

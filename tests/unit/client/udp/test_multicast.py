@@ -5,19 +5,23 @@ from dataclasses import replace
 import pytest
 
 from milepost.client.events import Arrival, Suppressed, Suppression
-from milepost.client.udp.mapping import received_from
+from milepost.client.messages import received_from_message
 from milepost.client.udp.multicast import groups_near
 from milepost.model.addresses import ToArea
 from milepost.model.areas import Circle
+from milepost.model.endpoints import EndpointId, edge_source
+from milepost.model.instants import SECOND_NS, Instant
+from milepost.model.messages import MessageSigner
 from milepost.model.multicast_cells import MulticastGrid
 from milepost.model.places import Place
 from milepost.model.session_datagrams import MessageName, PublishDatagram, ReceivedDatagram, SessionToken
 from milepost.model.subscriptions import SubscriptionId
 from milepost.wire.datagrams import encode
-from unit.client.udp.scripted_edge import HERE, SIGNER, SessionHarness, message
+from unit.client.udp.scripted_edge import HERE, NOW, SIGNER, SessionHarness, message
 
 INSIDE, ELSEWHERE = ToArea(Circle(HERE, 500.0)), ToArea(Circle(Place(0, 0), 500.0))
-ALERT = SIGNER.sign(replace(message(7, source="@edge/edge-1"), address=INSIDE))
+UNSIGNED = replace(message(7, source=edge_source("edge-1")), address=INSIDE, valid_until=Instant(NOW + 3600 * SECOND_NS))
+ALERT = SIGNER.sign(UNSIGNED)
 NAME = MessageName(ALERT.source, ALERT.id)
 GRID = MulticastGrid("239.192.0.0", 256, 4243, 0.01)
 
@@ -31,7 +35,9 @@ def receive(harness: SessionHarness, datagram: bytes) -> list[object]:
 def test_a_signed_multicast_message_is_delivered_once_and_acknowledged_by_unicast() -> None:
     harness = SessionHarness().start()
     datagram = encode(PublishDatagram(ALERT, None, (SubscriptionId(99),)))
-    assert receive(harness, datagram) == [Arrival(received_from(ALERT, harness.now, is_signed=True), (), NAME)]
+    assert receive(harness, datagram) == [
+        Arrival(received_from_message(ALERT, harness.now, MessageSigner("edge", EndpointId("edge-1"))), (), NAME)
+    ]
     assert receive(harness, datagram) == []
     harness.session.acknowledge(NAME)
     harness.exchange()
@@ -43,9 +49,9 @@ def test_a_signed_multicast_message_is_delivered_once_and_acknowledged_by_unicas
     [
         b"",
         b"noise",
-        encode(PublishDatagram(replace(message(7, source="@edge/edge-1"), address=INSIDE))),  # not signed
+        encode(PublishDatagram(replace(message(7, source=edge_source("edge-1")), address=INSIDE))),  # not signed
         encode(PublishDatagram(ALERT, SessionToken(5))),
-        encode(PublishDatagram(SIGNER.sign(message(7, source="@edge/edge-1")))),  # not to an area
+        encode(PublishDatagram(SIGNER.sign(message(7, source=edge_source("edge-1"))))),  # not to an area
         encode(ReceivedDatagram(NAME)),
     ],
 )
@@ -58,11 +64,13 @@ def test_invalid_multicast_datagrams_are_counted_and_change_nothing(datagram: by
 
 def test_forged_messages_and_messages_to_another_area_are_suppressed() -> None:
     harness = SessionHarness().start()
-    assert receive(harness, encode(PublishDatagram(replace(ALERT, body=b"changed")))) == [Suppressed(Suppression.FORGED)]
+    (hidden,) = receive(harness, encode(PublishDatagram(replace(ALERT, body=b"changed"))))
+    assert isinstance(hidden, Suppressed)
+    assert (hidden.reason, hidden.topic) == (Suppression.FORGED, ALERT.topic)
     elsewhere = SIGNER.sign(replace(ALERT, address=ELSEWHERE, signature=b"", certificate=b""))
-    assert receive(harness, encode(PublishDatagram(elsewhere))) == [Suppressed(Suppression.OUTSIDE)]
+    assert receive(harness, encode(PublishDatagram(elsewhere))) == [Suppressed(Suppression.OUTSIDE, ALERT.topic)]
     assert receive(harness, encode(PublishDatagram(ALERT))) == [
-        Arrival(received_from(ALERT, harness.now, is_signed=True), (), NAME)
+        Arrival(received_from_message(ALERT, harness.now, MessageSigner("edge", EndpointId("edge-1"))), (), NAME)
     ]
 
 
