@@ -20,7 +20,7 @@ from milepost.runtime.trust_files import (
     read_revoked,
     read_site_key,
 )
-from milepost.trust.certificates import Certificate, CertificateAuthority
+from milepost.trust.certificates import Certificate, CertificateAuthority, RevocationScope
 from milepost.trust.signing import signing_public_of
 from milepost.wire.times import instant_to_text
 
@@ -68,6 +68,9 @@ def _line(path: Path) -> str:
         case TrustFileType.REVOKED | TrustFileType.CERTIFICATE:
             revoked = read_revoked(path, read_authority(path.with_name(AUTHORITY)))
             return f"{path}: {len(revoked.serials)} revoked, signed at {instant_to_text(revoked.issued_at)}"
+        case TrustFileType.REVOKED_SIGNERS:
+            revoked = read_revoked(path, read_authority(path.with_name(AUTHORITY)), RevocationScope.SIGNERS)
+            return f"{path}: {len(revoked.serials)} revoked signers, signed at {instant_to_text(revoked.issued_at)}"
 
 
 def _hex(keys: KeyFile) -> str:

@@ -23,7 +23,8 @@ CONNECTION_HELP: Final = f"""\
 The URL is mqtt://, mqtts://, ws:// or wss://[USER:PASSWORD@]HOST[:PORT]; or udp://HOST[:PORT], udp+srv://DOMAIN (DNS SRV),
 udp+find:// (multicast discovery of a nearby edge). The password of --user is read from the environment variable
 {PASSWORD_VARIABLE}, so that it does not appear in process lists. Over udp an endpoint authenticates with the files that
-`milepost trust issue` creates: --ca, --certificate and --key.
+`milepost trust issue` creates: --ca, --certificate and --key. With --ca authority.pub signatures are verified over every
+protocol: messages with an invalid one, and alerts without one, are not shown.
 """
 
 
@@ -34,10 +35,17 @@ def add_connection(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--id", metavar="NAME", help="endpoint id (default: the id in the certificate, or a random one)")
     group.add_argument("--user", metavar="NAME", help=f"user name; the password is read from {PASSWORD_VARIABLE}")
     group.add_argument(
-        "--ca", metavar="FILE", help="certificate authority: PEM for mqtts and wss (default: the system's), authority.pub for udp"
+        "--ca",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="certificate authority: authority.pub for udp and signed messages, PEM for mqtts and wss (default: the system's);"
+        " may be repeated for one of each",
     )
-    group.add_argument("--certificate", metavar="FILE", type=Path, help="udp: certificate of this endpoint, NAME.cert")
-    group.add_argument("--key", metavar="FILE", type=Path, help="udp: private key of this endpoint, NAME.key")
+    group.add_argument(
+        "--certificate", metavar="FILE", type=Path, help="certificate of this endpoint, NAME.cert: for udp, and to sign"
+    )
+    group.add_argument("--key", metavar="FILE", type=Path, help="private key of this endpoint, NAME.key: for udp, and to sign")
 
 
 def client_from(typed: argparse.Namespace, place: "Place | None" = None, *, retries_forever: bool = False) -> "Client":
@@ -48,14 +56,15 @@ def client_from(typed: argparse.Namespace, place: "Place | None" = None, *, retr
     from milepost.client import connect  # noqa: PLC0415
     from milepost.client.urls import is_udp  # noqa: PLC0415
 
+    authority, pem = _authorities(typed.ca)
     if is_udp(typed.url) and place is None:
         raise UsageFault("over udp a session starts with the position of the endpoint: give it with --at LAT,LON")
     try:
-        tls = ssl.create_default_context(cafile=typed.ca) if typed.ca and not is_udp(typed.url) else None
+        tls = ssl.create_default_context(cafile=pem) if pem and not is_udp(typed.url) else None
     except FileNotFoundError as error:
-        raise cannot_read(typed.ca, error) from None
+        raise cannot_read(pem, error) from None
     except ssl.SSLError as error:
-        raise UsageFault(f"--ca: {typed.ca} has no certificates in PEM: {error.reason or error}") from None
+        raise UsageFault(f"--ca: {pem} has no certificates in PEM: {error.reason or error}") from None
     password = os.environ.get(PASSWORD_VARIABLE) if typed.user else None
     try:
         return connect(
@@ -65,7 +74,9 @@ def client_from(typed: argparse.Namespace, place: "Place | None" = None, *, retr
             password=password,
             tls=tls,
             place=place if is_udp(typed.url) else None,
-            credentials=_credentials_from(typed),
+            ca=_authority_key(authority),
+            signed_topics=getattr(typed, "signed_topic", None),
+            credentials=_credentials_from(typed, authority),
             connect_within_s=FOREVER_S if retries_forever else 0,
             reconnect_within_s=FOREVER_S if retries_forever else RECONNECT_S,
         )
@@ -73,23 +84,44 @@ def client_from(typed: argparse.Namespace, place: "Place | None" = None, *, retr
         raise UsageFault(str(fault)) from None
 
 
-def _credentials_from(typed: argparse.Namespace) -> "Credentials | None":
-    """Read the key and certificate files of an endpoint over UDP; None if none was given."""
-    from milepost.client.urls import is_udp  # noqa: PLC0415
+def _authorities(files: list[str]) -> tuple[str, str]:
+    """Return the authority.pub and the PEM file among the files of --ca; empty: not given."""
+    from milepost.trust.pem import AUTHORITY, title_of  # noqa: PLC0415
 
-    files = {"--ca": typed.ca, "--certificate": typed.certificate, "--key": typed.key}
-    if not is_udp(typed.url):
-        if typed.certificate or typed.key:
-            raise UsageFault("--certificate and --key apply to udp:// URLs only; with mqtts and wss give a user name")
+    found: dict[bool, str] = {}
+    for file in files:
+        try:
+            is_authority = title_of(Path(file).read_text(errors="replace")) == AUTHORITY
+        except OSError as error:
+            raise cannot_read(file, error) from None
+        if is_authority in found:
+            raise UsageFault(
+                f"--ca: {found[is_authority]} and {file} are of the same kind: give one authority.pub and one PEM file"
+            )
+        found[is_authority] = file
+    return found.get(True, ""), found.get(False, "")
+
+
+def _authority_key(authority: str) -> bytes | None:
+    if not authority:
         return None
-    if not any(files.values()):
+    from milepost.runtime.trust_files import read_authority  # noqa: PLC0415
+
+    return read_authority(Path(authority))
+
+
+def _credentials_from(typed: argparse.Namespace, authority: str) -> "Credentials | None":
+    """Read the key and certificate files of an endpoint; None if none was given."""
+    files = {"--ca": authority, "--certificate": typed.certificate, "--key": typed.key}
+    if not (typed.certificate or typed.key):
         return None
     if missing := [option for option, file in files.items() if not file]:
         raise UsageFault(f"--ca, --certificate and --key must be given together: {missing[0]} is missing; see `milepost trust`")
     from milepost.client import Credentials  # noqa: PLC0415
     from milepost.runtime.trust_files import read_authority, read_certificate_file, read_key  # noqa: PLC0415
 
-    return Credentials(read_authority(Path(typed.ca)), read_certificate_file(typed.certificate), read_key(typed.key).static)
+    certificate, keys = read_certificate_file(typed.certificate), read_key(typed.key)
+    return Credentials.from_keys(read_authority(Path(authority)), certificate, b"".join(keys))
 
 
 def read_option(option: str, read: Callable[[str], Read], text: str | None) -> Read | None:

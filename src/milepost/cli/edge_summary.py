@@ -8,6 +8,7 @@ from pathlib import Path
 from milepost.config.errors import UsageFault
 from milepost.config.settings import ListenerSettings, Settings
 from milepost.config.site_settings import LogType, SiteSettings
+from milepost.config.udp_settings import Encryption
 from milepost.listeners.streams import CertificateField
 from milepost.model.durability import Durability
 from milepost.model.reasons import Malformed
@@ -69,10 +70,10 @@ def _listener(listener: ListenerSettings) -> str:
 
 
 def _udp(settings: Settings) -> str:
-    from milepost.runtime.udp import read_identity  # noqa: PLC0415  # imports OpenSSL
+    from milepost.runtime.edge_trust import read_identity  # noqa: PLC0415  # imports OpenSSL
 
-    keys, certificate = read_identity(settings)
-    if keys is None or certificate is None:
+    _, certificate = read_identity(settings)
+    if certificate is None or settings.udp.encryption is Encryption.NONE:
         return f"{settings.udp.address}, not encrypted: for experiments only"
     until = instant_to_text(certificate.not_after)[:10]
     return f"{settings.udp.address}, encrypted, certificate of {certificate.id} until {until}, ca {settings.trust.ca}"

@@ -21,6 +21,8 @@ examples:
   milepost pub -t road/i80 -m ice --tag ice --tag bridge --place 40.7608,-111.891 --priority safety --valid-for 30m
   milepost pub -t road/i80 -m 'leave the road' --to-area 'circle 40.7608,-111.891 2000' --priority emergency
   milepost pub -t road/i80 -m ice --place 40.7608,-111.891 --url udp://127.0.0.1:4242
+  milepost pub -t Alert/Closure -m closed --to-area 'circle 40.7608,-111.891 2000' --valid-for 30m --sign \\
+    --ca authority.pub --certificate control-room.cert --key control-room.key
   tail -f positions.log | milepost pub -t fleet/log --stdin-lines
 
 An area is `circle LATITUDE,LONGITUDE METRES`, GeoJSON or WKT: docs/reference/subscriptions.md has them all.
@@ -61,6 +63,9 @@ def add_to(commands: Commands) -> None:
     parser.add_argument("--retain", action="store_true", help="retain the message for later subscribers")
     parser.add_argument(
         "--valid-for", metavar="TIME", help="validity: the message is not delivered later; such as 10m or 2 hours"
+    )
+    parser.add_argument(
+        "--sign", action="store_true", help="sign as the operator of --certificate and --key; needs --valid-for, at most 24 hours"
     )
     add_connection(parser)
     parser.set_defaults(run=_run)
@@ -112,6 +117,7 @@ def _options(typed: argparse.Namespace) -> dict[str, Any]:
         "priority": Priority[typed.priority.upper()],
         "qos": typed.qos,
         "retain": typed.retain,
+        "sign": typed.sign,
         "valid_for_s": None if valid_for_ns is None else valid_for_ns / SECOND_NS,
     }
 

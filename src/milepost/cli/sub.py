@@ -11,6 +11,7 @@ from milepost.runtime.terminal import print_error, print_line
 if TYPE_CHECKING:  # --help must import neither asyncio nor numpy
     from milepost.cli.message_output import Show
     from milepost.client import Client, Inbox
+    from milepost.client.events import Suppressed
 
 _EPILOG: Final = f"""\
 examples:
@@ -22,8 +23,8 @@ examples:
   milepost sub -t 'fleet/#' --count 1 --timeout 5 --format '{{seen_at}} {{topic}} {{body}}'
 
 With `around METRES` the area is around --at. Queries, areas and time windows: docs/reference/subscriptions.md. A format may
-have {{topic}}, {{body}}, {{tags}}, {{place}}, {{source}}, {{age}}, {{seen_at}}, {{received_at}}, {{priority}}, {{qos}} and
-{{retained}}.
+have {{topic}}, {{body}}, {{tags}}, {{place}}, {{source}}, {{age}}, {{seen_at}}, {{received_at}}, {{priority}}, {{qos}},
+{{retained}} and {{signer}}.
 The exit status is 1 if fewer than --count messages arrived before the --timeout.
 {CONNECTION_HELP}"""
 
@@ -49,6 +50,15 @@ def add_to(commands: Commands) -> None:
     form.add_argument("--json", action="store_true", help="print one line of JSON per message")
     form.add_argument("--format", metavar="TEXT", help="print messages in this format, such as '{topic}: {body}'")
     add_connection(parser)
+    parser.add_argument(
+        "--signed-topic",
+        metavar="FILTER",
+        action="append",
+        help="with --ca: a topic filter whose messages must be signed; may be repeated (default: alerts)",
+    )
+    parser.add_argument(
+        "--unsigned", action="store_const", const=[], dest="signed_topic", help="with --ca: no message needs a signature"
+    )
     parser.set_defaults(run=_run)
 
 
@@ -102,7 +112,9 @@ async def _listen(typed: argparse.Namespace, options: dict[str, Any], show: "Sho
     from milepost.wire.area_text import place_from_text  # noqa: PLC0415
 
     place = read_option("--at", place_from_text, typed.at)
-    async with client_from(typed, place) as client, AsyncExitStack() as stack:
+    client = client_from(typed, place)
+    client.suppression_observer = _report_forged
+    async with client, AsyncExitStack() as stack:
         if place is not None:
             await client.report(place.latitude, place.longitude)
         everything = await stack.enter_async_context(client.messages())
@@ -119,6 +131,13 @@ async def _listen(typed: argparse.Namespace, options: dict[str, Any], show: "Sho
         )
         return STATUS_FAILED
     return 0
+
+
+def _report_forged(suppressed: "Suppressed") -> None:
+    from milepost.client.events import Suppression  # noqa: PLC0415
+
+    if suppressed.reason is Suppression.FORGED:
+        print_error(f"milepost: a message on {suppressed.topic} was suppressed: {suppressed.detail}")
 
 
 async def _end(tasks: "list[Any]") -> None:

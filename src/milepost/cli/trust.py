@@ -13,6 +13,7 @@ if TYPE_CHECKING:  # imports numpy and OpenSSL
     from milepost.runtime.trust_files import KeyFile
 
 _EDGE: Final = "edge"
+_SIGNING_ROLES: Final = (_EDGE, "service", "operator")
 _DAYS: Final = 365
 
 _EPILOG: Final = """\
@@ -20,9 +21,12 @@ Over UDP, edges and endpoints authenticate with certificates that your own certi
   milepost trust init ca
   milepost trust issue ca edge-3 --edge
   milepost trust issue ca truck-17 --role vehicle
+and edges, services and operators sign their alerts, which clients that know the CA verify:
+  milepost trust issue ca incidents --service
+  milepost trust issue ca control-room --operator
 
-An edge needs its .key and .cert, authority.pub and revoked.list; an endpoint its .key and .cert, and authority.pub. authority.key
-stays with the CA.
+An edge needs its .key and .cert, authority.pub, revoked.list and revoked-signers.list; a service, an operator or an endpoint its
+.key and .cert, and authority.pub. authority.key stays with the CA.
 """
 
 _INIT_EPILOG: Final = """\
@@ -30,10 +34,11 @@ example:
   milepost trust init ca
 
 It creates these files in the folder, and never overwrites one:
-  authority.key   the private key: keep it secret, make a backup, and do not copy it to the machines of edges
-  authority.pub   the public key, for edges and endpoints
-  revoked.list    the signed revocation list, empty at first
-  issued.jsonl    all issued certificates, one per line
+  authority.key          the private key: keep it secret, make a backup, and do not copy it to the machines of edges
+  authority.pub          the public key, for edges and endpoints
+  revoked.list           the signed revocation list, empty at first
+  revoked-signers.list   the part of it that edges publish to their clients: certificates that sign
+  issued.jsonl           all issued certificates, one per line
 """
 
 _KEY_EPILOG: Final = """\
@@ -47,6 +52,8 @@ _ISSUE_EPILOG: Final = """\
 examples:
   milepost trust issue ca truck-17 --role vehicle             creates truck-17.key and truck-17.cert
   milepost trust issue ca edge-3 --edge --days 90             for an edge, with a key to sign its messages
+  milepost trust issue ca incidents --service                 for the incident engine, with a key to sign its alerts
+  milepost trust issue ca control-room --operator             for an operator, with a key to sign with `milepost pub --sign`
   milepost trust issue ca truck-17 --role vehicle --key truck-17.pub
                                                               creates truck-17.cert; the private key stays with the endpoint
 
@@ -68,7 +75,8 @@ examples:
   milepost trust revoke ca truck-17                  all certificates of this endpoint
   milepost trust revoke ca 5f0c6d1be2a94877          the one with this serial number; `milepost trust show ca` prints them
 
-Edges that read revoked.list from this folder end the sessions within a second; copy the file to all other edges.
+Edges that read revoked.list from this folder end the sessions within a second; copy the file to all other edges, and with it
+revoked-signers.list, which they publish to their clients.
 """
 
 _SHOW_EPILOG: Final = """\
@@ -99,7 +107,9 @@ def add_to(commands: Commands) -> None:
         "key", help="create keys", description="Create the private and the public key of an endpoint.", epilog=_KEY_EPILOG
     )
     key.add_argument("name", metavar="NAME", help="the endpoint id")
-    key.add_argument("--edge", action="store_true", help="with a signing key, as edges need it")
+    key.add_argument(
+        "--edge", "--service", "--operator", action="store_true", dest="signs", help="with a signing key, as these need it"
+    )
     _add_out(key)
     key.set_defaults(run=_key)
 
@@ -133,6 +143,8 @@ def _add_issue(verbs: Commands) -> None:
     role = issue.add_mutually_exclusive_group(required=True)
     role.add_argument("--role", help="the role of the endpoint: 1 to 32 of a-z, 0-9 and -")
     role.add_argument("--edge", action="store_const", const=_EDGE, dest="role", help="the same as --role edge")
+    role.add_argument("--service", action="store_const", const="service", dest="role", help="the same as --role service")
+    role.add_argument("--operator", action="store_const", const="operator", dest="role", help="the same as --role operator")
     issue.add_argument("--days", metavar="N", type=int, default=_DAYS, help=f"validity in days (default: {_DAYS})")
     issue.add_argument("--key", metavar="FILE", type=Path, help="an existing public key, instead of a new key pair")
     _add_out(issue)
@@ -155,7 +167,7 @@ def _key(typed: argparse.Namespace) -> int:
     from milepost.runtime.certificate_authority import new_keys, public_keys_of  # noqa: PLC0415  # imports OpenSSL
     from milepost.runtime.trust_files import TrustFileType, write_new  # noqa: PLC0415
 
-    keys = new_keys(signs=typed.edge)
+    keys = new_keys(signs=typed.signs)
     private, public = _path(typed, ".key"), _path(typed, ".pub")
     write_new(private, TrustFileType.KEY, b"".join(keys))
     write_new(public, TrustFileType.PUBLIC_KEY, b"".join(public_keys_of(keys)))
@@ -182,7 +194,7 @@ def _issue(typed: argparse.Namespace) -> int:
         raise UsageFault(f"--days {typed.days}: give at least 1")
     private, path = _path(typed, ".key"), _path(typed, ".cert")
     _check_free(path, *([] if typed.key else [private]))
-    keys = None if typed.key else new_keys(signs=typed.role == _EDGE)
+    keys = None if typed.key else new_keys(signs=typed.role in _SIGNING_ROLES)
     public = _given_keys(typed) if keys is None else public_keys_of(keys)
     certificate = issue_in(typed.folder, typed.name, public, role=typed.role, days=typed.days, now=_now())
     if keys is not None:
@@ -206,8 +218,9 @@ def _given_keys(typed: argparse.Namespace) -> "KeyFile":
     from milepost.runtime.trust_files import read_public_key  # noqa: PLC0415  # imports OpenSSL
 
     keys = read_public_key(typed.key)
-    if (typed.role == _EDGE) != bool(keys.signing):
-        what = "no signing key: create it with --edge" if typed.role == _EDGE else "a signing key, which only edges have"
+    signs = typed.role in _SIGNING_ROLES
+    if signs != bool(keys.signing):
+        what = f"no signing key: create it with --{typed.role}" if signs else "a signing key, which only signers have"
         raise UsageFault(f"{typed.key} has {what} (milepost trust key)")
     return keys
 
@@ -218,9 +231,7 @@ def _revoke(typed: argparse.Namespace) -> int:
     new = revoke_in(typed.folder, typed.targets, _now())
     for serial in new:
         print_line(f"{serial_text(serial)} is revoked")
-    print_line(
-        "running edges that read this revoked.list apply it within a second" if new else "all of these were revoked before"
-    )
+    print_line("running edges that read these lists apply them within a second" if new else "all of these were revoked before")
     return 0
 
 

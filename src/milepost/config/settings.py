@@ -82,6 +82,9 @@ class IncidentSettings:
     """Road network file; empty: alerts are addressed to circles."""
     upstream_s: float = 120.0
     """Reach of alerts upstream of an incident, in seconds of driving."""
+    certificate: Annotated[str, FileName()] = ""
+    """Certificate of the incident engine, for the service `incidents`; empty: alerts are not signed."""
+    key: Annotated[str, FileName()] = ""
 
     def __post_init__(self) -> None:
         names = [kind.name for kind in self.kinds]
@@ -89,6 +92,8 @@ class IncidentSettings:
             raise ValueError(f"kinds: two are named {min(duplicates)}; give each its own name")
         if not 1.0 <= self.upstream_s <= 3_600.0:
             raise ValueError(f"upstream_s is {self.upstream_s}, not in 1..3600")
+        if bool(self.certificate) != bool(self.key):
+            raise ValueError("certificate and key belong together: give both, or neither")
 
 
 @dataclass(frozen=True, slots=True)

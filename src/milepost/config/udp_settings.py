@@ -94,3 +94,5 @@ class TrustSettings:
     certificate: Annotated[str, FileName()] = ""
     key: Annotated[str, FileName()] = ""
     revoked: Annotated[str, FileName()] = ""
+    revoked_signers: Annotated[str, FileName()] = ""
+    """The list for clients; empty: the one beside `revoked`, if there is one."""

@@ -10,7 +10,8 @@ Invariants:
   edges drop the copies;
 - the state is appended after the alerts that it records as published. Early alerts have numbers below those of all later ends of
   slots: if a process dies before its state is appended, the alerts of its successor are not mistaken for old ones;
-- an unreadable cell or question changes nothing but a count; a wrong question is answered with its fault.
+- an unreadable cell or question changes nothing but a count; a wrong question is answered with its fault;
+- every alert, update and all-clear is signed, if the engine has a certificate.
 
 Early warnings: a place that is hot before its slot has ended is announced at once, and resolved at the end of the slot.
 
@@ -30,7 +31,7 @@ Early warnings: a place that is hot before its slot has ended is announced at on
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Final, NamedTuple
@@ -269,6 +270,10 @@ RADIUS_M: Final = 1_000.0
 """Default radius of a question about a place."""
 
 
+SignMessage = Callable[[Message], Message]
+"""Returns a message with the signature of the incident engine; the same message always gets the same one."""
+
+
 class EngineAppend(NamedTuple):
     """A record for the site's log."""
 
@@ -317,12 +322,14 @@ class IncidentEngine:
         since: Instant,
         state: bytes | None = None,
         approach: Approach | None = None,
+        sign: SignMessage | None = None,
     ) -> None:
         state_json = orjson.loads(decompress(state)) if state else {}
         incidents = state_from_json(orjson.dumps(state_json["incidents"])) if state_json else None
         self._sender = EdgeRef(site, service_sender(ENGINE))
         self._lateness_ns = int(allowed_lateness_s * SECOND_NS)
         self._approach = approach
+        self._sign = sign
         self._kinds = {kind.name: kind for kind in kinds}
         self._appends: list[EngineAppend] = []
         self._last: int = state_json.get("last", 0)
@@ -395,6 +402,8 @@ class IncidentEngine:
             announcement.change, self._kinds[announcement.change.incident.kind], ENGINE_SOURCE, announcement.early, self._approach
         )
         if message is not None:
+            if self._sign is not None:
+                message = self._sign(message)
             record = to_record(ForwardedMessage(self._sender, self._next_number(at), message, qos=1))
             self._appends += (EngineAppend(CROSS_HUB, "", record), EngineAppend(handler_topic(PIPELINES), ENGINE_SOURCE, record))
             self.counts.alerts += 1

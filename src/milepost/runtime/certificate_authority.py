@@ -1,7 +1,8 @@
 """The folder of a certificate authority: its keys, its register of issued certificates and its revocation list.
 
     authority.key    private key, which signs certificates           authority.pub   public key, for edges and endpoints
-    issued.jsonl     every certificate it issued, one line each      revoked.list    revoked serial numbers, signed
+    issued.jsonl     every certificate it issued, one line each      revoked.list    revoked serial numbers, signed, for edges
+                                                                     revoked-signers.list   those that sign, for clients
 
 Invariants:
 - a certificate is in the register before it is handed out, so every issued certificate can be revoked by its name;
@@ -31,7 +32,17 @@ from milepost.runtime.trust_files import (
     replace_file,
     write_new,
 )
-from milepost.trust.certificates import SERIAL_MAX, Certificate, Revocations, issue, read_certificate, revoke
+from milepost.trust.certificates import (
+    SERIAL_MAX,
+    SIGNING_ROLES,
+    Certificate,
+    Revocations,
+    RevocationScope,
+    issue,
+    read_certificate,
+    revoke,
+    revoke_signers,
+)
 from milepost.trust.noise import public_of
 from milepost.trust.signing import signing_public_of
 from milepost.wire.sealed import KEY_BYTES
@@ -40,6 +51,7 @@ from milepost.wire.times import instant_to_text
 AUTHORITY_KEY: Final = "authority.key"
 AUTHORITY: Final = "authority.pub"
 REVOKED: Final = "revoked.list"
+REVOKED_SIGNERS: Final = "revoked-signers.list"
 ISSUED: Final = "issued.jsonl"
 
 CLOCK_SLACK_NS: Final = 300 * SECOND_NS
@@ -54,13 +66,14 @@ def make_authority(folder: Path, now: Instant) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageFault(f"{folder} cannot be created: {error.strerror}; choose another folder") from None
-    existing = [name for name in (AUTHORITY_KEY, AUTHORITY, REVOKED, ISSUED) if (folder / name).exists()]
+    existing = [name for name in (AUTHORITY_KEY, AUTHORITY, REVOKED, REVOKED_SIGNERS, ISSUED) if (folder / name).exists()]
     if existing:
         raise UsageFault(f"{folder} has {existing[0]} already: nothing was changed; choose another folder")
     key = secrets.token_bytes(KEY_BYTES)
     write_new(folder / AUTHORITY_KEY, TrustFileType.AUTHORITY_KEY, key)
     write_new(folder / AUTHORITY, TrustFileType.AUTHORITY, signing_public_of(key))
     write_new(folder / REVOKED, TrustFileType.REVOKED, revoke(key, None, (), now).data)
+    write_new(folder / REVOKED_SIGNERS, TrustFileType.REVOKED_SIGNERS, revoke_signers(key, None, (), now).data)
     (folder / ISSUED).touch(0o644)
 
 
@@ -106,10 +119,25 @@ def revoke_in(folder: Path, targets: Sequence[str], now: Instant) -> list[int]:
         if new:
             try:
                 updated = revoke(authority_key, previous, new, now)
+                signers = _revoked_signers(folder, authority_key, updated, now)
             except Malformed as fault:
                 raise UsageFault(f"nothing was revoked: {fault.detail}; create a new certificate authority") from None
             replace_file(folder / REVOKED, TrustFileType.REVOKED, updated.data)
+            replace_file(folder / REVOKED_SIGNERS, TrustFileType.REVOKED_SIGNERS, signers.data)
     return new
+
+
+def _revoked_signers(folder: Path, authority_key: bytes, revoked: Revocations, now: Instant) -> Revocations:
+    """Return the list for clients: revoked certificates that can sign and have not expired, and those of unknown role."""
+    path = folder / REVOKED_SIGNERS
+    public = read_authority(folder / AUTHORITY)
+    previous = read_revoked(path, public, RevocationScope.SIGNERS) if path.exists() else None
+    harmless = {
+        certificate.serial
+        for certificate in issued_in(folder)
+        if certificate.role not in SIGNING_ROLES or certificate.not_after < now
+    }
+    return revoke_signers(authority_key, previous, revoked.serials - harmless, now)
 
 
 def revoked_in(folder: Path) -> Revocations:

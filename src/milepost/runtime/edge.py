@@ -8,6 +8,7 @@ import resource
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import astuple
 from functools import partial
 from pathlib import Path
 from time import monotonic, time_ns
@@ -40,6 +41,7 @@ from milepost.storage import open_storage
 from milepost.vetting.reputation import Reputations
 
 if TYPE_CHECKING:
+    from milepost.runtime.edge_trust import EdgeTrust
     from milepost.runtime.udp import UdpService
 
 
@@ -137,6 +139,7 @@ class EdgeService:
         self._password_checker.use(users)
         self.mqtt = MqttListener(context, self._password_checker.begin)
         self._committer = TickCommitter(self.broker, ChangeWriter(self.broker, storage, log), self.mqtt)
+        self._trust = self._open_trust()
         self._udp = self._open_udp() if settings.udp.address else None
         self._monitoring = Monitoring()
         self._metrics = EdgeMetrics(lambda: self._monitoring.up_s, self.mqtt, self._udp, self._site)
@@ -155,10 +158,22 @@ class EdgeService:
         rules = PlausibilityRules(settings.edge.area, settings.vetting.reports, message_limits(settings))
         self.broker.configure(rules, settings.rules.alert)
 
+    def _open_trust(self) -> "EdgeTrust | None":
+        """Read the files of [trust]; without them the edge signs nothing and verifies nothing."""
+        trust, udp = self._settings.trust, self._settings.udp
+        if not (udp.address or any(astuple(trust))):
+            return None
+        from milepost.runtime.edge_trust import maybe_edge_trust  # noqa: PLC0415  # loads OpenSSL and protobuf
+
+        found = maybe_edge_trust(self._settings, self._log)
+        if found is not None:
+            found.apply_to(self.broker)
+        return found
+
     def _open_udp(self) -> "UdpService":
         from milepost.runtime.udp import UdpService  # noqa: PLC0415  # loads OpenSSL and protobuf, which MQTT does not need
 
-        udp = UdpService(self._settings, self.broker, self._event_loop, self._log)
+        udp = UdpService(self._settings, self.broker, self._event_loop, self._log, self._trust)
         self._committer.add_listener(udp.listener)
         return udp
 
@@ -174,6 +189,9 @@ class EdgeService:
         event_loop.call_every(TICK_S, self._tick)
         self._reputations.reload()
         event_loop.call_every(FILE_CHECK_S, lambda _: self._reputations.reload())
+        if self._trust is not None:
+            self._trust.publish_revoked_signers(self.broker, Instant(time_ns()))
+            event_loop.call_every(FILE_CHECK_S, partial(self._trust.reload, self.broker))
         if settings.sys.interval_s:
             self._metrics.publish_system_topics(Instant(time_ns()))
             event_loop.call_every(settings.sys.interval_s, self._metrics.publish_system_topics)

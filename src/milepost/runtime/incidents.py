@@ -10,6 +10,8 @@ Invariants:
 import signal
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
+from time import time_ns
 from typing import Final
 
 from milepost.config.errors import UsageFault
@@ -28,7 +30,7 @@ from milepost.eventlog.log import (
     TopicSettings,
     read_to_end,
 )
-from milepost.incidents.engine import CELLS, ENGINE, QUESTION_TOPIC, STATE, Approach, IncidentEngine
+from milepost.incidents.engine import CELLS, ENGINE, QUESTION_TOPIC, STATE, Approach, IncidentEngine, SignMessage
 from milepost.listeners.event_loop import EventLoop
 from milepost.model.instants import Instant
 from milepost.model.pipeline_records import REPUTATION
@@ -49,24 +51,59 @@ def run(settings: Settings) -> int:
     if not site.name:
         raise UsageFault("[site] has no name: the incident engine needs the log of a site; see milepost.example.toml")
     logger = StructuredLog(settings.log.level, settings.log.line_format)
-    approach = find_approach(settings.incidents)
+    approach, sign = find_approach(settings.incidents), find_signer(settings, Instant(time_ns()))
+    if sign is None:
+        logger.warning("alerts are not signed: clients that trust a certificate authority suppress them", site=site.name)
     log = open_log(site, settings.storage.durability, "incidents", RefusedRecords(logger))
     try:
-        IncidentService(settings, log, logger, approach).run()
+        IncidentService(settings, log, logger, approach, sign).run()
     finally:
         log.close()
     return 0
 
 
+def find_signer(settings: Settings, now: Instant) -> SignMessage | None:
+    """Read the certificate and key of the incident engine; None if there are none, and alerts are not signed."""
+    incidents = settings.incidents
+    if not incidents.certificate:
+        return None
+    from milepost.runtime.edge_trust import check_pair  # noqa: PLC0415  # imports OpenSSL
+    from milepost.runtime.trust_files import read_authority, read_certificate_file, read_key  # noqa: PLC0415
+    from milepost.trust.certificates import SERVICE, CertificateAuthority  # noqa: PLC0415
+    from milepost.trust.signing import Signer  # noqa: PLC0415
+
+    if not settings.trust.ca:
+        raise UsageFault("[incidents] certificate needs [trust] ca, the public key of the certificate authority that issued it")
+    keys, certificate = read_key(Path(incidents.key)), read_certificate_file(Path(incidents.certificate))
+    if (certificate.role, certificate.id) != (SERVICE, ENGINE):
+        raise UsageFault(
+            f"[incidents] certificate: {incidents.certificate} is for {certificate.id!r}, role {certificate.role}, not for"
+            f' the service {ENGINE!r}: issue it with "milepost trust issue DIR {ENGINE} --service"'
+        )
+    check_pair(keys, certificate, f"[incidents] key: {incidents.key}", incidents.certificate)
+    refused = CertificateAuthority(read_authority(Path(settings.trust.ca))).check(certificate, now)
+    if refused is not None:
+        raise UsageFault(f"[incidents] certificate: {refused.detail}; issue a new one")
+    return Signer(keys.signing, certificate).sign
+
+
 class IncidentService:
     """The incident engine, while this process is assigned the cells of the site."""
 
-    def __init__(self, settings: Settings, log: Log, logger: StructuredLog, approach: Approach | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        log: Log,
+        logger: StructuredLog,
+        approach: Approach | None = None,
+        sign: SignMessage | None = None,
+    ) -> None:
         self._settings = settings
         self._site = settings.site.log.name
         self._log = log
         self._logger = logger
         self._approach = approach
+        self._sign = sign
         self._event_loop = EventLoop()
         self._engine: IncidentEngine | None = None
         self._following: Following | None = None
@@ -124,6 +161,7 @@ class IncidentService:
             since=now,
             state=self._last_state(),
             approach=self._approach,
+            sign=self._sign,
         )
         since = engine.incidents.cells_since
         starts: dict[str, Start] = {CELLS: TopicEnd.BEGINNING if since is None else Since(since)}

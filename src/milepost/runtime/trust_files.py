@@ -14,7 +14,7 @@ from typing import NamedTuple
 from milepost.config.errors import UsageFault
 from milepost.model.reasons import Malformed
 from milepost.runtime.files import text_of
-from milepost.trust.certificates import Certificate, Revocations, read_certificate, read_revocations
+from milepost.trust.certificates import Certificate, Revocations, RevocationScope, read_certificate, read_revocations
 from milepost.trust.pem import AUTHORITY, CERTIFICATE, PRIVATE_KEY, SITE_KEY, bytes_from_text, text_from_bytes, title_of
 from milepost.wire.sealed import KEY_BYTES
 
@@ -29,6 +29,7 @@ class TrustFileType(Enum):
     CERTIFICATE = CERTIFICATE, "a certificate"
     REVOKED = "REVOCATIONS", "a revocation list"
     SITE_KEY = SITE_KEY, "the key of a site's log"
+    REVOKED_SIGNERS = "REVOKED SIGNERS", "a list of revoked signers"
 
     def __init__(self, title: str, label: str) -> None:
         self.title = title
@@ -84,13 +85,13 @@ def read_site_key(path: Path) -> bytes:
     return _sized(path, _read(path, TrustFileType.SITE_KEY))
 
 
-def read_revoked(path: Path, authority_public: bytes) -> Revocations:
-    """Read the revocation list; refuse one that is not signed by this authority."""
-    data = _read(path, TrustFileType.REVOKED)
+def read_revoked(path: Path, authority_public: bytes, scope: RevocationScope = RevocationScope.ALL) -> Revocations:
+    """Read a revocation list; refuse one that is not signed by this authority."""
+    data = _read(path, TrustFileType.REVOKED if scope is RevocationScope.ALL else TrustFileType.REVOKED_SIGNERS)
     try:
-        return read_revocations(data, authority_public)
+        return read_revocations(data, authority_public, scope)
     except Malformed as fault:
-        raise UsageFault(f"{path} is not valid ({fault.detail}): copy revoked.list from the folder of the CA again") from None
+        raise UsageFault(f"{path} is not valid ({fault.detail}): copy it from the folder of the CA again") from None
 
 
 def kind_of(path: Path) -> TrustFileType:

@@ -39,7 +39,7 @@ def test_help_has_examples(capsys: pytest.CaptureFixture[str]) -> None:
         (("--laps", "2", "--forever"), "not allowed with argument"),
         (("--url", "udp://"), "the URL 'udp://' is not"),
         (("--url", "udp://h", "--key", "k"), "--ca, --certificate and --key must be given together: --ca is missing"),
-        (("--url", "mqtts://h", "--key", "k"), "--certificate and --key apply to udp:// URLs only"),
+        (("--url", "mqtts://h", "--key", "k"), "--ca, --certificate and --key must be given together: --ca is missing"),
         (("--url", "udp://h", "--key", "k", "--certificate", "c", "--ca", "none.pub"), "none.pub does not exist"),
         (("--url", "udp://h", "--user", "ada"), "user is an option of MQTT only"),
     ],

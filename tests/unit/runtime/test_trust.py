@@ -9,10 +9,12 @@ import pytest
 
 from milepost.cli import main as command
 from milepost.cli.certificate_table import shown_files
+from milepost.config.errors import UsageFault
 from milepost.model.instants import SECOND_NS, Instant
+from milepost.model.reasons import Malformed
 from milepost.runtime.certificate_authority import CLOCK_SLACK_NS, issued_in, revoked_in, serial_text
-from milepost.runtime.trust_files import read_authority, read_certificate_file, read_key, read_public_key
-from milepost.trust.certificates import CertificateAuthority
+from milepost.runtime.trust_files import read_authority, read_certificate_file, read_key, read_public_key, read_revoked
+from milepost.trust.certificates import CertificateAuthority, RevocationScope, read_revocations
 from milepost.trust.noise import public_of
 from milepost.trust.signing import Signer, signing_public_of
 
@@ -54,7 +56,7 @@ def test_help_has_examples(verb: tuple[str, ...], capsys: pytest.CaptureFixture[
 
 
 def test_an_authority_is_created_once(run: Run, ca: Path) -> None:
-    assert names(ca) == {"authority.key", "authority.pub", "revoked.list", "issued.jsonl"}
+    assert names(ca) == {"authority.key", "authority.pub", "revoked.list", "revoked-signers.list", "issued.jsonl"}
     assert stat.S_IMODE((ca / "authority.key").stat().st_mode) == 0o600
     assert revoked_in(ca).serials == frozenset()
     before = {name: (ca / name).read_bytes() for name in names(ca)}
@@ -62,7 +64,7 @@ def test_an_authority_is_created_once(run: Run, ca: Path) -> None:
     assert {name: (ca / name).read_bytes() for name in names(ca)} == before
 
 
-@pytest.mark.parametrize("name", ["authority.pub", "revoked.list", "issued.jsonl"])
+@pytest.mark.parametrize("name", ["authority.pub", "revoked.list", "revoked-signers.list", "issued.jsonl"])
 def test_an_authority_does_not_overwrite_files_of_another(run: Run, name: str) -> None:
     Path("ca").mkdir()
     (Path("ca") / name).write_text("mine")
@@ -128,7 +130,7 @@ def test_a_certificate_can_be_issued_for_a_public_key(run: Run, ca: Path) -> Non
         (("issue", "ca", "", "--role", "truck"), "'' is not a valid endpoint id"),
         (("issue", "nowhere", "x", "--role", "truck"), "nowhere/authority.key does not exist"),
         (("issue", "ca", "x", "--role", "truck", "--out", "nowhere"), "nowhere is not a folder"),
-        (("issue", "ca", "x", "--role", "truck", "--key", "both.pub"), "has a signing key, which only edges have"),
+        (("issue", "ca", "x", "--role", "truck", "--key", "both.pub"), "has a signing key, which only signers have"),
         (("issue", "ca", "x", "--edge", "--key", "one.pub"), "has no signing key: create it with --edge"),
         (("issue", "ca", "x", "--role", "truck", "--key", "one.key"), "has a private key, not a public key"),
         (("issue", "ca", "one", "--role", "truck"), "one.key exists already: nothing was issued"),
@@ -163,8 +165,25 @@ def test_revoking_a_name_revokes_all_its_certificates_and_no_others(run: Run, ca
     serials = {read_certificate_file(Path(folder, "truck-17.cert")).serial for folder in ("first", "second")}
     assert revoked_in(ca).serials == serials
     assert all(f"{serial_text(serial)} is revoked" in output for serial in serials)
-    assert "apply it within a second" in output
+    assert "apply them within a second" in output
     assert stat.S_IMODE((ca / "revoked.list").stat().st_mode) == 0o644
+
+
+def test_clients_get_the_revoked_certificates_that_can_sign(run: Run, ca: Path) -> None:
+    for name, role in (("edge-3", "--edge"), ("incidents", "--service"), ("control-room", "--operator")):
+        run("issue", "ca", name, role)
+        assert read_certificate_file(Path(f"{name}.cert")).signing_key
+    run("issue", "ca", "truck-17", "--role", "vehicle")
+    run("revoke", "ca", "truck-17", "edge-3")
+    run("revoke", "ca", "incidents", "00000000000000ff")
+    signing = {read_certificate_file(Path(f"{name}.cert")).serial for name in ("edge-3", "incidents")}
+    public = read_authority(ca / "authority.pub")
+    signers = read_revoked(ca / "revoked-signers.list", public, RevocationScope.SIGNERS)
+    assert signers.serials == signing | {0xFF}, "one whose role is unknown counts as a signer"
+    with pytest.raises(UsageFault, match="has a list of revoked signers, not a revocation list"):
+        read_revoked(ca / "revoked-signers.list", public)
+    with pytest.raises(Malformed, match="not signed by this certificate authority"):
+        read_revocations(signers.data, public)
 
 
 def test_a_serial_number_missing_in_the_register_can_be_revoked(run: Run, ca: Path) -> None:
