@@ -55,7 +55,7 @@ def test_any_content_round_trips_with_its_type(tmp_path: Path, kind: TrustFileTy
 
 @pytest.mark.parametrize("kind", TrustFileType)
 def test_private_keys_are_readable_by_their_owner_only(kind: TrustFileType, tmp_path: Path) -> None:
-    mode = 0o600 if kind in (TrustFileType.KEY, TrustFileType.AUTHORITY_KEY) else 0o644
+    mode = 0o600 if kind in (TrustFileType.KEY, TrustFileType.AUTHORITY_KEY, TrustFileType.SITE_KEY) else 0o644
     path = written(tmp_path, kind, ONE)
     assert stat.S_IMODE(path.stat().st_mode) == mode
     replace_file(path, kind, OTHER)

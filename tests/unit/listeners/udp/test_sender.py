@@ -66,7 +66,7 @@ def test_an_alert_signed_by_the_edge_reaches_vehicles_near_the_emergency() -> No
         messages = vehicle.messages()
         assert len(messages) == number % 2
         for message in messages:
-            assert verifier.check(message, edge.now) is None
+            assert verifier.check(message, edge.now) == ("edge", "edge-1")
             assert (message.source, message.topic, message.body) == ("@edge/edge-1", "Alert/collision", b"crash")
             assert message.tags == {Tag("i80")}
             assert dict(message.fields) == {"cars": 2, "raised_by": "reporter", "raised_on": "collision"}
