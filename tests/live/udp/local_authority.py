@@ -42,11 +42,21 @@ class LocalAuthority:
             self._known[name] = Credentials(read_authority(self.ca_file), certificate, keys.static)
         return self._known[name]
 
+    def operator(self, name: str) -> Credentials:
+        """Return the credentials of an operator, who signs messages."""
+        self.issue_signer(name, role="operator")
+        files = {"certificate": self.issued / f"{name}.cert", "key": self.issued / f"{name}.key"}
+        return Credentials.from_files(ca=self.ca_file, **files)
+
     def issue_edge(self, name: str) -> None:
         """Issue the files of an edge, once."""
+        self.issue_signer(name, role="edge")
+
+    def issue_signer(self, name: str, *, role: str) -> None:
+        """Issue the files of a signer, once."""
         if not (self.issued / f"{name}.cert").exists():
             keys = new_keys(signs=True)
-            certificate = issue_in(self.folder, name, public_keys_of(keys), role="edge", days=1, now=_now())
+            certificate = issue_in(self.folder, name, public_keys_of(keys), role=role, days=1, now=_now())
             write_new(self.issued / f"{name}.key", TrustFileType.KEY, b"".join(keys))
             write_new(self.issued / f"{name}.cert", TrustFileType.CERTIFICATE, certificate.data)
 
