@@ -1,17 +1,18 @@
 """The head of a message's record agrees with the whole record; other records and spellings have none."""
 
 from dataclasses import replace
+from typing import Any
 
 import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
 from milepost.model.addresses import ToContent
-from milepost.model.endpoints import EndpointId
+from milepost.model.endpoints import EndpointId, maybe_endpoint
 from milepost.model.instants import Instant
 from milepost.model.messages import Message, MessageId
 from milepost.model.priorities import Priority
-from milepost.model.site_records import EdgeRef, ForwardedMessage, HubInfo
+from milepost.model.site_records import SERVICE_MARK, EdgeRef, ForwardedMessage, HubInfo, source_of_sender
 from milepost.wire.records import from_record, head_of, to_record
 from strategies import endpoint_ids, messages, topics
 
@@ -26,8 +27,16 @@ plain_messages = st.builds(
     reliable=st.booleans(),
     body=st.binary(max_size=60),
 )
+
+
+def forwarded_by(sender: EdgeRef, number: int, message: Message, *rest: Any) -> ForwardedMessage:
+    """Return a record whose source fits its sender."""
+    is_own = maybe_endpoint(message.source) is not None and not sender.edge.startswith(SERVICE_MARK)
+    return ForwardedMessage(sender, number, message if is_own else replace(message, source=source_of_sender(sender)), *rest)
+
+
 forwarded = st.builds(
-    ForwardedMessage,
+    forwarded_by,
     st.builds(EdgeRef, names, names),
     numbers,
     plain_messages | messages(),

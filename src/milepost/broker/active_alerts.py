@@ -6,7 +6,7 @@
     message to those notified  ─▶ notified_sessions: sessions notified of the incident; end: it is no longer active
 
 Invariants:
-- an incident belongs to its source: no other source can replace or cancel its messages;
+- an incident belongs to its source, and to its signer once it was signed: no other can replace or cancel its messages;
 - `entering` never returns a session that already has the message, from this edge or from the one it came from;
 - active messages, incidents and notified sessions are limited; the least urgent message is evicted first, then the first to
   expire;
@@ -32,6 +32,7 @@ from milepost.model.instants import FOREVER, SECOND_NS, Instant
 from milepost.model.places import Vectors
 from milepost.model.reasons import Reason
 from milepost.model.site_records import NotifiedIncident
+from milepost.trust.alert_origin import UNSIGNED, may_change, signer_in
 
 ACTIVE_MAX: Final = 1_000
 """Maximum active messages."""
@@ -66,6 +67,8 @@ class AlertState:
     notified_until: Instant
     publication: Publication | None = None
     """The active message; None once it is over."""
+    signer: str = UNSIGNED
+    """The signer of its messages (`trust.alert_origin`)."""
     notified: dict[int, Notification] = field(default_factory=dict)
     """By session number."""
 
@@ -99,8 +102,8 @@ class ActiveAlerts:
             case ToArea():
                 if self.activate(publication, changes):
                     self.note_notified(publication, receivers, changes)
-            case ToNotified(incidents):
-                self.end(publication.source, incidents, changes)
+            case ToNotified():
+                self.end(publication, changes)
             case _:
                 pass
 
@@ -109,10 +112,17 @@ class ActiveAlerts:
         match publication.address:
             case ToArea():
                 self.note_notified(publication, [session], changes)
-            case ToNotified(incidents):
-                self.end_for_session(session, publication.source, incidents, changes)
+            case ToNotified():
+                self.end_for_session(session, publication, changes)
             case _:
                 pass
+
+    def is_forged(self, publication: Publication) -> bool:
+        """Return whether a message to an area is about an incident of another signer."""
+        if not isinstance(publication.address, ToArea):
+            return False
+        incident = self._incidents.get(key_of(publication))
+        return incident is not None and not may_change(incident.signer, signer_of(publication))
 
     def activate(self, publication: Publication, changes: StateChanges) -> bool:
         """Activate an accepted message to an area; return whether it is the latest about its incident."""
@@ -141,7 +151,9 @@ class ActiveAlerts:
     def _incident_of(self, publication: Publication, changes: StateChanges) -> tuple[IncidentKey, AlertState]:
         key = key_of(publication)
         valid_until = 0 if publication.valid_until == FOREVER else publication.valid_until
-        return key, self._known(key, Instant(max(valid_until, publication.seen_at + NOTIFIED_NS)), changes)
+        incident = self._known(key, Instant(max(valid_until, publication.seen_at + NOTIFIED_NS)), changes)
+        incident.signer = incident.signer or signer_of(publication)
+        return key, incident
 
     def _known(self, key: IncidentKey, until: Instant, changes: StateChanges) -> AlertState:
         """Return an incident, remembered at least until then; over the limit the oldest are forgotten, active ones last."""
@@ -246,32 +258,33 @@ class ActiveAlerts:
         self._caps = list(self._active), centres, np.array([cap.cosine for cap in caps])
         return self._caps
 
-    def notified_sessions(self, source: SourceId, incidents: Iterable[str]) -> list[int]:
-        """Return the sessions notified of any of these incidents that have not received the last message on them."""
+    def _cancelled_by(self, publication: Publication) -> list[IncidentKey]:
+        """Return the known incidents that a message to those notified cancels: those of its own source and signer."""
+        assert isinstance(publication.address, ToNotified), "only messages to those notified cancel"
+        signer, keys = signer_of(publication), [(publication.source, name) for name in publication.address.incidents]
+        return [key for key in keys if key in self._incidents and may_change(self._incidents[key].signer, signer)]
+
+    def notified_sessions(self, publication: Publication) -> list[int]:
+        """Return the sessions notified of the incidents that a message cancels, and that have not received it."""
         found: dict[int, None] = {}
-        for name in incidents:
-            incident = self._incidents.get((source, name))
-            found |= dict.fromkeys(incident.notified) if incident is not None else {}
+        for key in self._cancelled_by(publication):
+            found |= dict.fromkeys(self._incidents[key].notified)
         return list(found)
 
-    def was_notified(self, session: Session, source: SourceId, incidents: Iterable[str]) -> bool:
+    def was_notified(self, session: Session, publication: Publication) -> bool:
         """Return whether a session is one of those."""
-        return any(
-            session.number in one.notified for name in incidents if (one := self._incidents.get((source, name))) is not None
-        )
+        return any(session.number in self._incidents[key].notified for key in self._cancelled_by(publication))
 
-    def end(self, source: SourceId, incidents: Iterable[str], changes: StateChanges) -> None:
-        """Forget incidents: the last message on them goes to all sessions here."""
-        for name in incidents:
-            if (source, name) in self._incidents:
-                self._forget((source, name), changes)
+    def end(self, publication: Publication, changes: StateChanges) -> None:
+        """Forget the incidents that a message cancels: it goes to all sessions here."""
+        for key in self._cancelled_by(publication):
+            self._forget(key, changes)
 
-    def end_for_session(self, session: Session, source: SourceId, incidents: Iterable[str], changes: StateChanges) -> None:
-        """Forget that a session was notified: the last message on these incidents goes to it alone."""
-        for name in incidents:
-            incident = self._incidents.get((source, name))
-            if incident is not None and session.number in incident.notified:
-                self._remove_notification(session.number, (source, name), changes)
+    def end_for_session(self, session: Session, publication: Publication, changes: StateChanges) -> None:
+        """Forget that a session was notified: the message that cancels these incidents goes to it alone."""
+        for key in self._cancelled_by(publication):
+            if session.number in self._incidents[key].notified:
+                self._remove_notification(session.number, key, changes)
 
     def is_active(self, publication: Publication) -> bool:
         """Return whether a message to an area, or a later one about its incident, is active."""
@@ -306,7 +319,7 @@ class ActiveAlerts:
             (key, self._incidents[key], self._incidents[key].notified[session.number]) for key in known[-HANDOVER_INCIDENTS_MAX:]
         ]
         return tuple(
-            NotifiedIncident(*key, notification.id, notification.had_earlier, one.notified_until)
+            NotifiedIncident(*key, notification.id, notification.had_earlier, one.notified_until, one.signer)
             for key, one, notification in notifications
         )
 
@@ -315,6 +328,7 @@ class ActiveAlerts:
         for one in notified:
             key = (one.source, one.incident)
             incident = self._known(key, one.until, changes)
+            incident.signer = incident.signer or one.signer
             mine = incident.notified.get(session.number)
             active = incident.publication.id if incident.publication is not None else 0
             latest = mine.id if mine is not None and mine.id == active else one.id
@@ -340,6 +354,13 @@ def key_of(publication: Publication) -> IncidentKey:
     return publication.source, publication.address.incident or str(publication.id)
 
 
+def signer_of(publication: Publication) -> str:
+    """Return the signer of a message."""
+    if publication.signer is not None:
+        return publication.signer
+    return UNSIGNED if publication.signed is None else signer_in(publication.signed[1])
+
+
 def _worth(incident: AlertState) -> tuple[int, Instant]:
     assert incident.publication is not None, "the message is active"
     return -incident.publication.priority, incident.publication.valid_until
@@ -350,11 +371,11 @@ def _text_of(key: IncidentKey) -> str:
 
 
 def _row(notification: Notification, incident: AlertState) -> bytes:
-    return b"%d %d %d" % (notification.id, notification.had_earlier, incident.notified_until)
+    return b"%d %d %d %b" % (notification.id, notification.had_earlier, incident.notified_until, incident.signer.encode())
 
 
 def notification_from_row(key: str, row: bytes) -> NotifiedIncident:
     """Parse a stored notification."""
     source, _, name = key.partition("\n")
-    message, had_earlier, until = map(int, row.split())
-    return NotifiedIncident(source_id(source), name, message, bool(had_earlier), Instant(until))
+    message, had_earlier, until, signer = row.split(b" ", 3)
+    return NotifiedIncident(source_id(source), name, int(message), had_earlier == b"1", Instant(int(until)), signer.decode())

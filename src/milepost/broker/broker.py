@@ -106,6 +106,8 @@ class Broker(PublishPath, SessionTransfer):
         self.name = name
         self.source = edge_source(name)
         """The source of messages of the edge itself."""
+        self.verifier: Verifier | None = None
+        """None: this edge has no certificate authority."""
         self._last_id = 0
         self._reputations = Reputations()
         self._session_timers = SessionTimers(self.sessions)
@@ -481,8 +483,8 @@ class Broker(PublishPath, SessionTransfer):
         self.alerts.signer = signer
 
     def verify_with(self, verifier: "Verifier") -> None:
-        """Verify the signatures of clients' messages; without a verifier they are refused."""
-        self._admission.verifier = verifier
+        """Verify the signatures of messages: without a verifier those of clients are refused, those in the log believed."""
+        self._admission.verifier = self.verifier = verifier
 
     def statistics(self) -> Statistics:
         """Return the gauges of this broker."""

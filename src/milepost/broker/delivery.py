@@ -141,8 +141,11 @@ class Deliveries:
         self.store = DeliveryStore()
 
     def deliver(self, publication: Publication, receivers: ReceiverGroups) -> None:
-        """Deliver a message to all its receivers."""
+        """Deliver a message to all its receivers; a forged one about an active alert to none."""
         if isinstance(publication.address, ToArea | ToNotified):
+            if self.active_alerts.is_forged(publication):
+                self._counts.dropped[Reason.SIGNATURE_INVALID] += 1
+                return
             matched = [session for group in receivers.groups for session in group.sessions]
             self.active_alerts.note_delivered(publication, matched, self.changes)
             start_trace(self.observer, publication)
@@ -161,6 +164,9 @@ class Deliveries:
 
     def deliver_to(self, delivery: Delivery, session: Session) -> None:
         """Deliver a message to one session."""
+        if self.active_alerts.is_forged(delivery.publication):
+            self._counts.dropped[Reason.SIGNATURE_INVALID] += 1
+            return
         self.active_alerts.note_delivered_to(delivery.publication, session, self.changes)
         start_trace(self.observer, delivery.publication)
         note_matched(delivery.publication, [session])

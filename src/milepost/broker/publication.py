@@ -52,6 +52,7 @@ class Publication:
         "response_topic",
         "seen_at",
         "signed",
+        "signer",
         "size",
         "source",
         "states_priority",
@@ -106,6 +107,8 @@ class Publication:
         """Unique per source; assigned by the publisher or, before it is accepted, by the edge. 0 only until then."""
         self.signed: tuple[bytes, bytes] | None = None
         """Signature and certificate; nothing that the signature covers may be changed."""
+        self.signer: str | None = None
+        """Its verified signer (`trust.alert_origin`); None: the one that its certificate names."""
         self.forwarded_by = ""
         self.forwarded_number = 0
         """The edge at which it was published, as SITE/EDGE, and its number there; 0 if it did not leave that edge."""

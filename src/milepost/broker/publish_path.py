@@ -88,8 +88,8 @@ class AudienceResolver:
                 return self._route_cache.route_for(publication.message, now).receivers_for(publication.origin)
             case ToArea(area):
                 return self._group(publication, [self._sessions[number] for number in self._presence.find_inside(area).tolist()])
-            case ToNotified(incidents):
-                notified = self._active_alerts.notified_sessions(publication.source, incidents)
+            case ToNotified():
+                notified = self._active_alerts.notified_sessions(publication)
                 return self._group(publication, [self._sessions[number] for number in notified])
             case ToEndpoint(name):
                 session = self._sessions.find(name)

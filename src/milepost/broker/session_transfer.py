@@ -10,7 +10,7 @@ Invariants:
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from milepost.broker.broker_counters import BrokerCounters
 from milepost.broker.delivery import Deliveries
@@ -31,7 +31,11 @@ from milepost.model.instants import FOREVER, Instant
 from milepost.model.places import Place
 from milepost.model.reasons import Malformed, Reason, Refused
 from milepost.model.site_records import EndpointPosition, HeldSubscription, NotifiedIncident, QueuedMessage
+from milepost.trust.alert_origin import UNSIGNED, signer_in
 from milepost.vetting.access import ClientIdentity
+
+if TYPE_CHECKING:
+    from milepost.trust.signing import Verifier
 
 TAKEN_OVER_ELSEWHERE: Final = Refused(Reason.SESSION_TAKEN_OVER, "at another edge")
 
@@ -68,6 +72,7 @@ class SessionTransfer:
     audience: AudienceResolver
     subscription_table: SubscriptionTable
     federation: FederationPort | None
+    verifier: "Verifier | None"
 
     @property
     def changes(self) -> StateChanges:
@@ -289,9 +294,17 @@ class SessionTransfer:
 
     def apply_record(self, publication: Publication, now: Instant, *, except_for: frozenset[str] = frozenset()) -> None:
         """Deliver a publication of another edge, read from the log, to its audience here without *except_for*."""
+        self.verify_signer(publication, now)
         if publication.is_retained:
             self.retain(publication)
         self.deliveries.deliver(publication, self.audience.receivers_for(publication, now).without(except_for))
+
+    def verify_signer(self, publication: Publication, now: Instant) -> None:
+        """Set the signer of a message from the log: an invalid signature counts as none. Without a verifier, believe it."""
+        if publication.signed is None or publication.signer is not None or self.verifier is None:
+            return
+        verdict = self.verifier.check(publication.message, now)
+        publication.signer = UNSIGNED if isinstance(verdict, Refused) else signer_in(publication.signed[1])
 
     def deliver(self, delivery: Delivery, session: Session) -> None:
         """Deliver a message to one session, past matching, if the session may receive it."""
@@ -311,8 +324,8 @@ class SessionTransfer:
                     self.audience.recheck(session)
                     return False
                 return not alerts.was_delivered(session, publication)
-            case ToNotified(incidents):
-                return alerts.was_notified(session, publication.source, incidents)
+            case ToNotified():
+                return alerts.was_notified(session, publication)
             case _:
                 return True
 

@@ -9,8 +9,11 @@ The records about an alert arrive in any order: the message, and its deliveries 
 | cleared      | an all-clear of the incident arrived; also the all-clear       | no                     |
 | expired      | its validity ended                                             | no                     |
 
-Invariants: an endpoint that received an alert of an incident stays warned until the incident is cleared or the validity of its
-last alert ends, also while the next alert is in transit. The number of alerts, and of endpoints in all of them, is limited.
+Invariants:
+- an alert is replaced or cleared only by a message of its own source and signer;
+- an endpoint that received an alert of an incident stays warned until the incident is cleared or the validity of its last alert
+  ends, also while the next alert is in transit;
+- the number of alerts, and of endpoints in all of them, is limited.
 """
 
 from collections import Counter
@@ -22,10 +25,12 @@ from milepost.dashboard.records import DeliveryBatch
 from milepost.dashboard.tables import Row, SceneTable
 from milepost.model.addresses import ToArea, ToNotified
 from milepost.model.areas import Area
+from milepost.model.endpoints import SourceId
 from milepost.model.instants import FOREVER, Instant
 from milepost.model.messages import Message
 from milepost.model.pipeline_records import MICROSECOND_NS, DeliveryState
 from milepost.model.reasons import Reason
+from milepost.trust.alert_origin import UNSIGNED, may_change, signer_in
 from milepost.wire.geojson import area_to_geojson
 
 ALERTS_MAX: Final = 300
@@ -36,6 +41,9 @@ PROOF_ROWS_MAX: Final = 1_000
 CLEARED: Final = "cleared"
 
 _MILLISECOND_US: Final = 1_000
+
+IncidentKey = tuple[SourceId, str]
+"""Source and name of an incident."""
 
 
 @dataclass(slots=True)
@@ -80,20 +88,24 @@ class Alert:
     counts: Counter[str] = field(default_factory=Counter)
 
     @property
-    def incident_key(self) -> str:
+    def incident_key(self) -> IncidentKey:
         """The incident, which groups its alerts."""
         message = self.message
         assert message is not None, "callers check that the message is known"
         named = message.address.incident if isinstance(message.address, ToArea) else message.fields.get("incident")
-        return str(named or message_key(message.source, message.id))
+        return message.source, str(named or message.id)
 
     @property
-    def ended_incidents(self) -> set[str]:
-        """The incidents that this message ends."""
+    def signer(self) -> str:
+        """The signer of the message."""
+        return UNSIGNED if self.message is None else signer_in(self.message.certificate)
+
+    @property
+    def ended_incidents(self) -> set[IncidentKey]:
+        """The incidents that this message ends: only incidents of its own source."""
         if self.message is None or not isinstance(self.message.address, ToNotified):
             return {self.incident_key}
-        names = self.message.address.incidents
-        return {*names, *(f"{self.message.source}:{name}" for name in names)}
+        return {(self.message.source, name) for name in self.message.address.incidents}
 
 
 @dataclass(slots=True)
@@ -101,6 +113,8 @@ class IncidentAudience:
     """The endpoints warned of one incident, and those inside without a confirmed delivery."""
 
     until: Instant
+    signer: str
+    """The signer of its alerts: no other signer replaces or clears them."""
     warned: set[str] = field(default_factory=set)
     unconfirmed: set[str] = field(default_factory=set)
 
@@ -121,10 +135,12 @@ class AlertTracker:
         """Number of incidents for which an endpoint was inside without a confirmed delivery, by endpoint."""
         self.changed: set[str] = set()
         """Endpoints for which one of the two counts changed."""
+        self.forged = 0
+        """Messages that would have replaced or cleared an alert of another signer."""
         self.dropped = 0
         """Deliveries beyond the limit, which are not tracked."""
         self._alerts: dict[str, Alert] = {}
-        self._audiences: dict[str, IncidentAudience] = {}
+        self._audiences: dict[IncidentKey, IncidentAudience] = {}
         self._delivery_count = 0
         self._changed_keys: set[str] = set()
 
@@ -133,6 +149,9 @@ class AlertTracker:
         key = message_key(message.source, message.id)
         alert = self._alert(key)
         if alert.message is not None:
+            return
+        if self._is_forged(Alert(message)):
+            self.forged += 1
             return
         alert.message = message
         alert.area = message.address.area if isinstance(message.address, ToArea) else self._find_area(alert)
@@ -143,13 +162,19 @@ class AlertTracker:
                 self._changed_keys.add(other_key)
         if is_clear:
             alert.state = CLEARED
-            for name in incidents:
-                self._end_incident(name)
+            for one in incidents:
+                self._end_incident(one)
         else:
-            audience = self._audiences.setdefault(alert.incident_key, IncidentAudience(message.valid_until))
+            audience = self._audiences.setdefault(alert.incident_key, IncidentAudience(message.valid_until, alert.signer))
             audience.until = max(audience.until, message.valid_until)
+            audience.signer = audience.signer or alert.signer
             self._update_audience(alert, alert.deliveries)
         self._changed_keys.add(key)
+
+    def _is_forged(self, alert: Alert) -> bool:
+        """Return whether a message would replace or clear an alert of another signer."""
+        affected = (self._audiences[one] for one in alert.ended_incidents & self._audiences.keys())
+        return any(not may_change(audience.signer, alert.signer) for audience in affected)
 
     def set_inside(self, key: str, names: Iterable[str]) -> None:
         """Set the endpoints that were inside an alert's area when it was published, by their reports."""
@@ -181,8 +206,8 @@ class AlertTracker:
 
     def tick(self, now: Instant) -> None:
         """End alerts whose validity ended, and update the rows of changed ones."""
-        for name in [name for name, audience in self._audiences.items() if audience.until < now]:
-            self._end_incident(name)
+        for ended in [one for one, audience in self._audiences.items() if audience.until < now]:
+            self._end_incident(ended)
         for key, alert in self._alerts.items():
             if alert.state == "active" and alert.message is not None and alert.message.valid_until < now:
                 alert.state = "expired"
@@ -254,8 +279,8 @@ class AlertTracker:
             del counter[name]
         self.changed.add(name)
 
-    def _end_incident(self, name: str) -> None:
-        audience = self._audiences.pop(name, None)
+    def _end_incident(self, key: IncidentKey) -> None:
+        audience = self._audiences.pop(key, None)
         if audience is None:
             return
         for counter, members in ((self.warned, audience.warned), (self.unconfirmed, audience.unconfirmed)):

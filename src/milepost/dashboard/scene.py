@@ -249,7 +249,7 @@ class Scene:
             "moves": self._moves,
             "delay_ms_p50": round(median(delays), 1) if delays else None,
             "delay_ms_p95": round(delays[int(len(delays) * 0.95)], 1) if delays else None,
-            "unreadable": self.unreadable,
+            "unreadable": self.unreadable + self.alerts.forged,
             "untracked": self.alerts.dropped,
         }
 

@@ -275,6 +275,7 @@ class CatchUp:
 
     def _deliver(self, residency: Residency, publication: Publication, message: Message, names: list[str], now: Instant) -> None:
         session, broker = self._session(residency), self._state.broker
+        broker.verify_signer(publication, now)
         if not broker.lacks_alert(session, publication):
             return
         held = tuple(one for one in broker.subscriptions_of(session) if one.name in names and one.subscription.share is None)

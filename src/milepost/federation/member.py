@@ -86,6 +86,8 @@ class SiteMember(FederationPort):
         self._unread: set[str] = {SUBSCRIPTION_INFO, VEHICLE_INFO}
         self._introduction = 0
         """The announcement of the edge itself, as counted by the outbox."""
+        self._fault: str | None = None
+        """The first record of this tick that was refused, and why."""
         broker.join_federation(self)
 
     def restore(self, stored: StoredState, now: Instant) -> None:
@@ -158,8 +160,9 @@ class SiteMember(FederationPort):
         for record in records:
             try:
                 self._on_record(topic, record, now)
-            except (Malformed, ValueError):
+            except (Malformed, ValueError) as fault:
                 self.state.counts["unreadable"] += 1
+                self._fault = self._fault or f"{topic} at {record.offset}: {fault}"
         if records and topic in (CROSS_HUB, self.inbox) and not self.roaming.has_partial_handover:
             self.state.note_offset(topic, records[-1].offset + 1)
         self.roaming.make_progress(now)
@@ -312,6 +315,11 @@ class SiteMember(FederationPort):
         self.state.now = now
         self.state.outbox.confirm(appends)
         self.roaming.make_progress(now)
+
+    def take_fault(self) -> str | None:
+        """Return why a record was refused since the last call, if one was: a line for the operator."""
+        fault, self._fault = self._fault, None
+        return fault
 
     def take_moves(self) -> list[Move]:
         """Return the moves that ended since the last call: one line each for the operator."""

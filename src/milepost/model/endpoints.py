@@ -24,8 +24,10 @@ SourceId = EndpointId | SystemSource
 ENDPOINT_ID_BYTES_MAX: Final = 128
 
 _SYSTEM_MARK: Final = "@"
-_UNSEEN: Final = frozenset({"Cf", "Mn", "Me", "Zs", "Zl", "Zp"})
+_UNSEEN: Final = frozenset({"Cf", "Cn", "Mn", "Me", "Zs", "Zl", "Zp"})
 """Categories of characters that leave the first visible character as it is."""
+_BLANK: Final = frozenset("\u115f\u1160\u2800\u3164\uffa0")
+"""Letters and symbols that are displayed as blanks."""
 
 
 class SourceKind(Enum):
@@ -99,5 +101,6 @@ def _looks_like_system(text: str) -> bool:
     """Return whether the first visible character of a name is @, or one that is displayed like it."""
     if text.isascii():
         return text.lstrip(" ").startswith(_SYSTEM_MARK)
-    visible = (character for character in normalize("NFKC", text) if category(character) not in _UNSEEN)
+    characters = normalize("NFKC", text)
+    visible = (character for character in characters if category(character) not in _UNSEEN and character not in _BLANK)
     return next(visible, "") == _SYSTEM_MARK

@@ -24,12 +24,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, NewType
 
+from milepost.model.addresses import ToContent, ToEndpoint
 from milepost.model.areas import Area
-from milepost.model.endpoints import EndpointId, SourceId, SystemSource, edge_source, service_source
+from milepost.model.endpoints import (
+    EndpointId,
+    SourceId,
+    SourceKind,
+    SystemSource,
+    edge_source,
+    kind_of_source,
+    name_of_source,
+    service_source,
+)
 from milepost.model.instants import Instant
 from milepost.model.messages import Message
 from milepost.model.places import Place
-from milepost.model.reasons import Malformed, Reason
+from milepost.model.reasons import Malformed, Reason, shown
 from milepost.model.subscriptions import Subscription
 
 Epoch = NewType("Epoch", int)
@@ -130,7 +140,10 @@ class Position(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ForwardedMessage:
-    """A message that was forwarded by its edge (D9)."""
+    """A message that was forwarded by its edge (D9), or by the service that published it.
+
+    Its source fits its sender: no edge forwards messages of another edge, and only a service itself raises its own alerts.
+    """
 
     sender: EdgeRef
     """The edge at which it was published."""
@@ -142,6 +155,28 @@ class ForwardedMessage:
     """MQTT properties as receivers get them; None: not encoded yet."""
     direct: tuple[str, ...] = ()
     """Sites to whose logs the edge has appended it itself (M33)."""
+
+    def __post_init__(self) -> None:
+        if not _may_forward(self.sender, self.message):
+            raise Malformed(Reason.SOURCE_FORGED, f"{self.sender} forwards a message of {shown(self.message.source)}")
+
+
+def _may_forward(sender: EdgeRef, message: Message) -> bool:
+    """Return whether the source of a message is one for which its sender speaks.
+
+    An edge forwards messages of its clients, its own, and answers of services that it received for its clients. A service
+    forwards its own messages only.
+    """
+    source = message.source
+    if sender.edge.startswith(SERVICE_MARK):
+        return source == service_source(sender.edge.removeprefix(SERVICE_MARK))
+    match kind_of_source(source):
+        case SourceKind.ENDPOINT:
+            return True
+        case SourceKind.EDGE:
+            return name_of_source(source) == sender.edge
+        case SourceKind.SERVICE:
+            return isinstance(message.address, ToContent | ToEndpoint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +223,8 @@ class NotifiedIncident(NamedTuple):
     """Whether there was an earlier message."""
     until: Instant
     """When the entry expires."""
+    signer: str = ""
+    """The signer of its messages; empty: none."""
 
 
 @dataclass(frozen=True, slots=True)

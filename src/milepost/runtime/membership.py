@@ -179,6 +179,8 @@ class SiteLink:
             return False
         for move in self._member.take_moves():
             self._log_move(move)
+        if (fault := self._member.take_fault()) is not None:
+            self._logger.info_limited("record of the site refused", reason=fault)
         self._append_next(now)
         needs_tick = bool(self._batches)
         self._process_batches(now)

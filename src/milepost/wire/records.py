@@ -378,6 +378,7 @@ class NotifiedIncidentRow(Form, frozen=True, array_like=True):
     id: Digits
     had_earlier: bool
     until: Digits
+    signer: str
 
 
 class _HandoverRecord(Standalone, frozen=True):

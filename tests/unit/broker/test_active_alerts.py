@@ -8,16 +8,19 @@ from milepost.broker.broker_counters import BrokerCounters
 from milepost.broker.effects import StateChanges
 from milepost.broker.publication import Publication
 from milepost.broker.session import Session
-from milepost.model.addresses import ToArea
+from milepost.model.addresses import ToArea, ToNotified
 from milepost.model.areas import Circle
-from milepost.model.endpoints import EndpointId
+from milepost.model.endpoints import EndpointId, SourceId, edge_source, service_source
 from milepost.model.instants import FOREVER, SECOND_NS, Instant
 from milepost.model.messages import UNPUBLISH
 from milepost.model.places import Place
 from milepost.model.priorities import Priority
 from milepost.model.reasons import Reason
+from milepost.trust.certificates import Certificate
+from milepost.trust.signing import Signer, Verifier
 from milepost.wire.mqtt import Properties
 from milepost.wire.times import instant_to_text
+from udp_edge_in_memory import EDGE_CERTIFICATE, EDGE_SIGNING, EDGE_STATIC, certificate_of, identity
 
 HERE, AWAY = "40.0,-111.0", "40.011,-111.0"
 AREA = "area:circle 40.0,-111.0 1000"
@@ -167,6 +170,80 @@ def _publication(number: int, *, valid_s: float = 60, priority: Priority = Prior
     return found
 
 
+def _cancel(incident: str, source: SourceId = DESK, certificate: Certificate | None = None) -> Publication:
+    found = Publication("alert", b"", START, source=source, qos=1, address=ToNotified((incident,)))
+    found.signed = (bytes(64), certificate.data) if certificate is not None else None
+    return found
+
+
+OTHER_ROLE = certificate_of("edge-1", EDGE_STATIC, "operator", 2, signing=EDGE_SIGNING)
+OTHER_EDGE = certificate_of("edge-2", EDGE_STATIC, "edge", 3, signing=EDGE_SIGNING)
+RENEWED = certificate_of("edge-1", EDGE_STATIC, "edge", 4, signing=EDGE_SIGNING)
+
+
+@pytest.mark.parametrize(
+    ("source", "raised", "cancelled", "is_cancelled"),
+    [
+        (DESK, None, None, True),
+        (EndpointId("other"), None, None, False),
+        (service_source("desk"), None, None, False),
+        (edge_source("desk"), None, None, False),
+        (DESK, EDGE_CERTIFICATE, EDGE_CERTIFICATE, True),
+        (DESK, EDGE_CERTIFICATE, RENEWED, True),
+        (DESK, EDGE_CERTIFICATE, None, False),
+        (DESK, EDGE_CERTIFICATE, OTHER_ROLE, False),
+        (DESK, EDGE_CERTIFICATE, OTHER_EDGE, False),
+        (DESK, None, EDGE_CERTIFICATE, True),
+    ],
+)
+@pytest.mark.parametrize("is_handed_over", [False, True])
+def test_only_the_source_and_signer_of_an_alert_cancel_it(
+    source: SourceId, raised: Certificate | None, cancelled: Certificate | None, is_cancelled: bool, is_handed_over: bool
+) -> None:
+    changes, alerts, car = StateChanges(), ActiveAlerts(BrokerCounters()), Session(EndpointId("car"), 3)
+    alert = _publication(1, incident="i")
+    alert.signed = (bytes(64), raised.data) if raised is not None else None
+    alerts.note_delivered(alert, [car], changes)
+    if is_handed_over:
+        former, alerts = alerts, ActiveAlerts(BrokerCounters())
+        alerts.adopt(car, former.notifications_of(car), changes)
+    cancel = _cancel("i", source, cancelled)
+    assert alerts.notified_sessions(cancel) == ([3] if is_cancelled else [])
+    assert alerts.was_notified(car, cancel) is is_cancelled
+    alerts.note_delivered(cancel, [], changes)
+    assert bool(alerts.notifications_of(car)) is not is_cancelled
+    assert alerts.is_active(alert) is (not is_cancelled and not is_handed_over)
+
+
+def test_an_alert_that_was_signed_is_not_replaced_by_an_unsigned_one() -> None:
+    edge = EdgeInMemory()
+    car = connect_at(edge, near=HERE)["near"]
+    signed, forged = _publication(1, incident="i"), _publication(2, incident="i")
+    signed.signed, signed.body, forged.body = (bytes(64), EDGE_CERTIFICATE.data), b"ice", b"no ice"
+    for publication in (signed, forged):
+        edge.broker.apply_record(publication, edge.now)
+    edge.run_ticks()
+    assert car.bodies() == [b"ice"]
+    assert edge.broker.counts.dropped[Reason.SIGNATURE_INVALID] == 1
+    late = edge.connect("late", properties=user_properties(report=HERE))
+    assert late.bodies() == [b"ice"]
+
+
+@pytest.mark.parametrize("is_genuine", [False, True])
+def test_an_edge_with_an_authority_verifies_a_signed_cancel_from_the_log(is_genuine: bool) -> None:
+    edge, signer = EdgeInMemory(), Signer(EDGE_SIGNING, EDGE_CERTIFICATE)
+    edge.broker.verify_with(Verifier(identity().certificate_authority))
+    car = connect_at(edge, near=HERE)["near"]
+    alert, cancel = _publication(1, incident="i"), _cancel("i", edge_source("edge-1"))
+    alert.source, cancel.id, cancel.body, cancel.valid_until = edge_source("edge-1"), 2, b"over", alert.valid_until
+    alert.signed = signer.signed(alert.message)
+    cancel.signed = signer.signed(cancel.message) if is_genuine else (bytes(64), EDGE_CERTIFICATE.data)
+    for publication in (alert, cancel):
+        edge.broker.apply_record(publication, edge.now)
+    edge.run_ticks()
+    assert car.bodies() == ([b"x", b"over"] if is_genuine else [b"x"])
+
+
 def test_active_alerts_are_limited_and_the_least_urgent_is_evicted_first() -> None:
     counts, changes = BrokerCounters(), StateChanges()
     alerts = ActiveAlerts(counts)
@@ -191,13 +268,13 @@ def test_incidents_with_remembered_sessions_are_limited() -> None:
         publication = _publication(number, incident=f"i{number}")
         alerts.activate(publication, changes)
         alerts.note_notified(publication, [car], changes)
-    notified = len([one for number in range(1, INCIDENTS_MAX + 2) for one in alerts.notified_sessions(DESK, [f"i{number}"])])
+    notified = len([one for number in range(1, INCIDENTS_MAX + 2) for one in alerts.notified_sessions(_cancel(f"i{number}"))])
     assert notified == INCIDENTS_MAX
-    assert alerts.notified_sessions(DESK, ["i1"]) == [], "the first is forgotten"
+    assert alerts.notified_sessions(_cancel("i1")) == [], "the first is forgotten"
     lasting = _publication(INCIDENTS_MAX + 9)
     lasting.valid_until = FOREVER
     alerts.note_delivered(lasting, [car], changes)
-    assert alerts.notified_sessions(DESK, ["i2"]) == [], "inactive incidents count, too"
+    assert alerts.notified_sessions(_cancel("i2")) == [], "inactive incidents count, too"
     handed_over = alerts.notifications_of(car)
     assert len(handed_over) == HANDOVER_INCIDENTS_MAX
     assert {one.incident for one in handed_over} <= {f"i{number}" for number in range(3, INCIDENTS_MAX + 2)}, (
@@ -227,7 +304,7 @@ def test_a_session_notified_at_another_edge_gets_only_newer_messages_here(known_
     here.activate(_publication(5, incident="i"), changes)
     here.adopt(car, elsewhere.notifications_of(car), changes)
     assert here.was_delivered(car, _publication(5, incident="i")) is not expected
-    assert here.notified_sessions(EndpointId("desk"), ["i"]) == [3]
+    assert here.notified_sessions(_cancel("i")) == [3]
 
 
 def test_an_undelivered_message_may_be_delivered_again_and_gets_no_all_clear() -> None:
@@ -236,10 +313,10 @@ def test_an_undelivered_message_may_be_delivered_again_and_gets_no_all_clear() -
     alerts.activate(first, changes)
     alerts.note_notified(first, [car], changes)
     alerts.undo_notified(car, first, changes)
-    assert alerts.notified_sessions(EndpointId("desk"), ["i"]) == []
+    assert alerts.notified_sessions(_cancel("i")) == []
     alerts.note_notified(first, [car], changes)
     alerts.activate(second, changes)
     alerts.note_notified(second, [car], changes)
     alerts.undo_notified(car, second, changes)
     assert not alerts.was_delivered(car, second)
-    assert alerts.notified_sessions(EndpointId("desk"), ["i"]) == [3], "the first message was sent"
+    assert alerts.notified_sessions(_cancel("i")) == [3], "the first message was sent"

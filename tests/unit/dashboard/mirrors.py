@@ -10,7 +10,7 @@ from milepost.dashboard.records import DeliveryBatch, ReportBatch
 from milepost.dashboard.vehicles import ROW
 from milepost.model.addresses import ToArea, ToNotified
 from milepost.model.areas import Circle
-from milepost.model.endpoints import EndpointId
+from milepost.model.endpoints import service_source
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.messages import Message, MessageId
 from milepost.model.places import Place
@@ -72,28 +72,38 @@ def reports(edge: str, *rows: tuple[str, float, float], at: Instant = START, ver
 
 
 def alert(
-    number: int, *, radius_m: float = 500.0, incident: str = "", phase: str = "raised", at: Instant = START, valid_s: int = 60
+    number: int,
+    *,
+    radius_m: float = 500.0,
+    incident: str = "",
+    phase: str = "raised",
+    at: Instant = START,
+    valid_s: int = 60,
+    service: str = "incidents",
+    certificate: bytes = b"",
 ) -> ForwardedMessage:
     """Build a message to a circle around home."""
     fields = {"kind": "Collision", "phase": phase, **({"incident": incident} if incident else {})}
     message = Message(
         MessageId(number),
-        EndpointId("incidents"),
+        service_source(service),
         "Alert/Collision",
         at,
         address=ToNotified((incident or "none",)) if phase == "cleared" else ToArea(Circle(HOME, radius_m), incident),
         place=HOME,
         valid_until=Instant(at + valid_s * SECOND_NS),
         fields=fields,
+        signature=bytes(64) if certificate else b"",
+        certificate=certificate,
     )
-    return ForwardedMessage(EdgeRef("north", "@incidents"), number, message)
+    return ForwardedMessage(EdgeRef("north", f"@{service}"), number, message)
 
 
 def deliveries(number: int, *rows: tuple[str, str], at: Instant = START, reason: int = 0) -> DeliveryBatch:
     """Build the delivery states of an alert for some endpoints."""
     names, states = [name for name, _ in rows], [state for _, state in rows]
     at_us, reasons = [at // 1_000] * len(rows), [reason if "dropped" in states else 0] * len(rows)
-    return DeliveryBatch("north/west", "incidents", Digits(number), names, states, at_us, reasons)
+    return DeliveryBatch("north/west", "@service/incidents", Digits(number), names, states, at_us, reasons)
 
 
 def later(seconds: float, than: Instant = START) -> Instant:

@@ -3,6 +3,7 @@ import pytest
 from milepost.dashboard import alerts
 from milepost.dashboard.alerts import ALERTS_MAX, AlertTracker
 from milepost.model.reasons import Reason
+from udp_edge_in_memory import EDGE_SIGNING, EDGE_STATIC, certificate_of
 from unit.dashboard.mirrors import START, alert, deliveries, later
 
 
@@ -26,9 +27,9 @@ def test_the_proof_lists_receivers_with_delays_and_others_with_reasons() -> None
     found.add_deliveries(deliveries(1, ("a", "sent"), at=later(0.01)))
     found.add_deliveries(deliveries(1, ("a", "acknowledged"), at=later(0.03)))
     found.add_deliveries(deliveries(1, ("b", "dropped"), reason=Reason.EXPIRED))
-    found.set_inside("incidents:1", ["a", "d"])
+    found.set_inside("@service/incidents:1", ["a", "d"])
     found.tick(START)
-    proof = found.find_proof("incidents:1")
+    proof = found.find_proof("@service/incidents:1")
     assert proof is not None
     rows = {row["endpoint"]: (row["inside"], row["state"], row["after_ms"], row["reason"]) for row in proof["endpoints"]}
     assert rows == {
@@ -39,7 +40,7 @@ def test_the_proof_lists_receivers_with_delays_and_others_with_reasons() -> None
     }
     row = proof["alert"]
     assert (row["inside"], row["received"], row["acknowledged"], row["dropped"], row["pending"]) == (4, 1, 1, 1, 2)
-    assert found.find_proof("incidents:2") is None
+    assert found.find_proof("@service/incidents:2") is None
 
 
 def test_a_proof_lists_undelivered_endpoints_first_and_counts_omitted_ones(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,7 +50,7 @@ def test_a_proof_lists_undelivered_endpoints_first_and_counts_omitted_ones(monke
     found.add_deliveries(deliveries(1, ("slow", "sent"), at=later(0.2)))
     found.add_deliveries(deliveries(1, ("quick", "sent"), at=later(0.1)))
     found.add_deliveries(deliveries(1, ("x", "matched"), ("late", "matched")))
-    proof = found.find_proof("incidents:1")
+    proof = found.find_proof("@service/incidents:1")
     assert proof is not None
     assert [row["endpoint"] for row in proof["endpoints"]] == ["late", "x", "quick"]
     assert proof["omitted"] == 1
@@ -72,7 +73,7 @@ def test_the_oldest_alerts_are_dropped_with_their_warnings() -> None:
     for number in range(2, ALERTS_MAX + 2):
         found.add_message(alert(number).message)
     found.tick(START)
-    assert found.find_proof("incidents:1") is None
+    assert found.find_proof("@service/incidents:1") is None
     assert len(found.table) == ALERTS_MAX
     assert dict(found.warned) == {}
 
@@ -84,3 +85,33 @@ def test_deliveries_beyond_the_limit_are_counted_but_not_tracked(monkeypatch: py
     found.add_deliveries(deliveries(1, ("a", "sent"), ("b", "sent"), ("c", "sent")))
     assert found.dropped == 1
     assert set(found.warned) == {"a", "b"}
+
+
+def states_of(found: AlertTracker) -> dict[str, str]:
+    found.tick(START)
+    return {key: row["state"] for key, row in found.table.whole().items() if row is not None}
+
+
+def test_an_alert_is_neither_replaced_nor_cleared_by_another_source() -> None:
+    found = AlertTracker()
+    found.add_message(alert(1, incident="I-1").message)
+    found.add_deliveries(deliveries(1, ("car", "acknowledged")))
+    found.add_message(alert(2, incident="I-1", service="other").message)
+    found.add_message(alert(3, incident="I-1", phase="cleared", service="other").message)
+    assert states_of(found)["@service/incidents:1"] == "active"
+    assert dict(found.warned) == {"car": 1}
+    found.add_message(alert(4, incident="I-1", phase="cleared").message)
+    assert states_of(found)["@service/incidents:1"] == "cleared"
+    assert not found.warned
+
+
+def test_a_signed_alert_is_neither_replaced_nor_cleared_by_another_signer() -> None:
+    found, other = AlertTracker(), certificate_of("other", EDGE_STATIC, "service", 3, signing=EDGE_SIGNING).data
+    certificate = certificate_of("incidents", EDGE_STATIC, "service", 2, signing=EDGE_SIGNING).data
+    found.add_message(alert(1, incident="I-1", certificate=certificate).message)
+    found.add_message(alert(2, incident="I-1", phase="grown").message)
+    found.add_message(alert(3, incident="I-1", phase="cleared", certificate=other).message)
+    assert states_of(found) == {"@service/incidents:1": "active"}
+    assert found.forged == 2
+    found.add_message(alert(4, incident="I-1", phase="cleared", certificate=certificate).message)
+    assert states_of(found)["@service/incidents:1"] == "cleared"

@@ -30,13 +30,13 @@ def status(
 
 def test_existing_paths_are_served() -> None:
     found = pages()
-    proof = found.answer(PageRequest("/alerts/incidents%3A1", "127.0.0.1:8470", None, "127.0.0.1"))
+    proof = found.answer(PageRequest("/alerts/%40service%2Fincidents%3A1", "127.0.0.1:8470", None, "127.0.0.1"))
     assert orjson.loads(proof.body)["endpoints"][0]["endpoint"] == "car"
     past = found.answer(PageRequest("/history?at=5000", "127.0.0.1:8470", None, "127.0.0.1"))
     assert gzip.decompress(past.body) == b"a scene"
     assert gzip.decompress(found.answer(PageRequest("/roads", "127.0.0.1:8470", None, "127.0.0.1")).body) == b"{}"
     assert status("/history?at=x") == status("/history") == HTTPStatus.BAD_REQUEST
-    assert status("/alerts/incidents:2") == status("/nothing") == HTTPStatus.NOT_FOUND
+    assert status("/alerts/@service/incidents:2") == status("/nothing") == HTTPStatus.NOT_FOUND
 
 
 @pytest.mark.parametrize("host", ["", "evil.example", "127.0.0.1", "127.0.0.1:80", "127.0.0.1:8470.evil.example"])
@@ -57,7 +57,7 @@ def test_requests_of_the_own_page_are_served() -> None:
     assert status("/roads", host="MAP.example.org", origin="https://map.example.org") == HTTPStatus.OK
 
 
-@pytest.mark.parametrize("path", ["/roads", "/history?at=1", "/alerts/incidents:1"])
+@pytest.mark.parametrize("path", ["/roads", "/history?at=1", "/alerts/@service/incidents:1"])
 def test_reading_from_another_machine_needs_the_token(path: str) -> None:
     assert status(path, peer="192.0.2.7") == HTTPStatus.UNAUTHORIZED
     assert status(path, peer="192.0.2.7", token="a wrong token!") == HTTPStatus.UNAUTHORIZED

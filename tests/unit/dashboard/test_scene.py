@@ -104,7 +104,7 @@ def test_a_vehicle_stays_warned_across_the_alerts_of_an_incident_until_the_all_c
     advance(scene, later(1), alert(2, incident="one", phase="grown", at=later(1)))
     assert flags(scene, "in") == VehicleFlag.WARNED
     states = {key: row["state"] for key, row in shown(scene).tables["alerts"].items()}
-    assert states == {"incidents:1": "replaced", "incidents:2": "active"}
+    assert states == {"@service/incidents:1": "replaced", "@service/incidents:2": "active"}
     advance(
         scene,
         later(50),
@@ -121,7 +121,7 @@ def test_a_vehicle_that_stays_inside_without_a_delivery_is_missed_and_one_that_l
     scene = scene_of(reports("north/west", ("stays", 0, 0), ("leaves", 0.001, 0)), alert(1))
     advance(scene, later(0.5), reports("north/west", ("leaves", 0.1, 0), at=later(0.5)))
     advance(scene, later(1.5))
-    proof = scene.alerts.find_proof("incidents:1")
+    proof = scene.alerts.find_proof("@service/incidents:1")
     assert proof is not None
     assert [(row["endpoint"], row["inside"], row["state"]) for row in proof["endpoints"]] == [("stays", True, "missed")]
     assert flags(scene, "stays") == VehicleFlag.UNCONFIRMED
@@ -131,7 +131,7 @@ def test_an_alert_read_late_does_not_use_current_positions() -> None:
     scene = scene_of(reports("north/west", ("in", 0, 0)))
     scene.take("north", alert(1), START, later(30))
     scene.tick(later(32))
-    proof = scene.alerts.find_proof("incidents:1")
+    proof = scene.alerts.find_proof("@service/incidents:1")
     assert proof is not None
     assert proof["endpoints"] == []
 

@@ -90,8 +90,9 @@ def test_an_answer_goes_back_to_the_edge_of_the_request_or_to_all_hubs() -> None
 
 @pytest.mark.parametrize("sender", [EdgeRef("north", "a b"), EdgeRef("no/rth", "edge-1"), EdgeRef("north", "@other")])
 def test_an_invalid_edge_name_gets_no_answer(sender: EdgeRef) -> None:
+    request = replace(FORWARDED, sender=sender, message=replace(REQUEST, source=service_source("other")))
     with pytest.raises(ValueError, match="letters, digits"):
-        answer_topic_of(replace(FORWARDED, sender=sender), "north")
+        answer_topic_of(request, "north")
 
 
 def test_each_partition_and_direction_has_its_own_sender_name() -> None:
