@@ -142,7 +142,7 @@ class Position(NamedTuple):
 class ForwardedMessage:
     """A message that was forwarded by its edge (D9), or by the service that published it.
 
-    Its source fits its sender: no edge forwards messages of another edge, and only a service itself raises its own alerts.
+    Its source fits its sender: no edge forwards messages of another edge, and only a service itself raises its alerts.
     """
 
     sender: EdgeRef
