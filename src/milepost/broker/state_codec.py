@@ -17,7 +17,7 @@ import orjson
 
 from milepost.broker.publication import TO_CONTENT, Publication
 from milepost.broker.session import Session, SessionSubscription, SessionWill
-from milepost.model.endpoints import EndpointId, source_id
+from milepost.model.endpoints import EndpointId, endpoint_id, source_id
 from milepost.model.instants import FOREVER, Instant
 from milepost.model.messages import Message
 from milepost.model.places import Place
@@ -134,7 +134,7 @@ def session_from_bytes(data: bytes) -> StoredSession:
     value = orjson.loads(data)
     will = value["will"]
     return StoredSession(
-        EndpointId(value["name"]),
+        endpoint_id(value["name"]),
         value["expiry_ns"],
         value["expires_at"],
         None if will is None else _will_from(*will),

@@ -197,7 +197,7 @@ _ADVICE: dict[Reason, str] = {
     Reason.TOPIC_WILDCARD: "Use + for a whole level, and # only as the last level.",
     Reason.TOPIC_TOO_DEEP: "Use fewer levels in the topic.",
     Reason.SHARE_NAME: "Write a shared subscription as $share/NAME/FILTER, NAME without / + #.",
-    Reason.ENDPOINT_ID: "Use an id of 1 to 128 bytes of UTF-8 without control characters.",
+    Reason.ENDPOINT_ID: "Use an id of 1 to 128 bytes of UTF-8 without control characters that does not begin with @.",
     Reason.QUERY_SYNTAX: "Write a formula such as: collision & (i80 | i15) & !cleared.",
     Reason.QUERY_TOO_LONG: "Shorten the query, or split it into several subscriptions.",
     Reason.QUERY_TOO_DEEP: "Use fewer nested parentheses and negations.",

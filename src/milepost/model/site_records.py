@@ -32,6 +32,7 @@ from milepost.model.endpoints import (
     SourceKind,
     SystemSource,
     edge_source,
+    endpoint_id,
     kind_of_source,
     name_of_source,
     service_source,
@@ -500,4 +501,4 @@ def claim_key(endpoint: str, edge: EdgeRef) -> str:
 def claim_of_key(key: str) -> tuple[EndpointId, EdgeRef]:
     """Return the endpoint and the edge in the key of a claim; raises ValueError."""
     endpoint, _, edge = key.rpartition("\n")
-    return EndpointId(endpoint), edge_ref(edge)
+    return endpoint_id(endpoint), edge_ref(edge)
