@@ -62,7 +62,8 @@ class StreamInMemory:
         self.capacity: int | None = None
         self.is_finished = False
         self.is_closed = False
-        self.common_name: str | None = None
+        self.user: str | None = None
+        """The user in the client's certificate."""
 
     def read(self) -> bytes | None:
         return self.incoming.popleft() if self.incoming else None
@@ -89,7 +90,7 @@ class StreamInMemory:
         self.is_closed = True
 
     def maybe_certificate_user(self) -> str | None:
-        return self.common_name
+        return self.user
 
 
 @dataclass

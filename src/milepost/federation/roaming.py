@@ -337,12 +337,13 @@ class Roaming:
             self.outgoing.decline(handover, now)
             return
         residency = self.residencies.get(endpoint)
-        winner = state.registry.winner(endpoint)
-        if residency is None and winner is not None and winner.edge != state.edge and winner.epoch > handover.epoch:
-            if winner.clean_start_epoch > handover.began:
+        own_claims = [one for one in state.registry.claims_for(endpoint) if one.owner == identity_of(handover).owner]
+        latest = next(iter(ranked(own_claims)), None)
+        if residency is None and latest is not None and latest.edge != state.edge and latest.epoch > handover.epoch:
+            if latest.clean_start_epoch > handover.began:
                 self.outgoing.decline(handover, now)
             else:
-                self.handovers.relay(handover, waiting, winner, now)
+                self.handovers.relay(handover, waiting, latest, now)
             return
         residency = residency or Residency(
             endpoint, handover.epoch, is_complete=handover.is_complete, identity=identity_of(handover)

@@ -28,7 +28,7 @@ class OtherUserPolicy(Enum):
 
 
 class Takeover(Enum):
-    """What a client that connects does to the session that its endpoint has."""
+    """The effect of a new connection on the session that its endpoint has."""
 
     RESUME = "resume"
     REPLACE = "replace"

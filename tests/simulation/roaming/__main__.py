@@ -1,4 +1,7 @@
-"""Run many seeds: `PYTHONPATH=tests python -m simulation.roaming FIRST COUNT [SITES] [HUBS]`; one seed with notes: `COUNT` 0."""
+"""Run many seeds: `PYTHONPATH=tests python -m simulation.roaming FIRST COUNT [SITES] [HUBS] [ATTACKERS]`.
+
+One seed with notes: `COUNT` 0; with attackers: `ATTACKERS` 1.
+"""
 
 import sys
 import time
@@ -10,9 +13,9 @@ from simulation.roaming.scenario import Scenario
 def main() -> int:
     """Print the seeds that fail, and their faults."""
     first, count, *rest = (int(argument) for argument in sys.argv[1:])
-    sites, hubs = (rest + [1, 0][len(rest) :])[:2]
+    sites, hubs, attackers = (rest + [1, 0, 0][len(rest) :])[:3]
     if not count:
-        scenario = Scenario(first, sites=sites, hubs=hubs, is_noting=True)
+        scenario = Scenario(first, sites=sites, hubs=hubs, is_noting=True, has_attackers=bool(attackers))
         try:
             faults = scenario.run()
         finally:
@@ -21,7 +24,7 @@ def main() -> int:
         return bool(faults)
     failed, began_at, checked = [], time.monotonic(), 0
     for seed in range(first, first + count):
-        scenario = Scenario(seed, sites=sites, hubs=hubs)
+        scenario = Scenario(seed, sites=sites, hubs=hubs, has_attackers=bool(attackers))
         try:
             faults = scenario.run()
         except Exception as fault:  # noqa: BLE001  # the other seeds are run anyway

@@ -27,6 +27,7 @@ from milepost.wire.mqtt import (
 from simulation.roaming.ledger import Account, Message, Receipt
 
 if TYPE_CHECKING:
+    from simulation.roaming.attackers import Attacker
     from simulation.roaming.nodes import EdgeNode, EdgeProcess
     from simulation.roaming.world import World
 
@@ -36,13 +37,14 @@ WINDOW = 20
 class ClientConnection:
     """One connection between a client and a process of an edge."""
 
-    def __init__(self, node: "EdgeNode", process: "EdgeProcess", client: "RoamingClient") -> None:
+    def __init__(self, node: "EdgeNode", process: "EdgeProcess", client: "RoamingClient | Attacker") -> None:
         self.node, self.process, self.client = node, process, client
         self.number = client.connections
         self.expects_session = client.has_session
         """Whether a session should be present."""
         self.has_arrived = False
         self.stream = StreamInMemory(self.number)
+        self.stream.user = client.user
         self.connection = process.listener.add_connection(self.stream, "10.0.0.1")
         self.up: deque[tuple[bytes, Receipt | None]] = deque()
         self.is_lost = False
@@ -96,6 +98,8 @@ class RoamingClient:
         self.world = world
         self.name = name
         self.expiry_s = expiry_s
+        self.user: str | None = None
+        """The user that it proves to be; None: it is anonymous."""
         self.account = world.ledger.accounts[name] = Account(name)
         self.client_link: ClientConnection | None = None
         self.is_open = False

@@ -27,6 +27,8 @@ class NonWaitingClient:
     def __init__(self, world: "World", name: str) -> None:
         self.world = world
         self.name = EndpointId(name)
+        self.role: str | None = None
+        """The role in its certificate; None: it is anonymous."""
         self.account = world.ledger.accounts[name] = Account(name, is_waiting=False)
         self.connections = 0
         self._node: EdgeNode | None = None
@@ -53,7 +55,7 @@ class NonWaitingClient:
         self._been_at.add(str(node.ref))
         opened = process.broker.connect(
             self.name,
-            identity=ClientIdentity(self.name),
+            identity=ClientIdentity(self.name, None, self.role),
             rates=UNLIMITED,
             connection=self._link,
             clean_start=False,

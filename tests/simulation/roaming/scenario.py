@@ -5,6 +5,7 @@ from random import Random
 
 from milepost.federation import handover
 from milepost.federation.limits import SiteLimits
+from simulation.roaming.attackers import Attacker
 from simulation.roaming.checks import check_idle
 from simulation.roaming.clients import RoamingClient
 from simulation.roaming.nodes import EdgeNode
@@ -38,6 +39,7 @@ class Scenario:
         faults: Faults | None = None,
         is_stationary: bool = False,
         is_noting: bool = False,
+        has_attackers: bool = False,
     ) -> None:
         self.random = Random(seed * 7 + 1)
         self.faults = faults or Faults()
@@ -63,6 +65,23 @@ class Scenario:
             world.clients.append(RoamingClient(world, "guest", 0))
         if random.random() < 0.3:
             world.non_waiting_clients.append(NonWaitingClient(world, "van"))
+        self.attack_random = Random(seed * 13 + 5)
+        """Apart from the rest, so that a scenario with attackers has the same events as the one without."""
+        if has_attackers:
+            self._add_attackers()
+
+    def _add_attackers(self) -> None:
+        """Prove the identities of all endpoints with kept sessions, and let others without proof use their names."""
+        world = self.world
+        for client in world.clients:
+            client.user = f"user of {client.name}"
+        for van in world.non_waiting_clients:
+            van.role = "vehicle"
+        victims = [
+            *(client.name for client in world.clients if client.expiry_s),
+            *(van.name for van in world.non_waiting_clients),
+        ]
+        world.attackers = [Attacker(world, name, user) for name in victims for user in (None, "mallory")]
 
     def run(self) -> list[str]:
         """Run the scenario; return the faults."""
@@ -75,7 +94,8 @@ class Scenario:
             self.recover()
         finally:
             handover.HANDOVER_BYTES = before  # type: ignore[misc]
-        return self.world.ledger.check() + check_idle(self.world)
+        faults = [fault for attacker in self.world.attackers for fault in attacker.faults]
+        return faults + self.world.ledger.check() + check_idle(self.world)
 
     def begin(self) -> None:
         """Connect all clients and wait until their subscriptions are known everywhere."""
@@ -133,6 +153,8 @@ class Scenario:
         if self.is_stationary:
             return
         random, world = self.random, self.world
+        for _ in range(3 if world.attackers else 0):
+            self._attack()
         client = random.choice(world.clients)
         if world.non_waiting_clients and world.up and random.random() < 0.2:
             world.non_waiting_clients[0].connect(random.choice(world.up))
@@ -167,6 +189,16 @@ class Scenario:
                 self.run_until_idle()
         if world.hubs and self.faults.hub and random.random() < 0.1:
             self._disturb_hub()
+
+    def _attack(self) -> None:
+        """Connect under another endpoint's name, or let go."""
+        world, random = self.world, self.attack_random
+        attacker = random.choice(world.attackers)
+        if random.random() < 0.3 or not world.up:
+            attacker.drop_connection()
+        else:
+            expiry_s = random.choice([0, 3_600])
+            attacker.connect(random.choice(world.up), clean_start=random.random() < 0.5, expiry_s=expiry_s)
 
     def _publish_some(self, count: int | None = None) -> None:
         random = self.random
@@ -253,6 +285,8 @@ class Scenario:
         """Start all processes, reconnect all clients, and wait until the world is idle."""
         world = self.world
         world.note("recovery")
+        for attacker in world.attackers:
+            attacker.drop_connection()
         world.run(12.0)  # all planned restarts have happened
         world.starved.clear()
         for node in world.edges:

@@ -15,6 +15,7 @@ from milepost.eventlog.memory import MemoryStore, Step, StepKind
 from milepost.federation.limits import SiteLimits
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.site_records import EdgeRef
+from simulation.roaming.attackers import Attacker
 from simulation.roaming.clients import ClientConnection, RoamingClient
 from simulation.roaming.ledger import Ledger
 from simulation.roaming.nodes import EdgeNode, HubNode
@@ -57,6 +58,7 @@ class World:
         self.hubs = [HubNode(self, f"hub{number}") for number in range(hubs)]
         self.clients: list[RoamingClient] = []
         self.non_waiting_clients: list[NonWaitingClient] = []
+        self.attackers: list[Attacker] = []
         self.lost_client_links: list[ClientConnection] = []
         self.arrived: set[tuple[str, str]] = set()
         self.starved: set[tuple[str, int, str]] = set()
@@ -139,7 +141,7 @@ class World:
             if process is not None and not node.is_paused and (process.has_work or process.calls):
                 found += [node.run_tick] * 3
         found += [node.run_tick for node in self.hubs if node.is_running and node.calls]
-        for client in self.clients:
+        for client in (*self.clients, *self.attackers):
             if client.client_link is not None:
                 if client.client_link.has_input:
                     found.append(client.read_input)

@@ -236,7 +236,7 @@ def edge_with_a_will_of_ada() -> UdpEdge:
     )
     edge.connect("w", expiry_s=1_000).subscribe("t", qos=1)
     client = edge.open_connection()
-    client.stream.common_name = "ada"
+    client.stream.user = "ada"
     will = Will("t", b"gone", 1, properties=Properties(will_delay_s=5))
     client.send(Connect("c", Version.V5, True, 0, will, properties=Properties(session_expiry_s=100)))
     edge.run_ticks()
