@@ -1,8 +1,8 @@
 """The registry of all sites: claims of endpoints, and notices to edges whose endpoints are elsewhere (D1, D7, D8).
 
 Invariants:
-- of one endpoint and edge the claim with the highest epoch wins, in whatever order and however often claims are read, until the
-  edge withdraws it;
+- of one endpoint, owner and edge the claim with the highest epoch wins, in whatever order and however often claims are read,
+  until the edge withdraws it; of two owners at one edge, the one read last;
 - an endpoint is at the edge of the claim that wins (`claims.ranked`); other sites that still hold a part of its session stay
   known;
 - while an endpoint is in the registry at two sites, the edge whose claim loses gets a notice: once from each process that owns
@@ -69,7 +69,7 @@ class HubRegistry:
                 return False
             entry = self._entries[claim.endpoint] = _Entry()
         before = entry.claims.get(claim.edge)
-        if before is None or before.epoch <= claim.epoch:
+        if before is None or before.epoch <= claim.epoch or before.owner != claim.owner:
             entry.claims[claim.edge] = claim
             self._note_split(claim.endpoint, entry)
         return True

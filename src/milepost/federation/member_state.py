@@ -59,7 +59,7 @@ class SiteRegistry:
         return len(self._claims)
 
     def put(self, claim: EndpointClaim) -> bool:
-        """Add a claim; return whether it is new."""
+        """Add a claim; return whether it is new. Between owners at one edge the claim that is read last counts."""
         claims = self._claims.get(claim.endpoint)
         if claims is None:
             if len(self._claims) >= self._limit:
@@ -67,7 +67,7 @@ class SiteRegistry:
                 return False
             claims = self._claims[claim.endpoint] = {}
         before = claims.get(claim.edge)
-        if before is not None and _age_of(before) >= _age_of(claim):
+        if before is not None and before.owner == claim.owner and _age_of(before) >= _age_of(claim):
             return False
         claims[claim.edge] = claim
         return True
