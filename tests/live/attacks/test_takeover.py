@@ -1,0 +1,93 @@
+"""Attack: an anonymous client uses the name of a vehicle that has proven its identity with a certificate.
+
+It must not end the vehicle's session or receive its messages, at the same edge, at another one of the site, or at another site.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from live.federation.deployment import Deployment, deployment_in, settings_table
+from live.mqtt.packets import P
+from live.mqtt.raw_client import Closed, RawClient
+from live.udp.edges import UdpEdge, edge_in
+from live.udp.local_authority import LocalAuthority
+
+TRUCK: Final = "truck-17"
+NOT_AUTHORIZED: Final = 0x87
+DEADLINE_S: Final = 60.0
+
+
+@pytest.fixture(scope="module")
+def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    """north: n1, n2; south: s1; the central hub; UDP with certificates, MQTT open to anonymous clients."""
+    folder = tmp_path_factory.mktemp("takeover")
+    authority = LocalAuthority.open(folder)
+    with deployment_in(folder) as deployment:
+        for site, names in (("north", ("n1", "n2")), ("south", ("s1",))):
+            table = f"[site]\n{settings_table(deployment.add_site(site))}"
+            for name in names:
+                deployment.edges[name] = _edge(folder / f"edge-{name}", authority, name, table)
+        for edge in deployment.edges.values():
+            edge.start()
+        deployment.add_hub()
+        yield deployment
+        assert deployment.faults() == []
+
+
+def _edge(folder: Path, authority: LocalAuthority, name: str, table: str) -> UdpEdge:
+    folder.mkdir()
+    return edge_in(folder, authority, udp="reporting_interval_s = 0.5", more=table, name=name)
+
+
+def attack(edge: UdpEdge, *, clean: bool) -> int:
+    """Connect without proof under the vehicle's name; return the reason code that ends the connection, 0 if none does."""
+    with RawClient(edge.tcp) as attacker:
+        answer = attacker.try_join(TRUCK, clean=clean, props=[(P.SESSION_EXPIRY, 300)])
+        if answer.reason:
+            return answer.reason
+        attacker.subscribe(("private/#", 1))
+        try:
+            return attacker.close_reason() or 0
+        except (TimeoutError, Closed, AssertionError):
+            return 0
+
+
+def order(edge: UdpEdge, payload: bytes) -> None:
+    """Publish an order for the vehicle."""
+    with RawClient(edge.tcp) as publisher:
+        publisher.join("dispatcher")
+        publisher.publish(f"orders/{TRUCK}", payload, qos=1)
+
+
+@pytest.mark.parametrize("clean", [False, True], ids=["resume", "clean start"])
+@pytest.mark.parametrize("place", ["n1", "n2", "s1"], ids=["same edge", "another edge", "another site"])
+def test_an_anonymous_client_does_not_displace_a_certified_vehicle(town: Deployment, place: str, clean: bool) -> None:
+    home, attacked = town.edges["n1"], town.edges[place]
+
+    async def work() -> None:
+        async with home.client(TRUCK) as truck, truck.subscribe(f"orders/{TRUCK}") as inbox:
+            await asyncio.to_thread(order, home, b"before")
+            assert (await inbox.receive()).body == b"before"
+            reason = await asyncio.to_thread(attack, attacked, clean=clean)
+            await asyncio.to_thread(order, home, b"after")
+            assert (await inbox.receive()).body == b"after", "the vehicle keeps its session and gets its messages"
+            assert reason == NOT_AUTHORIZED
+
+    asyncio.run(asyncio.wait_for(work(), DEADLINE_S))
+
+
+def test_a_certified_vehicle_displaces_an_anonymous_client_at_another_edge(town: Deployment) -> None:
+    async def work(squatter: RawClient) -> None:
+        home = town.edges["n1"]
+        async with home.client(TRUCK) as truck, truck.subscribe(f"orders/{TRUCK}") as inbox:
+            assert await asyncio.to_thread(squatter.close_reason) == NOT_AUTHORIZED
+            await asyncio.to_thread(order, home, b"go")
+            assert (await inbox.receive()).body == b"go"
+
+    with RawClient(town.edges["n2"].tcp) as squatter:
+        squatter.join(TRUCK, clean=True)
+        asyncio.run(asyncio.wait_for(work(squatter), DEADLINE_S))
