@@ -10,7 +10,7 @@ from docs.pages import ROOT, Block, blocks_of
 
 PASTED: Final = ("README.md",)
 """Pages for new users: each block is pasted as a whole, in a fresh clone, by a user without `milepost` on the PATH."""
-PLAIN: Final = ("docs/how-to/sites.md", "docs/how-to/map.md", "docs/reference/client.md")
+PLAIN: Final = ("docs/how-to/sites.md", "docs/how-to/map.md", "docs/reference/access.md", "docs/reference/client.md")
 WITH_JAVA: Final = (
     "docs/tutorial.md",
     "docs/how-to/event-kinds.md",

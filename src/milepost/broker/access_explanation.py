@@ -18,7 +18,7 @@ from milepost.vetting.send_limits import LIMIT_CHECKS, UNKNOWN_POSITION, most_ur
 
 
 class AccessQuestion(NamedTuple):
-    """What a client would do; None where the example leaves it open."""
+    """An example of an operation of a client; None where the example leaves something open."""
 
     identity: ClientIdentity
     verb: AccessAction

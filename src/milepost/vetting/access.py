@@ -163,7 +163,7 @@ class AccessRule:
     radius_m: float = 0.0
     """Maximum radius of the circle around the area of a message; 0: any."""
     priority: Priority = Priority.SAFETY
-    """Most urgent class of messages. Whoever may publish on a topic may do so in the topic's own class, too."""
+    """Most urgent class of messages; a rule for publishing also allows the class of the topic itself."""
     valid_s: float = 0.0
     """Maximum validity of a message from now on, in seconds; 0: any, also for ever."""
 
