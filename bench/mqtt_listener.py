@@ -11,6 +11,8 @@ from unittest.mock import patch
 from rich.console import Console
 from rich.table import Table
 
+from bench.edge_load.brokers import access_rules
+from milepost.broker.admission import AdmissionRules
 from milepost.broker.broker import Broker
 from milepost.broker.limits import BrokerLimits
 from milepost.broker.routing import RouteCache
@@ -24,6 +26,7 @@ from milepost.model.durability import Durability
 from milepost.model.instants import Instant
 from milepost.runtime.structured_log import StructuredLog
 from milepost.storage import open_storage
+from milepost.vetting import AccessList
 from milepost.wire.mqtt import Connect, FilterRequest, Publish, Subscribe, Version, encode
 
 PUBLISHERS, SUBSCRIBERS, MESSAGES, REPEATS = 100, 20, 4_000, 5
@@ -56,8 +59,12 @@ class NullStream:
 class Edge:
     """A listener with publishers and subscribers."""
 
-    def __init__(self, qos: int, durability: Durability, folder: Path, *, is_durable: bool = False) -> None:
+    def __init__(
+        self, qos: int, durability: Durability, folder: Path, *, is_durable: bool = False, has_rules: bool = False
+    ) -> None:
         broker = Broker(BrokerLimits(queue_messages_max=50_000))
+        if has_rules:
+            broker.use_rules(AdmissionRules(AccessList(access_rules())))
         log = StructuredLog(Level.ERROR)
         self._storage = open_storage(folder, durability)
         self._storage.load()
@@ -149,13 +156,15 @@ def main() -> None:
     for heading in ("workload", "optimised", "no fast path", "nor route cache", "one message per tick"):
         table.add_column(heading, justify="left" if heading == "workload" else "right")
     workloads = (
-        (f"QoS 0 to {SUBSCRIBERS}", 0, Durability.NONE, False),
-        (f"QoS 1 to {SUBSCRIBERS}", 1, Durability.NONE, False),
-        ("QoS 1, stored for an offline session", 1, Durability.PROCESS_CRASH, True),
+        (f"QoS 0 to {SUBSCRIBERS}", 0, Durability.NONE, False, False),
+        (f"QoS 0 to {SUBSCRIBERS}, 20 access rules", 0, Durability.NONE, False, True),
+        (f"QoS 1 to {SUBSCRIBERS}", 1, Durability.NONE, False, False),
+        (f"QoS 1 to {SUBSCRIBERS}, 20 access rules", 1, Durability.NONE, False, True),
+        ("QoS 1, stored for an offline session", 1, Durability.PROCESS_CRASH, True, False),
     )
-    for title, qos, durability, is_durable in workloads:
+    for title, qos, durability, is_durable, has_rules in workloads:
         with tempfile.TemporaryDirectory() as folder:
-            edge = Edge(qos, durability, Path(folder), is_durable=is_durable)
+            edge = Edge(qos, durability, Path(folder), is_durable=is_durable, has_rules=has_rules)
             results = (us_per_message(edge), without_fast_path(edge), without_route_cache(edge), us_per_message(edge, 1))
             table.add_row(title, *(f"{result:.2f}" for result in results))
             edge.close()

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from bench.edge_load.generator import CACHE, relay_program
+from milepost.vetting import AccessAction, AccessRule
 
 HELP_S_MAX = 30.0
 
@@ -64,6 +65,27 @@ class Broker(Protocol):
         """Write its configuration; return the command that starts it."""
 
 
+USER_RULES = 18
+
+
+def access_rules() -> list[AccessRule]:
+    """Return twenty rules, as an operator has them: the topics of some users, those of every user, and a denied one."""
+    of_users = [
+        AccessRule(True, AccessAction.BOTH, f"fleet/{number}/#", user=f"fleet-{number}") for number in range(1, USER_RULES + 1)
+    ]
+    return [
+        *of_users,
+        AccessRule(True, AccessAction.BOTH, "by/%u/#"),
+        AccessRule(False, AccessAction.SUBSCRIBE, "secret/#"),
+    ]
+
+
+def _rule_lines(rule: AccessRule) -> list[str]:
+    lines = ["[[access.rules]]", f"allow = {str(rule.allow).lower()}", f'action = "{rule.action.value}"']
+    lines += [f'topics = "{rule.topics}"'] + ([f'user = "{rule.user}"'] if rule.user is not None else [])
+    return lines
+
+
 @dataclass(frozen=True)
 class Milepost:
     """Milepost; the only one that validates JSON, and stores QoS 1 messages so that they survive a crash of the broker."""
@@ -72,6 +94,8 @@ class Milepost:
     name: str = "Milepost"
     start_factor: float = 1.0
     unsupported: dict[str, str] = field(default_factory=dict)
+    has_rules: bool = False
+    """With access rules: what each client may publish and read is checked."""
 
     def missing_reason(self) -> str:
         command = [sys.executable, "-m", "milepost", "edge", "run", "--help"]
@@ -92,6 +116,8 @@ class Milepost:
             lines += [f'certificate = "{files.certificate}"', f'key = "{files.key}"']
         if features.validates_json:
             lines += ["[[rules.payload]]", 'topic = "bench/json/#"', f'schema = "{files.schema}"']
+        if self.has_rules:
+            lines += [line for rule in access_rules() for line in _rule_lines(rule)]
         lines += ["[limits]", "queue_messages_max = 50_000", "in_flight_max = 15_000", "[http]", 'address = ""']
         return [sys.executable, "-m", "milepost", "edge", "run", "--config", files.write("edge.toml", "\n".join(lines) + "\n")]
 
@@ -224,9 +250,11 @@ def all_brokers() -> list[Broker]:
     only_durable = dict.fromkeys(
         ("fanout", "bursts", "groups", "qos1", "tls", "json", "latency", "idle", "storm"), "same as without SQLite"
     )
+    without_rules = dict.fromkeys(("bursts", "tls", "json", "stored", "latency", "idle", "storm"), "measured without rules")
     debian = shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin")
     return [
         Milepost(),
+        Milepost("milepost-rules", "Milepost, 20 access rules", unsupported=without_rules, has_rules=True),
         Mosquitto("mosquitto20", "Mosquitto 2.0", debian),
         Mosquitto("mosquitto21", "Mosquitto 2.1", str(own / "mosquitto")),
         Mosquitto("mosquitto21-sqlite", "Mosquitto 2.1, SQLite", str(own / "mosquitto"), plugin, unsupported=only_durable),

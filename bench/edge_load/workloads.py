@@ -29,7 +29,7 @@ STORM_CLIENTS = 2_000 if QUICK else 5_000
 CONNECTING_MAX = 64
 SETTLE_S = 1.0 if QUICK else 2.0
 
-EVALUATED = ("milepost", "mosquitto20", "mosquitto21")
+EVALUATED = ("milepost", "milepost-rules", "mosquitto20", "mosquitto21")
 """Brokers whose results decide goals: measured in every round and more finely; the others once."""
 
 BETTER_MOSQUITTO, DEBIAN_MOSQUITTO = "the better Mosquitto", "mosquitto20"
