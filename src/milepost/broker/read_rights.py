@@ -85,5 +85,5 @@ class ReadRights:
 
 
 def _ends_a_received_message(publication: Publication) -> bool:
-    """Return whether a message only retracts another one: whoever received that one must learn that it is over."""
+    """Return whether a message only retracts another one: endpoints that received that one must learn that it is over."""
     return publication.topic == UNPUBLISH and isinstance(publication.address, ToNotified)

@@ -100,6 +100,15 @@ def test_an_unknown_user_costs_as_much_as_a_known_one(hashes: list[bytes]) -> No
     assert Users({})._decoy.algorithm == Scrypt()
 
 
+def test_users_end_when_they_are_removed_or_their_password_changes() -> None:
+    hashes = {"ada": cheap(b"a"), "bob": cheap(b"b"), "eve": cheap(b"e")}
+    users = Users(hashes)
+    assert users.names == {"ada", "bob", "eve"}
+    assert users.ended_by(Users({**hashes})) == frozenset()
+    assert users.ended_by(Users({"ada": hashes["ada"], "bob": cheap(b"other"), "new": cheap(b"n")})) == {"bob", "eve"}
+    assert users.ended_by(None) == users.names
+
+
 def test_a_cached_password_belongs_to_one_user() -> None:
     users = Users({"ab": cheap(b"c"), "a": cheap(b"x")})
     assert users.check("ab", b"c")

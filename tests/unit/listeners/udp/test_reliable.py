@@ -5,6 +5,7 @@ from itertools import pairwise
 import pytest
 
 from faulty_storage import FaultyStorage
+from milepost.broker.admission import AdmissionRules
 from milepost.listeners.udp.listener import RETRY_FIRST_NS, RETRY_LONGEST_NS, TRIES_MAX
 from milepost.listeners.udp.settings import UdpSettings
 from milepost.model.addresses import ToEndpoint
@@ -13,6 +14,7 @@ from milepost.model.messages import Message
 from milepost.model.priorities import Priority
 from milepost.model.reasons import Reason
 from milepost.model.session_datagrams import PublishDatagram, ReceivedDatagram, Refusal
+from milepost.vetting import AccessAction, AccessList, AccessRule
 from milepost.wire.mqtt import Publish as MqttPublish
 from simulation.invariants import check_udp_listener
 from storage_in_memory import StorageInMemory
@@ -57,6 +59,15 @@ def test_an_unacknowledged_message_is_retransmitted_with_backoff_and_then_droppe
     assert {message.body for _, message in sent} == {b"x"}
     assert two.edge.broker.counts.dropped == {Reason.UNACKNOWLEDGED: 1}
     assert two.edge.broker.counts.delivered == 0
+    assert two.edge.session("a").in_flight == {}
+
+
+def test_a_message_that_may_no_longer_be_read_is_not_retransmitted(two: Two) -> None:
+    two.send()
+    assert len(two.receiver.messages()) == 1
+    two.edge.broker.use_rules(AdmissionRules(AccessList([AccessRule(False, AccessAction.SUBSCRIBE, "t")])))
+    assert two.live(5) == []
+    assert two.edge.broker.counts.dropped == {Reason.NOT_ALLOWED: 1}
     assert two.edge.session("a").in_flight == {}
 
 
