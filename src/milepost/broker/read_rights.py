@@ -47,12 +47,9 @@ class ReadRights:
     def use(self, access: AccessList) -> None:
         """Replace the rules."""
         self._access = access
-        self._readers: dict[str, TopicReaders] = {}
-
-    @property
-    def are_restricted(self) -> bool:
+        self.are_restricted = access.restricts_reading
         """Whether a rule denies anyone to read a topic."""
-        return self._access.restricts_reading
+        self._readers: dict[str, TopicReaders] = {}
 
     def are_open(self, topic: str) -> bool:
         """Return whether every client may read a topic."""

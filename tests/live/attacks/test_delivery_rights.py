@@ -3,14 +3,17 @@
 import json
 import time
 from base64 import b64encode
+from pathlib import Path
 
 import pytest
 
 from live.attacks.edge_rules import MAY_ADDRESS, rule
+from live.federation.deployment import deployment_in
 from live.mqtt.connections import Connections, ConnectTo, MakeBroker
 from live.mqtt.packets import P, Properties
 from live.mqtt.raw_client import RawClient
 
+WAIT_S = 30.0
 HERE, AREA = "48.1,11.6", "area:circle 48.1,11.6 1000"
 
 
@@ -72,3 +75,34 @@ def test_an_active_alert_is_not_delivered_on_entry_to_a_client_that_may_not_read
     assert sorted(one.payload for one in reader.messages(2)) == [b"open", b"secret/plan"]
     assert spy.message().payload == b"open"
     assert payloads(spy) == []
+
+
+def test_a_message_from_another_edge_does_not_reach_a_client_that_may_not_read_it(tmp_path: Path) -> None:
+    with deployment_in(tmp_path) as deployment:
+        deployment.add_site("north")
+        near, far = (
+            deployment.add_edge("north", edge, more=MAY_ADDRESS + rule("secret/#", client="spy")) for edge in ("n1", "n2")
+        )
+        with RawClient(near.tcp) as sender, RawClient(far.tcp) as spy, RawClient(far.tcp) as reader:
+            sender.join("sender", props=user(report=HERE))
+            for client, client_id in ((spy, "spy"), (reader, "reader")):
+                client.join(client_id, props=user(report=HERE))
+                assert client.subscribe(("#", 1)).codes == (1,)
+            found: set[bytes] = set()
+            until = time.monotonic() + WAIT_S
+            while not found.issuperset({b"secret", b"secret to everyone", b"open"}):  # until n1 knows the subscriptions at n2
+                assert time.monotonic() < until, found
+                sender.publish("secret/plan", b"secret", qos=1)
+                sender.publish("secret/plan", b"secret to everyone", qos=1, props=user(to="everyone", place=HERE))
+                sender.publish("open", b"open", qos=1)
+                found |= set(received(reader))
+            assert set(received(spy)) == {b"open"}
+        assert deployment.faults() == []
+
+
+def received(client: RawClient) -> list[bytes]:
+    """Return the payloads received, and acknowledge them."""
+    found = client.drain()
+    for message in found:
+        client.finish(message)
+    return [one.payload for one in found]

@@ -10,6 +10,7 @@ from milepost.listeners.mqtt.connect import admit, deny
 from milepost.listeners.mqtt.connection import MqttConnection, MqttConnectionState
 from milepost.listeners.mqtt.context import MqttSettings
 from milepost.listeners.mqtt.listener import MqttListener
+from milepost.model.endpoints import EndpointId
 from milepost.model.priorities import Priority
 from milepost.model.reasons import Reason, Refused
 from milepost.vetting.access import AccessAction, AccessList, AccessRule, ClientIdentity
@@ -277,3 +278,21 @@ def test_a_subscription_revoked_by_new_rules_receives_nothing() -> None:
     edge.broker.use_rules(AdmissionRules(AccessList([AccessRule(False, AccessAction.SUBSCRIBE, "t")])))
     edge.connect("s").publish("t", b"secret")
     assert receiver.bodies() == []
+
+
+def test_clients_of_removed_users_that_wait_for_their_session_are_denied(monkeypatch: pytest.MonkeyPatch) -> None:
+    edge = EdgeInMemory()
+    monkeypatch.setattr(edge.broker, "arrive", lambda *_, **__: False)
+    waiting = {name: edge.open_connection() for name in ("ada", "bob")}
+    for name, client in waiting.items():
+        client.stream.common_name = name
+        client.send(Connect(name, Version.V5))
+    edge.listener.deny_waiting({"ada"}, edge.now)
+    edge.run_ticks()
+    for client in waiting.values():
+        client.read_packets()
+    assert waiting["ada"].connack is not None
+    assert waiting["ada"].connack.code is Code.BAD_USER_NAME_OR_PASSWORD
+    assert waiting["bob"].connack is None
+    edge.listener.welcome(EndpointId("ada"), None, edge.now)
+    assert edge.broker.sessions.find("ada") is None
