@@ -1,4 +1,5 @@
-"""The embedded log compared with a bare sqlite3 loop: appends per second, throughput of followers, and latency to a reader.
+"""The embedded log compared with a bare sqlite3 loop: appends per second, throughput of followers without and with a key of the
+site, and latency to a reader.
 
 `python -m bench.log_appends` prints the results. Keys of 10 characters, values of 200 bytes, lists of 100 entries; the bare loop
 writes the same rows with `executemany`, one transaction per list, at the same durability.
@@ -17,10 +18,11 @@ from contextlib import closing
 from pathlib import Path
 
 from bench.harness import QUICK
+from milepost.eventlog.authenticated import AuthenticatedLog
 from milepost.eventlog.embedded import EmbeddedLog
 from milepost.eventlog.embedded.database import SETTINGS, SYNCHRONOUS
 from milepost.eventlog.embedded.writer import WAL_PAGES
-from milepost.eventlog.log import Entry, LogLost, LogUnavailable, Record, TopicEnd
+from milepost.eventlog.log import Entry, Log, LogLost, LogUnavailable, Record, TopicEnd
 from milepost.model.durability import Durability
 
 RECORDS = 60_000 if QUICK else 300_000
@@ -30,6 +32,7 @@ TOPIC = "bench"
 VALUE = bytes(200)
 LATENCIES = 1_000 if QUICK else 6_000
 APPEND_INTERVAL_S = 1 / 2_000
+KEYS = {"without a key": b"", "with a key": bytes(range(32))}
 
 
 def measure() -> dict[str, object]:
@@ -44,8 +47,8 @@ def measure() -> dict[str, object]:
         "appends": rates,
         "bare sqlite3": bare,
         "ratio": {level: rates[level] / bare[level] for level in rates},
-        "appends with a follower": _with_follower(lists),
-        "follow": _follow(lists),
+        "appends with a follower": {name: _with_follower(lists, key) for name, key in KEYS.items()},
+        "follow": {name: _follow(lists, key) for name, key in KEYS.items()},
         "latency, one process": _percentiles(_latencies()),
         "latency, two processes": _percentiles(_latencies_across()),
     }
@@ -68,7 +71,7 @@ def _appends(level: Durability, lists: list[list[Entry]]) -> float:
         return RECORDS / (time.perf_counter() - began)
 
 
-def _append_all(log: EmbeddedLog, lists: list[list[Entry]]) -> None:
+def _append_all(log: Log, lists: list[list[Entry]]) -> None:
     """Append and wait until all is durable."""
     is_done = threading.Event()
     for entries in lists[:-1]:
@@ -77,7 +80,7 @@ def _append_all(log: EmbeddedLog, lists: list[list[Entry]]) -> None:
     is_done.wait()
 
 
-def _append(log: EmbeddedLog, entries: list[Entry], done: Callable[[Exception | None], None] | None = None) -> None:
+def _append(log: Log, entries: list[Entry], done: Callable[[Exception | None], None] | None = None) -> None:
     while True:
         try:
             log.append(entries, done)
@@ -105,6 +108,12 @@ def _bare(level: Durability, lists: list[list[Entry]]) -> float:
         return RECORDS / (time.perf_counter() - began)
 
 
+def _opened(folder: Path, key: bytes) -> Log:
+    """Open a log, whose records are authenticated if there is a key."""
+    log = EmbeddedLog(folder, Durability.PROCESS_CRASH)
+    return AuthenticatedLog(log, key) if key else log
+
+
 class _Counter:
     """Counts records, until all have arrived."""
 
@@ -118,9 +127,9 @@ class _Counter:
             self.is_done.set()
 
 
-def _with_follower(lists: list[list[Entry]]) -> float:
+def _with_follower(lists: list[list[Entry]], key: bytes) -> float:
     """Measure until the follower has all records, too."""
-    with tempfile.TemporaryDirectory() as folder, closing(EmbeddedLog(Path(folder), Durability.PROCESS_CRASH)) as log:
+    with tempfile.TemporaryDirectory() as folder, closing(_opened(Path(folder), key)) as log:
         counter = _Counter()
         log.follow({TOPIC: TopicEnd.BEGINNING}, counter, _lost)
         began = time.perf_counter()
@@ -129,8 +138,8 @@ def _with_follower(lists: list[list[Entry]]) -> float:
         return RECORDS / (time.perf_counter() - began)
 
 
-def _follow(lists: list[list[Entry]]) -> float:
-    with tempfile.TemporaryDirectory() as folder, closing(EmbeddedLog(Path(folder), Durability.PROCESS_CRASH)) as log:
+def _follow(lists: list[list[Entry]], key: bytes) -> float:
+    with tempfile.TemporaryDirectory() as folder, closing(_opened(Path(folder), key)) as log:
         _append_all(log, lists)
         counter = _Counter()
         began = time.perf_counter()

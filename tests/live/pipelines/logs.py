@@ -2,11 +2,12 @@
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from uuid import uuid4
 
+from milepost.cli.main import main
 from milepost.eventlog.log import Entry, Log, Record, read_to_end
 from milepost.incidents.engine import CELLS
 from milepost.model.durability import Durability
@@ -17,6 +18,7 @@ from milepost.model.site_records import EdgeRef, ForwardedMessage
 from milepost.pipelines.records import MESSAGES_TOPIC
 from milepost.pipelines.sources import Source
 from milepost.runtime.services.kafka import Kafka
+from milepost.runtime.trust_files import read_site_key
 from milepost.wire.incidents import cell_from_json
 from milepost.wire.records import to_record
 from unit.pipelines.hazards_oracle import Sighting, last_of
@@ -81,6 +83,22 @@ def kafka_site(kafka: Kafka) -> SiteLog:
     log = KafkaLog(kafka.address, Durability.PROCESS_CRASH, client_id="test", prefix=prefix)
     table = f'name = "north"\nlog = "kafka"\naddress = "{kafka.address}"\nprefix = "{prefix}"\n'
     return SiteLog(log, KafkaSource(kafka.address, prefix, {}), table)
+
+
+def with_key(site: SiteLog, key_file: Path) -> SiteLog:
+    """Return the same site with a new key in *key_file*."""
+    from milepost.eventlog.authenticated import AuthenticatedLog  # noqa: PLC0415  # as above
+    from milepost.pipelines.sources.embedded import EmbeddedSource  # noqa: PLC0415
+    from milepost.pipelines.sources.kafka import KafkaSource  # noqa: PLC0415
+
+    assert main(["trust", "site-key", str(key_file)]) == 0
+    key = read_site_key(key_file)
+    if isinstance(site.source, EmbeddedSource):
+        source: Source = replace(site.source, key_file=str(key_file))
+    else:
+        assert isinstance(site.source, KafkaSource)
+        source = replace(site.source, site_key=key)
+    return SiteLog(AuthenticatedLog(site.log, key), source, f'{site.table}key = "{key_file}"\n')
 
 
 def wait_until(is_so: Callable[[], object], what: str, *, seconds: float = WAIT_S) -> None:

@@ -96,8 +96,8 @@ class KafkaSource:
         )
 
     def _prefixed(self, rows: DataFrame) -> DataFrame:
-        sealed = rows.select("topic", "key", _sealed_value(self.site_key).alias("value")) if self.site_key else rows
-        return sealed.select(f.concat(f.lit(self.prefix), f.col("topic")).alias("topic"), "key", "value")
+        out = sealed(rows, self.site_key) if self.site_key else rows
+        return out.select(f.concat(f.lit(self.prefix), f.col("topic")).alias("topic"), "key", "value")
 
 
 # Codes of records as in `eventlog.authenticated`: HMAC-SHA256 by its definition (RFC 2104), since Spark has no function for it.
@@ -111,10 +111,10 @@ def authentic(records: DataFrame, site_key: bytes) -> DataFrame:
     return records.where(is_authentic).withColumn("value", body)
 
 
-def _sealed_value(site_key: bytes) -> Column:
-    """Return the text `value` with its code."""
+def sealed(rows: DataFrame, site_key: bytes) -> DataFrame:
+    """Return rows of OUT_ROW with codes; their values are binary."""
     value = f.col("value").cast("binary")
-    return f.concat(value, _code(site_key, value))
+    return rows.select("topic", "key", f.concat(value, _code(site_key, value)).alias("value"))
 
 
 def _code(site_key: bytes, value: Column) -> Column:
