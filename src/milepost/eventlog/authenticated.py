@@ -19,9 +19,10 @@ Outside its scope: a process that can write to the log without the key can still
 authentic ones again (docs/decisions/0030-authenticated-log.md).
 """
 
-import hmac
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from hashlib import sha256
+from hmac import compare_digest
 from time import time_ns
 from typing import Final
 
@@ -60,7 +61,9 @@ class RecordAuthenticator:
 
     def __init__(self, key: bytes) -> None:
         assert len(key) == KEY_BYTES, "a key of `milepost trust site-key`"
-        self._key = key
+        block = key.ljust(sha256().block_size, b"\0")  # HMAC by its definition, RFC 2104
+        self._inner = sha256(bytes(byte ^ 0x36 for byte in block))
+        self._outer = sha256(bytes(byte ^ 0x5C for byte in block))
 
     def sealed(self, entries: Iterable[Entry]) -> Iterator[Entry]:
         """Yield entries with codes; a removal becomes two."""
@@ -75,24 +78,25 @@ class RecordAuthenticator:
     def find_body(self, topic: str, key: str, stored: bytes) -> tuple[bytes | None] | None:
         """Return the value of a stored record, None for a removal, in a tuple; None if the code is missing or wrong."""
         body, code = stored[:-CODE_BYTES], stored[-CODE_BYTES:]
-        start = code[: len(VALUE_START)]
-        if start == VALUE_START:
-            return (body,) if hmac.compare_digest(code, self._code(VALUE_START, topic, key, body)) else None
-        if start == REMOVAL_START and not body:
-            return (None,) if hmac.compare_digest(code, self._code(REMOVAL_START, topic, key, b"")) else None
+        if code.startswith(VALUE_START):
+            return (body,) if compare_digest(code, self._code(VALUE_START, topic, key, body)) else None
+        if code.startswith(REMOVAL_START) and not body:
+            return (None,) if compare_digest(code, self._code(REMOVAL_START, topic, key, b"")) else None
         return None
 
     def opened(self, records: Iterable[Record]) -> Iterator[Record]:
         """Yield the authentic records, without their codes; a removal has no value, and tombstones are left out."""
-        for record in records:
-            found = None if record.value is None else self.find_body(record.topic, record.key, record.value)
+        for topic, offset, key, value, appended_at in records:
+            found = None if value is None else self.find_body(topic, key, value)
             if found is not None:
-                yield record._replace(value=found[0])
+                yield Record(topic, offset, key, found[0], appended_at)
 
     def _code(self, start: bytes, topic: str, key: str, value: bytes) -> bytes:
         name = key.encode()
-        message = b"%s%s%d\n%s%s" % (topic.encode(), start, len(name), name, value)
-        return start + hmac.digest(self._key, message, "sha256").hex().encode()
+        inner, outer = self._inner.copy(), self._outer.copy()  # a third of the time of the module hmac, which starts anew
+        inner.update(b"%s%s%d\n%s%s" % (topic.encode(), start, len(name), name, value))
+        outer.update(inner.digest())
+        return start + outer.hexdigest().encode()
 
 
 class _Filter:
@@ -123,7 +127,7 @@ class _Filter:
                 continue
             if found[0] is None:
                 self._await_tombstone(record)
-            yield record._replace(value=found[0])
+            yield Record(record.topic, record.offset, record.key, found[0], record.appended_at)
 
     def _await_tombstone(self, record: Record) -> None:
         self._removed[record.topic, record.key] = None

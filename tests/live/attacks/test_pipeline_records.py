@@ -63,7 +63,7 @@ def test_records_that_spark_appends_are_authentic_and_of_another_key_they_are_no
     plain.log.make("in")
     rows = spark.createDataFrame([(topic, key, (value or b"").decode()) for topic, key, value in GENUINE], OUT_ROW)
     site.source.append(rows)
-    assert sorted(Entry(*record[:1], *record[2:4]) for record in site.records("in")) == sorted(GENUINE)
+    assert sorted(Entry(record.topic, record.key, record.value) for record in site.records("in")) == sorted(GENUINE)
     plain.source.append(rows)
     with_key(plain, tmp_path / "other.key").source.append(rows)
     assert len(list(site.records("in"))) == len(GENUINE)

@@ -8,8 +8,10 @@ import pytest
 
 from conformance.log_group_suite import GroupSuite
 from conformance.log_suite import LogSuite
-from conformance.logs import IDLE_S, Logs
+from conformance.logs import IDLE_S, AuthenticatedLogs, Logs
+from milepost.eventlog.authenticated import AuthenticatedLog
 from milepost.eventlog.kafka import KafkaLog
+from milepost.eventlog.log import CODE_BYTES, Log, Record
 from milepost.model.durability import Durability
 from milepost.runtime.services.kafka import Kafka
 
@@ -22,7 +24,7 @@ class KafkaLogs(Logs):
         self._prefix = f"{uuid4().hex}."
         self._opened: list[KafkaLog] = []
 
-    def open(self) -> KafkaLog:
+    def open(self) -> Log:
         self._opened.append(KafkaLog(self._address, Durability.PROCESS_CRASH, client_id="test", prefix=self._prefix))
         return self._opened[-1]
 
@@ -34,9 +36,31 @@ class KafkaLogs(Logs):
             log.close()
 
 
+class AuthenticatedKafkaLogs(KafkaLogs):
+    """The same with a site's key."""
+
+    overhead_bytes = CODE_BYTES
+
+    def __init__(self, address: str) -> None:
+        super().__init__(address)
+        self.refused: list[Record] = []
+
+    def open(self) -> Log:
+        return AuthenticatedLog(super().open(), AuthenticatedLogs.KEY, lambda record, _: self.refused.append(record))
+
+
 class TestKafka(LogSuite, GroupSuite):
     @pytest.fixture
     def logs(self, kafka: Kafka) -> Iterator[KafkaLogs]:
         logs = KafkaLogs(kafka.address)
         yield logs
         logs.close()
+
+
+class TestAuthenticatedKafka(LogSuite, GroupSuite):
+    @pytest.fixture
+    def logs(self, kafka: Kafka) -> Iterator[AuthenticatedKafkaLogs]:
+        logs = AuthenticatedKafkaLogs(kafka.address)
+        yield logs
+        logs.close()
+        assert logs.refused == []
