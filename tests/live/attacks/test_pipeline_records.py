@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
 
 from live.pipelines.logs import SiteLog, embedded_site, kafka_site, wait_until, with_key
 from milepost.eventlog.log import Entry
@@ -68,3 +69,19 @@ def test_records_that_spark_appends_are_authentic_and_of_another_key_they_are_no
     with_key(plain, tmp_path / "other.key").source.append(rows)
     assert len(list(site.records("in"))) == len(GENUINE)
     assert len(list(plain.records("in"))) == 3 * len(GENUINE)
+
+
+def test_a_stream_turns_authentic_records_into_authentic_ones(
+    spark: SparkSession, plain: SiteLog, site: SiteLog, tmp_path: Path
+) -> None:
+    """In the mode of urgent pipelines, which is real time on Kafka."""
+    plain.log.make("out")
+    plain.append(FORGED)
+    site.append(GENUINE)
+    rows = site.source.stream(spark, ["in"], records_max=None).select(f.lit("out").alias("topic"), "key", "value")
+    sink = site.source.sink(rows, "copy-1").outputMode("update").option("checkpointLocation", str(tmp_path / "checkpoint"))
+    query = (sink.trigger(realTime="5 seconds") if site.source.is_real_time else sink.trigger(processingTime="0 seconds")).start()  # type: ignore[call-overload]
+    wait_until(lambda: len(list(site.records("out"))) >= len(GENUINE), "authentic records are copied")
+    query.stop()
+    assert [(record.key, record.value) for record in site.records("out")] == [(key, value) for _, key, value in GENUINE]
+    assert len(list(plain.records("out"))) == len(GENUINE), "forged ones are not"
