@@ -154,7 +154,7 @@ def _valid_until(publication: OutgoingMessage, now: Instant) -> Instant:
 
 
 def received_from_message(message: Message, now: Instant, signer: MessageSigner | None) -> ReceivedMessage:
-    """Return the received message; all its fields become user properties. `signer`: who signed it, if that was verified."""
+    """Return the received message; all its fields become user properties. `signer`: its verified signer, if any."""
     return ReceivedMessage(
         message.topic,
         message.body,

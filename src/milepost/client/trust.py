@@ -1,4 +1,4 @@
-"""The certificate authority that a client trusts: which messages it accepts, and who signed them.
+"""The certificate authority that a client trusts: which messages it accepts, and their signers.
 
     signed        verified: source, validity, certificate, revoked signers ─▶ delivered with its signer, or suppressed
     not signed    on a topic that requires a signature ─▶ suppressed; on any other ─▶ delivered

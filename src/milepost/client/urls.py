@@ -12,7 +12,7 @@ from milepost.client.client import Client
 from milepost.client.messages import OutgoingMessage
 from milepost.client.mqtt.mapping import will_of
 from milepost.client.mqtt.session import MqttSession, MqttSetup
-from milepost.client.mqtt.streams import UDP_SCHEMES, target_of
+from milepost.client.mqtt.streams import UDP_SCHEMES, MqttTarget, target_of
 from milepost.client.mqtt.transport import MqttTransport
 from milepost.client.transport import ClientLimits
 from milepost.client.udp.credentials import Credentials
@@ -81,16 +81,10 @@ def connect(
     limits = ClientLimits(connect_within_s, reconnect_within_s, pending_max)
     client_id = _certified_name(client_id, credentials)
     trust = _maybe_trust(ca, credentials, signed_topics)
-    setup = MqttSetup(
-        client_id=EndpointId(f"client-{token_hex(8)}") if client_id is None else endpoint_id(client_id),
-        clean_start=clean_start,
-        session_expiry_s=session_expiry_s,
-        keep_alive_s=keep_alive_s,
-        user=user,
-        password=password.encode() if isinstance(password, str) else password,
-        will=None if will is None else will_of(will, will_delay_s, Instant(time_ns())),
-        receive_max=receive_max,
-    )
+    name = EndpointId(f"client-{token_hex(8)}") if client_id is None else endpoint_id(client_id)
+    secret = password.encode() if isinstance(password, str) else password
+    last_will = None if will is None else will_of(will, will_delay_s, Instant(time_ns()))
+    setup = MqttSetup(name, clean_start, session_expiry_s, keep_alive_s, user, secret, last_will, receive_max)
     if is_udp(url):
         _refuse_mqtt_options(setup, tls)
         from milepost.client.udp.transport import udp_transport  # noqa: PLC0415  # imports OpenSSL and protobuf
@@ -100,14 +94,24 @@ def connect(
         )
         return Client(transport, unclaimed_max=max(1, receive_max // 2))
     _refuse_udp_options(place=place, edge_key=edge_key, resolver=resolver, joins_multicast=joins_multicast or None)
-    target = target_of(url)
+    return _over_mqtt(target_of(url), setup, tls, limits, trust, credentials, discards_session=client_id is None)
+
+
+def _over_mqtt(
+    target: MqttTarget,
+    setup: MqttSetup,
+    tls: ssl.SSLContext | None,
+    limits: ClientLimits,
+    trust: "ClientTrust | None",
+    credentials: Credentials | None,
+    *,
+    discards_session: bool,
+) -> Client:
     secret = target.password.encode() if setup.password is None and target.password is not None else setup.password
     session = MqttSession(replace(setup, user=target.user if setup.user is None else setup.user, password=secret), trust)
     encode(session.connect_packet(), Version.V5)  # raise now if CONNECT cannot be encoded
-    over_mqtt = MqttTransport(
-        target, session, tls=tls, limits=limits, discards_session=client_id is None, credentials=credentials
-    )
-    return Client(over_mqtt, unclaimed_max=max(1, receive_max // 2))
+    transport = MqttTransport(target, session, tls=tls, limits=limits, discards_session=discards_session, credentials=credentials)
+    return Client(transport, unclaimed_max=max(1, setup.receive_max // 2))
 
 
 def _certified_name(client_id: str | None, credentials: Credentials | None) -> str | None:

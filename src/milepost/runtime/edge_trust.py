@@ -90,7 +90,7 @@ class RevocationFile:
             return None
         found = read_revoked(self._path, self._ca, self._scope)
         if found.issued_at < self.current.issued_at:
-            raise UsageFault(f"{self._path} is older than the list in use: copy the newest list of the certificate authority")
+            raise UsageFault(f"{self._path} is older than the one in use: copy the newest list of the certificate authority")
         if found.data == self.current.data:
             return None
         self._keep(found)

@@ -9,7 +9,7 @@
     operator             ID, an endpoint
 
 Invariants:
-- the certificate determines the source: nobody signs messages of others, and no other role signs at all;
+- the certificate determines the source: a signer signs only its own messages, and no other role signs at all;
 - a message carries the certificate of its signer, so that endpoints that never met the signer can verify it;
 - a signature is valid as long as its message: at most `VALIDITY_NS_MAX`, which bounds replay. A message that is valid for ever
   has no valid signature.
