@@ -12,16 +12,16 @@ from parts import need
 WAIT_S: Final = 10.0
 RELOADED: Final = "reloaded certificates, users and rules"
 
-MAY_ADDRESS: Final = ""
-"""Rules that allow all clients to address areas, endpoints and everyone."""
-
-
 def rule(topics: str, action: str = "subscribe", *, allow: bool = False, client: str = "", user: str = "") -> str:
     """Return one access rule."""
     lines = ["[[access.rules]]", f"allow = {str(allow).lower()}", f'action = "{action}"', f'topics = "{topics}"']
     lines += [f'client = "{client}"'] if client else []
     lines += [f'user = "{user}"'] if user else []
     return "\n".join([*lines, ""])
+
+
+MAY_ADDRESS: Final = rule("#", "send", allow=True)
+"""A rule that allows all clients to address areas, endpoints and everyone."""
 
 
 def reload_with(broker: Broker, more: str) -> str:

@@ -109,7 +109,7 @@ def test_a_signature_is_valid_as_long_as_its_message_and_for_a_day_at_most(valid
 def test_a_signed_message_verifies_after_its_journey_as_envelope_record_and_stored_state(message: Message) -> None:
     signed = signer().sign(replace(message, source=ALERT.source, seen_at=NOW, valid_until=ALERT.valid_until))
     assert message_from_envelope(envelope_of(signed), signed.topic, signed.body) == signed
-    record = from_record(to_record(ForwardedMessage(EdgeRef("north", "n1"), 1, signed, qos=int(signed.reliable))))
+    record = from_record(to_record(ForwardedMessage(EdgeRef("north", "edge-3"), 1, signed, qos=int(signed.reliable))))
     assert isinstance(record, ForwardedMessage)
     stored = publication_from_bytes(publication_to_bytes(publication_of(record)))
     assert stored.message_as(reliable=not signed.reliable) == signed

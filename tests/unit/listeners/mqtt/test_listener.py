@@ -285,7 +285,7 @@ def test_clients_of_removed_users_that_wait_for_their_session_are_denied(monkeyp
     monkeypatch.setattr(edge.broker, "arrive", lambda *_, **__: False)
     waiting = {name: edge.open_connection() for name in ("ada", "bob")}
     for name, client in waiting.items():
-        client.stream.common_name = name
+        client.stream.user = name
         client.send(Connect(name, Version.V5))
     edge.listener.deny_waiting({"ada"}, edge.now)
     edge.run_ticks()

@@ -16,7 +16,8 @@ CELLS = MulticastGrid("239.192.0.0", 256, 4243, 1.0)
 
 @pytest.mark.parametrize(("denied_client", "is_multicast"), [("nobody-else", False), (None, True)])
 def test_a_message_that_someone_may_not_read_is_not_multicast(denied_client: str | None, is_multicast: bool) -> None:
-    rules = [AccessRule(False, AccessAction.SUBSCRIBE, "t", client=denied_client)] if denied_client else []
+    denials = [AccessRule(False, AccessAction.SUBSCRIBE, "t", client=denied_client)] if denied_client else []
+    rules = [AccessRule(True, AccessAction.SEND, "#"), *denials]
     edge = UdpEdge(is_sealed=False, udp=UdpSettings(cells=CELLS), rules=AdmissionRules(AccessList(rules)))
     receivers = [edge.vehicle(f"car-{number}") for number in range(5)]
     for receiver in receivers:
@@ -26,4 +27,5 @@ def test_a_message_that_someone_may_not_read_is_not_multicast(denied_client: str
     sender = edge.vehicle("sender")
     sender.publish(sender.message("t", b"x", to=ToArea(Circle(HOME, 500.0))))
     edge.run_ticks()
+    assert edge.broker.counts.refused == {}
     assert [bool(receiver.messages()) for receiver in receivers] == [not is_multicast] * len(receivers)
