@@ -17,7 +17,7 @@ from milepost.listeners.limits import MqttLimits
 from milepost.listeners.mqtt import listener as door_module
 from milepost.listeners.mqtt.context import MqttSettings
 from milepost.model.priorities import Priority
-from milepost.vetting.access import AccessAction, AccessList, AccessRule
+from milepost.vetting.access import AccessAction, AccessList, AccessRule, SystemTopics
 from milepost.vetting.payloads import PayloadChecks, PayloadRule
 from milepost.wire.mqtt import (
     NO_PROPERTIES,
@@ -33,14 +33,17 @@ from milepost.wire.mqtt import (
 )
 
 RULES = AdmissionRules(
-    AccessList([AccessRule(False, AccessAction.PUBLISH, "closed")]),
+    AccessList(
+        [AccessRule(False, AccessAction.PUBLISH, "closed"), AccessRule(True, AccessAction.PUBLISH, "brief", valid_s=10.0)],
+        SystemTopics(proven=("proven",)),
+    ),
     PayloadChecks([PayloadRule("json", json=True)]),
     (("urgent", Priority.EMERGENCY),),
 )
 LIMITS = BrokerLimits(sessions_max=16, subscriptions_max=64, in_flight_max=3, queue_messages_max=20)
 SETTINGS = MqttSettings(packet_bytes_max=400, receive_max=5, limits=MqttLimits(messages_per_s=50, messages_burst=30))
 
-TOPICS = ("a", "a/b", "urgent", "json", "closed", "shared", "own", "a" * 200)
+TOPICS = ("a", "a/b", "urgent", "json", "closed", "brief", "proven", "shared", "own", "a" * 200)
 topics = st.sampled_from(["a", "urgent"]) | st.sampled_from(TOPICS)
 payloads = st.sampled_from([b"", b"1", b"{}", b"x" * 120, b"x" * 130]) | st.binary(max_size=6)
 some_properties = st.just(NO_PROPERTIES) | st.just(Properties(content_type="t"))

@@ -5,12 +5,13 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from edge_in_memory import OPEN
+from edge_in_memory import OPEN, Client
 from milepost.broker.admission import AdmissionRules
 from milepost.broker.alert_rules import AlertRule
 from milepost.broker.federation_port import FederationPort
 from milepost.broker.presence import PlausibilityRules
 from milepost.broker.publication import Publication
+from milepost.config.settings import Settings
 from milepost.listeners.limits import MqttLimits
 from milepost.listeners.mqtt.context import MqttSettings
 from milepost.listeners.udp.settings import UdpSettings
@@ -24,8 +25,9 @@ from milepost.model.places import Place
 from milepost.model.priorities import Priority
 from milepost.model.reasons import Reason, Refused
 from milepost.model.session_datagrams import PublishDatagram
+from milepost.runtime.admission_rules import read_rules
 from milepost.vetting import Reputations
-from milepost.vetting.access import AccessAction, AccessList, AccessRule
+from milepost.vetting.access import AccessAction, AccessList, AccessRule, SystemTopics
 from milepost.vetting.payloads import PayloadChecks, PayloadRule
 from milepost.wire.json_form import to_json
 from milepost.wire.mqtt import Acknowledge, Code, Connect, Properties, Version, Will
@@ -330,3 +332,73 @@ def test_m22_an_alert_that_cannot_leave_the_edge_is_counted_and_reaches_endpoint
     reporter.publish(reporter.message("Emergency", b"brakes", reliable=True))
     assert b"brakes" in near.bodies()
     assert edge.broker.counts.refused == {Reason.SPOOL_FULL: 1}
+
+
+def stock_edge() -> UdpEdge:
+    """An edge with the rules of stock settings: anonymous clients over MQTT, proven ones by a common name."""
+    return edge_with(read_rules(Settings()))
+
+
+def connected(edge: UdpEdge, name: str, user: str | None = None, will: Will | None = None) -> Client:
+    client = edge.open_connection()
+    client.stream.common_name = user
+    client.send(Connect(name, Version.V5, True, 0, will))
+    edge.run_ticks()
+    client.take()
+    return client
+
+
+def codes(client: Client) -> list[Code]:
+    return [packet.code for packet in client.take() if isinstance(packet, Acknowledge)]
+
+
+def test_a_right_that_needs_proof_is_decided_for_each_session_on_a_shared_route() -> None:
+    edge = stock_edge()
+    edge.connect("r").subscribe("Emergency")
+    stranger, ada = connected(edge, "s"), connected(edge, "a", "ada")
+    assert edge.session("s").routes is edge.session("a").routes
+    for _ in range(2):
+        for client in (ada, stranger):
+            client.publish("Emergency", b"", 1)
+    assert codes(stranger) == [Code.NOT_AUTHORIZED] * 2
+    assert codes(ada) == [Code.SUCCESS] * 2
+    assert edge.broker.counts.refused == {Reason.IDENTITY_NOT_PROVEN: 2}
+
+
+@pytest.mark.parametrize(
+    ("topic", "is_fast"), [("chat", True), ("Emergency", False), ("Alert", False), ("brief", False), ("near", False)]
+)
+def test_the_fast_path_takes_only_topics_without_conditions(topic: str, is_fast: bool) -> None:
+    limited = [
+        AccessRule(True, AccessAction.PUBLISH, "brief", valid_s=10.0),
+        AccessRule(True, AccessAction.PUBLISH, "near", within_m=10.0),
+    ]
+    edge = edge_with(AdmissionRules(AccessList(limited, SystemTopics(("Alert/#",), ("Emergency",)))))
+    edge.connect("r").subscribe("#")
+    connected(edge, "s")
+    assert (edge.broker.route(edge.session("s"), topic, edge.now).receivers is not None) is is_fast
+
+
+def test_a_plain_message_keeps_the_validity_of_its_rule() -> None:
+    edge = edge_with(AdmissionRules(AccessList([AccessRule(True, AccessAction.PUBLISH, "brief", valid_s=10.0)])))
+    client = connected(edge, "s")
+    client.publish("brief", b"", 1)
+    client.publish("brief", b"", 1, properties=Properties(message_expiry_s=10))
+    assert codes(client) == [Code.NOT_AUTHORIZED, Code.NO_MATCHING_SUBSCRIBERS]
+    assert edge.broker.counts.refused == {Reason.VALIDITY_TOO_LONG: 1}
+
+
+@pytest.mark.parametrize(("user", "reason"), [(None, Reason.IDENTITY_NOT_PROVEN), ("ada", Reason.VALIDITY_TOO_LONG)])
+def test_a_will_to_an_area_needs_the_rights_of_its_client_at_connect(user: str | None, reason: Reason) -> None:
+    edge = stock_edge()
+    near = Properties(user=(("milepost-to", "area:circle 40,-111 500"),))
+    client = edge.open_connection()
+    client.stream.common_name = user
+    client.send(Connect("c", Version.V5, True, 0, Will("t", b"gone", properties=near)))
+    edge.run_ticks()
+    client.take()
+    answer = client.connack
+    assert answer is not None
+    assert answer.code is Code.NOT_AUTHORIZED
+    assert answer.properties.reason_string is not None
+    assert reason.name in answer.properties.reason_string
