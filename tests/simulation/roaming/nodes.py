@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from edge_in_memory import SMALL, LogInMemory
+from edge_in_memory import OPEN, SMALL, LogInMemory
 from milepost.broker.broker import Broker
 from milepost.broker.effects import StateChanges
 from milepost.broker.session import Connection, Session
@@ -93,6 +93,7 @@ class EdgeProcess:
         self.diagnostic_log = LogInMemory()
         self.calls: deque[Callable[[Instant], None]] = deque()
         self.broker = Broker(SMALL, EndpointId(node.ref.edge))
+        self.broker.use_rules(OPEN)
         self.member = WatchedMember(self.broker, node.ref, node.limits)
         self.member.watch, self.member.arrived = self._opened, node.world.arrived
         self._node = node
