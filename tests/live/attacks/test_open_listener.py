@@ -1,5 +1,6 @@
 """An edge that anyone on the network could use by oversight: it does not start, and says what to do."""
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,8 @@ from milepost.wire.mqtt import Code
 from parts import ROOT
 
 START_S = 60.0
+OPEN = "127.1:0"
+"""Loopback for the system, but not an address that the check knows as such: the test opens nothing to the network."""
 
 
 def edge_file(folder: Path, *tables: str) -> Path:
@@ -68,9 +71,9 @@ def test_each_way_that_the_error_names_starts_the_edge(tmp_path: Path, way: str)
     users.touch(mode=0o600)
     tls = ('transport = "tls"', f'certificate = "{made.server}"', f'key = "{made.server_key}"', f'client_ca = "{made.ca}"')
     tables = {
-        "users": [f'[access]\nusers = "{users}"', listen("0.0.0.0:0")],
-        "client_ca": [listen("0.0.0.0:0", *tls)],
-        "anonymous": ["[access]\nanonymous = true", listen("0.0.0.0:0")],
+        "users": [f'[access]\nusers = "{users}"', listen(OPEN)],
+        "client_ca": [listen(OPEN, *tls)],
+        "anonymous": ["[access]\nanonymous = true", listen(OPEN)],
     }[way]
     checked = run_edge("check", "--config", str(edge_file(tmp_path, *tables)))
     assert (checked.returncode, checked.stderr) == (0, "")
@@ -94,3 +97,21 @@ def test_with_users_a_client_without_a_name_is_anonymous_and_a_wrong_password_is
         assert unknown.try_join(user="eve", password=b"").reason == Code.BAD_USER_NAME_OR_PASSWORD
     with RawClient(broker.tcp) as right:
         assert right.try_join(user="ada", password=b"right").reason == Code.SUCCESS
+
+
+def test_a_reload_cannot_open_a_listener_either(tmp_path: Path) -> None:
+    users = tmp_path / "users"
+    users.touch(mode=0o600)
+    path = edge_file(tmp_path, f'[access]\nusers = "{users}"', listen(OPEN))
+    with subprocess.Popen(
+        [sys.executable, "-m", "milepost", "edge", "run", "--config", str(path)], cwd=ROOT, stderr=subprocess.PIPE, text=True
+    ) as edge:
+        assert edge.stderr is not None
+        assert "edge ready" in edge.stderr.readline()
+        edge_file(tmp_path, listen(OPEN))
+        edge.send_signal(signal.SIGHUP)
+        answer = edge.stderr.readline()
+        edge.terminate()
+        edge.stderr.read()
+    assert "reload failed" in answer
+    assert "would let anyone on the network" in answer
