@@ -8,6 +8,8 @@ from milepost.model.endpoints import EndpointId
 from milepost.model.incidents import EventKind
 from milepost.model.messages import Message, MessageId
 from milepost.model.site_records import CROSS_HUB, EdgeRef, ForwardedMessage, inbox_topic
+from milepost.trust.certificates import SERVICE, Certificate, CertificateAuthority, issue
+from milepost.trust.signing import Signer, Verifier, signing_public_of
 from milepost.wire.incidents import cell_to_json
 from milepost.wire.records import from_record, to_record
 from unit.incidents.events import HOME, after, cells_of, events
@@ -64,6 +66,39 @@ def test_a_process_resumed_from_an_earlier_state_repeats_alerts_under_the_same_n
     second.tick(after(100))
     assert second.take_appends() == cleared
     assert message_of(cleared[0]).message.fields["phase"] == "cleared"
+
+
+def test_every_alert_and_all_clear_is_signed_alike_by_each_process() -> None:
+    key = b"k" * 32
+    certificate = service_certificate("incidents", key)
+    alerts = []
+    for _ in range(2):
+        one = IncidentEngine("north", [KIND], allowed_lateness_s=2.0, since=after(10_000), sign=Signer(key, certificate).sign)
+        one.add_cells(cells(), after(1))
+        one.tick(after(12))
+        one.tick(after(100))
+        alerts.append([append.value for append in one.take_appends() if append.topic == CROSS_HUB])
+    assert alerts[0] == alerts[1]
+    verifier = Verifier(CertificateAuthority(signing_public_of(key)))
+    for value in alerts[0]:
+        record = from_record(value)
+        assert isinstance(record, ForwardedMessage)
+        assert verifier.check(record.message, record.message.seen_at) == ("service", "incidents")
+    assert len(alerts[0]) == 2
+
+
+def service_certificate(name: str, key: bytes) -> Certificate:
+    """Return the certificate of a service, signed with its own key."""
+    return issue(
+        key,
+        id=name,
+        role=SERVICE,
+        key=bytes(32),
+        not_before=after(-1_000),
+        not_after=after(1_000),
+        serial=1,
+        signing_key=signing_public_of(key),
+    )
 
 
 def test_numbers_grow_with_every_alert() -> None:
