@@ -17,6 +17,7 @@ from typing import Final
 import numpy as np
 
 from milepost.config.site_settings import LogType, SiteLog
+from milepost.incidents.engine import ENGINE
 from milepost.model.areas import Box
 from milepost.model.instants import Instant
 from milepost.model.places import EARTH_RADIUS_M
@@ -51,6 +52,7 @@ _KINDS: Final = f"""
 roads = "ROADS"
 upstream_s = {UPSTREAM_S}
 allowed_lateness_s = 1.0
+FILES
 
 [[incidents.kinds]]
 name = "{EVENT}"
@@ -140,23 +142,26 @@ def border_of(tiles: Sequence[Tile]) -> Box:
 
 
 def write_sites(folder: Path, sites: Sequence[SiteLog], roads: Path) -> None:
-    """Write the settings of each site's processes; `roads` is the network file."""
+    """Write the settings of each site's processes, and the certificate authority; `roads` is the network file."""
+    make_authority(folder / "ca", Instant(time_ns()))
+    _write_keys(folder, ENGINE, role="service")
+    signing = f'[trust]\nca = "{folder / "ca" / AUTHORITY}"\n'
+    files = f'certificate = "{folder / ENGINE}.cert"\nkey = "{folder / ENGINE}.key"\n'
     for log in sites:
         pipelines = (
             f'[pipelines]\nfolder = "{folder / f"pipelines-{log.name}"}"\ntopics = ["{EVENT}", "{PATH_TEST}"]\nhttp = ""\n'
         )
         for name in ("pipelines", "incidents"):
             (folder / f"{name}-{log.name}.toml").write_text(
-                f"[site]\n{_log_text(log)}\n{pipelines}{_incidents_text(roads)}{_PATH_TEST_KIND}"
+                f"[site]\n{_log_text(log)}\n{signing}{pipelines}{_incidents_text(roads, files)}{_PATH_TEST_KIND}"
             )
     (folder / "hub.toml").write_text(f'{_sites_text(sites)}[http]\naddress = ""\n')
 
 
 def write_edges(city: CityConfig, *, roads: Path, road_lines: Path) -> None:
     """Write the settings of edges and of the map; `road_lines` is the GeoJSON file of roads for the map."""
-    make_authority(city.folder / "ca", Instant(time_ns()))
     for tile in city.tiles:
-        _write_keys(city, tile)
+        _write_keys(city.folder, tile.name, role="edge")
         (city.folder / f"{tile.name}.toml").write_text(_edge_text(city, tile))
     dashboard = f'[dashboard]\naddress = "{LOOPBACK}:{city.map_port}"\nroads = "{road_lines}"\n'
     pipelines = f'[pipelines]\nfolder = "{city.folder / f"pipelines-{city.sites[0].name}"}"\n'
@@ -167,8 +172,8 @@ def _sites_text(sites: Sequence[SiteLog]) -> str:
     return '[hub]\nname = "hub"\n' + "".join(f"[[hub.sites]]\n{_log_text(log)}\n" for log in sites)
 
 
-def _incidents_text(roads: Path) -> str:
-    return _KINDS.replace("ROADS", str(roads))
+def _incidents_text(roads: Path, files: str = "") -> str:
+    return _KINDS.replace("ROADS", str(roads)).replace("FILES\n", files)
 
 
 def _edge_text(city: CityConfig, tile: Tile) -> str:
@@ -202,11 +207,11 @@ address = ""
 """
 
 
-def _write_keys(city: CityConfig, tile: Tile) -> None:
+def _write_keys(folder: Path, name: str, *, role: str) -> None:
     keys = new_keys(signs=True)
-    certificate = issue_in(city.folder / "ca", tile.name, public_keys_of(keys), role="edge", days=1, now=Instant(time_ns()))
-    write_new(city.folder / f"{tile.name}.key", TrustFileType.KEY, b"".join(keys))
-    write_new(city.folder / f"{tile.name}.cert", TrustFileType.CERTIFICATE, certificate.data)
+    certificate = issue_in(folder / "ca", name, public_keys_of(keys), role=role, days=1, now=Instant(time_ns()))
+    write_new(folder / f"{name}.key", TrustFileType.KEY, b"".join(keys))
+    write_new(folder / f"{name}.cert", TrustFileType.CERTIFICATE, certificate.data)
 
 
 def _log_text(log: SiteLog) -> str:

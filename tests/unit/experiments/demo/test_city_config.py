@@ -1,6 +1,7 @@
 """The configuration of the demo: tiles that leave no gap, and settings that every process can read."""
 
 from pathlib import Path
+from time import time_ns
 
 import numpy as np
 import pytest
@@ -8,7 +9,9 @@ import pytest
 from milepost.config.settings import read_settings
 from milepost.config.site_settings import LogType, SiteLog
 from milepost.model.areas import Box
+from milepost.model.instants import Instant
 from milepost.model.places import vectors
+from milepost.runtime.incidents import find_signer
 from milepost_experiments.demo.city_config import SITES, CityConfig, Tile, border_of, tiles_over, write_edges, write_sites
 from unit.roads.small_networks import small_network
 
@@ -65,6 +68,7 @@ def test_all_written_settings_can_be_read(tmp_path: Path, log_type: LogType) -> 
             settings = read_settings(Path(city.config(f"{name}-{site}")))
             assert settings.site.log.name == site
             assert [kind.name for kind in settings.incidents.kinds] == ["Collision", "PathTest"]
+            assert find_signer(settings, Instant(time_ns())) is not None
     assert len(read_settings(Path(city.config("hub"))).hub.sites) == len(SITES)
     dashboard = read_settings(Path(city.config("map")))
     assert [kind.name for kind in dashboard.incidents.kinds] == ["Collision"]
