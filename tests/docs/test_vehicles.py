@@ -109,7 +109,7 @@ def test_the_ten_commands_warn_the_truck_and_then_revoke_it(vehicles_page: Vehic
     truck = vehicles_page.start(report)
     edge.wait_line(lambda line: "session opened client=truck-17 role=vehicle" in line)
     dashboard = vehicles_page.start(sub)
-    vehicles_page.wait_metric("milepost_subscriptions 1")
+    vehicles_page.wait_metric("milepost_subscriptions 2")
     vehicles_page.run(pub)
     alert, emergency = map(without_age, fences("printed")[0].splitlines())
     truck.wait_line(lambda line: without_age(line) == alert)

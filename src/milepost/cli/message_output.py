@@ -32,7 +32,6 @@ def as_line(message: ReceivedMessage, now: Instant) -> str:
     parts += [found["priority"]] if message.priority.name != "CONVENIENCE" else []
     parts += [found["age"]] if message.seen_at is not None else []
     parts += [f"from {found['source']}"] if message.source is not None else []
-    parts += [f"signed by {found['signer']}"] if message.signer is not None else []
     parts += ["(retained)"] if message.is_retained else []
     return f"{'  '.join(parts)}  {found['body']}".rstrip()
 

@@ -33,6 +33,7 @@ from milepost.listeners.acceptor import MqttAcceptor, TcpAcceptor, listen_at
 from milepost.listeners.event_loop import ChangeWriter, EventLoop, TickCommitter
 from milepost.listeners.mqtt.context import MqttContext, MqttSettings
 from milepost.listeners.mqtt.listener import MqttListener
+from milepost.listeners.mqtt.sender import extras_from
 from milepost.model.addresses import ToContent, ToEveryone
 from milepost.model.areas import Area, Around
 from milepost.model.endpoints import EndpointId
@@ -351,7 +352,7 @@ class AgentService:
         return frozenset(found)
 
     def _arrive(self, received: ReceivedMessage, now: Instant) -> None:
-        """Deliver a message from the edge to local programs."""
+        """Deliver a message from the edge to local programs; a signed one with its signature, for them to verify."""
         if received.source == self._uplink.name:
             return
         is_subscribed = isinstance(received.address, ToContent)
@@ -363,7 +364,7 @@ class AgentService:
             qos=received.qos,
             priority=received.priority,
             valid_until=received.valid_until,
-            extras=None,
+            extras=None if received.signed_message is None else extras_from(received.signed_message),
             tags=received.tags,
             place=received.place,
             address=TO_CONTENT if is_subscribed else ToEveryone(),

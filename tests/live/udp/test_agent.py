@@ -31,7 +31,7 @@ def test_programs_exchange_messages_while_the_edge_is_unreachable_and_the_edge_r
 
         async def work() -> None:
             async with edge.mqtt_client(f"{name}-far") as far, far.subscribe(f"{name}/#") as inbox:
-                await asyncio.to_thread(edge.wait, lambda now: now["milepost_subscriptions"] == 2)
+                await asyncio.to_thread(edge.wait, lambda now: now["milepost_subscriptions"] == 3)  # one for revocations
                 await asyncio.to_thread(commands.pub, agent.port, MQTT, "-t", f"{name}/2", "-m", "with", "-q", "1")
                 first, second = await inbox.receive(), await inbox.receive()
                 assert {first.body, second.body} == {b"without", b"with"}
@@ -71,9 +71,9 @@ def test_messages_to_the_vehicle_and_alerts_at_its_position_reach_every_program(
 
 
 def test_a_stopped_agent_leaves_no_session_or_subscription(edge: UdpEdge, name: str, tmp_path: Path) -> None:
-    before = edge.metrics()
+    before = edge.wait(lambda now: not now["milepost_udp_sessions"])  # those of other tests have ended
     with agent_of(edge, f"{name}-truck", tmp_path) as agent, commands.sub(agent.port, MQTT, "-t", f"{name}/#", "-q", "1"):
-        edge.wait(lambda now: now["milepost_subscriptions"] == before["milepost_subscriptions"] + 1)
+        edge.wait(lambda now: now["milepost_subscriptions"] == before["milepost_subscriptions"] + 2)  # one for revocations
         assert agent.stop() == 0
         edge.wait(
             lambda now: (

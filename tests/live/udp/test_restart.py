@@ -38,7 +38,7 @@ def test_after_a_kill_all_clients_reconnect_within_two_intervals_and_no_reliable
             await asyncio.gather(*sending)
             await wait_state(changes, ClientState.CONNECTED)
             assert {(await queued.receive()).body for _ in bodies} == bodies
-            await asyncio.to_thread(edge.wait, lambda now: now["milepost_subscriptions"] == CLIENTS + 1)
+            await asyncio.to_thread(edge.wait, lambda now: now["milepost_subscriptions"] == 2 * CLIENTS + 1)
             await clients[0].publish(f"{name}/all", b"again", qos=1)
             assert {(await inbox.receive()).body for inbox in inboxes} == {b"again"}
             assert len(queued) == 0

@@ -96,18 +96,19 @@ def properties_of(delivery: Delivery, now: Instant) -> bytes:
 def _extras_of(publication: Publication) -> bytes:
     """Return the forwarded properties; encode them now if the message arrived at another listener."""
     if publication.extras is None:
-        fields = tuple(
-            (name, _text_of(value)) for name, value in sorted(publication.fields.items()) if not name.startswith(PREFIX)
-        )
-        encodable = tuple((name, text) for name, text in fields if "\0" not in text and len(text.encode()) <= PROPERTY_BYTES_MAX)
-        message = publication.message
-        user = (*encodable, *message_to_properties(message), *_signed_property_of(message))
-        publication.extras = forwarded(Properties(user=user))
+        publication.extras = extras_from(publication.message)
     return publication.extras
 
 
+def extras_from(message: Message) -> bytes:
+    """Return the properties of a message: its fields, Milepost's properties, and the one by which clients verify a signature."""
+    fields = tuple((name, _text_of(value)) for name, value in sorted(message.fields.items()) if not name.startswith(PREFIX))
+    encodable = tuple((name, text) for name, text in fields if "\0" not in text and len(text.encode()) <= PROPERTY_BYTES_MAX)
+    user = (*encodable, *message_to_properties(message), *_signed_property_of(message))
+    return forwarded(Properties(user=user))
+
+
 def _signed_property_of(message: Message) -> UserProperties:
-    """Return the property by which clients verify a signed message."""
     if not message.signature:
         return ()
     from milepost.wire.datagrams import envelope_of  # noqa: PLC0415  # loads protobuf, which unsigned messages do not need
