@@ -13,6 +13,8 @@ from simulation.roaming.scenario import Scenario
 IN_A_SITE = range(80)
 BETWEEN_SITES = range(24)
 WITH_TWO_HUBS = range(12)
+WITH_ATTACKERS = range(20)
+WITH_ATTACKERS_ABROAD = range(8)
 
 FAILED_ONCE_IN_A_SITE = [
     266,
@@ -64,6 +66,8 @@ FAILED_ONCE_BETWEEN_SITES = [
 ]
 FAILED_ONCE_WITH_TWO_HUBS = [461]
 FAILED_ONCE_BETWEEN_THREE_SITES = [754]
+ATTACKED_IN_A_SITE: list[int] = []
+ATTACKED_BETWEEN_SITES = [5026]
 """Seeds that have found a fault; they are always run."""
 
 
@@ -85,6 +89,29 @@ def test_guarantees_hold_with_two_processes_of_the_central_hub(seed: int) -> Non
 @pytest.mark.parametrize("seed", FAILED_ONCE_BETWEEN_THREE_SITES)
 def test_guarantees_hold_while_endpoints_move_between_three_sites(seed: int) -> None:
     assert Scenario(seed, sites=3, hubs=2).run() == []
+
+
+@pytest.mark.parametrize("seed", seeds(WITH_ATTACKERS, ATTACKED_IN_A_SITE, block=20))
+def test_attackers_in_a_site_get_nothing_and_their_victims_lose_nothing(seed: int) -> None:
+    assert Scenario(seed, has_attackers=True).run() == []
+
+
+@pytest.mark.parametrize("seed", seeds(WITH_ATTACKERS_ABROAD, ATTACKED_BETWEEN_SITES, block=8))
+def test_attackers_at_several_sites_get_nothing_and_their_victims_lose_nothing(seed: int) -> None:
+    assert Scenario(seed, sites=2, hubs=1, has_attackers=True).run() == []
+
+
+def test_a_victim_keeps_the_session_that_reaches_a_site_where_an_attacker_was_admitted() -> None:
+    assert Scenario(2013, sites=2, hubs=2, has_attackers=True).run() == []
+
+
+def test_attackers_are_refused_and_sometimes_admitted_until_the_claims_are_read() -> None:
+    attackers = []
+    for seed in range(4):
+        scenario = Scenario(seed, sites=2, hubs=1, has_attackers=True)
+        scenario.run()
+        attackers += scenario.world.attackers
+    assert sum(one.refused for one in attackers) > sum(one.admitted for one in attackers) > 0
 
 
 @pytest.mark.parametrize("writes", range(1, 25))
