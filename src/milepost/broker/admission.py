@@ -241,8 +241,8 @@ class AdmissionControl:
         )
 
     def refuse_response_topic(self, identity: ClientIdentity, topic: str) -> Refused | None:
-        """Refuse a message whose answer would go to a topic that its publisher may not read."""
-        refused = self.rules.access.may_read(identity, topic)
+        """Refuse a message whose answer would go to a topic that its publisher may not read, or to one of alerts."""
+        refused = self.rules.access.may_be_answered(identity, topic)
         return None if refused is None else Refused(refused.reason, f"the response topic: {refused.detail}")
 
     def refuse_user(self, identity: ClientIdentity) -> Refused | None:

@@ -269,6 +269,7 @@ class AccessList:
             for verb in (*SEND_VERBS, AccessAction.SUBSCRIBE)
         }
         self._subscribe = self._by_verb[AccessAction.SUBSCRIBE]
+        self._system_levels = tuple(map(levels_of, (*system_topics.closed, *system_topics.proven)))
         self._is_personal = any(rule.is_personal for rule in compiled)
         self._restricts_reading = any(
             not rule.allow and rule.action in (AccessAction.SUBSCRIBE, AccessAction.BOTH) for rule in rules
@@ -357,6 +358,13 @@ class AccessList:
         if rule is None or rule.definition.allow:
             return None
         return Refused(rule.reason, f"{rule} denies the topic {shown(topic)}")
+
+    def may_be_answered(self, identity: ClientIdentity, topic: str) -> Refused | None:
+        """Check the topic on which a client asks a handler to answer: one to read, and none of alerts unless it may publish there."""
+        refused = self.may_read(identity, topic)
+        if refused is None and any(covers(levels, levels_of(topic)) for levels in self._system_levels):
+            return self.may_publish(identity, topic)
+        return refused
 
     def readers_of(self, topic: str) -> "TopicReaders":
         """Return the clients that may read a topic."""

@@ -16,7 +16,7 @@ from live.mqtt.raw_client import RawClient
 NOT_AUTHORIZED = 0x87
 WAIT_S = 30.0
 ANSWERS = ("secret/answers", "service/parking/find/accept", "open/answers")
-RULES = rule("secret/#", client="spy") + rule("service/parking/+/accept", client="spy")
+RULES = rule("secret/#", client="spy") + rule("service/parking/+/accept", client="spy") + rule("Alert/#", "publish")
 
 
 @pytest.fixture
@@ -52,6 +52,7 @@ def test_answers_go_only_to_topics_that_the_requester_may_read_and_only_to_their
         assert spy.subscribe(("#", 1)).codes == (1,)
         driver.subscribe(("#", 1))
         assert send_request(spy, "find", HERE, "secret/answers") == NOT_AUTHORIZED, "the requester may not read its answer"
+        assert send_request(spy, "find", HERE, "Alert/Collision") == NOT_AUTHORIZED, "a handler does not warn for its requester"
         assert send_request(driver, "free", STATION) < 0x80
         found: set[str] = set()
         until = time.monotonic() + WAIT_S

@@ -400,3 +400,15 @@ def test_alert_topics_are_closed_and_emergencies_need_proof_until_a_rule_opens_t
     assert reason_to_publish(opened, "Alert/Collision", ADA) is None
     assert reason_to_publish(opened, "Alert/Collision") is Reason.NOT_ALLOWED
     assert reason_to_publish(opened, "Emergency") is None
+
+
+def test_a_handler_answers_on_no_alert_topic_for_a_client_that_may_not_publish_there() -> None:
+    topics = SystemTopics(("Alert/#",), ("Emergency",))
+    allowed = AccessRule(True, AccessAction.PUBLISH, "Alert/#", user="ada")
+    access = AccessList([allowed, AccessRule(False, AccessAction.SUBSCRIBE, "secret/#")], topics)
+    ada, anonymous = ClientIdentity("a", "ada"), ClientIdentity("b")
+    for topic in ("Alert", "Alert/Collision", "Emergency", "secret/x"):
+        assert access.may_be_answered(anonymous, topic) is not None
+    for topic in ("Alert", "Emergency", "reply/a"):
+        assert access.may_be_answered(ada, topic) is None
+    assert access.may_be_answered(anonymous, "reply/b") is None
