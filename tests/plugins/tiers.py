@@ -29,6 +29,7 @@ QUICK: Final = (
     "tests/live/attacks/test_signatures.py",
     "tests/live/attacks/test_cancel.py",
     "tests/live/attacks/test_sources.py",
+    "tests/live/attacks/test_*",
     "tests/live/client/test_messages.py",
     "tests/live/dashboard/test_access.py",
     "tests/live/dashboard/test_map.py::test_vehicles_edges_and_roads_are_on_the_map_and_move",

@@ -13,8 +13,8 @@ from simulation.roaming.scenario import Scenario
 IN_A_SITE = range(80)
 BETWEEN_SITES = range(24)
 WITH_TWO_HUBS = range(12)
-WITH_ATTACKERS = range(20)
-WITH_ATTACKERS_ABROAD = range(8)
+WITH_ATTACKERS = range(12)
+WITH_ATTACKERS_ABROAD = range(5)
 
 FAILED_ONCE_IN_A_SITE = [
     266,
@@ -91,12 +91,12 @@ def test_guarantees_hold_while_endpoints_move_between_three_sites(seed: int) -> 
     assert Scenario(seed, sites=3, hubs=2).run() == []
 
 
-@pytest.mark.parametrize("seed", seeds(WITH_ATTACKERS, ATTACKED_IN_A_SITE, block=20))
+@pytest.mark.parametrize("seed", seeds(WITH_ATTACKERS, ATTACKED_IN_A_SITE, block=12))
 def test_attackers_in_a_site_get_nothing_and_their_victims_lose_nothing(seed: int) -> None:
     assert Scenario(seed, has_attackers=True).run() == []
 
 
-@pytest.mark.parametrize("seed", seeds(WITH_ATTACKERS_ABROAD, ATTACKED_BETWEEN_SITES, block=8))
+@pytest.mark.parametrize("seed", seeds(WITH_ATTACKERS_ABROAD, ATTACKED_BETWEEN_SITES, block=5))
 def test_attackers_at_several_sites_get_nothing_and_their_victims_lose_nothing(seed: int) -> None:
     assert Scenario(seed, sites=2, hubs=1, has_attackers=True).run() == []
 

@@ -233,3 +233,17 @@ def test_a_udp_endpoint_takes_its_session_over_from_mqtt(edge: UdpEdge) -> None:
     vehicle.publish(vehicle.message("t", to=ToEndpoint(EndpointId("a"))))
     assert len(vehicle.messages()) == 1
     check_udp_listener(edge)
+
+
+def test_an_endpoint_without_a_certificate_does_not_open_the_session_of_a_user() -> None:
+    edge = UdpEdge(is_sealed=False)
+    client = edge.open_connection()
+    client.stream.user = "ada"
+    client.send(Connect("a", Version.V5, True, 0))
+    edge.run_ticks()
+    refused = edge.udp.session_table.refuse_opening(EndpointId("a"), None, edge.now)
+    assert refused is not None
+    assert refused.reason is Reason.SESSION_OF_ANOTHER_OWNER
+    assert edge.udp.session_table.refuse_opening(EndpointId("a"), "vehicle", edge.now) is None
+    client.read_packets()
+    assert client.is_open
