@@ -34,7 +34,7 @@ CHECKS = {
 }
 FAST = (("tests/unit",), ("tests/house", "tests/property"))
 GROUPS = (
-    ("tests/live/attacks", "tests/live/federation", "tests/live/handlers"),
+    ("tests/live/federation", "tests/live/handlers"),
     ("tests/live/pipelines",),
     ("tests/live/client", "tests/live/runtime", "tests/docs"),
     ("tests/live/mqtt", "tests/live/attacks"),

@@ -360,7 +360,7 @@ class AccessList:
         return Refused(rule.reason, f"{rule} denies the topic {shown(topic)}")
 
     def may_be_answered(self, identity: ClientIdentity, topic: str) -> Refused | None:
-        """Check the topic on which a client asks a handler to answer: one to read, and none of alerts unless it may publish there."""
+        """Check the topic on which a client asks for an answer: one that it may read; for alerts, also publish on."""
         refused = self.may_read(identity, topic)
         if refused is None and any(covers(levels, levels_of(topic)) for levels in self._system_levels):
             return self.may_publish(identity, topic)

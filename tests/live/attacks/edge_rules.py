@@ -12,6 +12,7 @@ from parts import need
 WAIT_S: Final = 10.0
 RELOADED: Final = "reloaded certificates, users and rules"
 
+
 def rule(topics: str, action: str = "subscribe", *, allow: bool = False, client: str = "", user: str = "") -> str:
     """Return one access rule."""
     lines = ["[[access.rules]]", f"allow = {str(allow).lower()}", f'action = "{action}"', f'topics = "{topics}"']
