@@ -243,11 +243,14 @@ async def report_until(deployment: Deployment, is_done: "asyncio.Future[object]"
         await asyncio.wait({is_done}, timeout=0.5)
 
 
-def test_alerts_of_the_incident_engine_reach_drivers_only_with_its_signature(tmp_path: Path, authority: LocalAuthority) -> None:
+@pytest.mark.parametrize("is_signed", [False, True])
+def test_alerts_of_the_incident_engine_reach_drivers_only_with_its_signature(
+    tmp_path: Path, authority: LocalAuthority, is_signed: bool
+) -> None:
     authority.issue_signer("incidents", role="service")
     authority.issue_edge("n1")
 
-    async def work(deployment: Deployment, edge: UdpEdge, *, is_signed: bool) -> None:
+    async def work(deployment: Deployment, edge: UdpEdge) -> None:
         driver = connect(f"mqtt://127.0.0.1:{edge.tcp}", client_id=f"driver-{is_signed}", ca=authority.ca_file)
         async with driver, driver.messages() as inbox:
             await driver.report(HOME.latitude, HOME.longitude)
@@ -268,6 +271,5 @@ def test_alerts_of_the_incident_engine_reach_drivers_only_with_its_signature(tmp
         deployment.add_site("north")
         more = authority.trust_table("n1")
         edge = deployment.add_edge("north", "n1", coverage="circle 40.7608,-111.891 5000", more=more)
-        for is_signed in (False, True):
-            with incident_engine(deployment, authority, is_signed=is_signed):
-                run(work(deployment, edge, is_signed=is_signed))
+        with incident_engine(deployment, authority, is_signed=is_signed):
+            run(work(deployment, edge))
