@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from live.client.deadline import run
+from live.mqtt.brokers import OPEN_RULE
 from live.udp.edges import HERE, UdpEdge, edge_in, wait_until
 from live.udp.local_authority import LocalAuthority
 from milepost.client import Client, RefusedByEdge, connect
@@ -28,7 +29,7 @@ def authority(tmp_path: Path) -> LocalAuthority:
 def edge(tmp_path: Path, authority: LocalAuthority) -> Iterator[UdpEdge]:
     """An edge that is not started yet."""
     (tmp_path / "edge").mkdir()
-    one = edge_in(tmp_path / "edge", authority, more=ALERTS)
+    one = edge_in(tmp_path / "edge", authority, more=ALERTS + OPEN_RULE)
     yield one
     one.end()
     assert one.faults() == []

@@ -15,6 +15,7 @@ import pytest
 from live.attacks.hostile_edge import hostile_edge
 from live.client.deadline import run
 from live.federation.deployment import Deployment, deployment_in, settings_table, wait_until
+from live.mqtt.brokers import OPEN_RULE
 from live.mqtt.packets import Kind
 from live.mqtt.raw_client import RawClient
 from live.udp.edges import HERE, UdpEdge, edge_in
@@ -37,14 +38,6 @@ from milepost.wire.user_properties import SIGNED, signed_property
 from parts import ROOT
 from unit.incidents.events import HOME, Event, cells_of
 
-OPEN: Final = """
-[[rules.alert]]
-topic = "Emergency"
-[[access.rules]]
-allow = true
-action = "both"
-topics = "Alert/#"
-"""
 KIND: Final = EventKind("Collision", "Collision", "weight >= 3 and reports >= 5", "Alert/Collision", interval_s=1.0, slots=3)
 
 
@@ -56,7 +49,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> LocalAuthority:
 @pytest.fixture(scope="module")
 def edge(tmp_path_factory: pytest.TempPathFactory, authority: LocalAuthority) -> Iterator[UdpEdge]:
     """An edge whose rules let everybody publish alerts."""
-    one = edge_in(tmp_path_factory.mktemp("attacked-edge"), authority, more=OPEN)
+    one = edge_in(tmp_path_factory.mktemp("attacked-edge"), authority, more=OPEN_RULE)
     one.start()
     yield one
     one.end()

@@ -10,6 +10,7 @@ import pytest
 from live.attacks.strangers import refusal, running_edge, wait_until_trusted
 from live.client.deadline import run
 from live.udp.edges import HERE, UdpEdge
+from milepost.client import connect
 from milepost.model import Circle, EndpointId, Place, Priority, ToArea, ToEndpoint, ToEveryone
 from milepost.model.places import moved
 
@@ -117,12 +118,12 @@ def test_an_anonymous_client_reports_no_emergency_and_a_proven_one_raises_an_ale
 def test_a_rule_opens_alert_topics_to_its_role_alone(tmp_path: Path) -> None:
     async def attack(edge: UdpEdge) -> None:
         assert edge.authority is not None
-        edge.authority.credentials("chief", role="operator")
+        operator = connect(f"udp://127.0.0.1:{edge.udp}", credentials=edge.authority.operator("chief"), place=NEARBY)
         async with edge.client("victim", place=NEARBY) as victim, victim.messages() as got:
-            async with edge.client("chief") as chief, edge.client("rogue") as rogue:
+            async with operator as chief, edge.client("rogue") as rogue:
                 urgent: dict[str, Any] = {"to": SMALL, "priority": Priority.EMERGENCY, "valid_for_s": 60, "qos": 1}
                 assert await refusal(rogue.publish("Alert/Flood", b"false", **urgent)) == "NOT_ALLOWED"
-                await chief.publish("Alert/Flood", b"true", **urgent)
+                await chief.publish("Alert/Flood", b"true", sign=True, **urgent)
             assert (await got.receive()).body == b"true"
 
     with running_edge(tmp_path, OPERATOR) as edge:
