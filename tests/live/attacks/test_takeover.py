@@ -17,6 +17,7 @@ from live.udp.edges import UdpEdge, edge_in
 from live.udp.local_authority import LocalAuthority
 
 TRUCK: Final = "truck-17"
+OTHER_TRUCK: Final = "truck-18"
 NOT_AUTHORIZED: Final = 0x87
 DEADLINE_S: Final = 60.0
 
@@ -56,11 +57,11 @@ def attack(edge: UdpEdge, *, clean: bool) -> int:
             return 0
 
 
-def order(edge: UdpEdge, payload: bytes) -> None:
-    """Publish an order for the vehicle."""
+def order(edge: UdpEdge, payload: bytes, truck: str = TRUCK) -> None:
+    """Publish an order for a vehicle."""
     with RawClient(edge.tcp) as publisher:
         publisher.join("dispatcher")
-        publisher.publish(f"orders/{TRUCK}", payload, qos=1)
+        publisher.publish(f"orders/{truck}", payload, qos=1)
 
 
 @pytest.mark.parametrize("clean", [False, True], ids=["resume", "clean start"])
@@ -83,11 +84,11 @@ def test_an_anonymous_client_does_not_displace_a_certified_vehicle(town: Deploym
 def test_a_certified_vehicle_displaces_an_anonymous_client_at_another_edge(town: Deployment) -> None:
     async def work(squatter: RawClient) -> None:
         home = town.edges["n1"]
-        async with home.client(TRUCK) as truck, truck.subscribe(f"orders/{TRUCK}") as inbox:
+        async with home.client(OTHER_TRUCK) as truck, truck.subscribe(f"orders/{OTHER_TRUCK}") as inbox:
             assert await asyncio.to_thread(squatter.close_reason) == NOT_AUTHORIZED
-            await asyncio.to_thread(order, home, b"go")
+            await asyncio.to_thread(order, home, b"go", OTHER_TRUCK)
             assert (await inbox.receive()).body == b"go"
 
     with RawClient(town.edges["n2"].tcp) as squatter:
-        squatter.join(TRUCK, clean=True)
+        squatter.join(OTHER_TRUCK, clean=True)
         asyncio.run(asyncio.wait_for(work(squatter), DEADLINE_S))
