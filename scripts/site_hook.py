@@ -1,4 +1,4 @@
-"""Pages of the documentation site from outside docs/: the README as first page, benchmark results, CONTRIBUTING.
+"""Pages of the documentation site from outside docs/: the README as first page, benchmark results, CONTRIBUTING, SECURITY.
 
 Links that lead from one of these to another are turned to where it stands on the site; links to what is not there (a source
 file, the licence) become plain text.
@@ -14,7 +14,12 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parent.parent
-OUTSIDE = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
+OUTSIDE = {
+    "README.md": "index.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changelog.md",
+    "SECURITY.md": "security.md",
+}
 RESULTS = "bench/results"
 PICTURES = (".png", ".svg")
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
