@@ -27,7 +27,7 @@ from milepost.broker.session import Session
 from milepost.broker.state_codec import publication_from_bytes, publication_to_bytes
 from milepost.model.addresses import ToArea, ToNotified
 from milepost.model.areas import Area, Motion, contains_moving
-from milepost.model.endpoints import SourceId, source_id
+from milepost.model.endpoints import SourceId, SourceKind, kind_of_source, source_id
 from milepost.model.instants import FOREVER, SECOND_NS, Instant
 from milepost.model.places import Vectors
 from milepost.model.reasons import Reason
@@ -136,10 +136,19 @@ class ActiveAlerts:
             self._activate(key, incident, publication)
             changes.active_alerts[_text_of(key)] = publication_to_bytes(publication)
         while len(self._active) > ACTIVE_MAX or self._bytes > ACTIVE_BYTES_MAX:
-            least = min(self._active, key=lambda one: _worth(self._incidents[one]))
+            least = self._least()
             self._deactivate(least, self._incidents[least], changes)
             self._counts.dropped[Reason.ACTIVE_ALERTS_FULL] += 1
         return True
+
+    def _least(self) -> IncidentKey:
+        """Return the message to evict: the least urgent and first to expire, of the endpoint that has most; without one, of all."""
+        by_source: dict[SourceId, list[IncidentKey]] = {}
+        for key in self._active:
+            by_source.setdefault(key[0], []).append(key)
+        endpoints = [keys for source, keys in by_source.items() if kind_of_source(source) is SourceKind.ENDPOINT]
+        keys = max(endpoints, key=len) if endpoints else list(self._active)
+        return min(keys, key=lambda one: _worth(self._incidents[one]))
 
     def restore(self, stored: Iterable[bytes]) -> None:
         """Restore the messages that were active when an earlier process ended."""

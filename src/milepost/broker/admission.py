@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 ROUTES_MAX: Final = 100_000
 """Maximum topics cached for sessions that share their routes."""
 
+OWN_ROUTES_MAX: Final = 1_000
+"""Maximum topics cached for a session with routes of its own."""
+
 UNKNOWN_EPOCH: Final = -1
 """The epoch of a route whose audience is not known."""
 
@@ -126,14 +129,15 @@ def find_verb(publication: Publication) -> AccessAction:
 class TopicRoutes:
     """The routes of sessions that share them, by topic in UTF-8."""
 
-    __slots__ = ("by_topic",)
+    __slots__ = ("_limit", "by_topic")
 
-    def __init__(self) -> None:
+    def __init__(self, limit: int = ROUTES_MAX) -> None:
+        self._limit = limit
         self.by_topic: dict[bytes, TopicRoute] = {}
 
     def put(self, key: bytes, route: TopicRoute) -> None:
         """Cache a route; a full cache starts again empty."""
-        if len(self.by_topic) >= ROUTES_MAX:
+        if len(self.by_topic) >= self._limit:
             self.by_topic.clear()
         self.by_topic[key] = route
 
@@ -165,7 +169,7 @@ class AdmissionControl:
 
     def new_routes(self) -> TopicRoutes:
         """Return the route cache of a session: its own if a rule may tell clients apart, else the shared one."""
-        return TopicRoutes() if self.rules.access.is_personal else self._shared
+        return TopicRoutes(OWN_ROUTES_MAX) if self.rules.access.is_personal else self._shared
 
     def route(self, identity: ClientIdentity, routes: TopicRoutes, topic: str) -> TopicRoute:
         """Return the route of *topic*; raise `Malformed` if it is not a valid topic."""

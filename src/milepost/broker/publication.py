@@ -108,7 +108,7 @@ class Publication:
         self.signed: tuple[bytes, bytes] | None = None
         """Signature and certificate; nothing that the signature covers may be changed."""
         self.signer: str | None = None
-        """Its verified signer (`trust.alert_origin`); None: the one that its certificate names."""
+        """Its verified signer, or the owner of the session that published it (`trust.alert_origin`); None: as signed."""
         self.forwarded_by = ""
         self.forwarded_number = 0
         """The edge at which it was published, as SITE/EDGE, and its number there; 0 if it did not leave that edge."""

@@ -47,6 +47,7 @@ from milepost.model.messages import UNPUBLISH, Message, MessageId, maybe_unpubli
 from milepost.model.places import Place, vectors
 from milepost.model.priorities import Priority
 from milepost.model.reasons import Malformed, Reason, Refused
+from milepost.trust.alert_origin import owned_by
 from milepost.vetting import ReportColumns
 
 IsSettled = Callable[[Session, Instant], bool]
@@ -222,6 +223,8 @@ class PublishPath:
         if publication.signed is not None:
             return
         publication.id = publication.id or self.next_id(now)
+        if isinstance(publication.address, ToArea | ToNotified) or publication.topic == UNPUBLISH:
+            publication.signer = owned_by(sender.identity.owner)
         if publication.place is None:
             publication.place = self.place_of(sender)
         self._admission.apply_defaults(publication, route)

@@ -3,9 +3,9 @@
 A message is stored as
 
     version u8 │ flags u8 │ priority u8 │ qos u8 │ seen_at i64 │ valid_until i64 │ forwarded_number u64 │ id u64
-    source u16 │ topic u16 │ forwarded_by u16 │ extras u32 │ words u32 │ source … topic … forwarded_by … extras … words … body
+    source u16 │ topic u16 │ forwarded_by u16 │ signer u16 │ extras u32 │ words u32 │ source … topic … … words … body
 
-with the lengths of the five texts in the second line; words is the message's JSON form without its body, present only if it has
+with the lengths of the six texts in the second line; words is the message's JSON form without its body, present only if it has
 tags, a place, an address, fields or a signature.
 """
 
@@ -27,10 +27,10 @@ from milepost.vetting.access import ClientIdentity
 from milepost.wire.json_form import from_json, to_json
 from milepost.wire.mqtt import parse_forwarded
 
-_VERSION: Final = 3
+_VERSION: Final = 4
 _RETAINED: Final = 1
 _HAS_NO_EXTRAS: Final = 2
-_HEAD: Final = Struct("<BBBBqqQQHHHII")
+_HEAD: Final = Struct("<BBBBqqQQHHHHII")
 
 
 class StoredSession(NamedTuple):
@@ -51,7 +51,7 @@ class StoredSession(NamedTuple):
 def publication_to_bytes(publication: Publication) -> bytes:
     """Encode a message."""
     source, topic, forwarded_by = publication.source.encode(), publication.topic.encode(), publication.forwarded_by.encode()
-    extras = publication.extras or b""
+    extras, signer = publication.extras or b"", (publication.signer or "").encode()
     has_metadata = (
         publication.tags
         or publication.place is not None
@@ -73,10 +73,11 @@ def publication_to_bytes(publication: Publication) -> bytes:
         len(source),
         len(topic),
         len(forwarded_by),
+        len(signer),
         len(extras),
         len(metadata),
     )
-    return b"".join((head, source, topic, forwarded_by, extras, metadata, publication.body))
+    return b"".join((head, source, topic, forwarded_by, signer, extras, metadata, publication.body))
 
 
 def _metadata_of(publication: Publication) -> bytes:
@@ -91,7 +92,7 @@ def publication_from_bytes(data: bytes) -> Publication:
     for size in sizes:
         texts.append(data[at : at + size])
         at += size
-    source, topic, forwarded_by, extras, metadata = texts
+    source, topic, forwarded_by, signer, extras, metadata = texts
     publication = Publication(
         topic.decode(),
         data[at:],
@@ -104,6 +105,7 @@ def publication_from_bytes(data: bytes) -> Publication:
         extras=None if flags & _HAS_NO_EXTRAS else extras,
     )
     publication.forwarded_by, publication.forwarded_number, publication.id = forwarded_by.decode(), forwarded_number, message_id
+    publication.signer = signer.decode() or None
     if metadata:
         message = cast("Message", from_json(metadata))
         publication.tags, publication.place, publication.address = message.tags, message.place, message.address

@@ -85,6 +85,8 @@ class Alert:
     """The endpoints inside the area when it was published, by their reports."""
     deliveries: dict[str, AlertDelivery] = field(default_factory=dict)
     state: str = "active"
+    owner: str = ""
+    """The owner of the session that published it; empty: an anonymous client, or the message is signed."""
     counts: Counter[str] = field(default_factory=Counter)
 
     @property
@@ -97,8 +99,8 @@ class Alert:
 
     @property
     def signer(self) -> str:
-        """The signer of the message."""
-        return UNSIGNED if self.message is None else signer_in(self.message.certificate)
+        """The signer of the message, or the owner of the session that published it."""
+        return UNSIGNED if self.message is None else signer_in(self.message.certificate) or self.owner
 
     @property
     def ended_incidents(self) -> set[IncidentKey]:
@@ -144,16 +146,16 @@ class AlertTracker:
         self._delivery_count = 0
         self._changed_keys: set[str] = set()
 
-    def add_message(self, message: Message) -> None:
-        """Add an alert to an area, or an all-clear to its receivers."""
+    def add_message(self, message: Message, owner: str = "") -> None:
+        """Add an alert to an area, or an all-clear to its receivers; `owner`: of the session that published it."""
         key = message_key(message.source, message.id)
         alert = self._alert(key)
         if alert.message is not None:
             return
-        if self._is_forged(Alert(message)):
+        if self._is_forged(Alert(message, owner=owner)):
             self.forged += 1
             return
-        alert.message = message
+        alert.message, alert.owner = message, owner
         alert.area = message.address.area if isinstance(message.address, ToArea) else self._find_area(alert)
         is_clear, incidents = isinstance(message.address, ToNotified), alert.ended_incidents
         for other_key, other in self._alerts.items():

@@ -204,7 +204,7 @@ class Scene:
     def _take_message(self, forwarded: ForwardedMessage, now: Instant, *, is_fresh: bool) -> None:
         message = forwarded.message
         if isinstance(message.address, ToArea | ToNotified):
-            self.alerts.add_message(message)
+            self.alerts.add_message(message, forwarded.owner)
             if is_fresh and isinstance(message.address, ToArea):
                 area = message.address.area
                 self._candidates.append(

@@ -62,6 +62,7 @@ def publication_of(forwarded: ForwardedMessage) -> Publication:
     )
     publication.id = message.id
     publication.signed = (message.signature, message.certificate) if message.signature else None
+    publication.signer = forwarded.owner or None
     publication.forwarded_by, publication.forwarded_number = str(forwarded.sender), forwarded.number
     return publication
 
@@ -133,7 +134,14 @@ class Forwarder:
         direct = self._direct(publication, now) if isinstance(publication.address, ToArea) else ()
         number = state.outbox.next_number(now)
         forwarded = ForwardedMessage(
-            state.edge, number, message, publication.qos, publication.is_retained, publication.extras, direct
+            state.edge,
+            number,
+            message,
+            publication.qos,
+            publication.is_retained,
+            publication.extras,
+            direct,
+            "" if publication.signed is not None else publication.signer or "",
         )
         value = to_record(forwarded)
         if len(value) > MESSAGE_BYTES_MAX:

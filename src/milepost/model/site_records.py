@@ -156,8 +156,11 @@ class ForwardedMessage:
     """MQTT properties as receivers get them; None: not encoded yet."""
     direct: tuple[str, ...] = ()
     """Sites to whose logs the edge has appended it itself (M33)."""
+    owner: str = ""
+    """The owner of the session that published it, unless it is signed; only the same owner may replace or cancel it."""
 
     def __post_init__(self) -> None:
+        _check_length("owner", self.owner, OWNER_CHARACTERS_MAX)
         if not _may_forward(self.sender, self.message):
             raise Malformed(Reason.SOURCE_FORGED, f"{self.sender} forwards a message of {shown(self.message.source)}")
 

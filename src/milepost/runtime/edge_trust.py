@@ -58,13 +58,14 @@ class RevocationFile:
         self._kept_path = folder / f"{_KEPT_NAMES[scope]}-{sha256(ca).hexdigest()[:_FINGERPRINT_DIGITS]}.list"
         self._watch = FileWatch(str(path))
         self._watch.has_changed()  # read below
+        self._is_kept = False
         configured, kept = read_revoked(path, ca, scope), self._maybe_kept()
         if kept is not None and kept.issued_at > configured.issued_at:
             log.warning("configured revocation list is older than the last accepted one, which stays in force", file=str(path))
-            self.current = kept
+            self.current, self._is_kept = kept, True
         else:
             self.current = configured
-            self._keep(configured)
+            self.keep()
 
     def _maybe_kept(self) -> Revocations | None:
         if not self._kept_path.exists():
@@ -77,15 +78,19 @@ class RevocationFile:
                 " of the certificate authority, then delete the damaged file"
             ) from None
 
-    def _keep(self, revocations: Revocations) -> None:
+    def keep(self) -> None:
+        """Keep the list in force for the next start, unless that is done; raise `UsageFault` if it cannot be written."""
+        if self._is_kept:
+            return
         try:
             self._kept_path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UsageFault(f"{self._kept_path.parent} cannot be created: {error.strerror}; choose another folder") from None
-        replace_file(self._kept_path, _FILE_TYPES[self._scope], revocations.data)
+        replace_file(self._kept_path, _FILE_TYPES[self._scope], self.current.data)
+        self._is_kept = True
 
     def maybe_newer(self) -> Revocations | None:
-        """Return the list if the file has changed, after keeping it; raise `UsageFault` if it is not valid, or older."""
+        """Return the list if the file has changed; raise `UsageFault` if it is not valid, or older."""
         if not self._watch.has_changed():
             return None
         found = read_revoked(self._path, self._ca, self._scope)
@@ -93,8 +98,7 @@ class RevocationFile:
             raise UsageFault(f"{self._path} is older than the one in use: copy the newest list of the certificate authority")
         if found.data == self.current.data:
             return None
-        self._keep(found)
-        self.current = found
+        self.current, self._is_kept = found, False
         return found
 
 
@@ -147,6 +151,16 @@ class EdgeTrust:
         if (signers := self._maybe_newer(self._signers)) is not None:
             self.publish_revoked_signers(broker, now)
             self._log.info("list of revoked signers loaded", revoked=len(signers.serials))
+        for file in (self._revoked, self._signers):
+            self._keep(file)
+
+    def _keep(self, file: RevocationFile | None) -> None:
+        """Keep a list that is in force; while that fails, it is tried again at every reload."""
+        try:
+            if file is not None:
+                file.keep()
+        except UsageFault as fault:
+            self._log.info_limited("revocation list in force, but not kept for the next start", reason=str(fault))
 
     def _maybe_newer(self, file: RevocationFile | None) -> Revocations | None:
         try:

@@ -215,9 +215,9 @@ def default_rules(geocast_m: float) -> tuple[AccessRule, ...]:
     return (
         AccessRule(True, AccessAction.PUBLISH, "#"),
         AccessRule(True, AccessAction.GEOCAST, "#", within_m=geocast_m, priority=Priority.TRAFFIC, valid_s=GEOCAST_VALID_S),
-        AccessRule(True, AccessAction.DIRECT, "#", priority=Priority.EMERGENCY),
+        AccessRule(True, AccessAction.DIRECT, "#"),
         AccessRule(False, AccessAction.BROADCAST, "#"),
-        AccessRule(True, AccessAction.CANCEL, "#", priority=Priority.EMERGENCY),
+        AccessRule(True, AccessAction.CANCEL, "#"),
     )
 
 
@@ -337,20 +337,23 @@ class AccessList:
 
     def _may_receive(self, identity: ClientIdentity, requested: Levels, excluded: list[Levels]) -> Refused | None:
         """Check whether any topic of a filter may be read, other than those excluded, which must not be all of them."""
-        denied = excluded
+        denied, last = excluded, None
         for rule in self._subscribe:
             levels = rule.maybe_levels(identity, requested)
             overlap = None if levels is None else maybe_overlap(levels, requested)
-            if overlap is None or are_covering(denied, overlap):
+            if overlap is None:
                 continue
-            if rule.definition.allow:
+            if rule.definition.allow and not are_covering(denied, overlap):
                 return None
-            denied.append(overlap)
-            if are_covering(denied, requested):
-                return Refused(
-                    rule.reason, f"{rule} denies the filter {shown(text_of(requested))}: it can match no topic that is allowed"
-                )
-        return None
+            if not rule.definition.allow:
+                denied.append(overlap)
+                last = rule
+                if covers(overlap, requested):
+                    break
+        if last is None or not are_covering(denied, requested):
+            return None
+        detail = f"{last} denies the filter {shown(text_of(requested))}: it can match no topic that is allowed"
+        return Refused(last.reason, detail)
 
     def may_read(self, identity: ClientIdentity, topic: str) -> Refused | None:
         """Check the delivery of a message on a topic."""

@@ -253,6 +253,7 @@ class ForwardedMessageForm(Standalone, frozen=True, kw_only=True, tag="forwarded
     is_retained: bool = msgspec.field(name="retained", default=False)
     extras: Base64 = absent(None)
     direct: tuple[str, ...] = ()
+    owner: str = ""
     message: MessageForm
 
 

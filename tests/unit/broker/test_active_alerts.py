@@ -18,7 +18,7 @@ from milepost.model.priorities import Priority
 from milepost.model.reasons import Reason
 from milepost.trust.certificates import Certificate
 from milepost.trust.signing import Signer, Verifier
-from milepost.wire.mqtt import Properties
+from milepost.wire.mqtt import Connect, Properties, Version
 from milepost.wire.times import instant_to_text
 from udp_edge_in_memory import EDGE_CERTIFICATE, EDGE_SIGNING, EDGE_STATIC, certificate_of, identity
 
@@ -320,3 +320,45 @@ def test_an_undelivered_message_may_be_delivered_again_and_gets_no_all_clear() -
     alerts.undo_notified(car, second, changes)
     assert not alerts.was_delivered(car, second)
     assert alerts.notified_sessions(_cancel("i")) == [3], "the first message was sent"
+
+
+def test_the_alerts_of_one_endpoint_do_not_evict_those_of_others() -> None:
+    alerts, changes = ActiveAlerts(BrokerCounters()), StateChanges()
+    quiet, system = _publication(1), _publication(2)
+    quiet.source, system.source = EndpointId("quiet"), edge_source("edge-1")
+    for publication in (quiet, system, *(_publication(number, valid_s=9_999) for number in range(3, ACTIVE_MAX + 100))):
+        alerts.activate(publication, changes)
+    assert len(alerts) == ACTIVE_MAX
+    assert alerts.is_active(quiet)
+    assert alerts.is_active(system)
+
+
+def connect_as(edge: EdgeInMemory, name: str, user: str | None) -> Client:
+    client = edge.open_connection()
+    client.stream.user = user
+    client.send(Connect(name, Version.V5, True, 0))
+    edge.run_ticks()
+    client.take()
+    return client
+
+
+@pytest.mark.parametrize(
+    ("raised_by", "cancelled_by", "is_cancelled"),
+    [("ada", "mallory", False), ("ada", None, False), ("ada", "ada", True), (None, None, True)],
+)
+def test_the_next_client_with_a_name_does_not_cancel_the_alert_of_the_last_one(
+    raised_by: str | None, cancelled_by: str | None, is_cancelled: bool
+) -> None:
+    edge = EdgeInMemory()
+    (car,) = connect_at(edge, near=HERE).values()
+    first = connect_as(edge, "desk", raised_by)
+    warn(first, b"ice", edge, valid_s=600, incident="I-1")
+    first.drop_connection()
+    edge.run_ticks()
+    assert car.bodies() == [b"ice"]
+    second = connect_as(edge, "desk", cancelled_by)
+    all_clear(second, b"over", "I-1")
+    assert car.bodies() == ([b"over"] if is_cancelled else [])
+    assert len(edge.broker.deliveries.active_alerts) == (not is_cancelled)
+    warn(second, b"fog", edge, valid_s=600, incident="I-1")
+    assert car.bodies() == ([b"fog"] if is_cancelled else [])

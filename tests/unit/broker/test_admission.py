@@ -341,7 +341,7 @@ def stock_edge() -> UdpEdge:
 
 def connected(edge: UdpEdge, name: str, user: str | None = None, will: Will | None = None) -> Client:
     client = edge.open_connection()
-    client.stream.common_name = user
+    client.stream.user = user
     client.send(Connect(name, Version.V5, True, 0, will))
     edge.run_ticks()
     client.take()
@@ -393,7 +393,7 @@ def test_a_will_to_an_area_needs_the_rights_of_its_client_at_connect(user: str |
     edge = stock_edge()
     near = Properties(user=(("milepost-to", "area:circle 40,-111 500"),))
     client = edge.open_connection()
-    client.stream.common_name = user
+    client.stream.user = user
     client.send(Connect("c", Version.V5, True, 0, Will("t", b"gone", properties=near)))
     edge.run_ticks()
     client.take()

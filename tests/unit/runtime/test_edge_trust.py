@@ -164,3 +164,25 @@ def test_the_incident_engine_signs_with_the_certificate_of_its_service_only(
         found("incidents", "incidents", str(elsewhere.ca_file))
     with pytest.raises(ValueError, match="certificate and key belong together"):
         IncidentSettings(certificate="a")
+
+
+def test_a_list_that_cannot_be_kept_is_in_force_and_kept_later(settings: Settings, authority: LocalAuthority) -> None:
+    authority.issue_edge("edge-2")
+    trust, lines = opened(settings), Lines()
+    trust = opened(settings, lines)
+    (kept,) = (
+        path for path in Path(settings.edge.data).iterdir() if path.name.startswith("revoked-") and "signers" not in path.name
+    )
+    kept.unlink()
+    kept.mkdir()
+    (kept / "in-the-way").touch()
+    broker = Broker(BrokerLimits(), EndpointId("edge-1"))
+    revoke_in(authority.folder, ["edge-2"], now())
+    trust.reload(broker, now())
+    assert len(trust.authority.revoked) == 1
+    assert "not kept for the next start" in lines.text
+    (kept / "in-the-way").unlink()
+    kept.rmdir()
+    trust.reload(broker, now())
+    assert len(opened(settings).authority.revoked) == 1
+    assert kept.is_file()

@@ -11,6 +11,7 @@ Invariants:
 """
 
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -108,6 +109,12 @@ class PendingSessions:
         for pending in list(self.pending.values()):
             if pending.expires_at > monotonic_now:
                 break  # entries are in order of time
+            self.remove(pending)
+
+    def drop_revoked(self, serials: AbstractSet[int]) -> None:
+        """Remove the pending sessions of revoked certificates."""
+        for pending in [one for one in self.pending.values() if one.serial in serials]:
+            self._counts.refused[Reason.CERTIFICATE_REVOKED] += 1
             self.remove(pending)
 
     def add(self, pending: PendingSession) -> None:

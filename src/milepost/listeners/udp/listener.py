@@ -428,9 +428,10 @@ class UdpListener:
             self.refuse(connection, action.refused, SubscriptionName(action.session.name, SubscriptionId(action.subscription_id)))
 
     def expel_revoked(self, now: Instant) -> int:
-        """End the sessions whose certificates are revoked; return how many."""
+        """End the sessions whose certificates are revoked, and drop the pending ones; return how many were open."""
         assert self._identity is not None, "an unencrypted listener has no certificates"
         revoked = self._identity.certificate_authority.revoked
+        self._pending_sessions.drop_revoked(revoked)
         found = [connection for connection in self.session_table if int(self._columns.serials[connection.number]) in revoked]
         for connection in found:
             self._broker.refuse(Refused(Reason.CERTIFICATE_REVOKED))

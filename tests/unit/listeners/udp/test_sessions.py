@@ -210,6 +210,19 @@ def test_close_is_handled_after_all_other_datagrams_of_its_batch(edge: UdpEdge) 
     check_udp_listener(edge)
 
 
+def test_revocation_drops_pending_sessions_of_the_certificate() -> None:
+    edge = UdpEdge()
+    assert edge.identity is not None
+    pending = Vehicle(edge, "a", HOME, host="10.0.0.1", role="vehicle", serial=8)
+    pending.accept(pending.send_init())
+    edge.identity.certificate_authority.use(revoke(AUTHORITY_KEY, None, [8], edge.now))
+    edge.udp.expel_revoked(edge.now)
+    pending.report()
+    assert edge.udp.pending == 0
+    assert edge.broker.sessions.find("a") is None
+    assert edge.broker.counts.refused[Reason.CERTIFICATE_REVOKED] == 1
+
+
 def test_revocation_ends_the_sessions_of_the_certificate_and_no_others() -> None:
     edge = UdpEdge()
     assert edge.identity is not None
