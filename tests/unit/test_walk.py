@@ -43,7 +43,7 @@ from storage_in_memory import StorageInMemory
 from tracing import traced_files, walk_files, without_model
 
 PUBLISH_FILES_MAX = 20
-MOVE_FILES_MAX = 31
+MOVE_FILES_MAX = 34
 CAR = EndpointId("car")
 WAIT_S = 20.0
 
