@@ -246,7 +246,7 @@ class Broker(PublishPath, SessionTransfer):
         if existing is not None and existing.connection is not NO_CONNECTION:
             self._take_over(existing, clean_start=clean_start, now=now)
         if existing is not None and (clean_start or not existing.is_durable):
-            self._end(existing, now)
+            self._end(existing, now, is_replaced=True)
             existing = None
         if existing is None:
             try:
@@ -341,15 +341,15 @@ class Broker(PublishPath, SessionTransfer):
             self._publish_will_if_due(session, now)
         self._session_timers.schedule(session)
 
-    def _end(self, session: Session, now: Instant) -> None:
+    def _end(self, session: Session, now: Instant, *, is_replaced: bool = False) -> None:
         will, session.will = session.will, None
         self.deliveries.end(session)
-        self.remove(session)
+        self.remove(session, is_replaced=is_replaced)
         if will is not None:  # the session's end comes before the delay's. [MQTT-3.1.2-8]
             self._publish_will(session, will, now)
 
-    def remove(self, session: Session) -> None:
-        """Remove a session whose deliveries are dealt with."""
+    def remove(self, session: Session, *, is_replaced: bool = False) -> None:
+        """Remove a session whose deliveries are dealt with; `is_replaced`: its owner opens a new one now."""
         if session.is_durable:
             self._delete_stored(session)
         for name in list(session.subscriptions):
@@ -358,7 +358,7 @@ class Broker(PublishPath, SessionTransfer):
         self.deliveries.active_alerts.forget_session(session, self.changes)
         self.sessions.remove(session)
         if self.federation is not None:
-            self.federation.ended(session)
+            self.federation.ended(session, is_replaced=is_replaced)
 
     def _delete_stored(self, session: Session) -> None:
         """Delete a session's stored state, subscriptions and open QoS 2 receipts."""

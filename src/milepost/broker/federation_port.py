@@ -41,8 +41,8 @@ class FederationPort:
     def opened(self, session: Session, now: Instant, *, clean_start: bool) -> None:
         """Handle a session that was opened or resumed."""
 
-    def ended(self, session: Session) -> None:
-        """Handle the end of a session; its subscriptions were ended before."""
+    def ended(self, session: Session, *, is_replaced: bool) -> None:
+        """Handle the end of a session; its subscriptions were ended before. `is_replaced`: its owner opens a new one now."""
 
     def subscribed(self, session: Session, name: str) -> None:
         """Handle a new subscription, or one replaced under that name."""

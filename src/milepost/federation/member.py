@@ -125,9 +125,9 @@ class SiteMember(FederationPort):
         self.state.now = now
         self.roaming.opened(session, now, clean_start=clean_start)
 
-    def ended(self, session: Session) -> None:
+    def ended(self, session: Session, *, is_replaced: bool) -> None:
         """Handle the end of a session."""
-        self.roaming.ended(session)
+        self.roaming.ended(session, is_replaced=is_replaced)
 
     def subscribed(self, session: Session, name: str) -> None:
         """Handle a new subscription."""

@@ -160,8 +160,12 @@ class Roaming:
         residency.is_complete, residency.began = residency.is_complete or clean_start, residency.epoch
         self._store(residency)
 
-    def ended(self, session: Session) -> None:
-        """End the residency of a session that has ended or was exported."""
+    def ended(self, session: Session, *, is_replaced: bool) -> None:
+        """End the residency of a session that has ended or was exported.
+
+        The claim of one that its owner replaces here stays until `opened` claims again: since when the owner has the endpoint
+        is not lost.
+        """
         residency = self.residencies.pop(session.name, None)
         if residency is None:
             return
@@ -169,7 +173,7 @@ class Roaming:
         if residency.is_here:
             self._note_interrupted(residency, "the session ended")
             advance(residency, ResidencyEvent.SESSION_ENDED)
-        if residency.state is not ResidencyState.LEAVING:
+        if residency.state is not ResidencyState.LEAVING and not is_replaced:
             self.outgoing.withdraw_claim(session.name)
         self._state.broker.store_residency(session.name, None)
 

@@ -180,7 +180,7 @@ class Scenario:
                 client.subscribe(random.choice(FILTERS), random.choice([0, 1, 2]))
             case 10 if client.is_open and client.account.current and random.random() < 0.5:
                 client.unsubscribe(random.choice(client.account.current).filter)
-            case 11 if random.random() < 0.3 and not client.name.startswith("pub") and not world.attackers:
+            case 11 if random.random() < 0.3 and not client.name.startswith("pub"):
                 if world.up:
                     client.connect(random.choice(world.up), clean_start=True)
             case 12:

@@ -171,6 +171,35 @@ def test_a_notice_of_the_hub_ends_the_session_of_the_loser_and_does_not_lock_the
     assert edge.arrive(ANONYMOUS, clean=True) is True, "the claim at the other site may be over: the hub decides again"
 
 
+def test_a_user_that_begins_a_new_session_keeps_its_endpoint_from_users_that_came_later() -> None:
+    edge = Edge()
+    edge.connect(ADA)
+    edge.now = Instant(START + HOUR_NS)
+    edge.connect(ADA, clean=True)
+    edge.read(ClaimNotice(claim_at(ABROAD, MALLORY, since=START + 1, after_ns=1)), topic=edge.member.inbox)
+    assert edge.owner == ADA.owner
+    (own_claim,) = [one for one in edge.member.state.registry.claims_for(CAR) if one.edge == HERE]
+    assert (own_claim.kept_since, own_claim.clean_start_epoch) == (START, edge.now)
+
+
+def test_a_user_that_begins_a_new_session_at_another_edge_of_the_site_keeps_its_endpoint() -> None:
+    edge = Edge(claim_at(THERE, ADA, since=START))
+    edge.now = Instant(START + HOUR_NS)
+    edge.connect(ADA, clean=True)
+    assert [one.kept_since for one in edge.sent() if isinstance(one, EndpointClaim)] == [START]
+
+
+def test_a_user_whose_session_has_ended_has_its_endpoint_since_it_came_back() -> None:
+    edge = Edge()
+    opened = edge.connect(ADA)
+    assert isinstance(opened, ConnectResult)
+    edge.broker.disconnect(opened.session, edge.now, publishes_will=False, expiry_ns=0)
+    assert edge.member.state.registry.claims_for(CAR) == [], "the claim is withdrawn"
+    edge.now = Instant(START + HOUR_NS)
+    edge.connect(ADA, clean=True)
+    assert [one.kept_since for one in edge.member.state.registry.claims_for(CAR)] == [edge.now]
+
+
 @pytest.mark.parametrize(
     "make",
     [
