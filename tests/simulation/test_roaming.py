@@ -105,6 +105,10 @@ def test_a_victim_keeps_the_session_that_reaches_a_site_where_an_attacker_was_ad
     assert Scenario(2013, sites=2, hubs=2, has_attackers=True).run() == []
 
 
+def test_an_attacker_at_a_third_site_loses_to_a_victim_that_moves() -> None:
+    assert Scenario(7019, sites=3, hubs=1, has_attackers=True).run() == []
+
+
 def test_attackers_are_refused_and_sometimes_admitted_until_the_claims_are_read() -> None:
     attackers = []
     for seed in range(4):

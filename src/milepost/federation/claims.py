@@ -13,6 +13,7 @@ Invariants:
 """
 
 from collections.abc import Collection, Iterable
+from dataclasses import replace
 
 from milepost.model.endpoints import EndpointId
 from milepost.model.site_records import NO_EPOCH, EdgeRef, EndpointClaim, Epoch
@@ -28,9 +29,18 @@ def ranked(claims: Collection[EndpointClaim]) -> list[EndpointClaim]:
     return sorted(claims, key=lambda one: (*ranks[one.owner], one.owner, one.epoch, one.edge), reverse=True)
 
 
+def as_of_owner(claim: EndpointClaim, claims: Iterable[EndpointClaim]) -> EndpointClaim:
+    """Return a claim that ranks as its owner does by all *claims*, for a reader that knows none of the others."""
+    return replace(claim, kept_since=_earliest(one for one in claims if one.owner == claim.owner))
+
+
+def _earliest(claims: Iterable[EndpointClaim]) -> Epoch:
+    return min((one.kept_since for one in claims if one.kept_since), default=NO_EPOCH)
+
+
 def _rank_of(claims: list[EndpointClaim]) -> tuple[int, bool, int, int]:
     """Return the rank of an owner by its claims."""
-    since = min((one.kept_since for one in claims if one.kept_since), default=NO_EPOCH)
+    since = _earliest(claims)
     latest = max(one.epoch for one in claims)
     return max(one.proof for one in claims), since != NO_EPOCH, -since, 0 if since else latest
 

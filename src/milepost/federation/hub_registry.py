@@ -17,7 +17,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Final
 
-from milepost.federation.claims import ranked
+from milepost.federation.claims import as_of_owner, ranked
 from milepost.federation.hub_actions import HubAppend, HubCounts
 from milepost.model.endpoints import EndpointId
 from milepost.model.instants import SECOND_NS, Instant
@@ -97,6 +97,11 @@ class HubRegistry:
             by_site.setdefault(claim.edge.site, claim)
         return list(by_site.values())
 
+    def notice_of(self, claim: EndpointClaim) -> ClaimNotice:
+        """Return the notice of a claim that wins, for an edge that knows no other claim of its owner."""
+        entry = self._entries.get(claim.endpoint)
+        return ClaimNotice(as_of_owner(claim, [claim, *entry.claims.values()] if entry is not None else [claim]))
+
     def winner(self, endpoint: EndpointId) -> EndpointClaim | None:
         """Return the claim that wins."""
         entry = self._entries.get(endpoint)
@@ -137,7 +142,8 @@ class ClaimNotices:
         self._registry = registry
         self._owned = owned
         self._counts = counts
-        self._notified: dict[EndpointId, dict[EdgeRef, Epoch]] = {}
+        self._notified: dict[EndpointId, dict[EdgeRef, tuple[Epoch, Epoch]]] = {}
+        """By endpoint and edge: the epoch of the winning claim, and since when its owner has the endpoint, in the last notice."""
         self._questions: dict[EndpointId, EndpointClaim] = {}
         self._appends: list[HubAppend] = []
 
@@ -150,12 +156,13 @@ class ClaimNotices:
         first, *lower = claims
         if first.edge.site not in self._owned:
             return
-        notified = self._notified.setdefault(endpoint, {})
+        notified, notice = self._notified.setdefault(endpoint, {}), self._registry.notice_of(first)
+        rank = first.epoch, notice.claim.kept_since
         for claim in lower:
-            if claim.edge == claimant or notified.get(claim.edge) != first.epoch:
-                notified[claim.edge] = first.epoch
+            if claim.edge == claimant or notified.get(claim.edge) != rank:
+                notified[claim.edge] = rank
                 self._counts.claim_notices += 1
-                self._append(claim.edge, endpoint, to_record(ClaimNotice(first)))
+                self._append(claim.edge, endpoint, to_record(notice))
 
     def on_question(self, claim: EndpointClaim) -> None:
         """Handle an edge's question for the previous edge of an endpoint."""
@@ -194,7 +201,7 @@ class ClaimNotices:
         winner, *_ = claims = self._registry.claims_by_site(claim.endpoint) or [claim]
         self._counts.questions_answered += 1
         if winner.owner != claim.owner and winner.edge.site != claim.edge.site:
-            self._append(claim.edge, claim.endpoint, to_record(ClaimNotice(winner)))
+            self._append(claim.edge, claim.endpoint, to_record(self._registry.notice_of(winner)))
             return
         others = [one for one in claims if one.edge.site != claim.edge.site and one.owner == claim.owner]
         prior = next((one.edge for one in others if one.epoch < claim.epoch), None)

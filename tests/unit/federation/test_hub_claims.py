@@ -62,6 +62,20 @@ def test_an_edge_whose_lower_claim_is_read_late_gets_a_notice() -> None:
     assert inbox(sites, "north/1") == [ClaimNotice(claim("south/1", 7))]
 
 
+def test_a_notice_to_another_user_says_since_when_the_winner_has_the_endpoint_at_any_edge() -> None:
+    """The user moves from north to west; mallory was admitted in the south meanwhile, before the claim in the west."""
+    sites = Sites("north", "south", "west")
+    sites.start_hub()
+    sites.claim("north/1", "car", 5, proof=1, owner="user ada", kept_since=Epoch(5))
+    sites.claim("west/1", "car", 9, proof=1, owner="user ada", kept_since=Epoch(9))
+    sites.claim("south/1", "car", 7, proof=1, owner="user mallory", kept_since=Epoch(7))
+    sites.run_until_idle()
+    notices = inbox(sites, "south/1")
+    winner = EndpointClaim(CAR, ref("west/1"), Epoch(9), proof=1, owner="user ada", kept_since=Epoch(5))
+    assert notices
+    assert notices[-1] == ClaimNotice(winner)
+
+
 def test_a_newer_claim_causes_another_notice() -> None:
     sites = Sites("north", "south")
     sites.start_hub()
