@@ -16,7 +16,9 @@ from milepost.broker.state_codec import (
     subscription_to_bytes,
 )
 from milepost.model import FOREVER, EndpointId, Instant, Message, Place, Subscription
+from milepost.wire.mqtt.properties import FORWARDED, forwarded, parse_forwarded
 from strategies import endpoint_ids, instants, messages, places, subscriptions
+from strategies_mqtt import properties
 
 STORED = (
     "topic",
@@ -37,8 +39,13 @@ STORED = (
 )
 
 
+any_extras = st.binary(max_size=40)
+will_extras = properties(FORWARDED).map(forwarded)
+"""The properties of a will, as the listener encodes them: the response topic is read from them again."""
+
+
 @st.composite
-def publications(draw: st.DrawFn) -> Publication:
+def publications(draw: st.DrawFn, extras: st.SearchStrategy[bytes] = any_extras) -> Publication:
     message: Message = draw(messages())
     publication = Publication(
         message.topic,
@@ -50,7 +57,7 @@ def publications(draw: st.DrawFn) -> Publication:
         is_retained=draw(st.booleans()),
         priority=message.priority,
         valid_until=message.valid_until,
-        extras=draw(st.none() | st.binary(max_size=40)),
+        extras=draw(st.none() | extras),
         tags=message.tags,
         place=message.place,
         address=message.address,
@@ -79,7 +86,7 @@ delays = st.integers(0, 0xFFFF_FFFF * 1_000_000_000)
     endpoint_ids,
     delays,
     st.none() | instants,
-    st.none() | st.tuples(publications(), delays, st.none() | delays),
+    st.none() | st.tuples(publications(will_extras), delays, st.none() | delays),
     st.none() | places,
 )
 def test_a_stored_session_decodes_to_the_original(
@@ -99,6 +106,7 @@ def test_a_stored_session_decodes_to_the_original(
     assert (back.will is None) == (will is None)
     if back.will is not None and will is not None:
         assert parts(back.will.publication) == parts(will[0])
+        assert back.will.publication.response_topic == (parse_forwarded(will[0].extras or b"").response_topic or "")
         assert (back.will.delay_ns, back.will.valid_ns) == will[1:]
 
 
