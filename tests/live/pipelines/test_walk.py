@@ -13,19 +13,16 @@ from milepost.eventlog.memory import MemoryLog, MemoryStore
 from milepost.federation.limits import SiteLimits
 from milepost.federation.member import SiteMember
 from milepost.incidents.engine import CELLS, STATE, IncidentEngine
-from milepost.model.endpoints import EndpointId
 from milepost.model.incidents import EventKind
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.pipeline_records import PIPELINES
-from milepost.model.queries import OnTopic
-from milepost.model.site_records import SUBSCRIPTION_INFO, EdgeRef, Interest, interest_key
-from milepost.model.subscriptions import Subscription
+from milepost.model.site_records import EdgeRef
 from milepost.pipelines.hazards import plans
 from milepost.pipelines.records import LOG_ROW, MESSAGES_TOPIC
 from milepost.pipelines.settings import PipelineSettings
 from milepost.runtime.membership import SiteLink
+from milepost.runtime.site_logs import request_messages
 from milepost.wire.mqtt import Properties, Publish, Version, encode
-from milepost.wire.records import to_record
 from tracing import traced_files, walk_files, without_model
 
 SECTION: Final = "A report becomes an alert"
@@ -72,9 +69,7 @@ class Site:
         self.engine = IncidentEngine("north", [KIND], allowed_lateness_s=0.0, since=START)
         self.plan = plans(PipelineSettings(kinds=(KIND,)))[0]
         self.read_up_to = 0
-        me, owner = EdgeRef("north", f"@{PIPELINES}"), EndpointId(f"@{PIPELINES}")
-        interest = to_record(Interest(me, Subscription(owner, OnTopic("#"))))
-        self.log.append([Entry(SUBSCRIPTION_INFO, interest_key(me, owner, "#"), interest)])
+        request_messages(self.log, "north", PIPELINES, ["#"])
         self.run_ticks()
 
     def run_ticks(self) -> None:
