@@ -67,6 +67,14 @@ def test_every_metric_is_documented() -> None:
     assert set(re.findall(r"`(milepost_\w+)`", OPERATING)) == metrics
 
 
+def test_every_event_of_a_site_is_documented() -> None:
+    sources = (ROOT / "src" / "milepost" / "federation").glob("*.py")
+    events = {name for source in sources for name in re.findall(r'state\.counts\["(\w+)"\]', source.read_text())}
+    assert len(events) > 10
+    table = OPERATING.split("| `event` of `milepost_site_events_total` |")[1].split("\n\n")[0]
+    assert events <= set(re.findall(r"`(\w+)`", "".join(re.findall(r"^\|[^|]+\|", table, re.MULTILINE))))
+
+
 def test_an_edge_runs_with_the_commands_of_the_page(reader: Follower) -> None:
     (reader.folder / "milepost.toml").write_text('[edge]\nname = "edge-7"\n')
     plain, check = [command for block in blocks_of(PAGE, "sh")[:1] for command in commands_of(block.text)][::2]
