@@ -26,6 +26,7 @@ examples:
   tail -f positions.log | milepost pub -t fleet/log --stdin-lines
 
 An area is `circle LATITUDE,LONGITUDE METRES`, GeoJSON or WKT: docs/reference/subscriptions.md has them all.
+Areas far from this endpoint, alert topics and the class emergency need an access rule of the edge: docs/reference/access.md.
 {CONNECTION_HELP}"""
 
 
