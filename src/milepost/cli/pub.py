@@ -26,7 +26,8 @@ examples:
   tail -f positions.log | milepost pub -t fleet/log --stdin-lines
 
 An area is `circle LATITUDE,LONGITUDE METRES`, GeoJSON or WKT: docs/reference/subscriptions.md has them all.
-Areas far from this endpoint, alert topics and the class emergency need an access rule of the edge: docs/reference/access.md.
+Without an access rule of the edge, only proven identities reach an area, close to them and below the class safety:
+docs/reference/access.md.
 {CONNECTION_HELP}"""
 
 
