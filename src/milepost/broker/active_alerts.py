@@ -142,7 +142,7 @@ class ActiveAlerts:
         return True
 
     def _least(self) -> IncidentKey:
-        """Return the message to evict: the least urgent and first to expire, of the endpoint that has most; without one, of all."""
+        """Return the message to evict: the least urgent, first to expire, of the endpoint that has most; without one, of all."""
         by_source: dict[SourceId, list[IncidentKey]] = {}
         for key in self._active:
             by_source.setdefault(key[0], []).append(key)

@@ -30,7 +30,7 @@ from milepost.model.reasons import Malformed, Reason, Refused
 from milepost.model.topics import check_topic, filter_matches
 from milepost.vetting import MessageLimits, SendCase, SenderPosition, vet_limits, vet_message
 from milepost.vetting.access import AccessAction, AccessList, ClientIdentity, SendRight, needed_verbs, verb_of
-from milepost.vetting.ownership import OtherUserPolicy
+from milepost.vetting.ownership import ClientIdPolicy, OtherUserPolicy
 from milepost.vetting.payloads import PayloadCheck, PayloadChecks
 from milepost.vetting.rates import RateMeter
 from milepost.vetting.send_limits import UNKNOWN_POSITION
@@ -62,6 +62,7 @@ class AdmissionRules:
     """Whether clients without a user name are admitted although users have passwords."""
     users: frozenset[str] | None = None
     """All users that can log in; None: that is not known, since certificates prove users, too."""
+    client_ids: ClientIdPolicy = ClientIdPolicy.ANY
     other_user: OtherUserPolicy = OtherUserPolicy.REFUSE
     """The answer to a client with the client id of another user's session."""
     kinds: tuple[EventKind, ...] = EVENT_KINDS

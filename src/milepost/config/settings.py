@@ -29,7 +29,7 @@ from milepost.model.site_records import check_site_name
 from milepost.model.topics import check_filter
 from milepost.pipelines.settings import BatchSettings
 from milepost.vetting.access import GEOCAST_M, WITHIN_M_MAX, AccessRule
-from milepost.vetting.ownership import OtherUserPolicy
+from milepost.vetting.ownership import ClientIdPolicy, OtherUserPolicy
 from milepost.vetting.payloads import PayloadRule
 from milepost.vetting.reports import ReportLimits
 from milepost.wire.area_text import area_from_text
@@ -236,6 +236,7 @@ class AccessSettings:
     users: Annotated[str, FileName()] = ""
     anonymous: bool = False
     geocast_m: float = GEOCAST_M
+    client_ids: ClientIdPolicy = ClientIdPolicy.ANY
     other_user: OtherUserPolicy = OtherUserPolicy.REFUSE
     rules: tuple[AccessRule, ...] = ()
 

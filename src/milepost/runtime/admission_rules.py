@@ -30,6 +30,7 @@ def read_rules(settings: Settings, users: "Users | None" = None) -> AdmissionRul
             priorities,
             needs_password=bool(settings.access.users),
             allows_anonymous=settings.access.anonymous,
+            client_ids=settings.access.client_ids,
             other_user=settings.access.other_user,
             users=None if users is None or has_certificate_users else users.names,
             kinds=settings.incidents.kinds,

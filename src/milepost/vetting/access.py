@@ -3,6 +3,7 @@
 Invariants:
 - the first rule that matches the client, the verb and the topic decides; after the users' rules come the built-in ones. They
   reserve topics that begin with $ for the system, close alert topics to clients, and are the defaults of each verb;
+- a rule opens alert topics to publishers only if it names their first level: `allow publish #` does not;
 - every message needs the right to publish on its topic, and an addressed one also the right of its verb: geocast, direct,
   broadcast or cancel. The limits of both deciding rules hold (`send_limits`);
 - a subscription is allowed if one of its topics is: messages on the denied ones are left out when they are delivered
@@ -269,7 +270,8 @@ class AccessList:
             for verb in (*SEND_VERBS, AccessAction.SUBSCRIBE)
         }
         self._subscribe = self._by_verb[AccessAction.SUBSCRIBE]
-        self._system_levels = tuple(map(levels_of, (*system_topics.closed, *system_topics.proven)))
+        self._closed_levels = tuple(map(levels_of, system_topics.closed))
+        self._system_levels = (*self._closed_levels, *map(levels_of, system_topics.proven))
         self._is_personal = any(rule.is_personal for rule in compiled)
         self._restricts_reading = any(
             not rule.allow and rule.action in (AccessAction.SUBSCRIBE, AccessAction.BOTH) for rule in rules
@@ -300,7 +302,10 @@ class AccessList:
     def _maybe_deciding_rule(self, identity: ClientIdentity, verb: AccessAction, topic: str) -> "_CompiledRule | None":
         """Return the first rule that matches a client, a verb and a topic."""
         requested = levels_of(topic)
+        is_closed = verb is AccessAction.PUBLISH and any(covers(levels, requested) for levels in self._closed_levels)
         for rule in self._by_verb[verb]:
+            if is_closed and rule.allows_any_first_level:
+                continue  # a rule opens alert topics only by name
             levels = rule.maybe_levels(identity, requested)
             if levels is not None and covers(levels, requested):
                 return rule
@@ -413,7 +418,18 @@ class TopicReaders:
 class _CompiledRule:
     """A rule prepared for matching."""
 
-    __slots__ = ("_first", "_levels", "_parts", "_pattern", "definition", "is_personal", "name", "needs_proof", "reason")
+    __slots__ = (
+        "_first",
+        "_levels",
+        "_parts",
+        "_pattern",
+        "allows_any_first_level",
+        "definition",
+        "is_personal",
+        "name",
+        "needs_proof",
+        "reason",
+    )
 
     def __init__(self, rule: AccessRule, name: str, reason: Reason, *, needs_proof: bool = False) -> None:
         self.definition = rule
@@ -423,6 +439,8 @@ class _CompiledRule:
         self._levels = levels_of(rule.topics)
         self._parts = _PLACEHOLDER.split(rule.topics)  # every second one is a placeholder
         self._first = "+" if _PLACEHOLDER.search(self._levels[0]) else self._levels[0]
+        self.allows_any_first_level = rule.allow and self._first in ("+", "#")
+        """Whether it allows topics that it does not name by their first level."""
         self._pattern = tuple("+" if _PLACEHOLDER.search(level) else level for level in self._levels)
         self.is_personal = len(self._parts) > 1 or not (rule.user is None and rule.client is None and rule.role is None)
         """Whether it depends on the client."""

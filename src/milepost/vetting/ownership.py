@@ -14,7 +14,7 @@ Invariants:
 
 from enum import Enum
 
-from milepost.model.reasons import Reason, Refused
+from milepost.model.reasons import Reason, Refused, shown
 from milepost.vetting.access import ClientIdentity
 
 
@@ -25,6 +25,22 @@ class OtherUserPolicy(Enum):
     """It is refused."""
     NEW = "new"
     """It gets a new, empty session; the other one ends."""
+
+
+class ClientIdPolicy(Enum):
+    """The client ids that a user may choose."""
+
+    ANY = "any"
+    """Every id."""
+    USER = "user"
+    """The user name, or ids that begin with it and a slash, such as `ada/phone`."""
+
+
+def refuse_client_id(client_id: str, user: str | None, policy: ClientIdPolicy) -> Refused | None:
+    """Check the client id that a user has chosen; anonymous clients have no name to compare it with."""
+    if policy is ClientIdPolicy.ANY or not user or client_id == user or client_id.startswith(f"{user}/"):
+        return None
+    return Refused(Reason.CLIENT_ID, f"of the user {shown(user)}: use the user name, or an id that begins with it and a slash")
 
 
 class Takeover(Enum):

@@ -106,6 +106,17 @@ def test_with_the_policy_new_another_user_gets_an_empty_session(
         assert received(mallory) == [], "the subscription has ended with the session"
 
 
+def test_a_user_cannot_occupy_the_client_id_of_another_one_where_ids_are_bound_to_users(
+    make_broker: MakeBroker,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    edge = make_broker(more=f'[access]\nusers = "{write_users(tmp_path)}"\nclient_ids = "user"\n')
+    for user, client_id, is_refused in (("mallory", "ada", True), ("mallory", "ada/car", True), ("ada", "ada/car", False)):
+        with RawClient(edge.tcp) as client:
+            answer = client.try_join(client_id, user=user, password=USERS[user].encode())
+            assert bool(answer.reason) is is_refused
+
+
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Deployment]:
     """north: n1 and n2, with the same users."""

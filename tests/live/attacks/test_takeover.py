@@ -4,17 +4,22 @@ It must not end the vehicle's session or receive its messages, at the same edge,
 """
 
 import asyncio
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import pytest
 
+from live.attacks.strangers import wait_until_trusted
 from live.federation.deployment import Deployment, deployment_in, settings_table
 from live.mqtt.packets import P
 from live.mqtt.raw_client import Closed, RawClient
-from live.udp.edges import UdpEdge, edge_in
+from live.udp.edges import HERE, UdpEdge, edge_in
 from live.udp.local_authority import LocalAuthority
+from milepost.client import Client, Inbox, RefusedByEdge
+from milepost.model import Circle, EndpointId, ToArea, ToEndpoint
+from milepost.model.addresses import ToNotified
 
 TRUCK: Final = "truck-17"
 OTHER_TRUCK: Final = "truck-18"
@@ -92,3 +97,33 @@ def test_a_certified_vehicle_displaces_an_anonymous_client_at_another_edge(town:
     with RawClient(town.edges["n2"].tcp) as squatter:
         squatter.join(OTHER_TRUCK, clean=True)
         asyncio.run(asyncio.wait_for(work(squatter), DEADLINE_S))
+
+
+def test_the_next_client_with_a_vehicles_name_does_not_cancel_its_alert(town: Deployment) -> None:
+    home, name = town.edges["n1"], "truck-19"
+
+    async def cancel(edge: UdpEdge, car: Client, got: Inbox) -> list[bytes]:
+        async with edge.mqtt_client(name) as successor:
+            await successor.publish("road", b"over", to=ToNotified(("I-9",)), qos=1)
+            await successor.publish("road", b"last", to=ToEndpoint(EndpointId(car.name)), qos=1)
+        found = []
+        while (body := (await got.receive()).body) != b"last":
+            found.append(body)
+        return found
+
+    async def work() -> None:
+        async with home.client("car-19") as car, car.messages() as got:
+            async with home.client(name) as truck:
+                await wait_until_trusted(truck)
+                await truck.publish("road", b"ice", to=ToArea(Circle(HERE, 500.0), "I-9"), valid_for_s=600, qos=1)
+                while (await got.receive()).topic != "road":
+                    pass
+            until = time.monotonic() + DEADLINE_S
+            while True:  # until the edge knows that the truck has left
+                try:
+                    assert await cancel(home, car, got) == []
+                    break
+                except RefusedByEdge:
+                    assert time.monotonic() < until
+
+    asyncio.run(asyncio.wait_for(work(), DEADLINE_S))

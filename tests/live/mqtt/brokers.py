@@ -34,7 +34,10 @@ RECEIVE_MAXIMUM: Final = 20
 TOPIC_ALIAS_MAXIMUM: Final = 10
 
 
-OPEN_RULE: Final = '\n[[access.rules]]\nallow = true\naction = "send"\ntopics = "#"\npriority = "emergency"\n'
+OPEN_RULE: Final = "".join(
+    f'\n[[access.rules]]\nallow = true\naction = "send"\ntopics = "{topics}"\npriority = "emergency"\n'
+    for topics in ("#", "Alert/#")
+)
 """Every client may send everything, for tests that are not about access."""
 
 

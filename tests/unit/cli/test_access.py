@@ -32,7 +32,7 @@ def ask(capsys: pytest.CaptureFixture[str], *typed: str) -> tuple[int, list[str]
     ("typed", "status", "line"),
     [
         (("ada", "publish", "fleet/1"), 0, "publish: the default for publish (allow publish #)"),
-        (("", "direct", "chat"), 0, "direct: the default for direct (allow direct # priority emergency)"),
+        (("", "direct", "chat"), 0, "direct: the default for direct (allow direct #)"),
         (("ada", "publish", "chat", "--priority", "emergency"), 1, "  priority at most safety: not met"),
         (("ada", "publish", "Emergency"), 0, "  priority at most emergency: met"),
         (("-", "publish", "Emergency"), 1, "publish: denied, 284 IDENTITY_NOT_PROVEN"),

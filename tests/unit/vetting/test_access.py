@@ -412,3 +412,12 @@ def test_a_handler_answers_on_no_alert_topic_for_a_client_that_may_not_publish_t
     for topic in ("Alert", "Emergency", "reply/a"):
         assert access.may_be_answered(ada, topic) is None
     assert access.may_be_answered(anonymous, "reply/b") is None
+
+
+@pytest.mark.parametrize(
+    ("topics", "is_open"), [("#", False), ("+/#", False), ("%u/#", False), ("Alert/#", True), ("Alert/+", True)]
+)
+def test_a_rule_opens_alert_topics_only_by_name(topics: str, is_open: bool) -> None:
+    access = AccessList([AccessRule(True, AccessAction.SEND, topics)], SystemTopics(("Alert/#",)))
+    assert (access.may_publish(ClientIdentity("c", "Alert"), "Alert/Ice") is None) is is_open
+    assert access.may_publish(ClientIdentity("c", "Alert"), "chat") is None

@@ -4,7 +4,7 @@ import pytest
 
 from milepost.model.reasons import Reason
 from milepost.vetting.access import ClientIdentity
-from milepost.vetting.ownership import OtherUserPolicy, Takeover, not_owner, takeover
+from milepost.vetting.ownership import ClientIdPolicy, OtherUserPolicy, Takeover, not_owner, refuse_client_id, takeover
 
 ANONYMOUS = ClientIdentity("truck-17")
 ADA, MALLORY = ClientIdentity("truck-17", "ada"), ClientIdentity("truck-17", "mallory")
@@ -48,3 +48,12 @@ def test_a_refusal_names_the_client_and_not_the_owner() -> None:
     assert "mallory" in refused.detail
     assert "ada" not in refused.detail
     assert "another client id" in str(refused)
+
+
+@pytest.mark.parametrize(
+    ("client_id", "user", "is_refused"),
+    [("ada", "ada", False), ("ada/phone", "ada", False), ("ada-2", "ada", True), ("chief", "ada", True), ("chief", None, False)],
+)
+def test_a_user_may_be_bound_to_client_ids_with_its_name(client_id: str, user: str | None, is_refused: bool) -> None:
+    assert refuse_client_id(client_id, user, ClientIdPolicy.ANY) is None
+    assert (refuse_client_id(client_id, user, ClientIdPolicy.USER) is not None) is is_refused

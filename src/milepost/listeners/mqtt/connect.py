@@ -16,6 +16,7 @@ from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.reasons import Malformed, Reason, Refused
 from milepost.model.reports import Report
 from milepost.vetting.access import ClientIdentity
+from milepost.vetting.ownership import refuse_client_id
 from milepost.wire.mqtt import (
     Code,
     Connack,
@@ -85,6 +86,10 @@ def deny(context: MqttContext, connection: MqttConnection, refused: Refused) -> 
 
 def admit(context: MqttContext, connection: MqttConnection, packet: Connect, user: str | None, now: Instant) -> None:
     """Open the session of an authenticated client. [MQTT-3.1.4-2] to [MQTT-3.1.4-5]"""
+    refused = refuse_client_id(packet.client_id, user, context.broker.rules.client_ids) if packet.client_id else None
+    if refused is not None:
+        deny(context, connection, refused)
+        return
     try:
         name = endpoint_id(packet.client_id or f"auto-{urandom(8).hex()}")  # [MQTT-3.1.3-6], [MQTT-3.1.3-7]
         connection.identity = ClientIdentity(name, user)
