@@ -100,7 +100,8 @@ class Roaming:
     def refuse_claim(self, name: EndpointId, identity: ClientIdentity, now: Instant) -> Refused | None:
         """Check that no other owner waits for the endpoint's session here, or has it at another edge of this site.
 
-        The central hub decides between sites.
+        Sessions at this edge are judged by themselves (`Broker.refuse_takeover`), not by its claims, which may outlive them. The
+        central hub decides between sites.
         """
         state, residency = self._state, self.residencies.get(name)
         policy = state.broker.rules.other_user
@@ -108,7 +109,7 @@ class Roaming:
         if residency is not None and is_awaited and takeover(residency.identity, identity, policy) is Takeover.REFUSE:
             return not_owner(identity, "that is awaited here")
         claims = [one for one in state.registry.claims_for(name) if one.edge.site == state.edge.site]
-        rivals = [one for one in claims if one.edge != state.edge or residency is None]
+        rivals = [one for one in claims if one.edge != state.edge]
         if all(one.owner == identity.owner for one in rivals):
             return None
         epoch = state.registry.epoch_above(name, now)
@@ -222,12 +223,18 @@ class Roaming:
             self.outgoing.withdraw_claim(taken.endpoint)
 
     def on_claim(self, claim: EndpointClaim, now: Instant) -> None:
-        """Handle the claim of another edge: of this site from the registry, of another site from the central hub."""
+        """Handle the claim of another edge: of this site from the registry, of another site from the central hub.
+
+        An own claim that is read back is no news while the endpoint is here. If it is not, the withdrawal follows in the log;
+        until then an edge that has read the claim may wait for an answer.
+        """
         state = self._state
+        residency = self.residencies.get(claim.endpoint)
+        if claim.edge == state.edge and state.is_ready and residency is not None:
+            return
         state.registry.put(claim)
         if claim.edge == state.edge or not state.is_ready:
             return
-        residency = self.residencies.get(claim.endpoint)
         if residency is None:
             own_claim = state.registry.claim_of(claim.endpoint, state.edge)
             if own_claim is not None and own_claim.epoch < claim.epoch and not self.outgoing.has_left(claim.endpoint):
@@ -279,8 +286,8 @@ class Roaming:
         self.outgoing.send_no_session(claim, now, is_complete=is_complete)
 
     def on_claim_withdrawn(self, endpoint: EndpointId, edge: EdgeRef) -> None:
-        """Remove a withdrawn claim; this edge knows its own residencies once it has read its earlier claims."""
-        if edge != self._state.edge or (not self._state.is_ready and endpoint not in self.residencies):
+        """Remove a withdrawn claim; an own one stays if the endpoint has come back since, or is in transit from here."""
+        if edge != self._state.edge or (endpoint not in self.residencies and not self.outgoing.has_left(endpoint)):
             self._state.registry.remove(endpoint, edge)
 
     def on_prior_edge(self, prior: PriorEdge) -> None:

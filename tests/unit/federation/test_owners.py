@@ -85,6 +85,20 @@ class Edge:
             now=self.now,
         )
 
+    def disconnect(self) -> None:
+        session = self.broker.find_session(CAR)
+        assert session is not None
+        self.broker.disconnect(session, self.now, publishes_will=False, expiry_ns=0)
+
+    def append(self) -> list[LoggedRecord]:
+        """Append what this edge has announced; return its claims and withdrawals, which it has yet to read."""
+        batch = self.member.state.outbox.take_batch()
+        self.member.state.outbox.confirm(batch)
+        return [LoggedRecord(0, one.key, one.value, self.now) for one in batch if one.topic == VEHICLE_INFO]
+
+    def read_back(self, records: list[LoggedRecord]) -> None:
+        self.member.on_records(VEHICLE_INFO, records, self.now)
+
     def sent(self) -> list[SiteRecord | None]:
         return [from_record(one.value) if one.value else None for one in self.member.state.outbox.take_batch()]
 
@@ -198,6 +212,45 @@ def test_a_user_whose_session_has_ended_has_its_endpoint_since_it_came_back() ->
     edge.now = Instant(START + HOUR_NS)
     edge.connect(ADA, clean=True)
     assert [one.kept_since for one in edge.member.state.registry.claims_for(CAR)] == [edge.now]
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_user_comes_back_after_a_certified_session_of_its_name_has_ended_here(is_late: bool) -> None:
+    edge, unread = Edge(), list[LoggedRecord]()
+    for change in (lambda: edge.connect(ADA), lambda: edge.connect(CERTIFIED), edge.disconnect):
+        change()
+        unread += edge.append()
+        if not is_late:
+            edge.read_back(unread)
+            unread.clear()
+    for record in unread:
+        edge.read_back([record])
+        assert edge.broker.refuse_takeover(CAR, ADA, edge.now) is None, "this edge has no session of another owner"
+    assert edge.member.state.registry.claims_for(CAR) == []
+    assert edge.arrive(ADA) is True
+    assert isinstance(edge.connect(ADA), ConnectResult)
+
+
+def test_earlier_claims_of_this_edge_that_are_read_late_do_not_replace_the_present_one() -> None:
+    edge, unread = Edge(), list[LoggedRecord]()
+    for change in (lambda: edge.connect(CERTIFIED), edge.disconnect, lambda: edge.connect(ADA)):
+        change()
+        unread += edge.append()
+    for record in unread:
+        edge.read_back([record])
+        claim = edge.member.state.registry.claim_of(CAR, HERE)
+        assert claim is not None
+        assert claim.owner == ADA.owner
+    assert reason_of(edge.arrive(MALLORY)) is Reason.SESSION_OF_ANOTHER_OWNER
+
+
+def test_a_claim_of_an_earlier_process_without_a_session_refuses_nobody() -> None:
+    edge = Edge()
+    edge.claim(claim_at(HERE, CERTIFIED))
+    assert edge.arrive(ADA) is True
+    edge.connect(ADA)
+    assert edge.member.state.registry.winner(CAR) == edge.member.state.registry.claim_of(CAR, HERE)
+    assert edge.owner == ADA.owner
 
 
 @pytest.mark.parametrize(
