@@ -25,6 +25,7 @@ TRUCK: Final = "truck-17"
 OTHER_TRUCK: Final = "truck-18"
 NOT_AUTHORIZED: Final = 0x87
 DEADLINE_S: Final = 60.0
+SHORT_SESSIONS: Final = 5
 
 
 @pytest.fixture(scope="module")
@@ -127,3 +128,18 @@ def test_the_next_client_with_a_vehicles_name_does_not_cancel_its_alert(town: De
                     assert time.monotonic() < until
 
     asyncio.run(asyncio.wait_for(work(), DEADLINE_S))
+
+
+def test_a_name_is_free_again_once_its_short_certified_session_has_ended(town: Deployment) -> None:
+    home = town.edges["n1"]
+
+    async def visit(name: str) -> None:
+        async with home.client(name):
+            pass
+
+    for number in range(SHORT_SESSIONS):
+        name = f"visitor-{number}"
+        asyncio.run(visit(name))
+        time.sleep(1.0)  # the edge reads its own claim and its withdrawal
+        with RawClient(home.tcp) as client:
+            assert client.try_join(name).reason == 0
