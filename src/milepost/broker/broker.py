@@ -478,8 +478,8 @@ class Broker(PublishPath, SessionTransfer):
         self.presence.plausibility_rules = plausibility_rules
         self.alerts.rules = alert_rules
 
-    def sign_with(self, signer: "Signer") -> None:
-        """Sign the alerts that this edge raises."""
+    def sign_with(self, signer: "Signer | None") -> None:
+        """Sign the alerts that this edge raises; None: sign them no more."""
         self.alerts.signer = signer
 
     def verify_with(self, verifier: "Verifier") -> None:

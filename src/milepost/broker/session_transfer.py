@@ -294,17 +294,25 @@ class SessionTransfer:
 
     def apply_record(self, publication: Publication, now: Instant, *, except_for: frozenset[str] = frozenset()) -> None:
         """Deliver a publication of another edge, read from the log, to its audience here without *except_for*."""
-        self.verify_signer(publication, now)
+        if not self.is_authentic(publication, now):
+            return
         if publication.is_retained:
             self.retain(publication)
         self.deliveries.deliver(publication, self.audience.receivers_for(publication, now).without(except_for))
 
-    def verify_signer(self, publication: Publication, now: Instant) -> None:
-        """Set the signer of a message from the log: an invalid signature counts as none. Without a verifier, believe it."""
-        if publication.signed is None or publication.signer is not None or self.verifier is None:
-            return
-        verdict = self.verifier.check(publication.message, now)
-        publication.signer = UNSIGNED if isinstance(verdict, Refused) else signer_in(publication.signed[1])
+    def is_authentic(self, publication: Publication, now: Instant) -> bool:
+        """Return whether a message from the log is unsigned or validly signed; without a verifier, believe it.
+
+        Set its signer. A refused message is counted once, unless it has merely expired.
+        """
+        if publication.signed is None or self.verifier is None:
+            return True
+        if publication.signer is None:
+            verdict = self.verifier.check(publication.message, now)
+            publication.signer = UNSIGNED if isinstance(verdict, Refused) else signer_in(publication.signed[1])
+            if isinstance(verdict, Refused) and verdict.reason is not Reason.EXPIRED:
+                self.counts.refused[verdict.reason] += 1
+        return publication.signer != UNSIGNED
 
     def deliver(self, delivery: Delivery, session: Session) -> None:
         """Deliver a message to one session, past matching, if the session may receive it."""

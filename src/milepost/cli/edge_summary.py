@@ -29,6 +29,7 @@ def _lines(settings: Settings) -> Iterator[tuple[str, str]]:
         yield "mqtt", _listener(listener)
     if settings.udp.address:
         yield "udp", _udp(settings)
+    _check_trust(settings)
     yield "coverage", settings.edge.coverage or "everywhere"
     if settings.site.log.name:
         yield "site", _site(settings.site)
@@ -67,6 +68,14 @@ def _listener(listener: ListenerSettings) -> str:
         name = "common name" if listener.user_from is CertificateField.COMMON_NAME else f"{listener.user_from.value} name"
         clients += f", whose {name} is the user name"
     return f"{listener.address} ({listener.transport.value}{clients})"
+
+
+def _check_trust(settings: Settings) -> None:
+    """Read the revocation lists: the certificate of the edge must be on none."""
+    if settings.trust.ca:
+        from milepost.runtime.edge_trust import check_not_revoked  # noqa: PLC0415  # imports OpenSSL
+
+        check_not_revoked(settings)
 
 
 def _udp(settings: Settings) -> str:

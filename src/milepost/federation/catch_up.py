@@ -275,8 +275,7 @@ class CatchUp:
 
     def _deliver(self, residency: Residency, publication: Publication, message: Message, names: list[str], now: Instant) -> None:
         session, broker = self._session(residency), self._state.broker
-        broker.verify_signer(publication, now)
-        if not broker.lacks_alert(session, publication):
+        if not broker.is_authentic(publication, now) or not broker.lacks_alert(session, publication):
             return
         held = tuple(one for one in broker.subscriptions_of(session) if one.name in names and one.subscription.share is None)
         delivery = maybe_delivery(publication, message, Recipient(residency.endpoint, broker.place_of(session), held), now)

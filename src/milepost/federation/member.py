@@ -216,8 +216,9 @@ class SiteMember(FederationPort):
     def _on_message(self, topic: str, record: LoggedRecord, forwarded: ForwardedMessage, now: Instant) -> None:
         state = self.state
         if topic == self.inbox:  # a handler's answer, handled like a publication of a local endpoint
-            if state.is_new_addressed(forwarded.sender, forwarded.number):
-                state.broker.accept(publication_of(forwarded), None, now)
+            publication = publication_of(forwarded)
+            if state.is_new_addressed(forwarded.sender, forwarded.number) and state.broker.is_authentic(publication, now):
+                state.broker.accept(publication, None, now)
             return
         is_new = state.is_new(forwarded)
         read = ReadRecord(record.offset, record.appended_at, len(record.value or b""), forwarded, is_new)

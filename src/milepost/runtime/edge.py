@@ -145,6 +145,8 @@ class EdgeService:
         self._metrics = EdgeMetrics(lambda: self._monitoring.up_s, self.mqtt, self._udp, self._site)
         self._monitoring.add_metrics(self._metrics.families)
         self._monitoring.add_check("storage", lambda: self.broker.storage_error)
+        if self._trust is not None:
+            self._monitoring.add_check("trust", self._trust.find_problem)
         self._wrappers = [Wrapper(one, settings.mqtt.packet_bytes_max) for one in settings.mqtt.listen]
         self._listeners: list[TcpAcceptor] = []
         self._addresses: dict[str, str | None] = {}

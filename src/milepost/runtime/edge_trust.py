@@ -9,6 +9,8 @@ Invariants of both lists:
   and is logged, and the last good list stays in force;
 - no list is replaced by an older one, also after a restart: the last accepted one is kept in the data folder, under a name with
   the fingerprint of the certificate authority.
+
+An edge whose own certificate is on a list does not start. One that runs when that happens signs nothing more and is not ready.
 """
 
 from collections.abc import Callable
@@ -42,6 +44,10 @@ from milepost.wire.requests import REVOCATIONS_TOPIC
 
 _FINGERPRINT_DIGITS: Final = 16
 _KEPT_NAMES: Final = {RevocationScope.ALL: "revoked", RevocationScope.SIGNERS: "revoked-signers"}
+_OWN_REVOKED: Final = (
+    "the certificate of this edge is revoked: issue a new one with `milepost trust issue`,"
+    " or name the right certificate in [trust]"
+)
 _FILE_TYPES: Final = {
     RevocationScope.ALL: TrustFileType.REVOKED,
     RevocationScope.SIGNERS: TrustFileType.REVOKED_SIGNERS,
@@ -117,8 +123,18 @@ class EdgeTrust:
         if self._revoked is not None:
             self.authority.use(self._revoked.current)
             log.info("revocation list loaded", revoked=len(self.authority.revoked), ended=0)
+        if (problem := self.find_problem()) is not None:
+            raise UsageFault(problem)
         self.on_revoked: Callable[[Instant], int] = lambda _: 0
         """Ends the sessions of revoked certificates; returns how many."""
+        self.on_own_revoked: Callable[[], None] = lambda: None
+        """Stops the use of this edge's certificate outside the broker."""
+        self._is_signing = self.certificate is not None
+
+    def find_problem(self) -> str | None:
+        """Return why the edge cannot serve: its certificate is revoked; a check of its readiness."""
+        signers = frozenset() if self._signers is None else self._signers.current.serials
+        return _maybe_own_revoked(self.certificate, self.authority.revoked, signers)
 
     def identity(self) -> EdgeIdentity:
         """Return the identity of an edge that encrypts its sessions."""
@@ -151,6 +167,11 @@ class EdgeTrust:
         if (signers := self._maybe_newer(self._signers)) is not None:
             self.publish_revoked_signers(broker, now)
             self._log.info("list of revoked signers loaded", revoked=len(signers.serials))
+        if (revoked is not None or signers is not None) and self._is_signing and (problem := self.find_problem()) is not None:
+            self._is_signing = False
+            broker.sign_with(None)
+            self.on_own_revoked()
+            self._log.error("this edge signs nothing more and is not ready", reason=problem)
         for file in (self._revoked, self._signers):
             self._keep(file)
 
@@ -206,6 +227,20 @@ def read_identity(settings: Settings) -> tuple[KeyFile | None, Certificate | Non
             " issue one for this name, or change the name"
         )
     return keys, certificate
+
+
+def check_not_revoked(settings: Settings) -> None:
+    """Raise `UsageFault` if a configured list is not valid, or has the certificate of the edge; nothing is kept."""
+    trust, (_, certificate) = settings.trust, read_identity(settings)
+    paths = {RevocationScope.ALL: Path(trust.revoked) if trust.revoked else None, RevocationScope.SIGNERS: _signers_path(trust)}
+    ca = read_authority(Path(trust.ca))
+    serials = [read_revoked(path, ca, scope).serials for scope, path in paths.items() if path is not None]
+    if (problem := _maybe_own_revoked(certificate, *serials)) is not None:
+        raise UsageFault(problem)
+
+
+def _maybe_own_revoked(certificate: Certificate | None, *lists: frozenset[int]) -> str | None:
+    return _OWN_REVOKED if certificate is not None and any(certificate.serial in serials for serials in lists) else None
 
 
 def check_pair(keys: KeyFile, certificate: Certificate, what: str, file: str) -> None:

@@ -42,6 +42,7 @@ class UdpService:
             self.listener.discovery.signer = trust.maybe_signer()
             self.listener.discovery.certificate = identity.certificate.data
             trust.on_revoked = self.listener.expel_revoked
+            trust.on_own_revoked = self._stop_signing
         else:
             log.warning(
                 "udp is not encrypted: anyone can read and forge datagrams; for experiments only", address=self.socket.address
@@ -49,6 +50,10 @@ class UdpService:
         self._discovery_socket = self._join(event_loop)
         self.socket.serve(self.listener)
         event_loop.call_every(PULSE_S, self.listener.pulse)
+
+    def _stop_signing(self) -> None:
+        """Answer discovery without a signature, which endpoints ignore."""
+        self.listener.discovery.signer = None
 
     def _join(self, event_loop: EventLoop) -> DiscoverySocket | None:
         discovery = self._settings.udp.discovery

@@ -5,6 +5,8 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import ProxyHandler, build_opener
 
 import pytest
 
@@ -12,7 +14,7 @@ from live.client.deadline import run
 from live.mqtt.brokers import OPEN_RULE
 from live.udp.edges import HERE, UdpEdge, edge_in, wait_until
 from live.udp.local_authority import LocalAuthority
-from milepost.client import Client, RefusedByEdge, connect
+from milepost.client import Client, ClientState, EdgeUnreachable, RefusedByEdge, connect
 from milepost.model.instants import Instant
 from milepost.runtime.certificate_authority import REVOKED, revoke_in
 
@@ -125,8 +127,10 @@ def test_clients_refuse_the_alerts_of_a_revoked_edge(edge: UdpEdge, authority: L
             await asyncio.to_thread(revoke, authority, edge.name)
             await asyncio.to_thread(wait_for_log, edge, "list of revoked signers loaded revoked=1")
             await over_mqtt.publish("Emergency", b"ice", place=HERE, qos=1)
-            await wait_until(lambda: all(client.counters.forged for client in clients))
+            await wait_until(lambda: over_mqtt.counters.forged > 0)
+            await wait_until(lambda: over_udp.state is ClientState.RECONNECTING)
             assert len(first) == len(second) == 0
+            assert edge.metrics()["milepost_alerts_total"] == 2
 
     run(alerts([connect(f"mqtt://127.0.0.1:{edge.tcp}", client_id="driver", ca=authority.ca_file), edge.client("truck-17")]))
     over_mqtt = connect(f"mqtt://127.0.0.1:{edge.tcp}", client_id="late-driver", ca=authority.ca_file)
@@ -140,6 +144,35 @@ def test_clients_refuse_the_alerts_of_a_revoked_edge(edge: UdpEdge, authority: L
             assert len(inbox) == 0
 
     run(late())
+
+
+def readiness(edge: UdpEdge) -> tuple[int, str]:
+    try:
+        with build_opener(ProxyHandler({})).open(f"http://127.0.0.1:{edge.http}/ready", timeout=WARNED_S) as answer:
+            return answer.status, answer.read().decode()
+    except HTTPError as refused:
+        return refused.code, refused.read().decode()
+
+
+def test_a_revoked_edge_does_not_start_again_and_is_not_ready(edge: UdpEdge, authority: LocalAuthority) -> None:
+    edge.start()
+    assert readiness(edge) == (200, "ready\n")
+    revoke(authority, edge.name)
+    wait_for_log(edge, "this edge signs nothing more and is not ready")
+    status, text = readiness(edge)
+    assert status == 503
+    assert "trust: the certificate of this edge is revoked" in text
+
+    async def find() -> None:
+        async with edge.client("late-driver", connect_within_s=2.0):
+            pass
+
+    with pytest.raises(EdgeUnreachable, match="no edge certified by the certificate authority answered"):
+        run(find())
+    edge.stop()
+    with pytest.raises(pytest.fail.Exception, match="ended with 2 instead of starting"):
+        edge.start()
+    assert "the certificate of this edge is revoked: issue a new one" in edge.log()
 
 
 def test_a_client_cannot_publish_a_list_of_revoked_signers(edge: UdpEdge) -> None:

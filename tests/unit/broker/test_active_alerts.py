@@ -244,6 +244,32 @@ def test_an_edge_with_an_authority_verifies_a_signed_cancel_from_the_log(is_genu
     assert car.bodies() == ([b"x", b"over"] if is_genuine else [b"x"])
 
 
+@pytest.mark.parametrize(
+    ("attack", "reason"), [("forged", Reason.SIGNATURE_INVALID), ("revoked", Reason.CERTIFICATE_REVOKED), ("expired", None)]
+)
+def test_an_edge_with_an_authority_drops_alerts_from_the_log_without_a_valid_signature(
+    attack: str, reason: Reason | None
+) -> None:
+    edge, signer, authority = EdgeInMemory(), Signer(EDGE_SIGNING, EDGE_CERTIFICATE), identity().certificate_authority
+    edge.broker.verify_with(Verifier(authority))
+    car = connect_at(edge, near=HERE)["near"]
+    alert = _publication(1, incident="i", valid_s=60)
+    alert.source, alert.is_retained = edge_source("edge-1"), True
+    alert.signed = signer.signed(alert.message)
+    if attack == "forged":
+        alert.body = b"changed"
+    elif attack == "revoked":
+        authority.revoked = frozenset({EDGE_CERTIFICATE.serial})
+    now = Instant(alert.valid_until + 1) if attack == "expired" else edge.now
+    edge.broker.apply_record(alert, now)
+    edge.broker.apply_record(alert, now)
+    edge.run_ticks()
+    assert car.bodies() == []
+    assert edge.connect("late", properties=user_properties(report=HERE)).bodies() == []
+    assert len(edge.broker.deliveries.active_alerts) == len(edge.broker.retained) == 0
+    assert edge.broker.counts.refused == ({} if reason is None else {reason: 1})
+
+
 def test_active_alerts_are_limited_and_the_least_urgent_is_evicted_first() -> None:
     counts, changes = BrokerCounters(), StateChanges()
     alerts = ActiveAlerts(counts)

@@ -9,6 +9,7 @@ import pytest
 from live.udp.local_authority import LocalAuthority
 from milepost.broker.broker import Broker
 from milepost.broker.limits import BrokerLimits
+from milepost.cli.edge_summary import summary_of
 from milepost.config.errors import UsageFault
 from milepost.config.settings import EdgeSettings, IncidentSettings, Settings
 from milepost.config.udp_settings import TrustSettings, UdpListenerSettings
@@ -82,9 +83,10 @@ def test_incomplete_settings_stop_the_start(settings: Settings) -> None:
 
 def test_the_newer_of_the_configured_and_the_kept_list_counts(settings: Settings, authority: LocalAuthority) -> None:
     path = authority.folder / REVOKED
+    authority.credentials("truck-17")
     older = path.read_bytes()
     assert opened(settings).authority.revoked == frozenset()
-    revoke_in(authority.folder, ["edge-1"], now())
+    revoke_in(authority.folder, ["truck-17"], now())
     revoked = opened(settings).authority.revoked
     assert len(revoked) == 1
     path.write_bytes(older)
@@ -132,7 +134,49 @@ def test_the_list_of_signers_beside_the_other_is_retained_for_clients(settings: 
     assert second is not None
     assert second.body != first.body
     (authority.folder / REVOKED_SIGNERS).unlink()
-    assert opened(settings).publish_revoked_signers(Broker(BrokerLimits(), EndpointId("edge-1")), now()) is None
+    without = replace(settings, trust=replace(settings.trust, certificate="", key=""))
+    assert opened(without).publish_revoked_signers(Broker(BrokerLimits(), EndpointId("edge-1")), now()) is None
+
+
+@pytest.mark.parametrize("has_all", [True, False])
+def test_an_edge_whose_own_certificate_is_revoked_does_not_start(
+    settings: Settings, authority: LocalAuthority, has_all: bool
+) -> None:
+    if not has_all:
+        signers = str(authority.folder / REVOKED_SIGNERS)
+        settings = replace(settings, trust=replace(settings.trust, revoked="", revoked_signers=signers))
+    summary_of(settings)
+    revoke_in(authority.folder, ["edge-1"], now())
+    for start in (opened, summary_of):
+        with pytest.raises(
+            UsageFault, match="the certificate of this edge is revoked: issue a new one with `milepost trust issue`"
+        ):
+            start(settings)
+    (authority.issued / "edge-1.cert").unlink()
+    (authority.issued / "edge-1.key").unlink()
+    authority.issue_edge("edge-1")
+    assert opened(settings).find_problem() is None
+    assert summary_of(settings)
+
+
+def test_an_edge_whose_own_certificate_becomes_revoked_stops_signing_and_is_not_ready(
+    settings: Settings, authority: LocalAuthority
+) -> None:
+    lines, broker, stopped = Lines(), Broker(BrokerLimits(), EndpointId("edge-1")), list[bool]()
+    authority.credentials("truck-17")
+    trust = opened(settings, lines)
+    trust.on_own_revoked = lambda: stopped.append(True)
+    trust.apply_to(broker)
+    revoke_in(authority.folder, ["truck-17"], now())
+    trust.reload(broker, now())
+    assert (trust.find_problem(), stopped) == (None, [])
+    assert broker.alerts.signer is not None
+    revoke_in(authority.folder, ["edge-1"], now())
+    trust.reload(broker, now())
+    trust.reload(broker, now())
+    assert "is revoked" in str(trust.find_problem())
+    assert (broker.alerts.signer, stopped) == (None, [True])
+    assert lines.text.count("this edge signs nothing more and is not ready") == 1
 
 
 def test_the_incident_engine_signs_with_the_certificate_of_its_service_only(

@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import count
 from random import random
 from secrets import token_bytes
@@ -136,6 +136,8 @@ class EdgeAddress:
     port: int
     key: bytes = b""
     """Empty if datagrams are not encrypted."""
+    serial: int | None = field(default=None, compare=False)
+    """The serial number of its certificate; None: the edge has shown none."""
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
@@ -214,9 +216,10 @@ async def _maybe_answer(
                 data, address = await answers.get()
                 try:
                     reply, key = read_discovery_reply(data, nonce, ca, Instant(time_ns()))
+                    serial = read_certificate(reply.certificate).serial if key else None
                 except Malformed:
                     continue
-                return EdgeAddress(address, reply.port, key)
+                return EdgeAddress(address, reply.port, key, serial)
     except TimeoutError:
         return None
 
@@ -281,7 +284,7 @@ async def _find_once(settings: DiscoverySettings) -> EdgeAddress:
             try:
                 async with asyncio.timeout(PER_EDGE_S):
                     found = await query_edge((host, port), token_bytes(NONCE_BYTES), settings.place, settings.ca)
-                    return EdgeAddress(host, port, found.key)
+                    return EdgeAddress(host, port, found.key, found.serial)
             except TimeoutError:
                 continue
 

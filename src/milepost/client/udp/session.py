@@ -208,6 +208,12 @@ class UdpSession:
             self._current = None
             self._handshakes.begin(now, at_once=True)
 
+    def leave_edge(self, reason: str, now: Instant) -> None:
+        """Send CLOSE and look for a session elsewhere: the transport switches the edge."""
+        if self.phase in _HAS_SESSION:
+            self._send(Close(self._open_session.channel.token))
+            self._reconnect(reason, now)
+
     def close(self, now: Instant) -> None:
         """Send CLOSE and end."""
         del now

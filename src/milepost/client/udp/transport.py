@@ -43,6 +43,7 @@ ATTEMPT_S: Final = 4.0
 """Minimum time to find an edge and open a session: datagrams may be lost, so a single one is not an attempt."""
 
 _NO_ANSWER: Final = "no answer; an edge that requires encryption answers only clients with a certificate (option credentials)"
+_REVOKED: Final = "the certificate of the edge is revoked"
 
 
 class Clock:
@@ -222,8 +223,12 @@ class UdpTransport(BaseTransport):
 
     async def _tick(self, session: UdpSession) -> None:
         """Process timers, send queued datagrams, then sleep."""
+        is_edge_revoked = self._is_edge_revoked()
+        if is_edge_revoked:
+            session.leave_edge(_REVOKED, self._clock.now())
+            self._send(session.take_outgoing())
         session.on_tick(self._clock.now())
-        if outgoing := session.take_outgoing():
+        if (outgoing := session.take_outgoing()) and not is_edge_revoked:
             await self._ensure_socket()
             self._send(outgoing)
         self._dispatch(session.take_events())
@@ -237,9 +242,14 @@ class UdpTransport(BaseTransport):
 
     def _rediscover(self, session: UdpSession) -> None:
         address = self._rediscovery.poll(self._place)
-        if address is not None and address != self._address:
+        if address is not None and (address != self._address or self._is_edge_revoked()):
             self._address, self._is_socket_broken = address, True
             session.switch_edge(address.key, self._clock.now())
+
+    def _is_edge_revoked(self) -> bool:
+        """Return whether the list of revoked signers has the certificate of this edge: nothing more is sent to it."""
+        trust, serial = self._endpoint.trust, None if self._address is None else self._address.serial
+        return trust is not None and serial is not None and trust.authority.is_revoked(serial)
 
     async def _sleep(self, session: UdpSession) -> None:
         wait_s, left_s = max(0.0, (session.next_at - self._clock.now()) / SECOND_NS), self._left_s

@@ -40,6 +40,19 @@ def test_a_session_opens_and_reports_at_once(is_sealed: bool) -> None:
     assert first.report.seen_at > init.report.seen_at
 
 
+@BOTH
+def test_a_session_that_leaves_its_edge_closes_there_and_does_not_resume(is_sealed: bool) -> None:
+    harness = SessionHarness(is_sealed=is_sealed).start()
+    harness.session.leave_edge("revoked", NOW)
+    harness.session.leave_edge("revoked", NOW)
+    assert harness.session.phase is UdpPhase.RECONNECTING
+    assert harness.session.take_events() == [Lost("revoked")]
+    assert len(harness.session.take_outgoing()) == 1, "CLOSE"
+    harness.session.switch_edge(public_of(EDGE_KEY), NOW)
+    harness.exchange()
+    assert inits(harness)[-1].former is None
+
+
 def test_before_start_no_timer_is_set_and_nothing_is_sent() -> None:
     session = SessionHarness().session
     session.on_tick(NOW)
