@@ -18,8 +18,11 @@ examples:
 The file is created if it does not exist, readable by its owner only. Name it in the settings:
   [access]
   users = "users"
-A file of mosquitto_passwd can be used and extended, too.
+A file of mosquitto_passwd can be used and extended, too. Edges read the file at the start and on SIGHUP: a removed user stays
+connected, and can log in, until each edge has had the signal.
 """
+
+_IN_EFFECT: Final = "running edges apply it on SIGHUP, each of them"
 
 
 def add_to(commands: Commands) -> None:
@@ -41,10 +44,11 @@ def _run(typed: argparse.Namespace) -> int:
     check_name(typed.user)
     if typed.delete:
         remove_user(typed.file, typed.user)
-        print_line(f"{typed.user} is removed from {typed.file}")
+        print_line(f"{typed.user} is removed from {typed.file}; {_IN_EFFECT}")
         return 0
     is_new = set_password(typed.file, typed.user, _password(is_piped=typed.stdin))
-    print_line(f"{typed.user} is added to {typed.file}" if is_new else f"{typed.user} has a new password in {typed.file}")
+    done = f"is added to {typed.file}" if is_new else f"has a new password in {typed.file}"
+    print_line(f"{typed.user} {done}; {_IN_EFFECT}")
     return 0
 
 

@@ -114,9 +114,10 @@ def test_a_user_is_added_changed_and_removed(tmp_path: Path) -> None:
         run("passwd", file, "ada", "--delete"),
     ]
     assert [done.returncode for done in runs] == [0, 0, 0, 2]
-    assert runs[0].stdout == f"ada is added to {file}\n".encode()
-    assert runs[1].stdout == f"ada has a new password in {file}\n".encode()
-    assert runs[2].stdout == f"ada is removed from {file}\n".encode()
+    in_effect = "running edges apply it on SIGHUP, each of them"
+    assert runs[0].stdout == f"ada is added to {file}; {in_effect}\n".encode()
+    assert runs[1].stdout == f"ada has a new password in {file}; {in_effect}\n".encode()
+    assert runs[2].stdout == f"ada is removed from {file}; {in_effect}\n".encode()
     assert b"there is no user 'ada'" in runs[3].stderr
 
 
