@@ -19,12 +19,14 @@ _EPILOG: Final = f"""\
 examples:
   milepost pub -t fleet/truck-17 -m hello
   milepost pub -t road/i80 -m ice --tag ice --tag bridge --place 40.7608,-111.891 --priority safety --valid-for 30m
-  milepost pub -t road/i80 -m 'leave the road' --to-area 'circle 40.7608,-111.891 2000' --priority emergency
+  milepost pub -t road/i80 -m 'leave the road' --to-area 'circle 40.7608,-111.891 2000' --priority emergency   needs a rule
   milepost pub -t road/i80 -m ice --place 40.7608,-111.891 --url udp://127.0.0.1:4242
   milepost pub -t Alert/Closure -m closed --to-area 'circle 40.7608,-111.891 2000' --valid-for 30m --sign \\
     --ca authority.pub --certificate control-room.cert --key control-room.key
   tail -f positions.log | milepost pub -t fleet/log --stdin-lines
 
+Without a rule of the edge, areas may be addressed only near the own position, with a proven identity and up to class traffic; the
+class emergency and alert topics need a rule: docs/reference/access.md.
 An area is `circle LATITUDE,LONGITUDE METRES`, GeoJSON or WKT: docs/reference/subscriptions.md has them all.
 Without an access rule of the edge, only proven identities reach an area, close to them and below the class safety:
 docs/reference/access.md.
@@ -111,6 +113,8 @@ def _options(typed: argparse.Namespace) -> dict[str, Any]:
     elif endpoint is not None:
         to = ToEndpoint(endpoint)
     valid_for_ns = read_option("--valid-for", duration_from_text, typed.valid_for)
+    if typed.sign:
+        _check_signed_validity(valid_for_ns)
     return {
         "tags": {read_option("--tag", tag, one) for one in typed.tag},
         "place": read_option("--place", place_from_text, typed.place),
@@ -122,6 +126,14 @@ def _options(typed: argparse.Namespace) -> dict[str, Any]:
         "sign": typed.sign,
         "valid_for_s": None if valid_for_ns is None else valid_for_ns / SECOND_NS,
     }
+
+
+def _check_signed_validity(valid_for_ns: int | None) -> None:
+    """Raise a `UsageFault` if a message with this validity cannot be signed."""
+    from milepost.trust.signing import VALIDITY_NS_MAX  # noqa: PLC0415  # imports OpenSSL
+
+    if valid_for_ns is None or valid_for_ns > VALIDITY_NS_MAX:
+        raise UsageFault("--sign: a signed message is valid for at most 24 hours: give --valid-for, such as 30m or 24h")
 
 
 async def _publish(typed: argparse.Namespace, body: bytes | None, options: dict[str, Any]) -> int:

@@ -32,7 +32,11 @@ def signed_message_of(
     """Return an operator's signed message, complete, because the edge fills in nothing; raise `Malformed` if it is invalid."""
     message = message_of(publication, source, number, now)
     if message.valid_until - message.seen_at > VALIDITY_NS_MAX:
-        raise Malformed(Reason.FIELD_MISSING, "a signed message is valid for at most 24 hours: give valid_for_s or valid_until")
+        is_open = publication.valid_for_s is None and publication.valid_until is None
+        raise Malformed(
+            Reason.FIELD_MISSING if is_open else Reason.FIELD_RANGE,
+            "valid_for_s, valid_until: a signed message is valid for at most 24 hours",
+        )
     return signer.sign(message)
 
 

@@ -31,6 +31,8 @@ def test_help_has_examples(verb: str, capsys: pytest.CaptureFixture[str]) -> Non
         (("pub", "-t", "a", "-m", "x", "--tag", "no spaces"), "--tag: 112 TAG_CHARACTER"),
         (("pub", "-t", "a", "-m", "x", "--to-area", "round 1,2 3"), "--to-area: 158 AREA_UNREADABLE"),
         (("pub", "-t", "a", "-m", "x", "--valid-for", "soon"), "--valid-for: 161 TIME_UNREADABLE"),
+        (("pub", "-t", "a", "-m", "x", "--sign"), "a signed message is valid for at most 24 hours: give --valid-for"),
+        (("pub", "-t", "a", "-m", "x", "--sign", "--valid-for", "2d"), "valid for at most 24 hours: give --valid-for"),
         (("pub", "-t", "a", "-m", "x", "--url", "http://h"), "does not begin with mqtt://"),
         (("sub", "--url", "http://h"), "mqtt://, mqtts://, ws://, wss://, udp://, udp+srv://, udp+find://"),
         (("pub", "-t", "a", "-m", "x", "--place", "-111.891,40.7608"), "are latitude and longitude swapped?"),

@@ -113,9 +113,14 @@ def test_the_memory_of_signed_messages_is_bounded() -> None:
 
 def test_a_message_is_signed_only_with_an_end_of_validity() -> None:
     operator, room = Signer(key_of("room signs"), edge_certificate("room", role="operator")), EndpointId("room")
-    for validity in ({}, {"valid_for_s": 86_401.0}):
-        with pytest.raises(Malformed, match="at most 24 hours"):
-            signed_message_of(OutgoingMessage("a", **validity), operator, room, MessageId(1), NOW)  # type: ignore[arg-type]
+    for unsigned, reason in (
+        (OutgoingMessage("a"), Reason.FIELD_MISSING),
+        (OutgoingMessage("a", valid_for_s=86_401.0), Reason.FIELD_RANGE),
+        (OutgoingMessage("a", valid_until=Instant(NOW + 86_401_000_000_000)), Reason.FIELD_RANGE),
+    ):
+        with pytest.raises(Malformed, match="a signed message is valid for at most 24 hours") as caught:
+            signed_message_of(unsigned, operator, room, MessageId(1), NOW)
+        assert caught.value.reason is reason
     signed = signed_message_of(OutgoingMessage("a", valid_for_s=60.0, qos=2), operator, room, MessageId(1), NOW)
     assert not isinstance(ClientTrust(AUTHORITY_PUBLIC).verify(signed, NOW), Refused)
     assert signed.reliable
