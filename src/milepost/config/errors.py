@@ -60,11 +60,15 @@ def cannot_store(folder: str, why: str) -> StartFault:
     return StartFault(f"cannot store data in {folder}: {why}; or use another folder (`data`, --data)")
 
 
-def cannot_read(path: str | Path, error: OSError, *, key: str = "") -> UsageFault:
-    """Return the fault of a file that cannot be read; *key* is the setting that names it."""
+COPY_FROM_AUTHORITY: Final = "copy it from the folder of the certificate authority"
+"""The remedy if a revocation list is missing: it is signed, and cannot be created elsewhere."""
+
+
+def cannot_read(path: str | Path, error: OSError, *, key: str = "", remedy: str = "create the file") -> UsageFault:
+    """Return the fault of a file that cannot be read; *key* is the setting that names it, *remedy* helps if it is missing."""
     where = f"{key}: {path}" if key else f"{path}"
     if error.errno == errno.ENOENT:
-        return UsageFault(f"{where} does not exist: correct the path, or create the file")
+        return UsageFault(f"{where} does not exist: correct the path, or {remedy}")
     if error.errno == errno.EACCES:
         return UsageFault(f"{where} is not readable by this user: change its permissions, or run as another user")
     return UsageFault(f"{where} cannot be read: {error.strerror or error}")

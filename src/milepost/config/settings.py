@@ -13,7 +13,7 @@ from typing import Annotated, Final
 from milepost.broker.alert_rules import STOCK_ALERT_RULES, AlertRule
 from milepost.broker.limits import BrokerLimits
 from milepost.config.addresses import host_and_port, is_loopback
-from milepost.config.errors import UsageFault, cannot_read
+from milepost.config.errors import COPY_FROM_AUTHORITY, UsageFault, cannot_read
 from milepost.config.log_format import Format, Level
 from milepost.config.site_settings import HubSettings, SiteSettings
 from milepost.config.toml_reader import FileName, Inline, Key, Range, TomlReader
@@ -375,6 +375,8 @@ def check_files(settings: Settings) -> None:
                 with Path(name).open("rb"):
                     pass
         except OSError as error:
+            if key.startswith("[trust] revoked"):
+                raise cannot_read(name, error, key=key, remedy=COPY_FROM_AUTHORITY) from None
             raise cannot_read(name, error, key=key) from None
 
 

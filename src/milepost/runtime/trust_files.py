@@ -11,7 +11,7 @@ from enum import Enum
 from pathlib import Path
 from typing import NamedTuple
 
-from milepost.config.errors import UsageFault
+from milepost.config.errors import COPY_FROM_AUTHORITY, UsageFault, cannot_read
 from milepost.model.reasons import Malformed
 from milepost.runtime.files import text_of
 from milepost.trust.certificates import Certificate, Revocations, RevocationScope, read_certificate, read_revocations
@@ -87,6 +87,10 @@ def read_site_key(path: Path) -> bytes:
 
 def read_revoked(path: Path, authority_public: bytes, scope: RevocationScope = RevocationScope.ALL) -> Revocations:
     """Read a revocation list; refuse one that is not signed by this authority."""
+    try:
+        path.stat()
+    except OSError as error:
+        raise cannot_read(path, error, remedy=COPY_FROM_AUTHORITY) from None
     data = _read(path, TrustFileType.REVOKED if scope is RevocationScope.ALL else TrustFileType.REVOKED_SIGNERS)
     try:
         return read_revocations(data, authority_public, scope)

@@ -165,7 +165,6 @@ def test_an_unlimited_rate_needs_no_burst() -> None:
         ('[trust]\nca = "gone"', "[trust] ca"),
         ('[trust]\ncertificate = "gone"', "[trust] certificate"),
         ('[trust]\nkey = "gone"', "[trust] key"),
-        ('[trust]\nrevoked = "gone"', "[trust] revoked"),
         ('[access]\nusers = "gone"', "[access] users"),
         ('[vetting]\nreputation = "gone"', "[vetting] reputation"),
         ('[[rules.payload]]\ntopic = "a/+"\nschema = "gone"', "[[rules.payload]] a/+ schema"),
@@ -179,6 +178,14 @@ def test_a_missing_file_is_reported_with_the_key_that_names_it(tmp_path: Path, t
     with pytest.raises(UsageFault) as caught:
         check_files(read(text, folder=str(tmp_path)))
     assert str(caught.value) == f"{key}: {tmp_path}/gone does not exist: correct the path, or create the file"
+
+
+@pytest.mark.parametrize("key", ["revoked", "revoked_signers"])
+def test_a_missing_revocation_list_is_to_be_copied_from_the_authority(tmp_path: Path, key: str) -> None:
+    with pytest.raises(UsageFault) as caught:
+        check_files(read(f'[trust]\n{key} = "gone"', folder=str(tmp_path)))
+    remedy = "correct the path, or copy it from the folder of the certificate authority"
+    assert str(caught.value) == f"[trust] {key}: {tmp_path}/gone does not exist: {remedy}"
 
 
 OPEN = '[[mqtt.listen]]\naddress = "0.0.0.0:1883"\n'

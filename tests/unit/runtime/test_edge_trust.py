@@ -73,7 +73,7 @@ def test_incomplete_settings_stop_the_start(settings: Settings) -> None:
         (replace(trust, certificate=trust.ca), "not a certificate"),
         (replace(trust, revoked=trust.ca), "not a revocation list"),
         (replace(trust, revoked_signers=trust.revoked), "not a list of revoked signers"),
-        (replace(trust, revoked="gone"), "gone does not exist"),
+        (replace(trust, revoked="gone"), "gone does not exist: .* copy it from the folder of the certificate authority"),
     ):
         with pytest.raises(UsageFault, match=complaint):
             maybe_edge_trust(replace(settings, trust=wrong), Lines().log)
