@@ -29,6 +29,7 @@ ELSEWHERE: Final = {
     ("docs/how-to/vehicles.md", "sh"): "tests/docs/test_vehicles.py",
     ("docs/how-to/vehicles.md", "printed"): "tests/docs/test_vehicles.py",
     ("docs/how-to/run-an-edge.md", "sh"): "tests/docs/test_operating.py",
+    ("docs/how-to/run-an-edge.md", "printed"): "tests/docs/test_operating.py",
     ("docs/how-to/run-an-edge.md", "log"): "tests/docs/test_operating.py",
     ("docs/how-to/run-an-edge.md", "ini"): "tests/docs/test_every_block.py",
     ("docs/reference/client.md", "python"): "tests/live/client/test_page.py",

@@ -119,5 +119,20 @@ def test_a_user_is_added_and_removed_by_the_commands_of_the_page(reader: Followe
     assert "ada" not in (reader.folder / "users").read_text()
 
 
+def test_an_operator_alerts_a_vehicle_with_the_commands_of_the_page(reader: Follower, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MILEPOST_PASSWORD", "correct horse")
+    for command in ("init ca", "issue ca edge-7 --edge", "issue ca car-4 --role vehicle"):
+        reader.type(f"milepost trust {command}")
+    reader.type('printf %s "$MILEPOST_PASSWORD" | milepost passwd users control-room --stdin')
+    before, _, after = OPERATING.partition("\n## Send an alert as an operator\n")
+    first, lines = before.count("\n"), after.partition("\n## ")[0].count("\n")
+    used = [block for block in blocks_of(PAGE) if first < block.line <= first + lines]
+    assert [block.language for block in used] == ["sh", "toml", "sh", "sh", "sh", "sh", "printed"]
+    reader.follow(used)
+    (alert,) = [block.text for block in used if "--to-area" in block.text]
+    reader.type(alert.replace(" --sign", ""))
+    reader.wait_printed("milepost: a message on Alert/Closure was suppressed: 268 SIGNATURE_INVALID: …")
+
+
 def test_no_other_block_of_commands_is_on_the_page() -> None:
-    assert len(blocks_of(PAGE, "sh")) == 5
+    assert len(blocks_of(PAGE, "sh")) == 10
