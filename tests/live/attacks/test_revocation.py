@@ -155,24 +155,40 @@ def readiness(edge: UdpEdge) -> tuple[int, str]:
 
 
 def test_a_revoked_edge_does_not_start_again_and_is_not_ready(edge: UdpEdge, authority: LocalAuthority) -> None:
-    edge.start()
-    assert readiness(edge) == (200, "ready\n")
-    revoke(authority, edge.name)
-    wait_for_log(edge, "this edge signs nothing more and is not ready")
-    status, text = readiness(edge)
-    assert status == 503
-    assert "trust: the certificate of this edge is revoked" in text
+    def revoke_it() -> None:
+        assert readiness(edge) == (200, "ready\n")
+        revoke(authority, edge.name)
+        wait_for_log(edge, "this edge signs nothing more and is not ready")
+        status, text = readiness(edge)
+        assert status == 503
+        assert "trust: the certificate of this edge is revoked" in text
 
-    async def find() -> None:
-        async with edge.client("late-driver", connect_within_s=2.0):
-            pass
+    def start_again() -> None:
+        edge.stop()
+        with pytest.raises(pytest.fail.Exception, match="ended with 2 instead of starting"):
+            edge.start()
+        assert "the certificate of this edge is revoked: issue a new one" in edge.log()
 
-    with pytest.raises(EdgeUnreachable, match="no edge certified by the certificate authority answered"):
-        run(find())
-    edge.stop()
-    with pytest.raises(pytest.fail.Exception, match="ended with 2 instead of starting"):
+    def renew() -> None:
+        for kind in ("cert", "key"):
+            (authority.issued / f"{edge.name}.{kind}").unlink()
+        authority.issue_edge(edge.name)
         edge.start()
-    assert "the certificate of this edge is revoked: issue a new one" in edge.log()
+        assert readiness(edge) == (200, "ready\n")
+
+    async def work() -> None:
+        async with edge.client("driver") as driver:
+            await asyncio.to_thread(revoke_it)
+            await wait_until(lambda: driver.state is ClientState.RECONNECTING)
+            with pytest.raises(EdgeUnreachable, match="no edge certified by the certificate authority answered"):
+                await edge.client("late-driver", connect_within_s=2.0).open()
+            await asyncio.to_thread(start_again)
+            assert driver.counters.connections == 1
+            await asyncio.to_thread(renew)
+            await wait_until(lambda: driver.state is ClientState.CONNECTED)
+
+    edge.start()
+    run(work())
 
 
 def test_a_client_cannot_publish_a_list_of_revoked_signers(edge: UdpEdge) -> None:
