@@ -52,7 +52,7 @@ class NullStream:
 
     def close(self) -> None: ...
 
-    def maybe_common_name(self) -> str | None:
+    def maybe_certificate_user(self) -> str | None:
         return None
 
 

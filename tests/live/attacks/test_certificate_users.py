@@ -73,10 +73,11 @@ class Town:
         key, request, certificate, extensions = (made / f"{name}.{ending}" for ending in ("key", "csr", "pem", "ext"))
         names = f"subjectAltName = {alternatives}\n" if alternatives else ""
         extensions.write_text(f"extendedKeyUsage = clientAuth\n{names}")
-        openssl, ca = need("openssl", debian="openssl"), ["-CA", made / "ca.pem", "-CAkey", made / "ca.key", "-CAcreateserial"]
-        new_key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", key]
-        subprocess.run([openssl, "req", *new_key, "-subj", subject, "-out", request], check=True, capture_output=True)
-        sign = [openssl, "x509", "-req", "-in", request, *ca, "-days", "2", "-extfile", extensions, "-out", certificate]
+        openssl, ca = need("openssl", debian="openssl"), ["-CA", f"{made}/ca.pem", "-CAkey", f"{made}/ca.key", "-CAcreateserial"]
+        new_key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", str(key)]
+        subprocess.run([openssl, "req", *new_key, "-subj", subject, "-out", str(request)], check=True, capture_output=True)
+        sign = [openssl, "x509", "-req", "-in", str(request), *ca, "-days", "2", "-extfile", str(extensions)]
+        sign += ["-out", str(certificate)]
         subprocess.run(sign, check=True, capture_output=True)
         return certificate, key
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -228,7 +228,7 @@ def incident_engine(deployment: Deployment, authority: LocalAuthority, *, is_sig
         process.wait()
 
 
-async def report_until(deployment: Deployment, is_done: "asyncio.Future[object]") -> None:
+async def report_until(deployment: Deployment, is_done: "asyncio.Future[Any]") -> None:
     """Append the cells of a collision until an alert has arrived."""
     while not is_done.done():
         found = [Event(f"car-{number}", HOME, Instant(time.time_ns())) for number in range(5)]

@@ -36,8 +36,8 @@ def test_an_endpoint_moving_between_edges_of_sites_with_keys_loses_nothing(
         pool.publisher(publisher, edges[publisher.rpartition("-")[2]], topic=f"{name}/{publisher}", qos=2, rate=50)
     subscriber = pool.subscriber(f"{name}-subscriber", edges["n1"], f"{name}/#", of=publishers)
     for leave in LeaveMode:
-        for edge in ("n2", "s1", "n1"):
-            assert pool.arrive(subscriber.name, edges[edge], leave), f"to {edge}, {leave.value}"
+        for target in ("n2", "s1", "n1"):
+            assert pool.arrive(subscriber.name, edges[target], leave), f"to {target}, {leave.value}"
             for publisher in publishers:
                 pool.wait_seen(subscriber.name, publisher, 2)
     pool.finish()

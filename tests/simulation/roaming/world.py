@@ -141,7 +141,8 @@ class World:
             if process is not None and not node.is_paused and (process.has_work or process.calls):
                 found += [node.run_tick] * 3
         found += [node.run_tick for node in self.hubs if node.is_running and node.calls]
-        for client in (*self.clients, *self.attackers):
+        links: list[RoamingClient | Attacker] = [*self.clients, *self.attackers]
+        for client in links:
             if client.client_link is not None:
                 if client.client_link.has_input:
                     found.append(client.read_input)

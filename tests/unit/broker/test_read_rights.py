@@ -6,12 +6,12 @@ from edge_in_memory import START, Client, EdgeInMemory
 from milepost.broker import read_rights
 from milepost.broker.admission import AdmissionRules
 from milepost.broker.read_rights import ReadRights, RevokedRights
+from milepost.model.endpoints import EndpointId
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.reasons import Reason
 from milepost.vetting import AccessAction, AccessList, AccessRule
 from milepost.wire.mqtt import Acknowledge, Code, PacketType, Properties, Publish, Will
 from milepost.wire.times import instant_to_text
-from publications import publication
 
 HERE, AREA = "40.0,-111.0", "area:circle 40.0,-111.0 1000"
 HOUR_LATER = instant_to_text(Instant(START + 3_600 * SECOND_NS))
@@ -259,7 +259,7 @@ def test_denied_topics_cost_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     edge = EdgeInMemory()
     rights = ReadRights()
     rights.use(rules("secret/#").access)
-    session = edge.broker.sessions.add(publication().source)
+    session = edge.broker.sessions.add(EndpointId("a"))
     for number in range(100):
         assert not rights.may_read(session, f"secret/{number}")
     assert len(rights._readers) <= 10
@@ -267,6 +267,6 @@ def test_denied_topics_cost_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_without_denials_nothing_is_cached() -> None:
     rights, edge = ReadRights(), EdgeInMemory()
-    assert rights.may_read(edge.broker.sessions.add(publication().source), "t")
+    assert rights.may_read(edge.broker.sessions.add(EndpointId("a")), "t")
     assert rights.are_open("t")
     assert rights._readers == {}

@@ -171,7 +171,7 @@ def test_a_handover_carries_its_owner() -> None:
     edge.connect(ADA)
     edge.claim(claim_at(THERE, ADA, since=START, after_ns=HOUR_NS))
     (handover,) = [one for one in edge.sent() if isinstance(one, Handover)]
-    assert (handover.user, handover.role, handover.kept_since) == ("ada", "", START)
+    assert (handover.user, handover.role, handover.kept_since) == ("ada", "", Epoch(START))
     other = Edge()
     other.read(Handover(CAR, Epoch(START), THERE, HERE, 1, expiry_ns=HOUR_NS, user="ada", kept_since=Epoch(START)))
     assert reason_of(other.arrive(MALLORY)) is Reason.SESSION_OF_ANOTHER_OWNER
@@ -193,14 +193,14 @@ def test_a_user_that_begins_a_new_session_keeps_its_endpoint_from_users_that_cam
     edge.read(ClaimNotice(claim_at(ABROAD, MALLORY, since=START + 1, after_ns=1)), topic=edge.member.inbox)
     assert edge.owner == ADA.owner
     (own_claim,) = [one for one in edge.member.state.registry.claims_for(CAR) if one.edge == HERE]
-    assert (own_claim.kept_since, own_claim.clean_start_epoch) == (START, edge.now)
+    assert (own_claim.kept_since, own_claim.clean_start_epoch) == (Epoch(START), Epoch(edge.now))
 
 
 def test_a_user_that_begins_a_new_session_at_another_edge_of_the_site_keeps_its_endpoint() -> None:
     edge = Edge(claim_at(THERE, ADA, since=START))
     edge.now = Instant(START + HOUR_NS)
     edge.connect(ADA, clean=True)
-    assert [one.kept_since for one in edge.sent() if isinstance(one, EndpointClaim)] == [START]
+    assert [one.kept_since for one in edge.sent() if isinstance(one, EndpointClaim)] == [Epoch(START)]
 
 
 def test_a_user_whose_session_has_ended_has_its_endpoint_since_it_came_back() -> None:
@@ -211,7 +211,7 @@ def test_a_user_whose_session_has_ended_has_its_endpoint_since_it_came_back() ->
     assert edge.member.state.registry.claims_for(CAR) == [], "the claim is withdrawn"
     edge.now = Instant(START + HOUR_NS)
     edge.connect(ADA, clean=True)
-    assert [one.kept_since for one in edge.member.state.registry.claims_for(CAR)] == [edge.now]
+    assert [one.kept_since for one in edge.member.state.registry.claims_for(CAR)] == [Epoch(edge.now)]
 
 
 @pytest.mark.parametrize("is_late", [False, True])

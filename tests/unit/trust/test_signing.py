@@ -86,7 +86,8 @@ def test_a_role_signs_for_its_own_kind_of_source_only(role: str, source: SourceI
     verifier = Verifier(certificate_authority())
     own = signer("m", role=role)
     assert verifier.check(own.sign(replace(ALERT, source=source)), NOW) == (role, "m")
-    others = {edge_source("m"), service_source("m"), endpoint_id("m"), edge_source("other"), endpoint_id("other")} - {source}
+    others: set[SourceId] = {edge_source("m"), service_source("m"), endpoint_id("m"), edge_source("other"), endpoint_id("other")}
+    others -= {source}
     verdicts = {reason_of(verifier.check(own.sign(replace(ALERT, source=one)), NOW)) for one in others}
     assert verdicts == {Reason.SIGNATURE_INVALID}
 
