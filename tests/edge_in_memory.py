@@ -44,7 +44,7 @@ TICKS_MAX = 10_000
 """Maximum ticks until the edge is idle; more would be an endless loop."""
 
 OPEN = AdmissionRules(AccessList([AccessRule(True, AccessAction.SEND, "#", priority=Priority.EMERGENCY)]))
-"""Every client may send everything, for tests of what comes after admission."""
+"""Rules that allow all clients to send any message, for tests of the stages after admission."""
 
 SMALL = BrokerLimits(sessions_max=64, subscriptions_max=256)
 """Small tables: an edge is created for every example of a property test."""

@@ -115,7 +115,7 @@ class ListenerMachine(RuleBasedStateMachine):
         self.first = [Vehicle(self.edge, name, serial=10 + number) for number, name in enumerate(NAMES)]
         self.answered: list[Vehicle] = []
         self.opened: list[Vehicle] = []
-        """All sessions opened so far, also ended ones."""
+        """All sessions opened so far, including those that have ended."""
         self.recorded: list[tuple[bytes, bytes]] = []
         for who in range(2):
             self.ask_for_a_session(who, "none")

@@ -68,7 +68,7 @@ class AlertState:
     publication: Publication | None = None
     """The active message; None once it is over."""
     signer: str = UNSIGNED
-    """The signer of its messages (`trust.alert_origin`)."""
+    """The signer of its messages, or the owner of the session that published them (`trust.alert_origin`)."""
     notified: dict[int, Notification] = field(default_factory=dict)
     """By session number."""
 
@@ -364,7 +364,7 @@ def key_of(publication: Publication) -> IncidentKey:
 
 
 def signer_of(publication: Publication) -> str:
-    """Return the signer of a message."""
+    """Return the signer of a message, or the owner of the session that published it."""
     if publication.signer is not None:
         return publication.signer
     return UNSIGNED if publication.signed is None else signer_in(publication.signed[1])

@@ -36,11 +36,6 @@ from milepost.wire.records import from_record, to_record
 # Publications as records, and records as publications (D9).
 
 
-def message_of(publication: Publication) -> Message:
-    """Return the message of a publication, with the id set by its source."""
-    return publication.message
-
-
 def publication_of(forwarded: ForwardedMessage) -> Publication:
     """Return a forwarded message as a publication for the broker."""
     message = forwarded.message
@@ -125,7 +120,7 @@ class Forwarder:
         if publication.topic.startswith("$"):
             return None
         is_undecided = not state.is_ready and not isinstance(publication.address, ToEndpoint)
-        message = message_of(publication)
+        message = publication.message
         receivers = _NO_RECEIVERS if is_undecided else self._receivers_of(message, publication.is_retained, now)
         if not is_undecided and not receivers.handlers and not receivers.is_remote:
             return None

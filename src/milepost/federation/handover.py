@@ -13,7 +13,7 @@ from milepost.broker.publication import Delivery
 from milepost.broker.session import Session
 from milepost.broker.session_transfer import SessionSnapshot, publication_of
 from milepost.federation.catch_up import Candidate, CatchUp, was_delivered_through
-from milepost.federation.forwarding import Forwarder, message_of
+from milepost.federation.forwarding import Forwarder
 from milepost.federation.member_state import ReadRecord, SiteState
 from milepost.federation.outgoing_handovers import OutgoingHandovers
 from milepost.federation.residency import (
@@ -285,7 +285,7 @@ class Handovers:
             if isinstance(publication.address, ToNotified):  # this edge did not know that it was notified
                 return False
             offset = offsets.get((one.forwarded_by, one.forwarded_number)) if one.forwarded_by != own else None
-            candidate = Candidate(message_of(publication), Position(one.forwarded_by, MAIN, one.forwarded_number), offset)
+            candidate = Candidate(publication.message, Position(one.forwarded_by, MAIN, one.forwarded_number), offset)
             return self._catch_up.was_delivered(residency, candidate, now)
 
         return [one for one in waiting if not was_delivered(one)]
@@ -300,7 +300,7 @@ class Handovers:
             if not publication.forwarded_number or (publication.forwarded_by, publication.forwarded_number) in not_delivered:
                 return False
             candidate = Candidate(
-                message_of(publication), Position(publication.forwarded_by, MAIN, publication.forwarded_number), None
+                publication.message, Position(publication.forwarded_by, MAIN, publication.forwarded_number), None
             )
             return was_delivered_through(part, held, candidate, handover.place, now)
 

@@ -228,7 +228,7 @@ class NotifiedIncident(NamedTuple):
     until: Instant
     """When the entry expires."""
     signer: str = ""
-    """The signer of its messages; empty: none."""
+    """The signer of its messages, or the owner of the session that published them; empty: neither."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ REVOKED_SIGNERS_MAX: Final = 7_000
 
 
 class RevocationScope(Enum):
-    """Which certificates a revocation list covers; the value is the prefix of the signed bytes."""
+    """The certificates that a revocation list covers; the value is the prefix of the signed bytes."""
 
     ALL = b"milepost revocations"
     SIGNERS = b"milepost revoked signers"

@@ -1,4 +1,4 @@
-"""Access: which clients may subscribe to which topics, and what they may send.
+"""Access: the rights of clients to subscribe to topics, and to send messages.
 
 Invariants:
 - the first rule that matches the client, the verb and the topic decides; after the users' rules come the built-in ones. They

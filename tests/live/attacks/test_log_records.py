@@ -1,4 +1,4 @@
-"""A process without the site's key that can write to its log: what it forges there has no effect, and everything else goes on.
+"""A process without the site's key writes to the log: its forged records have no effect, and the site goes on.
 
 Without a key the same records work, which is why the key exists: the log of a site trusts every writer.
 """

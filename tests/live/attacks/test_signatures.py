@@ -98,6 +98,7 @@ def test_a_strangers_alert_does_not_reach_a_driver_over_mqtt(edge: UdpEdge, auth
 def test_the_signed_alerts_of_edges_and_operators_reach_drivers_over_both_protocols(
     edge: UdpEdge, authority: LocalAuthority
 ) -> None:
+    # M28
     async def work() -> None:
         over_mqtt = connect(f"mqtt://127.0.0.1:{edge.tcp}", client_id="genuine-mqtt", ca=authority.ca_file)
         over_udp = edge.client("genuine-udp")

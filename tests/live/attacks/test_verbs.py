@@ -1,4 +1,4 @@
-"""A stranger cannot warn drivers: what a message does is judged, not only its topic. The settings are stock ones."""
+"""A stranger cannot warn drivers: rules judge the verb of a message, not only its topic. The settings are stock ones."""
 
 import json
 from collections.abc import Iterator
@@ -56,7 +56,7 @@ BEYOND_THE_LIMITS: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("everyone", {"to": ToEveryone()}, "NOT_ALLOWED"),
     ("urgent chat", {"priority": Priority.EMERGENCY}, "PRIORITY_TOO_HIGH"),
 )
-"""What a vehicle may not send without a rule, and the refusal."""
+"""Messages that a vehicle may not send without a rule, and their refusals."""
 
 
 def test_a_known_vehicle_warns_only_near_it_not_urgently_and_not_for_long(edge: UdpEdge) -> None:
@@ -98,6 +98,7 @@ def test_nobody_publishes_on_alert_topics(edge: UdpEdge) -> None:
 
 
 def test_an_anonymous_client_reports_no_emergency_and_a_proven_one_raises_an_alert(edge: UdpEdge) -> None:
+    # M22
     # M22
     async def attack() -> None:
         async with (

@@ -84,5 +84,5 @@ def test_the_delayed_will_of_a_removed_user_is_not_published(make_broker: MakeBr
     connections.join("ada", user="ada", password=b"a", props=LASTING, will=will).drop()
     remove_user(broker, "ada")
     reload_now(broker)
-    time.sleep(2)
+    time.sleep(2)  # the delay of the will is over
     assert watcher.drain() == []

@@ -38,7 +38,7 @@ OPEN_RULE: Final = "".join(
     f'\n[[access.rules]]\nallow = true\naction = "send"\ntopics = "{topics}"\npriority = "emergency"\n'
     for topics in ("#", "Alert/#")
 )
-"""Every client may send everything, for tests that are not about access."""
+"""Rules that allow all clients to send any message, for tests of other features."""
 
 
 def deviates(reason: str) -> pytest.MarkDecorator:

@@ -1,4 +1,4 @@
-"""Sessions belong to their owner at an edge: what a stranger with the same client id gets, and what it costs the owner."""
+"""Sessions belong to their owner at an edge: a stranger with the same client id gets nothing, and the owner loses nothing."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a client with a certificate authority delivers: verified messages, once, and unsigned ones where none is required."""
+"""A client with a certificate authority delivers verified messages once, and unsigned ones on topics without a requirement."""
 
 from dataclasses import replace
 
