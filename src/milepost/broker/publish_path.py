@@ -40,7 +40,7 @@ from milepost.broker.session import NO_CONNECTION, Session, Sessions, begin_rece
 from milepost.broker.state_codec import publication_to_bytes
 from milepost.matching.matcher import Matcher
 from milepost.model.addresses import ToArea, ToContent, ToEndpoint, ToEveryone, ToNotified
-from milepost.model.areas import Motion
+from milepost.model.areas import Motion, touches
 from milepost.model.endpoints import EndpointId, SystemSource
 from milepost.model.instants import Instant
 from milepost.model.messages import UNPUBLISH, Message, MessageId, maybe_unpublished
@@ -295,6 +295,10 @@ class PublishPath:
             self.counts.dropped[Reason.FIELD_MISSING] += 1
             return
         heading = self.presence.last_reports.find_heading(publication.origin) if publication.origin >= 0 else None
+        coverage = self._plausibility().coverage
+        if coverage is not None and not touches(rule.area_for(publication.place, heading), coverage):
+            self.counts.dropped[Reason.AREA_NOT_COVERED] += 1
+            return
         alert = self.alerts.make(rule, publication, heading, self.source, self.next_id(now), now)
         refused = self.federation.forward(alert, now) if self.federation is not None else None
         if refused is not None:  # endpoints of this edge get it all the same

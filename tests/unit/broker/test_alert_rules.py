@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from edge_in_memory import START, EdgeInMemory
 from milepost.broker.alert_rules import AlertRule, AlertShape, EmergencyAlerts
+from milepost.broker.presence import PlausibilityRules
 from milepost.broker.publication import EDGE_ITSELF, Publication
 from milepost.model.areas import Circle, Corridor
 from milepost.model.endpoints import EndpointId, edge_source
@@ -110,3 +111,12 @@ def test_an_emergency_without_a_place_raises_nothing_and_is_counted() -> None:
     edge.connect("sender").publish("collision")
     assert edge.broker.alerts.raised == 0
     assert edge.broker.counts.dropped == {Reason.FIELD_MISSING: 1}
+
+
+@pytest.mark.parametrize(("centre", "raised"), [(HOME, 1), (Place(48.1, 11.6), 0)])
+def test_an_emergency_outside_the_coverage_raises_no_alert(centre: Place, raised: int) -> None:
+    edge = EdgeInMemory()
+    edge.broker.configure(PlausibilityRules(Circle(centre, 5_000.0)), (AlertRule("Emergency"),))
+    edge.connect("c").publish("Emergency", b"", 1, properties=AT_HOME)
+    assert edge.broker.statistics().alerts_raised == raised
+    assert edge.broker.counts.dropped[Reason.AREA_NOT_COVERED] == 1 - raised
