@@ -122,7 +122,7 @@ def publications() -> dict[str, Datagram]:
     more_shapes: dict[str, Area] = {
         "polygon with a hole": Polygon(RING, (HOLE,)),
         "corridor": ROUTE,
-        "upstream": Upstream(
+        "upstream": Upstream.of(
             (
                 Stretch((HERE, Place(40.7608, -111.8872), Place(40.7632, -111.8871)), 18.2, 61.3, 19.5, 840.1, 250.0),
                 Stretch((Place(40.7632, -111.8871), Place(40.7655, -111.887)), 16.6, 19.5, 0.0, 250.0, 0.0),

@@ -129,7 +129,7 @@ def stretches(draw: st.DrawFn) -> Stretch:
     return Stretch(places, draw(st.integers(1, 500)) / 10, *(round(number, 1) for number in left))
 
 
-upstreams = st.lists(stretches(), min_size=1, max_size=4).map(lambda some: Upstream(tuple(some)))
+upstreams = st.lists(stretches(), min_size=1, max_size=4).map(lambda some: Upstream.of(tuple(some)))
 """With no more digits than datagrams have."""
 
 circles = st.builds(Circle, places, st.floats(0.01, 2e7))

@@ -83,7 +83,7 @@ def test_m26_every_road_within_the_limit_has_the_remaining_time_of_a_reference_s
     assert area is not None
     ends = reference_seconds(network, position)
     told = {(stretch.path[-1], round(stretch.end_s * 10)) for stretch in area.stretches}
-    parts = [Upstream((stretch,)) for stretch in area.stretches]
+    parts = [Upstream.of((stretch,)) for stretch in area.stretches]
     for number in range(len(network)):
         if number == position.road or ends.get(number, inf) >= limit_s - 1:
             continue

@@ -110,7 +110,7 @@ def find_upstream_area(network: RoadNetwork, positions: Sequence[RoadPosition], 
             break
         if stretch:
             stretches.append(stretch)
-    return Upstream(tuple(stretches)) if stretches else None
+    return Upstream.of(tuple(stretches)) if stretches else None
 
 
 def _search(network: RoadNetwork, positions: Sequence[RoadPosition], extent: UpstreamExtent) -> list[_ReachedRoad]:

@@ -18,7 +18,10 @@ Invariants:
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, pairwise
 from typing import Final, assert_never
+
+import numpy as np
 
 from milepost.model.areas import (
     CORRIDOR_POINTS_MAX,
@@ -33,6 +36,7 @@ from milepost.model.areas import (
     Polygon,
     Ring,
     Stretch,
+    StretchColumns,
     Union,
     Upstream,
 )
@@ -135,7 +139,11 @@ class _GeoJsonReader:
             raise Malformed(Reason.FIELD_RANGE, f"there are {len(lines)} lines, but not as many of each of {', '.join(_LEFT)}")
         paths = [_list(line, "each line", "points", UPSTREAM_POINTS_MAX) for line in lines]
         self.tally.add(points=sum(map(len, paths)))
-        return Upstream(tuple(map(_stretch, paths, widths, seconds, metres)))
+        columns = _maybe_columns(paths, widths, seconds, metres)
+        if columns is None:  # reading one stretch after the other names the fault
+            return Upstream.of(tuple(map(_stretch, paths, widths, seconds, metres)))
+        columns.check()
+        return Upstream(columns)
 
     def _box(self, members: Members, _depth: int) -> Box:
         edges = _list(members["bbox"], "bbox", "numbers", 6)
@@ -168,6 +176,21 @@ class _GeoJsonReader:
         self.tally.add(points=sum(counts))
         outer, *holes = (_ring(ring) for ring in rings)
         return Polygon(outer, tuple(holes))
+
+
+def _maybe_columns(
+    paths: Sequence[Sequence[object]], widths: Sequence[object], seconds: Sequence[object], metres: Sequence[object]
+) -> StretchColumns | None:
+    """Return the stretches as columns; None if a part is not a list of numbers of the right length."""
+    pairs = [[point for path in paths for point in path], seconds, metres]
+    if not all(isinstance(pair, list) and len(pair) == 2 for some in pairs for pair in some):
+        return None
+    numbers = [widths, *([pair[side] for pair in some] for some in pairs for side in (0, 1))]  # type: ignore[index]
+    if not set(map(type, chain.from_iterable(numbers))) <= {float}:
+        return None
+    half_widths_m, longitudes, latitudes, start_s, end_s, start_m, end_m = (np.array(one, np.float64) for one in numbers)
+    counts = np.array([len(path) for path in paths], np.intp)
+    return StretchColumns(counts, latitudes, longitudes, half_widths_m, start_s, end_s, start_m, end_m)
 
 
 def _stretch(path: Sequence[object], width: object, seconds: object, metres: object) -> Stretch:
@@ -260,13 +283,15 @@ def _unreadable(detail: str) -> Malformed:
 
 
 def _upstream(area: Upstream) -> dict[str, object]:
-    stretches = area.stretches
+    columns = area.columns
+    points = np.column_stack([columns.longitudes, columns.latitudes]).tolist()
+    ends = np.cumsum(columns.counts).tolist()
     return {
         "type": "MultiLineString",
-        "coordinates": [_pairs(stretch.path) for stretch in stretches],
-        "half_widths_m": [float(stretch.half_width_m) for stretch in stretches],
-        "seconds_left": [[float(stretch.start_s), float(stretch.end_s)] for stretch in stretches],
-        "metres_left": [[float(stretch.start_m), float(stretch.end_m)] for stretch in stretches],
+        "coordinates": [points[first:end] for first, end in pairwise([0, *ends])],
+        "half_widths_m": columns.half_widths_m.tolist(),
+        "seconds_left": np.column_stack([columns.start_s, columns.end_s]).tolist(),
+        "metres_left": np.column_stack([columns.start_m, columns.end_m]).tolist(),
     }
 
 

@@ -177,7 +177,7 @@ class _WktParser:
         self._expect("(")
         stretches = self._listed(self._stretch, UPSTREAM_STRETCHES_MAX, "stretches")
         self.tally.add(points=sum(len(stretch.path) for stretch in stretches))
-        return Upstream(stretches)
+        return Upstream.of(stretches)
 
     def _stretch(self) -> Stretch:
         self._expect("(")

@@ -132,5 +132,5 @@ def test_endpoints_in_the_other_direction_are_not_in_an_upstream_area(spark: Spa
     west, east = Place(40.0, 10.0), Place(40.0, 10.01)
     rows = frame_of(spark, REPORTS, [report(n, place=(40.0, 10.005), speed_mps=speed) for n, speed in enumerate((10.0, 0.0))])
     for path, offsets in (((west, east), [0, 1]), ((east, west), [1])):  # all report that they head east
-        area = Upstream((Stretch(path, half_width_m=10.0, start_s=85.0, end_s=0.0, start_m=850.0, end_m=0.0),))
+        area = Upstream.of((Stretch(path, half_width_m=10.0, start_s=85.0, end_s=0.0, start_m=850.0, end_m=0.0),))
         assert sorted(row.offset for row in within(rows, area).collect()) == offsets

@@ -2,6 +2,8 @@
 
 import asyncio
 from pathlib import Path
+from threading import Thread
+from time import time_ns
 
 import pytest
 
@@ -10,6 +12,8 @@ from live.udp.edges import HERE, MakeUdpEdge, UdpEdge
 from live.udp.local_authority import LocalAuthority
 from live.udp.scripted_endpoints import edge_key_of
 from milepost.client import Client, ClientState, EdgeUnreachable, RefusedByEdge, connect
+from milepost.client.mqtt.session import MqttSession
+from milepost.client.udp.session import UdpSession
 from milepost.model import Around, Circle, EndpointId, Place, Priority, ToArea, ToEndpoint
 
 FAR = Place(49.5, 11.6)
@@ -172,3 +176,43 @@ def test_unencrypted_mode_works_and_logs_a_warning_on_every_start(make_edge: Mak
 
     run(work())
     assert edge.log().count("udp is not encrypted: anyone can read and forge datagrams; for experiments only") == 2
+
+
+@pytest.mark.parametrize(("session", "method"), [(UdpSession, "on_datagram"), (MqttSession, "on_bytes")])
+def test_all_clients_of_a_process_read_before_the_first_of_them_processes(
+    edge: UdpEdge, name: str, session: type, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Otherwise the time of receipt would include the processing of other clients' messages.
+    calls: list[tuple[int, int]] = []
+    process = getattr(session, method)
+
+    def recorded(self: object, data: bytes, received_at: int) -> object:
+        calls.append((received_at, time_ns()))
+        return process(self, data, received_at)
+
+    async def take(client: Client) -> None:
+        async with client, client.subscribe(name, qos=1) as inbox:
+            ready.release()
+            await inbox.receive()
+
+    async def publish() -> None:
+        async with edge.mqtt_client(f"{name}-tower") as tower:
+            await tower.publish(name, b"x", qos=1)
+
+    async def work() -> None:
+        make = edge.client if session is UdpSession else edge.mqtt_client
+        takers = [asyncio.create_task(take(make(f"{name}-{number}"))) for number in range(10)]
+        for _ in takers:
+            await ready.acquire()
+        sending = Thread(target=run, args=(publish(),))
+        sending.start()
+        sending.join()  # blocks the event loop, so that no client reads yet
+        edge.wait(lambda now: now["milepost_messages_delivered_total"] >= before + len(takers))
+        monkeypatch.setattr(session, method, recorded)
+        await asyncio.gather(*takers)
+
+    ready = asyncio.Semaphore(0)
+    before = edge.metrics()["milepost_messages_delivered_total"]
+    run(work())
+    received_at, processed_at = zip(*calls[:10], strict=True)
+    assert max(received_at) <= min(processed_at)

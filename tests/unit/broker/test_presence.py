@@ -148,7 +148,7 @@ def test_reports_from_outside_are_refused_or_counted(outside: OutsidePolicy, ver
 
 def test_m26_endpoints_inside_a_road_area_move_along_the_road_or_are_stationary() -> None:
     reporter = Reporter()
-    road = Upstream((Stretch((HOME, moved(HOME, 90, 1_000)), 15.0, 60.0, 0.0, 1_000.0, 0.0),))
+    road = Upstream.of((Stretch((HOME, moved(HOME, 90, 1_000)), 15.0, 60.0, 0.0, 1_000.0, 0.0),))
     halfway = moved(HOME, 90, 500)
     for number, (place, heading, speed) in enumerate(
         (

@@ -246,7 +246,7 @@ def upstream(**columns: list[int]) -> bytes:
     return part.SerializeToString()
 
 
-ROAD = Upstream((Stretch((Place(40.0, -111.0), Place(40.001, -111.0)), 12.0, 60.0, 10.0, 600.0, 100.0),))
+ROAD = Upstream.of((Stretch((Place(40.0, -111.0), Place(40.001, -111.0)), 12.0, 60.0, 10.0, 600.0, 100.0),))
 
 
 @pytest.mark.parametrize(
@@ -279,7 +279,7 @@ def test_an_upstream_of_too_many_points_is_refused_before_places_are_constructed
 
 
 def test_an_upstream_is_encoded_to_a_centimetre_and_a_tenth() -> None:
-    rough = Upstream((Stretch((Place(40.00000004, -111.0), Place(40.001, -111.0)), 12.04, 60.04, 10.0, 600.0, 100.0),))
+    rough = Upstream.of((Stretch((Place(40.00000004, -111.0), Place(40.001, -111.0)), 12.04, 60.04, 10.0, 600.0, 100.0),))
     decoded = decode(encode(PublishDatagram(Message(MessageId(1), TRUCK, "Alert", NOON, address=ToArea(rough)))))
     assert isinstance(decoded, PublishDatagram)
     assert decoded.message.address == ToArea(ROAD)

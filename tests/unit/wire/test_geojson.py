@@ -39,7 +39,7 @@ SHAPES: list[tuple[Area, dict[str, Any]]] = [
     (Circle(Place(50.0, 10.0), 500.0), {**POINT, "radius_m": 500.0}),
     (Corridor((Place(50.0, 10.0), Place(51.0, 11.0)), 25.5), {**LINE, "half_width_m": 25.5}),
     (
-        Upstream((Stretch((Place(50.0, 10.0), Place(51.0, 11.0)), 12.5, 90.0, 30.0, 900.0, 300.0),)),
+        Upstream.of((Stretch((Place(50.0, 10.0), Place(51.0, 11.0)), 12.5, 90.0, 30.0, 900.0, 300.0),)),
         WAYS,
     ),
     (Box(-10.0, 170.0, 10.0, -170.0), {"type": "Box", "bbox": [170.0, -10.0, -170.0, 10.0]}),

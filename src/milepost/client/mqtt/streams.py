@@ -3,9 +3,13 @@
 import asyncio
 import contextlib
 import ssl
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from time import time_ns
+from typing import Final, Protocol, SupportsIndex
 from urllib.parse import unquote, urlsplit
+
+from milepost.model.instants import Instant
 
 READ_BYTES: Final = 65_536
 CLOSE_TIMEOUT_S: Final = 2.0
@@ -19,8 +23,8 @@ SUBPROTOCOL: Final = "mqtt"
 class ClientStream(Protocol):
     """One connection. Every failure is an `OSError`."""
 
-    async def read(self) -> bytes:
-        """Return the next bytes; empty at the end."""
+    async def read(self) -> tuple[bytes, Instant]:
+        """Return the next bytes, empty at the end, and when the last of them were received."""
 
     async def send(self, data: bytes) -> None:
         """Send bytes; return when the buffer has room for more."""
@@ -86,20 +90,35 @@ async def open_stream(target: MqttTarget, tls: ssl.SSLContext | None, message_by
         from milepost.client.mqtt.websocket import open_websocket  # noqa: PLC0415  # 11 MB that most clients do not need
 
         return await open_websocket(str(target), context, message_bytes_max)
-    reader, writer = await asyncio.open_connection(target.host, target.port, ssl=context, limit=READ_BYTES)
-    return TcpStream(reader, writer)
+    loop = asyncio.get_running_loop()
+    reader = TimedReader(limit=READ_BYTES, loop=loop)
+    protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
+    transport, _ = await loop.create_connection(lambda: protocol, target.host, target.port, ssl=context)
+    return TcpStream(reader, asyncio.StreamWriter(transport, protocol, reader, loop))
+
+
+class TimedReader(asyncio.StreamReader):
+    """A stream reader with the time of receipt: the bytes are processed after the sockets of all other clients were read."""
+
+    received_at = Instant(0)
+
+    def feed_data(self, data: Iterable[SupportsIndex]) -> None:
+        """Take bytes from the socket."""
+        self.received_at = Instant(time_ns())
+        super().feed_data(data)
 
 
 class TcpStream:
     """A TCP connection, with or without TLS."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, reader: TimedReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
 
-    async def read(self) -> bytes:
-        """Return the next bytes; empty at the end."""
-        return await self._reader.read(READ_BYTES)
+    async def read(self) -> tuple[bytes, Instant]:
+        """Return the next bytes, empty at the end, and when the last of them were received."""
+        data = await self._reader.read(READ_BYTES)
+        return data, self._reader.received_at
 
     async def send(self, data: bytes) -> None:
         """Send bytes; return when the buffer has room for more."""

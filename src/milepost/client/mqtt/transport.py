@@ -220,12 +220,13 @@ class MqttTransport(BaseTransport):
                     await stream.send(data)
 
     async def _read(self, stream: ClientStream) -> None:
-        while data := await stream.read():
-            self._keep_alive.on_received(monotonic())
-            self._dispatch(self._session.on_bytes(data, Instant(time_ns())))
-            self._wake.set()
-            if self._session.phase is MqttPhase.DISCONNECTED:
+        while self._session.phase is not MqttPhase.DISCONNECTED:
+            data, received_at = await stream.read()
+            if not data:
                 return
+            self._keep_alive.on_received(monotonic())
+            self._dispatch(self._session.on_bytes(data, received_at))
+            self._wake.set()
 
     async def _write(self, stream: ClientStream) -> None:
         while True:

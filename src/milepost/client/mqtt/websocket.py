@@ -2,12 +2,14 @@
 
 import asyncio
 import ssl
+from time import time_ns
 
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, WebSocketException
 from websockets.typing import Subprotocol
 
 from milepost.client.mqtt.streams import CLOSE_TIMEOUT_S, SUBPROTOCOL
+from milepost.model.instants import Instant
 
 
 async def open_websocket(url: str, tls: ssl.SSLContext | None, message_bytes_max: int) -> "WebSocketClientStream":
@@ -37,16 +39,16 @@ class WebSocketClientStream:
     def __init__(self, connection: ClientConnection) -> None:
         self._connection = connection
 
-    async def read(self) -> bytes:
-        """Return the next bytes; empty at the end."""
+    async def read(self) -> tuple[bytes, Instant]:
+        """Return the next bytes, empty at the end, and the time: the library does not say when it read them."""
         try:
             while not (data := await self._connection.recv()):
                 pass
         except ConnectionClosed:
-            return b""
+            data = b""
         if isinstance(data, str):  # [MQTT-6.0.0-1]
             raise ConnectionError("the server sent a WebSocket text frame; MQTT uses binary frames")
-        return data
+        return data, Instant(time_ns())
 
     async def send(self, data: bytes) -> None:
         """Send bytes; return when the buffer has room for more."""

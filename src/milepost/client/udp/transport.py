@@ -1,9 +1,13 @@
 """UDP as a transport: the socket and the clock around `UdpSession`.
 
     _keep_connected   find an edge, then ticks until the client is closed or the session ends
-      └ _tick           tick, datagrams out, events; then sleep until a datagram arrives, a call is made, or a timer is due
+      └ _tick           datagrams in, tick, datagrams out, events; then sleep until a datagram arrives, a call is made, or a timer
+                        is due
 
-Invariant: a socket error does not end the session: it continues over the next socket, because the edge follows address changes.
+Invariants:
+- a socket error does not end the session: it continues over the next socket, because the edge follows address changes;
+- the time of receipt is the time at which a datagram was read: it is processed later, after the sockets of all other clients of
+  the process were read.
 """
 
 import asyncio
@@ -42,8 +46,14 @@ from milepost.wire.sealed import KEY_BYTES
 ATTEMPT_S: Final = 4.0
 """Minimum time to find an edge and open a session: datagrams may be lost, so a single one is not an attempt."""
 
+RECEIVED_MAX: Final = 64
+"""Maximum datagrams that were read and not processed: further ones are processed at once."""
+
 _NO_ANSWER: Final = "no answer; an edge that requires encryption answers only clients with a certificate (option credentials)"
 _REVOKED: Final = "the certificate of the edge is revoked"
+
+
+OnSessionDatagram = Callable[[bytes, Instant], None]
 
 
 class Clock:
@@ -112,6 +122,7 @@ class UdpTransport(BaseTransport):
         self._rediscovery = Rediscovery(discovery, self._wake.set)
         self._multicast = MulticastReceiver(self._on_multicast)
         self._session: UdpSession | None = None
+        self._received: list[tuple[OnSessionDatagram, bytes, Instant]] = []
         self._address: EdgeAddress | None = None
         self._transport: asyncio.DatagramTransport | None = None
         self._is_socket_broken = True
@@ -196,7 +207,7 @@ class UdpTransport(BaseTransport):
             if self._closing.is_set():
                 session.close(self._clock.now())
                 self._send(session.take_outgoing())
-        self._dispatch(session.take_events())  # the end event, if it arrived during the sleep
+        self._dispatch(session.take_events())  # the end event of a closed session
 
     def _finish(self, fault: ClientFault | None) -> None:
         self._rediscovery.end()
@@ -222,7 +233,8 @@ class UdpTransport(BaseTransport):
         return Report(self._endpoint.name, fix.place, fix.seen_at or now, fix.heading_deg, fix.speed_mps)
 
     async def _tick(self, session: UdpSession) -> None:
-        """Process timers, send queued datagrams, then sleep."""
+        """Process received datagrams and timers, send queued datagrams, then sleep."""
+        self._process_received()
         is_edge_revoked = self._is_edge_revoked()
         if is_edge_revoked:
             session.leave_edge(_REVOKED, self._clock.now())
@@ -288,13 +300,22 @@ class UdpTransport(BaseTransport):
     def _on_datagram(self, data: bytes, host: str) -> None:
         del host
         if self._session is not None:
-            self._session.on_datagram(data, self._clock.now())
-            self._wake.set()
+            self._receive(self._session.on_datagram, data)
 
     def _on_multicast(self, data: bytes) -> None:
         if self._session is not None:
-            self._session.on_multicast(data, self._clock.now())
-            self._wake.set()
+            self._receive(self._session.on_multicast, data)
+
+    def _receive(self, process: OnSessionDatagram, data: bytes) -> None:
+        self._received.append((process, data, self._clock.now()))
+        if len(self._received) >= RECEIVED_MAX:
+            self._process_received()
+        self._wake.set()
+
+    def _process_received(self) -> None:
+        received, self._received = self._received, []
+        for process, data, received_at in received:
+            process(data, received_at)
 
     def _on_fault(self, fault: OSError) -> None:
         """Record a socket error: no listener at the port (temporary), or a socket that is unusable on the current network."""

@@ -12,7 +12,7 @@ from milepost.model.areas.direction import contains_moving, corridor_ahead, depe
 from milepost.model.areas.overlap import touches
 from milepost.model.areas.polygon import POLYGON_POINTS_MAX, Polygon, Ring
 from milepost.model.areas.union import UNION_DEPTH_MAX, UNION_PARTS_MAX, UNION_POINTS_MAX, Union
-from milepost.model.areas.upstream import UPSTREAM_POINTS_MAX, UPSTREAM_STRETCHES_MAX, Motion, Stretch, Upstream
+from milepost.model.areas.upstream import UPSTREAM_POINTS_MAX, UPSTREAM_STRETCHES_MAX, Motion, Stretch, StretchColumns, Upstream
 
 Area = Circle | Box | Polygon | Corridor | Upstream | Union
 
@@ -36,6 +36,7 @@ __all__ = [
     "Polygon",
     "Ring",
     "Stretch",
+    "StretchColumns",
     "Union",
     "Upstream",
     "contains_moving",

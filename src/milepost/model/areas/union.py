@@ -1,6 +1,7 @@
 """Unions of areas."""
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -25,13 +26,11 @@ UNION_DEPTH_MAX: Final = 4
 """Maximum levels of nested unions; a union of shapes alone has 1."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots: bounds are computed on first use
 class Union:
     """All places inside any of the parts, which may overlap and may be unions."""
 
     parts: "tuple[Circle | Box | Polygon | Corridor | Upstream | Union, ...]"
-    cap: Cap = field(init=False, repr=False, compare=False)
-    boxes: tuple[Bounds, ...] = field(init=False, repr=False, compare=False)
     size: "AreaSize" = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -47,8 +46,16 @@ class Union:
         )
         check_size(size)
         object.__setattr__(self, "size", size)
-        object.__setattr__(self, "cap", cap_around_caps(tuple(part.cap for part in self.parts)))
-        object.__setattr__(self, "boxes", tuple(box for part in self.parts for box in part.boxes))
+
+    @cached_property
+    def cap(self) -> Cap:
+        """A cap around all of the area."""
+        return cap_around_caps(tuple(part.cap for part in self.parts))
+
+    @cached_property
+    def boxes(self) -> tuple[Bounds, ...]:
+        """Boxes around all of the area."""
+        return tuple(box for part in self.parts for box in part.boxes)
 
     def contains(self, points: Vectors) -> Flags:
         """Return which points lie inside at least one of the parts."""
@@ -78,7 +85,7 @@ def size_of(area: Circle | Box | Polygon | Corridor | Upstream | Union) -> AreaS
         case Corridor():
             return AreaSize(parts=1, points=len(area.path), depth=0)
         case Upstream():
-            return AreaSize(parts=1, points=len(area.arcs) + len(area.stretches), depth=0)
+            return AreaSize(parts=1, points=len(area.columns.latitudes), depth=0)
         case Box():
             return AreaSize(parts=1, points=2, depth=0)
         case Circle():

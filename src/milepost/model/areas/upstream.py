@@ -10,21 +10,26 @@ Invariants:
 - along a stretch, the remaining time and distance decrease linearly from its start to its end.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from itertools import pairwise
 from math import pi
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from milepost.model.areas.arcs import PAIRS_MAX, TOUCH_RAD, Angles, Arcs, Rows, angles_between_rad, blocks, distances_rad
 from milepost.model.areas.bounds import SLACK_RAD, Bounds, Cap, bounds_of_cap
-from milepost.model.areas.circle import check_distance
+from milepost.model.areas.circle import RADIUS_M_MAX, check_distance
 from milepost.model.areas.smallest_cap import blurred, cap_around_middle
 from milepost.model.places import EARTH_RADIUS_M, Flags, Place, Vectors, vectors
 from milepost.model.reasons import Malformed, Reason, shown
 
 _CLUSTER: Final = 32
+_FEW_PAIRS: Final = 4 * _CLUSTER * _CLUSTER
+"""Maximum pairs of a point and a segment that are compared without clusters, unless those were made already."""
 _BLUR: Final = 4e-15
 """Upper bound for the rounding of a scalar product."""
 _BLUR_RAD: Final = 1e-7
@@ -158,47 +163,131 @@ class Stretch:
         _check_left("metres", self.start_m, self.end_m, METRES_LEFT_MAX)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
+class StretchColumns:
+    """Stretches as columns, as datagrams carry them: the points of one stretch after the other, and a row for each stretch."""
+
+    counts: Rows
+    """Points of each stretch."""
+    latitudes: Angles
+    longitudes: Angles
+    half_widths_m: Angles
+    start_s: Angles
+    end_s: Angles
+    start_m: Angles
+    end_m: Angles
+
+    @classmethod
+    def of(cls, stretches: Sequence[Stretch]) -> Self:
+        """Return the columns of valid stretches."""
+        places = [place for stretch in stretches for place in stretch.path]
+        numbers = [(one.half_width_m, one.start_s, one.end_s, one.start_m, one.end_m) for one in stretches]
+        return cls(
+            np.array([len(stretch.path) for stretch in stretches], np.intp),
+            np.array([place.latitude for place in places], np.float64),
+            np.array([place.longitude for place in places], np.float64),
+            *np.array(numbers, np.float64).reshape(-1, 5).T,
+        )
+
+    def check(self) -> None:
+        """Raise `Malformed` unless all stretches are valid; there are as many points as `counts` says."""
+        is_valid = bool(
+            (self.counts >= 2).all()
+            and (np.abs(self.latitudes) <= 90.0).all()
+            and (np.abs(self.longitudes) <= 180.0).all()
+            and ((self.half_widths_m > 0) & (self.half_widths_m < RADIUS_M_MAX)).all()
+            and _may_be_left(self.start_s, self.end_s, SECONDS_LEFT_MAX)
+            and _may_be_left(self.start_m, self.end_m, METRES_LEFT_MAX)
+        )
+        if not is_valid:
+            self.stretches()
+            raise AssertionError("one of the stretches is invalid")
+
+    def stretches(self) -> tuple[Stretch, ...]:
+        """Return the stretches; raise `Malformed` for the first invalid one, with the reason."""
+        places = list(map(Place, self.latitudes.tolist(), self.longitudes.tolist()))
+        ends = np.cumsum(self.counts).tolist()
+        paths = [tuple(places[first:end]) for first, end in pairwise([0, *ends])]
+        numbers = (self.half_widths_m, self.start_s, self.end_s, self.start_m, self.end_m)
+        return tuple(map(Stretch, paths, *(column.tolist() for column in numbers)))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, StretchColumns) and all(
+            np.array_equal(one, another) for one, another in zip(self._columns(), other._columns(), strict=True)
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.latitudes.tobytes(), self.longitudes.tobytes()))
+
+    def _columns(self) -> tuple[NDArray[np.generic], ...]:
+        return tuple(getattr(self, one.name) for one in fields(self))
+
+
+@dataclass(frozen=True)  # without slots: what only edges need is computed on first use
 class Upstream:
     """All places on some stretches of road, each with its own width."""
 
-    stretches: tuple[Stretch, ...]
+    columns: StretchColumns
     cap: Cap = field(init=False, repr=False, compare=False)
-    boxes: tuple[Bounds, ...] = field(init=False, repr=False, compare=False)
     arcs: Arcs = field(init=False, repr=False, compare=False)
     """The segments of all stretches, concatenated."""
     widths_m: Angles = field(init=False, repr=False, compare=False)
     """The half width of each segment."""
-    _strips: Strips = field(init=False, repr=False, compare=False)
-    _bearings_deg: Angles = field(init=False, repr=False, compare=False)
-    _left_s: tuple[Angles, Angles] = field(init=False, repr=False, compare=False)
+
+    @classmethod
+    def of(cls, stretches: Sequence[Stretch]) -> "Upstream":
+        """Return the area of some stretches."""
+        return cls(StretchColumns.of(stretches))
 
     def __post_init__(self) -> None:
-        counts = np.array([len(stretch.path) for stretch in self.stretches], np.intp)
+        columns, counts = self.columns, self.columns.counts
         if not len(counts):
             raise Malformed(Reason.AREA_EMPTY, "there are no stretches")
         check_upstream_size(len(counts), int(counts.sum()))
-        places = [place for stretch in self.stretches for place in stretch.path]
-        points = vectors([place.latitude for place in places], [place.longitude for place in places])
-        joints = np.cumsum(counts)[:-1] - 1
+        points = vectors(columns.latitudes, columns.longitudes)
         is_segment = np.ones(len(points) - 1, np.bool_)
-        is_segment[joints] = False
-        arcs = _arcs(points, np.flatnonzero(is_segment))
-        of_arc = np.repeat(np.arange(len(counts)), counts - 1)
-        widths_m = np.array([stretch.half_width_m for stretch in self.stretches])[of_arc]
-        strips = strips_of(arcs, widths_m / EARTH_RADIUS_M)
-        object.__setattr__(self, "arcs", arcs)
+        is_segment[np.cumsum(counts)[:-1] - 1] = False
+        widths_m = columns.half_widths_m[self._stretch_of_arc]
+        object.__setattr__(self, "arcs", _arcs(points, np.flatnonzero(is_segment)))
         object.__setattr__(self, "widths_m", widths_m)
-        object.__setattr__(self, "_strips", strips)
-        object.__setattr__(self, "_bearings_deg", _bearings_deg(arcs))
-        object.__setattr__(self, "_left_s", self._seconds_left(arcs.lengths_rad, of_arc, counts - 1))
         object.__setattr__(self, "cap", _cap(points, float(widths_m.max()) / EARTH_RADIUS_M))
-        object.__setattr__(self, "boxes", tuple(map(bounds_of_cap, strips.caps)))
+
+    @cached_property
+    def stretches(self) -> tuple[Stretch, ...]:
+        """The stretches of road."""
+        return self.columns.stretches()
+
+    @cached_property
+    def boxes(self) -> tuple[Bounds, ...]:
+        """Boxes around all of the area."""
+        return tuple(map(bounds_of_cap, self._strips.caps))
+
+    @cached_property
+    def _strips(self) -> Strips:
+        return strips_of(self.arcs, self.widths_m / EARTH_RADIUS_M)
+
+    @cached_property
+    def _bearings_deg(self) -> Angles:
+        return _bearings_deg(self.arcs)
+
+    @cached_property
+    def _stretch_of_arc(self) -> Rows:
+        return np.repeat(np.arange(len(self.columns.counts)), self.columns.counts - 1)
 
     def contains(self, points: Vectors) -> Flags:
         """Return which points lie on one of the stretches, the boundary included, whatever their heading."""
+        if len(points) * len(self.arcs) <= _FEW_PAIRS and "_strips" not in self.__dict__:
+            return self._contains_few(points)
         rows, _, _ = self._near(points)
         return _flags(rows, len(points))
+
+    def _contains_few(self, points: Vectors) -> Flags:
+        """Return the same for a few points, without the clusters: an endpoint asks once, for its own position."""
+        flags = np.asarray(points @ self.cap.centre >= self.cap.cosine, np.bool_)
+        for row in np.flatnonzero(flags):
+            here = np.broadcast_to(points[row], self.arcs.starts.shape)
+            flags[row] = (distances_rad(here, self.arcs) <= self.widths_m / EARTH_RADIUS_M).any()
+        return flags
 
     def holds(self, points: Vectors, motion: Motion) -> Flags:
         """Return which points lie on a stretch and do not move another way; heading is ignored where unknown or stationary."""
@@ -232,10 +321,11 @@ class Upstream:
         along: Flags = is_stationary | ~(off_deg > HEADING_OFF_DEG_MAX)  # also where the heading is NaN
         return along
 
-    def _seconds_left(self, lengths: Angles, of_arc: Rows, counts: Rows) -> tuple[Angles, Angles]:
-        """Return the remaining seconds at the start and at the end of each segment."""
-        start_s = np.array([stretch.start_s for stretch in self.stretches])
-        lost_s = start_s - np.array([stretch.end_s for stretch in self.stretches])
+    @cached_property
+    def _left_s(self) -> tuple[Angles, Angles]:
+        """The remaining seconds at the start and at the end of each segment."""
+        lengths, of_arc, counts = self.arcs.lengths_rad, self._stretch_of_arc, self.columns.counts - 1
+        start_s, lost_s = self.columns.start_s, self.columns.start_s - self.columns.end_s
         behind = np.cumsum(lengths)
         firsts = np.cumsum(counts) - counts
         before = (behind - lengths)[firsts]
@@ -258,6 +348,10 @@ def _check_left(name: str, start: float, end: float, limit: float) -> None:
         found = f"{shown(start)} at the start of a stretch and {shown(end)} at its end"
         detail = f"the remaining {name} are {found}; they must not increase, and be at most {limit:g}"
         raise Malformed(Reason.FIELD_RANGE, detail)
+
+
+def _may_be_left(starts: Angles, ends: Angles, limit: float) -> bool:
+    return bool(((ends >= 0) & (ends <= starts) & (starts <= limit)).all())
 
 
 def _arcs(points: Vectors, firsts: Rows) -> Arcs:

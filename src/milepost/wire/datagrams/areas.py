@@ -14,7 +14,7 @@ import numpy as np
 from google.protobuf.message import Message as Part
 from numpy.typing import NDArray
 
-from milepost.model.areas import Area, Box, Circle, Corridor, Polygon, Stretch, Union, Upstream
+from milepost.model.areas import Area, Box, Circle, Corridor, Polygon, StretchColumns, Union, Upstream
 from milepost.model.areas.union import ShapeCounter
 from milepost.model.areas.upstream import check_upstream_size
 from milepost.model.places import Place
@@ -141,15 +141,15 @@ def _read_path(part: pb.Path) -> tuple[Place, ...]:
 
 def write_upstream(area: Upstream, part: pb.Upstream) -> None:
     """Write the stretches into *part*."""
-    stretches = area.stretches
-    part.points.extend([len(stretch.path) for stretch in stretches])
-    part.latitudes.extend(_steps([place.latitude for stretch in stretches for place in stretch.path]))
-    part.longitudes.extend(_steps([place.longitude for stretch in stretches for place in stretch.path]))
-    part.half_widths.extend([max(1, _tenths(stretch.half_width_m)) for stretch in stretches])
-    part.start_seconds.extend([_tenths(stretch.start_s) for stretch in stretches])
-    part.end_seconds.extend([_tenths(stretch.end_s) for stretch in stretches])
-    part.start_metres.extend([_tenths(stretch.start_m) for stretch in stretches])
-    part.end_metres.extend([_tenths(stretch.end_m) for stretch in stretches])
+    columns = area.columns
+    part.points.extend(columns.counts.tolist())
+    part.latitudes.extend(_steps(columns.latitudes))
+    part.longitudes.extend(_steps(columns.longitudes))
+    part.half_widths.extend(np.maximum(1, _tenths(columns.half_widths_m)).tolist())
+    part.start_seconds.extend(_tenths(columns.start_s).tolist())
+    part.end_seconds.extend(_tenths(columns.end_s).tolist())
+    part.start_metres.extend(_tenths(columns.start_m).tolist())
+    part.end_metres.extend(_tenths(columns.end_m).tolist())
 
 
 def read_upstream(part: pb.Upstream) -> Upstream:
@@ -161,30 +161,29 @@ def read_upstream(part: pb.Upstream) -> Upstream:
     if not len(part.latitudes) == len(part.longitudes) == sum(points):
         raise Malformed(Reason.FIELD_RANGE, f"Upstream has {len(part.latitudes)} latitudes for {sum(points)} points")
     check_upstream_size(len(points), sum(points))
-    latitudes, longitudes = _degrees(part.latitudes, "latitudes"), _degrees(part.longitudes, "longitudes")
-    places = list(map(Place, latitudes, longitudes))
-    stretches, first = [], 0
-    for count, *numbers in zip(points, *columns, strict=True):
-        path = tuple(places[first : first + count])
-        half_width_m, start_s, end_s, start_m, end_m = (number / _A_TENTH for number in numbers)
-        stretches.append(Stretch(path, half_width_m, start_s, end_s, start_m, end_m))
-        first += count
-    return Upstream(tuple(stretches))
+    columns_read = StretchColumns(
+        np.array(points, np.intp),
+        _degrees(part.latitudes, "latitudes"),
+        _degrees(part.longitudes, "longitudes"),
+        *(np.array(column, np.float64) / _A_TENTH for column in columns),
+    )
+    columns_read.check()
+    return Upstream(columns_read)
 
 
-def _tenths(number: float) -> int:
-    return round(number * _A_TENTH)
+def _tenths(numbers: NDArray[np.float64]) -> NDArray[np.int64]:
+    return np.rint(numbers * _A_TENTH).astype(np.int64)
 
 
-def _steps(degrees: list[float]) -> list[int]:
-    whole: NDArray[np.int64] = np.rint(np.array(degrees) * _A_DEGREE).astype(np.int64)
+def _steps(degrees: NDArray[np.float64]) -> list[int]:
+    whole: NDArray[np.int64] = np.rint(degrees * _A_DEGREE).astype(np.int64)
     steps: list[int] = np.diff(whole, prepend=0).tolist()
     return steps
 
 
-def _degrees(steps: Sequence[int], name: str) -> list[float]:
+def _degrees(steps: Sequence[int], name: str) -> NDArray[np.float64]:
     column = np.array(steps, np.int64)
     if column.size and not -_STEP_MAX <= column.min() <= column.max() <= _STEP_MAX:
         raise Malformed(Reason.COORDINATE_RANGE, f"a step of the {name} is longer than once around the Earth")
-    degrees: list[float] = (np.cumsum(column) / _A_DEGREE).tolist()
+    degrees: NDArray[np.float64] = np.cumsum(column) / _A_DEGREE
     return degrees

@@ -123,7 +123,7 @@ def test_an_unmarked_duplicate_alert_is_a_fault_and_a_marked_one_is_not() -> Non
 
 
 def test_a_vehicle_driving_away_is_not_inside_an_upstream_area() -> None:
-    road = Upstream((Stretch((place_at(400, 180), HERE), 15.0, 40.0, 0.0, 400.0, 0.0),))
+    road = Upstream.of((Stretch((place_at(400, 180), HERE), 15.0, 40.0, 0.0, 400.0, 0.0),))
     ledger = RunLedger()
     for name, heading in (("towards", 0.0), ("away", 180.0)):
         ledger.clients[name] = ClientPeriod("udp", at(0))
@@ -135,7 +135,7 @@ def test_a_vehicle_driving_away_is_not_inside_an_upstream_area() -> None:
 
 
 def test_a_vehicle_without_heading_may_be_warned_for_its_position() -> None:
-    road = Upstream((Stretch((place_at(400, 180), HERE), 15.0, 40.0, 0.0, 400.0, 0.0),))
+    road = Upstream.of((Stretch((place_at(400, 180), HERE), 15.0, 40.0, 0.0, 400.0, 0.0),))
     ledger = RunLedger()
     ledger.clients["away"] = ClientPeriod("udp", at(0))
     ledger.reports["away"] = [fix(second, place_at(200, 180), heading_deg=180.0) for second in range(40)]

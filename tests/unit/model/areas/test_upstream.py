@@ -1,5 +1,7 @@
 """Upstream: points on a stretch that move along it, the remaining time, and every refusal (M26)."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -31,7 +33,7 @@ def path(*steps: tuple[float, float], start: Place = HERE) -> tuple[Place, ...]:
 
 def east_then_north(start: Place = HERE) -> Upstream:
     """300 m to the east and 100 m to the north, 40 s in all, of which 10 are left at the end."""
-    return Upstream((Stretch(path((90, 300), (0, 100), start=start), 12.0, 50.0, 10.0, 500.0, 100.0),))
+    return Upstream.of((Stretch(path((90, 300), (0, 100), start=start), 12.0, 50.0, 10.0, 500.0, 100.0),))
 
 
 def at(*places: Place) -> Vectors:
@@ -85,7 +87,7 @@ def test_m26_the_remaining_time_decreases_linearly_along_the_path() -> None:
 def test_m26_of_two_parallel_stretches_the_one_in_the_same_direction_gives_the_time() -> None:
     east = Stretch(path((90, 400)), 15.0, 40.0, 0.0, 400.0, 0.0)
     west = Stretch(path((270, 400), start=moved(moved(HERE, 90, 400), 0, 10)), 15.0, 940.0, 900.0, 9400.0, 9000.0)
-    area, between = Upstream((east, west)), moved(moved(HERE, 90, 200), 0, 7)
+    area, between = Upstream.of((east, west)), moved(moved(HERE, 90, 200), 0, 7)
     assert area.seconds_to_reach(at(between)) == pytest.approx([920.0], abs=0.01)
     both = area.seconds_to_reach(at(between, between), motion((90, 10), (270, 10)))
     assert both == pytest.approx([20.0, 920.0], abs=0.01)
@@ -103,7 +105,7 @@ def test_m26_headings_count_inside_unions_too_but_only_on_roads() -> None:
 
 def test_m26_an_upstream_touches_what_is_within_its_width() -> None:
     area, middle = east_then_north(), moved(HERE, 90, 150)
-    wide = Upstream((*area.stretches, Stretch(path((90, 100), start=moved(HERE, 0, 5_000)), 40.0, 9.0, 0.0, 90.0, 0.0)))
+    wide = Upstream.of((*area.stretches, Stretch(path((90, 100), start=moved(HERE, 0, 5_000)), 40.0, 9.0, 0.0, 90.0, 0.0)))
     assert touches(area, Circle(moved(middle, 180, 50), 39.0))
     assert not touches(area, Circle(moved(middle, 180, 50), 37.0))
     assert touches(wide, Circle(moved(HERE, 0, 5_090), 51.0))
@@ -113,7 +115,7 @@ def test_m26_an_upstream_touches_what_is_within_its_width() -> None:
 
 def test_m26_an_area_of_hundreds_of_stretches_is_found_by_its_boxes() -> None:
     starts = [moved(moved(HERE, 0, 250.0 * (number // 20)), 90, 250.0 * (number % 20)) for number in range(400)]
-    area = Upstream(tuple(Stretch(path((90, 200), start=start), 10.0, 9.0, 1.0, 200.0, 1.0) for start in starts))
+    area = Upstream.of(tuple(Stretch(path((90, 200), start=start), 10.0, 9.0, 1.0, 200.0, 1.0) for start in starts))
     middles = [moved(start, 90, 100) for start in starts]
     assert area.contains(at(*middles)).all()
     assert not area.contains(at(*[moved(place, 0, 100) for place in middles])).any()
@@ -133,7 +135,7 @@ def refusal(**changed: object) -> Reason:
         **changed,
     }
     with pytest.raises(Malformed) as caught:
-        Upstream((Stretch(**values),))  # type: ignore[arg-type]
+        Upstream.of((Stretch(**values),))  # type: ignore[arg-type]
     return caught.value.reason
 
 
@@ -162,6 +164,33 @@ def test_an_empty_or_too_large_upstream_is_refused() -> None:
         ((long,) * (UPSTREAM_POINTS_MAX // 51 + 1), Reason.AREA_TOO_COMPLEX),
     ):
         with pytest.raises(Malformed) as caught:
-            Upstream(stretches)
+            Upstream.of(stretches)
         assert caught.value.reason is reason
-    assert len(Upstream((one,) * UPSTREAM_STRETCHES_MAX).stretches) == UPSTREAM_STRETCHES_MAX
+    assert len(Upstream.of((one,) * UPSTREAM_STRETCHES_MAX).stretches) == UPSTREAM_STRETCHES_MAX
+
+
+def test_a_few_points_are_compared_without_clusters_with_the_same_result() -> None:
+    starts = [moved(HERE, 37.0 * number, 90.0 * number) for number in range(60)]
+    stretches = tuple(
+        Stretch(path((number * 31.0, 150.0), start=start), 9.0, 9.0, 1.0, 200.0, 1.0) for number, start in enumerate(starts)
+    )
+    places = [moved(start, bearing, metres) for start in starts for bearing, metres in ((0, 8.9), (90, 9.1), (200, 60))]
+    together = Upstream.of(stretches).contains(at(*places))
+    assert [bool(Upstream.of(stretches).contains(at(place))[0]) for place in places] == together.tolist()
+    assert 60 < together.sum() < len(places)
+
+
+def test_the_columns_of_stretches_are_checked_like_the_stretches() -> None:
+    columns = east_then_north().columns
+    columns.check()
+    assert Upstream(columns).stretches == east_then_north().stretches
+    wrong = {
+        Reason.COORDINATE_RANGE: replace(columns, latitudes=columns.latitudes + 60.0),
+        Reason.AREA_RADIUS: replace(columns, half_widths_m=-columns.half_widths_m),
+        Reason.FIELD_RANGE: replace(columns, start_s=columns.end_s - 1),
+        Reason.AREA_EMPTY: replace(columns, counts=columns.counts - 2),
+    }
+    for reason, one in wrong.items():
+        with pytest.raises(Malformed) as caught:
+            one.check()
+        assert caught.value.reason is reason
