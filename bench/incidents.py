@@ -15,8 +15,8 @@ from rich.table import Table
 from milepost.incidents import Incidents
 from milepost.incidents.engine import EarlyWarnings
 from milepost.model.areas import Circle
-from milepost.model.endpoints import EndpointId
 from milepost.model.incidents import Cell, EventKind, Extent, Square
+from milepost.model.incidents.witnesses import Witnesses, witnesses_of
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.places import Place
 from milepost.wire.incidents import cell_from_json, cell_to_json
@@ -40,7 +40,7 @@ class SimulatedCity:
         side = round((count * 4) ** 0.5)  # a quarter of the squares has reports
         everywhere = [Square(row + north, column + east) for north in range(side) for east in range(side)]
         self._squares = Random(seed).sample(everywhere, count)
-        self._names = {square: _names(square, witnesses) for square in self._squares}
+        self._found = {square: _witnesses_in(square, witnesses) for square in self._squares}
 
     def slot(self, slot: int) -> list[Cell]:
         """Return the cells of a slot; those of one square have more and more reports."""
@@ -49,15 +49,13 @@ class SimulatedCity:
 
     def _cell(self, slot: int, square: Square, repetition: int) -> Cell:
         reports = repetition + self._witnesses
-        names = self._names[square]
         at = Instant(slot * self._kind.interval_ns + SECOND_NS)
         return Cell(
             self._kind.name,
             slot,
             square,
             reports,
-            names,
-            len(names),
+            self._found[square],
             5_000 * reports,
             6_000 * reports,
             Extent(2_000, 2_000, 9_000, 9_000),
@@ -66,8 +64,8 @@ class SimulatedCity:
         )
 
 
-def _names(square: Square, witnesses: int) -> frozenset[EndpointId]:
-    return frozenset(EndpointId(f"car-{square.row}-{square.column}-{one}") for one in range(witnesses))
+def _witnesses_in(square: Square, count: int) -> Witnesses:
+    return witnesses_of(f"car-{square.row}-{square.column}-{one}" for one in range(count))
 
 
 def best_s(call: Callable[[], object]) -> float:

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from milepost.incidents import Incidents, maybe_alert
 from milepost.model.addresses import ToArea, ToNotified
 from milepost.model.areas import Circle
-from milepost.model.endpoints import EndpointId, service_source
+from milepost.model.endpoints import service_source
 from milepost.model.incidents import Bin, Cell, EventKind, Grid, IncidentChange, IncidentPhase, Square
 from milepost.model.incidents.grid import units_between
+from milepost.model.incidents.witnesses import WitnessHash, witness_hash
 from milepost.model.instants import Instant
 from milepost.model.places import Place, distance_m
 from milepost.wire.incidents import state_from_json, state_to_json
@@ -45,8 +46,8 @@ LAST_S = 200.0
 values = st.integers(0, 20).map(float)
 offsets = st.sampled_from([-700.0, -320.0, -150.0, -40.0, 0.0, 40.0, 150.0, 320.0, 700.0]) | st.floats(-900, 900)
 witnesses = st.sampled_from([f"car-{number}" for number in range(6)])
-weightings: st.SearchStrategy[dict[EndpointId, float]] = st.just({}) | st.dictionaries(
-    witnesses.map(EndpointId), st.sampled_from([0.0, 0.25, 0.5, 0.9]), max_size=4
+weightings: st.SearchStrategy[dict[WitnessHash, float]] = st.just({}) | st.dictionaries(
+    witnesses.map(witness_hash), st.sampled_from([0.0, 0.25, 0.5, 0.9]), max_size=4
 )
 
 
@@ -77,7 +78,7 @@ def changes_in_slots(kind: EventKind, changes: list[IncidentChange]) -> list[tup
     return [(one.phase.value, one.incident.id, one.at // kind.interval_ns - 1) for one in changes]
 
 
-def incidents_with(kind: EventKind, cells: list[Cell], weights: dict[EndpointId, float]) -> Incidents:
+def incidents_with(kind: EventKind, cells: list[Cell], weights: dict[WitnessHash, float]) -> Incidents:
     incidents = Incidents([kind], weights=weights)
     for cell in cells:
         assert incidents.add(cell) is None
@@ -90,7 +91,7 @@ HOT_ONCE_THE_OLDER_SLOT_HAS_LEFT = [Event("car-0", HOME, after(10), {"v": 0.0}),
 @given(st.sampled_from(KINDS), many_events(), weightings)
 @example(KINDS[13], HOT_ONCE_THE_OLDER_SLOT_HAS_LEFT, {})
 def test_incidents_equal_those_of_the_oracle(
-    rules: tuple[EventKind, Callable[[OracleBin], bool]], found: list[Event], weights: dict[EndpointId, float]
+    rules: tuple[EventKind, Callable[[OracleBin], bool]], found: list[Event], weights: dict[WitnessHash, float]
 ) -> None:
     # M24
     kind, is_hot = rules
@@ -102,7 +103,7 @@ def test_incidents_equal_those_of_the_oracle(
 
 @given(st.sampled_from(KINDS), many_events(), weightings)
 def test_bins_equal_those_of_the_oracle(
-    rules: tuple[EventKind, Callable[[OracleBin], bool]], found: list[Event], weights: dict[EndpointId, float]
+    rules: tuple[EventKind, Callable[[OracleBin], bool]], found: list[Event], weights: dict[WitnessHash, float]
 ) -> None:
     # M23
     kind, is_hot = rules
@@ -133,7 +134,7 @@ def is_same(one: Bin, plain: OracleBin, kind: EventKind) -> bool:
 
 @given(st.sampled_from(KINDS), many_events(), weightings, st.data())
 def test_order_and_repetition_of_cells_do_not_matter(
-    rules: tuple[EventKind, object], found: list[Event], weights: dict[EndpointId, float], data: st.DataObject
+    rules: tuple[EventKind, object], found: list[Event], weights: dict[WitnessHash, float], data: st.DataObject
 ) -> None:
     kind = rules[0]
     cells = cells_of(kind, found)

@@ -3,9 +3,9 @@
     cells ─▶ SquareTotals per square ─▶ LazyBin per square: predicate true? ─▶ Bin ─▶ BinGroup of touching hot bins
 
 Invariants:
-- sums are integers and witnesses are sets, so that the order of the cells does not matter;
-- where a cell has more witnesses than it names, the bin's count is that of its distinct named witnesses or that of its largest
-  cell, whichever is more, and unnamed witnesses have the average weight of the named ones;
+- sums are integers and witnesses are sketches, so that the order of the cells does not matter;
+- where a cell has more witnesses than it lists, the bin's count is the estimate of the union of its sketches, at least the number
+  of listed ones and at most that of reports; the others have the average weight of the listed ones;
 - an aggregate that no predicate needs is not computed: of ten thousand bins, few are hot.
 """
 
@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from math import cos, fsum, hypot, radians
 from typing import Final, NamedTuple, Self
 
-from milepost.model.endpoints import EndpointId, SourceId
 from milepost.model.incidents import METRES_PER_UNIT, TALLY_PARTS, Bin, Cell, EventKind, Grid, Square, Tally
 from milepost.model.incidents.grid import units_between
+from milepost.model.incidents.witnesses import THETA_MAX, WitnessHash, estimated_count
 from milepost.model.instants import SECOND_NS, Instant
 
-Weights = Mapping[EndpointId, float]
-"""The weight of endpoints as witnesses, 0 to 1; the default is 1, also that of services."""
+Weights = Mapping[WitnessHash, float]
+"""The weight of witnesses by `witness_hash`, 0 to 1; the default is 1, also that of services."""
 
 _FULL_WEIGHT: Final = 1.0
 
@@ -35,8 +35,9 @@ class SquareTotals:
     north_sum: int
     east_sum: int
     extent: tuple[int, int, int, int]
-    witnesses: set[SourceId]
-    witness_count_max: int
+    witnesses: set[WitnessHash]
+    theta: int
+    """The minimum over the cells: of all witnesses, those with a smaller hash are in `witnesses`."""
     first_at: Instant
     last_at: Instant
     tallies: dict[str, list[int]]
@@ -52,8 +53,8 @@ class SquareTotals:
             cell.north_sum,
             cell.east_sum,
             cell.extent,
-            set(cell.witnesses),
-            cell.witness_count,
+            set(cell.witnesses.hashes),
+            cell.witnesses.theta,
             cell.first_at,
             cell.last_at,
             {name: [tally.count, tally.total, tally.least, tally.greatest] for name, tally in cell.tallies.items()},
@@ -67,8 +68,8 @@ class SquareTotals:
         south, west, north, east = self.extent
         box = cell.extent
         self.extent = (min(south, box.south), min(west, box.west), max(north, box.north), max(east, box.east))
-        self.witnesses |= cell.witnesses
-        self.witness_count_max = max(self.witness_count_max, cell.witness_count)
+        self.witnesses |= cell.witnesses.hashes
+        self.theta = min(self.theta, cell.witnesses.theta)
         self.first_at = min(self.first_at, cell.first_at)
         self.last_at = max(self.last_at, cell.last_at)
         for name, tally in cell.tallies.items():
@@ -148,12 +149,14 @@ class LazyBin:
 
     def witnesses(self) -> tuple[int, float]:
         """Return the number of witnesses, and the sum of their weights."""
-        named = set[SourceId]().union(*(one.witnesses for one in self._totals))
-        count = max(len(named), *(one.witness_count_max for one in self._totals))
-        weight_sum = (
-            fsum(self._weights.get(EndpointId(name), _FULL_WEIGHT) for name in named) if self._weights else float(len(named))
-        )
-        return count, weight_sum * count / len(named)
+        listed = set[WitnessHash]().union(*(one.witnesses for one in self._totals))
+        weight_sum = fsum(self._weights.get(one, _FULL_WEIGHT) for one in listed) if self._weights else float(len(listed))
+        theta = min(one.theta for one in self._totals)
+        if theta == THETA_MAX:
+            return len(listed), weight_sum
+        estimate = estimated_count(sum(one < theta for one in listed), theta)
+        count = max(len(listed), min(estimate, self.reports))
+        return count, weight_sum * count / len(listed)
 
     def radius_m(self) -> float:
         """Return half the diagonal of the box around the reports, at least the minimum of the kind."""

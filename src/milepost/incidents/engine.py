@@ -56,6 +56,7 @@ from milepost.model.incidents import (
     holds,
     min_reports,
 )
+from milepost.model.incidents.witnesses import WitnessHash, witness_hash
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.messages import Message, MessageId
 from milepost.model.pipeline_records import PIPELINES
@@ -337,7 +338,8 @@ class IncidentEngine:
         self.questions_from: int = state_json.get("asks", 0)
         """Offset of the first question that may not have been answered."""
         self._scores = Scores()
-        self.incidents = Incidents(kinds, weights=self._scores.known, state=incidents)
+        self._weights: dict[WitnessHash, float] = {}
+        self.incidents = Incidents(kinds, weights=self._weights, state=incidents)
         warned = early_warnings_from_json(orjson.dumps(state_json["early"])) if "early" in state_json else ()
         self._early = EarlyWarnings(self.incidents, lateness_ns=self._lateness_ns, since=since, warned=warned)
         self._evaluated_until = self._saved_at = Instant(0)
@@ -371,9 +373,15 @@ class IncidentEngine:
         """Add reputations, each with its key."""
         for key, value in records:
             try:
-                self._scores.take(key, value)
+                endpoint = self._scores.take(key, value)
             except Malformed:
                 self.counts.unreadable += 1
+                continue
+            score = self._scores.known.get(endpoint)
+            if score is None:
+                self._weights.pop(witness_hash(endpoint), None)
+            else:
+                self._weights[witness_hash(endpoint)] = score
 
     def tick(self, now: Instant) -> None:
         """Evaluate the slots that ended long enough ago for their cells to have arrived, in chronological order."""

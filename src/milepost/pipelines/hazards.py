@@ -19,8 +19,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from milepost.incidents.engine import CELLS
-from milepost.model.incidents import TALLY_PARTS, WITNESSES_MAX, EventKind
+from milepost.model.incidents import TALLY_PARTS, EventKind
 from milepost.model.incidents.predicates import fields_of
+from milepost.model.incidents.witnesses import WITNESSES_MAX_LOG2
 from milepost.pipelines.plan import Plan
 from milepost.pipelines.records import MESSAGES_TOPIC, messages
 from milepost.pipelines.settings import PipelineSettings
@@ -35,12 +36,15 @@ KEY: Final = ("kind", "slot", "slot_ends", "row", "column")
 """Grouping key of cells."""
 
 CELL_ROW: Final = """
-    kind string, slot bigint, row bigint, column bigint, reports bigint, witnesses array<string>, witness_count int,
+    kind string, slot bigint, row bigint, column bigint, reports bigint, witnesses string,
     north_sum bigint, east_sum bigint, extent array<bigint>, first_at string, last_at string
 """
 """One cell, with the members of its JSON except `type`; see docs/reference/incidents.md. Where predicates use fields there is
 also `tallies`, a struct with a member for each field."""
 
+
+WITNESS: Final = "unhex(left(sha2(endpoint, 256), 16))"
+"""Entry of an endpoint in the sketch; see `milepost.model.incidents.witnesses`."""
 
 CLOCK_AHEAD_S_MAX: Final = 10
 """Maximum time by which `seen_at` may be after the append; edges refuse reports of clocks that run ahead by much less."""
@@ -48,7 +52,7 @@ CLOCK_AHEAD_S_MAX: Final = 10
 FIELD_MAX: Final = 1_000_000
 """Maximum absolute value of a field in tallies; greater ones are ignored."""
 
-STATE_VERSION: Final = 1
+STATE_VERSION: Final = 2
 """Version of the state of the query."""
 
 _CIRCLE: Final = 3_600_000_000
@@ -106,13 +110,14 @@ def cells(events: DataFrame, kinds: Sequence[EventKind], *, allowed_lateness_s: 
     spots = with_square(with_slot(events, kinds)).withColumns(
         {_parts_of(name): _in_parts(name, names) for name, names in tallied.items()}
     )
+    spots = spots.withColumn("witness", f.expr(WITNESS))
     # All kinds share the watermark: neither longer slots of other kinds nor clocks that run ahead may end this slot.
     watermark_delay_s = allowed_lateness_s + max(kind.interval_s for kind in kinds) + CLOCK_AHEAD_S_MAX
     watermarked = spots.withWatermark("slot_ends", f"{round(watermark_delay_s * 1000)} milliseconds")
     tallies = [aggregate for name in tallied for aggregate in _tally(name)]
     aggregated = watermarked.groupBy(*KEY).agg(
         f.count(f.lit(1)).alias("reports"),
-        f.collect_set("endpoint").alias("names"),
+        f.theta_sketch_agg("witness", WITNESSES_MAX_LOG2).alias("sketch"),
         f.sum("north").alias("north_sum"),
         f.sum("east").alias("east_sum"),
         *(function(of).alias(f"{of}_{function.__name__}") for of in ("north", "east") for function in (f.min, f.max)),
@@ -122,8 +127,7 @@ def cells(events: DataFrame, kinds: Sequence[EventKind], *, allowed_lateness_s: 
     )
     return aggregated.select(
         *("kind", "slot", "row", "column", "reports"),
-        f.slice(f.sort_array("names"), 1, WITNESSES_MAX).alias("witnesses"),
-        f.size("names").alias("witness_count"),
+        f.base64("sketch").alias("witnesses"),
         *("north_sum", "east_sum"),
         f.array("north_min", "east_min", "north_max", "east_max").alias("extent"),
         _iso_text("first_us").alias("first_at"),

@@ -23,18 +23,19 @@ from milepost.model.incidents import (
     TrackerState,
 )
 from milepost.model.incidents.cells import NO_TALLIES
+from milepost.model.incidents.witnesses import Witnesses
 from milepost.model.instants import Instant
 from milepost.model.places import Place
 from milepost.wire.geojson import area_to_geojson
 from milepost.wire.json_form import PlaceForm
-from milepost.wire.json_form.codec import Codec, Form, Standalone, Whole, absent, encode_members
-from milepost.wire.json_form.field_codecs import IsoInstant, SourceNames
+from milepost.wire.json_form.codec import Codec, Form, Notation, Standalone, Whole, absent, encode_members
+from milepost.wire.json_form.field_codecs import Base64, IsoInstant
+from milepost.wire.theta_sketch import sketch_from_bytes, sketch_to_bytes
 from milepost.wire.times import instant_to_text
 
 INCIDENTS_SCHEMA_PATH: Final = Path(__file__).parent / "schema" / "incidents.schema.json"
 
 CELL_BYTES_MAX: Final = 64_000
-"""Room for 64 of the longest ids, escaped."""
 
 STATE_BYTES_MAX: Final = 200_000_000
 
@@ -100,6 +101,20 @@ def _cell(row: int, column: int, **others: Any) -> Cell:
     return Cell(square=Square(row, column), **others)
 
 
+class SketchText(Notation):
+    """Witnesses, as a theta sketch in base64."""
+
+    @staticmethod
+    def write(value: Witnesses) -> bytes:
+        """Return the bytes, which msgspec encodes in base64."""
+        return sketch_to_bytes(value)
+
+    @staticmethod
+    def read(value: object) -> Witnesses:
+        """Return the witnesses."""
+        return sketch_from_bytes(Base64.read(value))
+
+
 class CellForm(Standalone, frozen=True, tag="cell"):
     """The reports of one kind in one square and slot."""
 
@@ -110,8 +125,7 @@ class CellForm(Standalone, frozen=True, tag="cell"):
     row: Whole
     column: Whole
     reports: Whole
-    witnesses: SourceNames
-    witness_count: Whole
+    witnesses: SketchText
     north_sum: Whole
     east_sum: Whole
     extent: Extent

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from milepost.incidents import Incidents
-from milepost.model.endpoints import EndpointId
-from milepost.model.incidents import TALLY_PARTS, WITNESSES_MAX, Cell, CellKey, EventKind, Extent, IncidentChange, Tally
+from milepost.model.incidents import TALLY_PARTS, Cell, CellKey, EventKind, Extent, IncidentChange, Tally
+from milepost.model.incidents.witnesses import witnesses_of
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.places import Place, moved
 
@@ -50,7 +50,6 @@ def cells_of(kind: EventKind, found: Iterable[Event]) -> list[Cell]:
 def cell_of(kind: EventKind, key: CellKey, some: Sequence[Event]) -> Cell:
     spots = [kind.grid.locate(event.place) for event in some]
     norths, easts = [spot.north for spot in spots], [spot.east for spot in spots]
-    names = sorted({event.endpoint for event in some})
     values: dict[str, list[int]] = defaultdict(list)
     for event in some:
         for name, value in event.fields.items():
@@ -58,8 +57,7 @@ def cell_of(kind: EventKind, key: CellKey, some: Sequence[Event]) -> Cell:
     return Cell(
         *key,
         reports=len(some),
-        witnesses=frozenset(map(EndpointId, names[:WITNESSES_MAX])),
-        witness_count=len(names),
+        witnesses=witnesses_of(event.endpoint for event in some),
         north_sum=sum(norths),
         east_sum=sum(easts),
         extent=Extent(min(norths), min(easts), max(norths), max(easts)),

@@ -6,8 +6,8 @@ from itertools import count
 from math import cos, fsum, hypot, radians
 
 from milepost.model.areas import Circle
-from milepost.model.endpoints import EndpointId
 from milepost.model.incidents import METRES_PER_UNIT, EventKind, Grid, Square
+from milepost.model.incidents.witnesses import WitnessHash, witness_hash
 from milepost.model.places import Place, distance_m
 from unit.incidents.events import Event
 
@@ -23,7 +23,7 @@ class OracleBin:
     square: Square
     grid: Grid
     found: list[Event]
-    weights: Mapping[EndpointId, float]
+    weights: Mapping[WitnessHash, float]
 
     def rank(self) -> tuple[float, int, Square]:
         return -self.weight(), -len(self.found), self.square
@@ -32,7 +32,7 @@ class OracleBin:
         return {event.endpoint for event in self.found}
 
     def weight(self) -> float:
-        return fsum(self.weights.get(EndpointId(one), 1.0) for one in self.witnesses())
+        return fsum(self.weights.get(witness_hash(one), 1.0) for one in self.witnesses())
 
     def centre(self) -> Place:
         first, norths, easts = self.points()
@@ -54,7 +54,7 @@ class OracleBin:
         return [event.fields[field] for event in self.found if field in event.fields]
 
 
-def bins_at(kind: EventKind, events: Sequence[Event], slot: int, weights: Mapping[EndpointId, float]) -> list[OracleBin]:
+def bins_at(kind: EventKind, events: Sequence[Event], slot: int, weights: Mapping[WitnessHash, float]) -> list[OracleBin]:
     """Return the bins of a slot."""
     window = [event for event in events if slot - kind.slots < event.seen_at // kind.interval_ns <= slot]
     squares = sorted({kind.grid.locate(event.place).square for event in window})
@@ -99,7 +99,7 @@ OracleChange = tuple[str, str, int]
 class IncidentOracle:
     """The life cycle of incidents of one kind, slot by slot."""
 
-    def __init__(self, kind: EventKind, is_hot: Callable[[OracleBin], bool], weights: Mapping[EndpointId, float]) -> None:
+    def __init__(self, kind: EventKind, is_hot: Callable[[OracleBin], bool], weights: Mapping[WitnessHash, float]) -> None:
         self.kind = kind
         self.is_hot = is_hot
         self.weights = weights

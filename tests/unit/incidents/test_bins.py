@@ -7,8 +7,8 @@ import pytest
 
 from milepost.incidents.bins import totals_of
 from milepost.model.areas import Circle
-from milepost.model.endpoints import EndpointId
 from milepost.model.incidents import EventKind
+from milepost.model.incidents.witnesses import THETA_MAX, witness_hash
 from unit.incidents.events import HOME, Event, after, away, cells_of, events, incidents_from
 
 KIND = EventKind("Collision", "Collision", "reports >= 1", "Alert/Collision")
@@ -68,15 +68,30 @@ def test_radius_is_in_metres() -> None:
     assert is_hot("radius_m == 50", events(3))
 
 
-def test_witnesses_beyond_the_named_ones_count_as_in_the_largest_cell() -> None:
-    many = events(100, HOME, 1)
-    assert is_hot("witnesses == 100 and weight == 100", many)
-    assert is_hot("witnesses == 101", events(101, HOME, 1) + events(100, away(110), 1))
-    later = incidents_from(replace(KIND, predicate="witnesses == 100"), events(1, HOME, 1) + events(100, HOME, 11))
+def test_witnesses_of_a_bin_are_counted_exactly_while_each_cell_lists_all_of_its_own() -> None:
+    apart = events(64, HOME, 1) + [replace(one, endpoint=f"other-{one.endpoint}", place=away(110)) for one in events(64)]
+    assert is_hot("witnesses == 128 and weight == 128", apart)
+
+
+def test_witnesses_that_are_not_listed_are_estimated() -> None:
+    def twice(count: int) -> list[Event]:
+        return events(count, HOME, 1) + events(count, away(110), 1)
+
+    assert is_hot("witnesses > 600 and witnesses < 1600 and weight > 600 and weight < 1600", twice(1_000))
+    assert is_hot("witnesses > 64 and witnesses <= 130", events(65, HOME, 1) + events(65, away(110), 1))
+    later = incidents_from(replace(KIND, predicate="witnesses > 64"), events(1, HOME, 1) + events(100, HOME, 11))
     assert [change.at for change in later.advance(after(20))] == [after(20)]
 
 
-def test_unnamed_witnesses_have_the_average_weight_of_the_named_ones() -> None:
-    halves = {EndpointId(f"car-{number}"): 0.5 for number in range(100)}
-    kind = replace(KIND, predicate="weight == 50")
-    assert incidents_from(kind, events(100), weights=halves).advance(after(10))
+def test_witnesses_are_at_least_the_listed_ones_and_at_most_the_reports() -> None:
+    for count in (65, 66, 70, 80):
+        (cell,) = cells_of(KIND, events(count))
+        assert is_hot(f"witnesses >= 64 and witnesses <= {count} and reports == {count}", events(count))
+        assert cell.witnesses.theta < THETA_MAX
+
+
+def test_witnesses_that_are_not_listed_have_the_average_weight_of_the_listed_ones() -> None:
+    halves = {witness_hash(f"car-{number}"): 0.5 for number in range(100)}
+    kind = replace(KIND, predicate="weight > 0")
+    (change,) = incidents_from(kind, events(100), weights=halves).advance(after(10))
+    assert change.incident.weight == change.incident.witnesses / 2 > 32

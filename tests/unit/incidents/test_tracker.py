@@ -7,8 +7,8 @@ import pytest
 from milepost.incidents import CellDropReason, IncidentLimits, Incidents
 from milepost.incidents.tracker import circle_around
 from milepost.model.areas import Circle
-from milepost.model.endpoints import EndpointId
 from milepost.model.incidents import EventKind, IncidentPhase, Square
+from milepost.model.incidents.witnesses import witness_hash
 from milepost.model.places import Place, distance_m
 from unit.incidents.events import HOME, NOON, Event, after, away, cells_of, events, incidents_from, phases_at
 
@@ -166,7 +166,7 @@ def test_two_incidents_that_become_one_are_both_cleared_only_when_neither_place_
 
 def test_witnesses_of_low_reputation_count_for_less() -> None:
     kind = replace(KIND, predicate="weight >= 3")
-    doubtful = {EndpointId(f"car-{number}"): 0.5 for number in range(5)}
+    doubtful = {witness_hash(f"car-{number}"): 0.5 for number in range(5)}
     assert incidents_from(kind, events(5), weights=doubtful).advance(after(10)) == []
     (raised,) = incidents_from(kind, events(6), weights=doubtful).advance(after(10))
     assert (raised.incident.witnesses, raised.incident.weight) == (6, 3.5)
@@ -174,7 +174,7 @@ def test_witnesses_of_low_reputation_count_for_less() -> None:
 
 def test_reputations_may_change_during_an_incident() -> None:
     incidents = incidents_from(replace(KIND, predicate="weight >= 3"), events(5))
-    incidents.weights = {EndpointId("car-0"): 0.0, EndpointId("car-1"): 0.0, EndpointId("car-2"): 0.0}
+    incidents.weights = {witness_hash("car-0"): 0.0, witness_hash("car-1"): 0.0, witness_hash("car-2"): 0.0}
     assert incidents.advance(after(10)) == []
     incidents.weights = {}
     assert phases_at(incidents.advance(after(20))) == [("raised", 20.0)]

@@ -1,6 +1,6 @@
 """From reports to incidents: squares and cells, the rules of each kind of event, bins, and active incidents (M21-M25)."""
 
-from milepost.model.incidents.cells import TALLIES_MAX, TALLY_PARTS, WITNESSES_MAX, Cell, CellKey, Extent, Tally
+from milepost.model.incidents.cells import TALLIES_MAX, TALLY_PARTS, Cell, CellKey, Extent, Tally
 from milepost.model.incidents.grid import METRES_PER_UNIT, Grid, GridPosition, Square
 from milepost.model.incidents.incidents import (
     Bin,
@@ -21,7 +21,6 @@ __all__ = [
     "METRES_PER_UNIT",
     "TALLIES_MAX",
     "TALLY_PARTS",
-    "WITNESSES_MAX",
     "BadPredicate",
     "Bin",
     "Cell",

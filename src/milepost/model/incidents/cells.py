@@ -1,7 +1,7 @@
 """Cells: aggregates of the reports of one kind in one square of the grid and one time slot (M23).
 
 Invariants:
-- all values in a cell are integers, sets or times, so that the order in which reports are added does not matter;
+- all values in a cell are integers, sketches or times, so that the order in which reports are added does not matter;
 - a cell may be published again as reports arrive: of two with one key, `is_after` decides which is later, by reports first.
 """
 
@@ -10,14 +10,11 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from milepost.model.endpoints import SourceId
 from milepost.model.incidents.grid import Square
+from milepost.model.incidents.witnesses import Witnesses, estimated_count
 from milepost.model.instants import Instant, check_instant
 from milepost.model.messages import FIELD_NAME_CHARACTERS_MAX
 from milepost.model.reasons import Malformed, Reason, shown
-
-WITNESSES_MAX: Final = 64
-"""Maximum witnesses of a cell that are listed: the first by name; the others are only counted."""
 
 TALLIES_MAX: Final = 16
 """Maximum fields of the payload that a cell has tallies of."""
@@ -68,9 +65,7 @@ class Cell:
     """Number of the kind's interval since 1970."""
     square: Square
     reports: int
-    witnesses: frozenset[SourceId]
-    """All of them, or the first `WITNESSES_MAX` by name."""
-    witness_count: int
+    witnesses: Witnesses
     north_sum: int
     """Sum of the reports' distances north of the corner, in units."""
     east_sum: int
@@ -92,6 +87,11 @@ class Cell:
             _check_tally(self, name, tally)
 
     @property
+    def witness_count(self) -> int:
+        """Number of witnesses: exact, or estimated if not all are listed."""
+        return min(self.reports, estimated_count(len(self.witnesses.hashes), self.witnesses.theta))
+
+    @property
     def key(self) -> CellKey:
         """Identity of the cell across its publications."""
         return CellKey(self.kind, self.slot, self.square)
@@ -104,21 +104,15 @@ class Cell:
 
 
 def _order(cell: Cell) -> tuple[object, ...]:
-    numbers = (cell.witness_count, cell.last_at, -cell.first_at, cell.north_sum, cell.east_sum, cell.extent)
-    return (*numbers, sorted(cell.witnesses), sorted(cell.tallies.items()))
+    numbers = (len(cell.witnesses.hashes), cell.last_at, -cell.first_at, cell.north_sum, cell.east_sum, cell.extent)
+    return (*numbers, -cell.witnesses.theta, sorted(cell.witnesses.hashes), sorted(cell.tallies.items()))
 
 
 def _check_witnesses(cell: Cell) -> None:
     if not 1 <= cell.reports <= COUNT_MAX:
         raise Malformed(Reason.FIELD_RANGE, f"reports is {shown(cell.reports)}: a cell has at least one")
-    if not 1 <= cell.witness_count <= cell.reports:
-        raise Malformed(Reason.FIELD_RANGE, f"witness_count is {shown(cell.witness_count)}, not in 1..{cell.reports}")
-    named = min(cell.witness_count, WITNESSES_MAX)
-    if len(cell.witnesses) != named:
-        raise Malformed(
-            Reason.FIELD_RANGE,
-            f"{len(cell.witnesses)} witnesses are named, not {named}: of {cell.witness_count} the first {WITNESSES_MAX} are",
-        )
+    if len(cell.witnesses.hashes) > cell.reports:
+        raise Malformed(Reason.FIELD_RANGE, f"{len(cell.witnesses.hashes)} witnesses are listed, of {cell.reports} reports")
 
 
 def _check_extent(cell: Cell) -> None:

@@ -125,20 +125,6 @@ class SourceName(Notation):
         return source_id(text_of(value))
 
 
-class SourceNames(Notation):
-    """A set of sources, as an array without duplicates."""
-
-    write = staticmethod(sorted)
-
-    @staticmethod
-    def read(value: object) -> frozenset[SourceId]:
-        """Return the set."""
-        names = _texts(value)
-        if len(found := frozenset(map(source_id, names))) != len(names):
-            raise Malformed(Reason.FIELD_RANGE, "has a duplicate name")
-        return found
-
-
 class Tags(Notation):
     """A set of tags, as an array without duplicates."""
 

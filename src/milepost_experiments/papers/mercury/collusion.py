@@ -16,8 +16,8 @@ import numpy as np
 import pandas as pd
 
 from milepost.incidents import Incidents
-from milepost.model.endpoints import EndpointId
 from milepost.model.incidents import EVENT_KINDS, Cell, EventKind, Extent, IncidentPhase, Square
+from milepost.model.incidents.witnesses import WitnessHash, witness_hash, witnesses_of
 from milepost.model.instants import FOREVER, Instant
 from milepost.model.places import Place
 from milepost.model.priorities import Priority
@@ -177,13 +177,13 @@ def are_near(events: pd.DataFrame, reports: pd.DataFrame) -> list[bool]:
     return found
 
 
-def weights_at(scores: ScoreHistory, now_us: int) -> dict[EndpointId, float]:
-    """Return the weights of endpoints at a time, by their last available score."""
+def weights_at(scores: ScoreHistory, now_us: int) -> dict[WitnessHash, float]:
+    """Return the weights of witnesses at a time, by their last available score."""
     found = {}
     for endpoint, history in scores.items():
         available = [score for at_us, score in history if at_us <= now_us]
         if available:
-            found[EndpointId(endpoint)] = available[-1]
+            found[witness_hash(endpoint)] = available[-1]
     return found
 
 
@@ -197,14 +197,10 @@ def cells_of(kind: EventKind, events: Iterable[tuple[str, float, float, int]]) -
     found: dict[int, list[Cell]] = defaultdict(list)
     for (slot, square), cell_reports in reports_by_cell.items():
         names, norths, easts, times = zip(*cell_reports, strict=True)
-        witnesses = frozenset(EndpointId(name) for name in names)
         extent = Extent(min(norths), min(easts), max(norths), max(easts))
         sums = sum(norths), sum(easts)
-        named_witnesses = frozenset(sorted(witnesses)[:64])
         first_and_last = Instant(min(times)), Instant(max(times))
-        found[slot].append(
-            Cell(kind.name, slot, square, len(cell_reports), named_witnesses, len(witnesses), *sums, extent, *first_and_last)
-        )
+        found[slot].append(Cell(kind.name, slot, square, len(cell_reports), witnesses_of(names), *sums, extent, *first_and_last))
     return found
 
 

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from milepost.model.endpoints import EndpointId
+from milepost.model.incidents.witnesses import witness_hash, witnesses_of
 from milepost.model.places import Place
 from milepost_experiments.papers.mercury.attack_traffic import HOME, START_US
 from milepost_experiments.papers.mercury.collusion import (
@@ -73,8 +73,8 @@ def test_nearness_is_decided_by_the_last_report_before_the_event() -> None:
 def test_a_score_counts_from_the_time_when_it_is_available() -> None:
     scores = {"car": [(100, 0.5), (200, 0.1)], "late": [(300, 0.0)]}
     assert weights_at(scores, 99) == {}
-    assert weights_at(scores, 150) == {EndpointId("car"): 0.5}
-    assert weights_at(scores, 300) == {EndpointId("car"): 0.1, EndpointId("late"): 0.0}
+    assert weights_at(scores, 150) == {witness_hash("car"): 0.5}
+    assert weights_at(scores, 300) == {witness_hash("car"): 0.1, witness_hash("late"): 0.0}
 
 
 def test_reports_of_one_square_and_slot_are_one_cell() -> None:
@@ -83,8 +83,8 @@ def test_reports_of_one_square_and_slot_are_one_cell() -> None:
     events.append(("b", here.latitude, here.longitude, slot_us))
     cells = cells_of(COLLISION, events)
     first, second = cells[0][0], cells[1][0]
-    assert (first.reports, first.witness_count, first.witnesses) == (3, 1, frozenset({EndpointId("a")}))
-    assert (second.reports, second.witnesses) == (1, frozenset({EndpointId("b")}))
+    assert (first.reports, first.witnesses) == (3, witnesses_of("a"))
+    assert (second.reports, second.witnesses) == (1, witnesses_of("b"))
     spot = COLLISION.grid.locate(here)
     assert (first.square, first.north_sum, first.east_sum) == (spot.square, 3 * spot.north, 3 * spot.east)
 
