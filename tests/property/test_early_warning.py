@@ -1,5 +1,6 @@
 """Early warnings do not change incidents, and each is followed by its outcome, also through a restart (M24)."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 from hypothesis import event, given
@@ -10,7 +11,7 @@ from milepost.incidents.engine import STATE, Announcement, EarlyWarnings, Engine
 from milepost.incidents.tracker import is_within_alert_area
 from milepost.model.addresses import ToNotified
 from milepost.model.endpoints import service_source
-from milepost.model.incidents import Cell, CellKey, EventKind, Incident, IncidentChange, IncidentPhase
+from milepost.model.incidents import Cell, CellKey, EventKind, Incident, IncidentChange, IncidentPhase, Square
 from milepost.model.instants import Instant
 from milepost.model.site_records import CROSS_HUB, ForwardedMessage
 from milepost.wire.incidents import cell_to_json
@@ -123,6 +124,32 @@ def test_every_incident_is_announced_when_raised_or_was_announced_early_at_its_p
         if announcement.change.phase not in (IncidentPhase.EARLY, IncidentPhase.RAISED, IncidentPhase.CLEARED)
     ]
     assert others == [one for one in live.changes if one.phase not in (IncidentPhase.RAISED, IncidentPhase.CLEARED)]
+
+
+@given(kinds, many_events())
+def test_an_incident_keeps_the_id_of_its_early_warning_unless_it_grew_to_an_older_report(
+    kind: EventKind, found: list[Event]
+) -> None:
+    live = run_live(kind, found)
+    raised = [change.incident for change in live.changes if change.phase is IncidentPhase.RAISED]
+    slots = Counter(slot_of(incident) for incident in raised)
+    for change in [one.change for one in live.announcements if one.change.phase is IncidentPhase.EARLY]:
+        place = change.incident
+        counted = {near for square in place.squares for near in kind.grid.block(square)}
+        for incident in raised:
+            # With several incidents in a slot, the square may belong to another of them.
+            if slot_of(incident) == slot_of(place) and slots[slot_of(place)] == 1 and place.squares <= incident.squares:
+                event("kept" if incident.id == place.id else "grew to an older report")
+                assert incident.id == place.id or first_square(incident) not in counted
+
+
+def slot_of(incident: Incident) -> str:
+    return incident.id.split("-")[1]
+
+
+def first_square(incident: Incident) -> Square:
+    row, column = incident.id.split("-")[2:]
+    return Square(int(row), int(column))
 
 
 @given(kinds, many_events(), st.floats(0, LAST_S))

@@ -29,6 +29,7 @@ _FULL_WEIGHT: Final = 1.0
 class SquareTotals:
     """The reports of one square over some slots, relative to the square's corner like its cells."""
 
+    square: Square
     south: int
     west: int
     reports: int
@@ -47,6 +48,7 @@ class SquareTotals:
     def of(cls, grid: Grid, cell: Cell) -> Self:
         """Return the totals of one cell."""
         return cls(
+            cell.square,
             grid.south(cell.square),
             grid.west(cell.square),
             cell.reports,
@@ -135,6 +137,7 @@ class LazyBin:
         west = self._west
         northward = sum(one.south * one.reports + one.north_sum for one in self._totals)
         east = sum(units_between(west, one.west) * one.reports + one.east_sum for one in self._totals)
+        first_at, first_square = min((one.first_at, one.square) for one in self._totals)
         return Bin(
             self._square,
             self.reports,
@@ -142,9 +145,10 @@ class LazyBin:
             weight,
             self._kind.grid.place(northward / self.reports, west + east / self.reports),
             self.radius_m(),
-            min(one.first_at for one in self._totals),
+            first_at,
             max(one.last_at for one in self._totals),
             self._tallies(),
+            first_square,
         )
 
     def witnesses(self) -> tuple[int, float]:
@@ -202,6 +206,8 @@ class BinGroup(NamedTuple):
 
     leader: Bin
     members: tuple[Bin, ...]
+    first_square: Square
+    """The square of the first report of its bins: the same whichever bin leads, and in no other group of the slot."""
 
     @property
     def squares(self) -> frozenset[Square]:
@@ -214,7 +220,7 @@ def grouped(grid: Grid, hot: Iterable[Bin]) -> list[BinGroup]:
 
     Bins touch if their 3 x 3 blocks share a square. A hot bin that touches a greater one belongs to the group of the greatest
     of those; a bin that touches no greater one is a leader. So a long jam with one worst place is one group, and a town full of
-    jams is not. Each hot bin is in one group, whatever the order of *hot*.
+    jams is not. Each hot bin is in one group, whatever the order of *hot*, and each square in that of its greatest bin.
     """
     ordered = sorted(hot, key=lambda one: one.rank)
     greatest: dict[Square, int] = {}
@@ -226,4 +232,10 @@ def grouped(grid: Grid, hot: Iterable[Bin]) -> list[BinGroup]:
         upward = min(greatest[square] for square in grid.block(one.square))
         leaders.append(number if upward == number else leaders[upward])
         members.setdefault(leaders[number], []).append(one)
-    return [BinGroup(ordered[leader], tuple(belonging)) for leader, belonging in members.items()]
+    found = []
+    for leader, belonging in members.items():
+        # No greater bin touches the leader: its own first report belongs to the group in any case.
+        own = [one for one in belonging if leaders[greatest[one.first_square]] == leader]
+        first = min(own, key=lambda one: (one.first_at, one.first_square))
+        found.append(BinGroup(ordered[leader], tuple(belonging), first.first_square))
+    return found

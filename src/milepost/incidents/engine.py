@@ -15,7 +15,7 @@ Invariants:
 
 Early warnings: a place that is hot before its slot has ended is announced at once, and resolved at the end of the slot.
 
-    cells ─▶ find_early: hot, and touches no incident ─▶ announced early, under the id that an incident would get there
+    cells ─▶ find_early: hot, and touches no incident ─▶ announced early, under the id that an incident has there
     the slot has ended, and an incident …
       was raised there, under that id, in the notified circle    nothing more is published: the early warning suffices
       was raised there, otherwise                                `raised` also goes to all endpoints that were warned early
@@ -45,6 +45,7 @@ from milepost.model.addresses import INCIDENTS_MAX, ToArea, ToEndpoint, ToNotifi
 from milepost.model.areas import Area, Circle, Union
 from milepost.model.endpoints import SystemSource, maybe_endpoint, service_source
 from milepost.model.incidents import (
+    Bin,
     Cell,
     EarlyWarning,
     EventKind,
@@ -114,6 +115,10 @@ class _KindState:
         """Return whether the bin of a square touches an announced place."""
         return not self.reach.isdisjoint(self.monitor.kind.grid.block(square))
 
+    def may_warn(self, square: Square, slot: int) -> bool:
+        """Return whether an early warning in the bin of a square would be the first there, and none was false lately."""
+        return not self.touches(square) and self.false_warnings.get(square, 0) < slot
+
 
 class EarlyWarnings:
     """The early warnings of all kinds that have alerts."""
@@ -160,11 +165,7 @@ class EarlyWarnings:
         monitor, kind = kind_state.monitor, kind_state.monitor.kind
         if kind_state.slot != monitor.slot:
             self._reset(kind_state)
-        candidates = _candidates(kind_state, slot, squares)
-        if not candidates:
-            return []
-        bins = monitor.bins(slot, now, self._incidents.weights, candidates)
-        hot = [one.bin() for one in bins if holds(kind.condition, one.value_of)]
+        hot = self._find_hot(kind_state, slot, _candidates(kind_state, slot, squares), now)
         found = []
         for group in grouped(kind.grid, hot):
             if len(self._warned) < WARNED_MAX and not any(map(kind_state.touches, group.squares)):
@@ -172,6 +173,20 @@ class EarlyWarnings:
                 self._warned[incident.id] = EarlyWarning(incident, slot)
                 kind_state.exclude(group.squares)
                 found.append(IncidentChange(IncidentPhase.EARLY, incident, now))
+        return found
+
+    def _find_hot(self, kind_state: _KindState, slot: int, squares: list[Square], now: Instant) -> list[Bin]:
+        """Return the hot bins of *squares*, and all that touch them: the group is the one that an incident would have now."""
+        monitor, block = kind_state.monitor, kind_state.monitor.kind.grid.block
+        found: list[Bin] = []
+        evaluated = set[Square]()
+        while squares:
+            evaluated.update(squares)
+            bins = monitor.bins(slot, now, self._incidents.weights, squares)
+            hot = [one.bin() for one in bins if holds(monitor.kind.condition, one.value_of)]
+            found += hot
+            around = {further for one in hot for near in block(one.square) for further in block(near)}
+            squares = [one for one in around - evaluated if one in monitor.reports and kind_state.may_warn(one, slot)]
         return found
 
     def resolve(self, changes: Sequence[IncidentChange]) -> list[Announcement]:
@@ -248,7 +263,7 @@ def _candidates(kind_state: _KindState, slot: int, squares: set[Square]) -> list
         total = sum([reports[near] for near in block(square) if near in reports])
         if total < kind_state.floor or total < kind_state.evaluated_reports.get(square, 0.0) * _GROWTH:
             continue
-        if not kind_state.touches(square) and kind_state.false_warnings.get(square, 0) < slot:
+        if kind_state.may_warn(square, slot):
             kind_state.evaluated_reports[square] = total
             found.append(square)
     return found

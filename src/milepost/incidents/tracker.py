@@ -429,7 +429,7 @@ def incident_of(kind: EventKind, group: BinGroup, slot: int, at: Instant) -> Inc
     """Return the incident that begins with *group*."""
     leader, radius_m = group.leader, _radius_m(group)
     circle = Circle(leader.centre, radius_m + kind.margin_m)
-    name = IncidentId(f"{kind.name}-{slot}-{leader.square.row}-{leader.square.column}")
+    name = IncidentId(f"{kind.name}-{slot}-{group.first_square.row}-{group.first_square.column}")
     found = (leader.reports, leader.witnesses, leader.weight, group.squares)
     return Incident(name, kind.name, leader.centre, radius_m, *found, at, at, circle, at)
 

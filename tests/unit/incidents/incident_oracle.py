@@ -128,7 +128,7 @@ class IncidentOracle:
             if number in carried:
                 self.continue_incident(carried[number], group, slot)
             else:
-                self.raise_new(group, slot)
+                self.raise_new(group, groups, slot)
         for incident in self.active:
             if any(self.touch(incident, group) for group in groups):
                 incident.hot = slot
@@ -156,8 +156,21 @@ class IncidentOracle:
         reaches = [distance_m(centre, one.centre()) + one.radius_m(self.kind.radius_m_min) for one in group]
         return centre, max(reaches)
 
-    def raise_new(self, group: Sequence[OracleBin], slot: int) -> None:
-        row, column = group[0].square
+    def first_square(self, group: Sequence[OracleBin], groups: Sequence[Sequence[OracleBin]]) -> Square:
+        """Return the square of the first report of a bin, unless a greater bin of another group counts that report, too."""
+
+        def is_own(event: Event) -> bool:
+            bins = [(one.rank(), number) for number, some in enumerate(groups) for one in some if event in one.found]
+            return groups[min(bins)[1]] is group
+
+        firsts = [min(one.found, key=self.time_and_square) for one in group]
+        return self.time_and_square(min(filter(is_own, firsts), key=self.time_and_square))[1]
+
+    def time_and_square(self, event: Event) -> tuple[int, Square]:
+        return event.seen_at, self.kind.grid.locate(event.place).square
+
+    def raise_new(self, group: Sequence[OracleBin], groups: Sequence[Sequence[OracleBin]], slot: int) -> None:
+        row, column = self.first_square(group, groups)
         centre, radius_m = self.circle(group)
         name = f"{self.kind.name}-{slot}-{row}-{column}"
         alert_area = Circle(centre, radius_m + self.kind.margin_m)

@@ -106,8 +106,20 @@ def test_an_early_warning_suffices_if_the_incident_is_in_its_circle() -> None:
     assert phases(engine.tick(60)) == ["cleared"]
 
 
-def test_an_incident_outside_the_early_warning_is_raised_for_all_and_names_it() -> None:
+def test_an_incident_outside_the_early_warning_is_raised_under_its_id_though_another_bin_leads() -> None:
     engine = EngineUnderTest()
+    (early,) = engine.add_reports(*at(HOME, 5, 1.0))
+    engine.add_reports(*at(away(290.0, 0.0), 40, 2.0), *at(away(160.0, 0.0), 4, 2.0))
+    (raised,) = engine.tick(12)
+    assert raised.fields["incident"] == early.fields["incident"]
+    assert holds_all(circle_of(raised), circle_of(early))
+    (cleared,) = engine.tick(100)
+    assert cleared_ids(cleared) == (early.fields["incident"],)
+
+
+def test_an_incident_that_grew_to_an_older_report_is_raised_for_all_and_names_the_early_warning() -> None:
+    engine = EngineUnderTest()
+    engine.add_reports(*at(away(440.0, 0.0), 1, 0.5))
     (early,) = engine.add_reports(*at(HOME, 5, 1.0))
     engine.add_reports(*at(away(290.0, 0.0), 40, 2.0), *at(away(160.0, 0.0), 4, 2.0))
     (raised,) = engine.tick(12)

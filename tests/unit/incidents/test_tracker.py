@@ -82,8 +82,7 @@ def test_the_radius_is_never_under_the_minimum() -> None:
 def test_of_touching_hot_bins_the_one_with_most_witnesses_raises() -> None:
     found = events(5, middle_of()) + events(7, middle_of(east=2))
     (raised,) = incidents_from(KIND, found).advance(after(10))
-    row, column = KIND.grid.locate(middle_of(east=2)).square
-    assert raised.incident.id == f"Collision-{NOON // KIND.interval_ns}-{row}-{column}"
+    assert raised.incident.centre == incidents_from(KIND, events(7, middle_of(east=2))).advance(after(10))[0].incident.centre
     assert (raised.incident.witnesses, raised.incident.reports) == (7, 7)
     assert len(raised.incident.squares) == 2
 
@@ -91,13 +90,28 @@ def test_of_touching_hot_bins_the_one_with_most_witnesses_raises() -> None:
 def test_of_equal_witnesses_the_one_with_most_reports_raises() -> None:
     found = events(5, middle_of(), witnesses=5) + events(6, middle_of(east=2), witnesses=5)
     (raised,) = incidents_from(KIND, found).advance(after(10))
-    assert raised.incident.id.endswith("-".join(map(str, KIND.grid.locate(middle_of(east=2)).square)))
+    assert distance_m(raised.incident.centre, middle_of(east=2)) < 0.2
 
 
 def test_of_equal_bins_the_lowest_square_raises() -> None:
     found = events(5, middle_of(east=2)) + events(5, middle_of())
     (raised,) = incidents_from(KIND, found).advance(after(10))
-    assert raised.incident.id.endswith("-".join(map(str, KIND.grid.locate(HOME).square)))
+    assert distance_m(raised.incident.centre, middle_of()) < 0.2
+
+
+def test_the_id_names_the_square_of_the_first_report_whichever_bin_leads() -> None:
+    found = [*events(5, middle_of(), 2.0), *events(7, middle_of(east=2), 3.0), Event("car-9", middle_of(east=3), after(1))]
+    (raised,) = incidents_from(KIND, found).advance(after(10))
+    row, column = KIND.grid.locate(middle_of(east=3)).square
+    assert raised.incident.id == f"Collision-{NOON // KIND.interval_ns}-{row}-{column}"
+
+
+def test_two_groups_that_count_the_same_first_report_have_two_ids() -> None:
+    first, further = events(3, middle_of(east=2), 1.0), events(3, middle_of(east=3), 2.0)
+    found = [*events(9, middle_of(), 2.0), *first, *further, *events(8, middle_of(east=5), 2.0)]
+    changes = incidents_from(KIND, found).advance(after(10))
+    assert [len(change.incident.squares) for change in changes] == [2, 2]
+    assert len({change.incident.id for change in changes}) == 2
 
 
 def test_hot_bins_that_do_not_touch_are_two_incidents() -> None:

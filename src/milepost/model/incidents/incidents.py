@@ -13,7 +13,7 @@ from milepost.model.instants import Instant
 from milepost.model.places import Place
 
 IncidentId = NewType("IncidentId", str)
-"""KIND-SLOT-ROW-COLUMN: where and when it was first hot, so that the same cells give the same id in every process."""
+"""KIND-SLOT-ROW-COLUMN: when it was first hot, and the square of its first report: the same cells give the same id everywhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,8 @@ class Bin:
     first_at: Instant
     last_at: Instant
     tallies: Mapping[str, Tally]
+    first_square: Square
+    """The square of the first report; of several, the lowest."""
 
     @property
     def rank(self) -> tuple[float, int, Square]:
