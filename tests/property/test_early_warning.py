@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from random import Random
 
 from hypothesis import event, given
 from hypothesis import strategies as st
@@ -193,3 +194,24 @@ def number_of(append: EngineAppend) -> int:
 
 def alerts(appends: Sequence[EngineAppend]) -> list[EngineAppend]:
     return [one for one in appends if one.topic == CROSS_HUB]
+
+
+def add_one_by_one(engine: IncidentEngine, cells: Sequence[Cell], now: Instant) -> None:
+    for cell in cells:
+        engine.add_cells([cell_to_json(cell)], now)
+
+
+@given(kinds, many_events(), st.randoms(use_true_random=False))
+def test_cells_of_one_batch_have_the_effect_of_cells_added_one_by_one(
+    kind: EventKind, found: list[Event], random: Random
+) -> None:
+    cells = cells_over_time(kind, found)
+    random.shuffle(cells)
+    batch, singly = (IncidentEngine("north", [kind], allowed_lateness_s=LATE_S, since=after(2 * LAST_S)) for _ in range(2))
+    batch.add_cells([cell_to_json(cell) for cell in cells], NOON)
+    add_one_by_one(singly, cells, NOON)
+    for at in (after(LAST_S / 2), after(LAST_S), after(2 * LAST_S)):
+        batch.tick(at)
+        singly.tick(at)
+        assert batch.take_appends() == singly.take_appends()
+    event("some repeated" if len({cell.key for cell in cells}) < len(cells) else "none repeated")

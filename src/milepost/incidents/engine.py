@@ -68,10 +68,13 @@ from milepost.vetting import Scores
 from milepost.wire.area_text import area_from_text
 from milepost.wire.geojson import area_from_geojson
 from milepost.wire.incidents import (
+    CellValue,
+    IncidentTexts,
     cell_from_json,
     conditions_to_json,
     early_warnings_from_json,
     early_warnings_to_json,
+    group_by_key,
     state_from_json,
     state_to_json,
 )
@@ -216,9 +219,10 @@ class EarlyWarnings:
             monitor = kind_state.monitor
             unresolved = [one for one in self._warned.values() if one.incident.kind == name and one.successor is None]
             touching = monitor.tracker.touching([one.incident.squares for one in unresolved])
+            oldest_first = monitor.tracker.active if unresolved else ()
             for one, names in zip(unresolved, touching, strict=True):
                 if names:
-                    active = [incident for incident in monitor.tracker.active if incident.id in names]
+                    active = [incident for incident in oldest_first if incident.id in names]
                     self._warned[one.incident.id] = replace(one, successor=_nearest(one.incident, active))
                 elif monitor.slot is not None and monitor.slot >= one.slot:
                     del self._warned[one.incident.id]
@@ -359,30 +363,36 @@ class IncidentEngine:
         self._early = EarlyWarnings(self.incidents, lateness_ns=self._lateness_ns, since=since, warned=warned)
         self._evaluated_until = self._saved_at = Instant(0)
         self._is_unsaved = False
+        self._texts = IncidentTexts()
         self.counts = EngineCounts()
         self.dropped: Counter[str] = Counter()
 
     def add_cells(self, values: Sequence[bytes | None], now: Instant) -> None:
         """Add cells, in any order, repeated or not; a place that is hot now is announced early."""
-        cells = []
-        for value in values:
-            if value is None:
-                continue
-            try:
-                cell = cell_from_json(value)
-            except Malformed:
-                self.counts.unreadable += 1
-                continue
-            dropped = self.incidents.add(cell)
-            if dropped is None:
-                cells.append(cell)
-            else:
-                self.dropped[dropped.name] += 1
+        cells = [cell for same in group_by_key(values) for cell in self._add_latest(same)]
         changes = self._early.find_early(cells, now)
         for change in changes:
             self._publish(Announcement(change), self._evaluated_until)
             self.counts.early += 1
             self._is_unsaved = True
+
+    def _add_latest(self, same: Sequence[CellValue]) -> list[Cell]:
+        """Add the cell with most reports of those with one key; if it is not accepted, the next."""
+        accepted: list[Cell] = []
+        for reports, data in same:
+            if accepted and reports < accepted[0].reports:
+                break
+            try:
+                cell = cell_from_json(data)
+            except Malformed:
+                self.counts.unreadable += 1
+                continue
+            dropped = self.incidents.add(cell)
+            if dropped is None:
+                accepted.append(cell)
+            else:
+                self.dropped[dropped.name] += 1
+        return accepted
 
     def add_scores(self, records: Iterable[tuple[str, bytes | None]]) -> None:
         """Add reputations, each with its key."""
@@ -474,8 +484,9 @@ class IncidentEngine:
 
     def _save(self) -> None:
         self._is_unsaved = False
-        incidents = orjson.Fragment(state_to_json(self.incidents.state()))
-        early = orjson.Fragment(early_warnings_to_json(self._early.warned))
+        incidents = orjson.Fragment(state_to_json(self.incidents.state(), self._texts.encode))
+        early = orjson.Fragment(early_warnings_to_json(self._early.warned, self._texts.encode))
+        self._texts.forget_unused()
         state = orjson.dumps({"last": self._last, "asks": self.questions_from, "incidents": incidents, "early": early})
         self._appends.append(EngineAppend(STATE, STATE_KEY, compress(state, _LEVEL)))
 

@@ -78,6 +78,8 @@ def vectors(latitudes: ArrayLike, longitudes: ArrayLike) -> Vectors:
 
 def distance_m(one: Place, other: Place) -> float:
     """Return the great-circle distance between two places, in metres."""
+    if one == other:
+        return 0.0
     a, b = one.vector, other.vector
     return float(np.arctan2(np.linalg.norm(np.cross(a, b)), a @ b)) * EARTH_RADIUS_M
 

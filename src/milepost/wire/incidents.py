@@ -4,9 +4,11 @@ As in `json_form`, decoding is strict, instants are ISO 8601 texts and every tex
 than 53 bits. Cells come from other processes, incidents from storage; both are validated.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
+
+import msgspec
 
 from milepost.model.areas import Circle
 from milepost.model.incidents import (
@@ -28,7 +30,7 @@ from milepost.model.instants import Instant
 from milepost.model.places import Place
 from milepost.wire.geojson import area_to_geojson
 from milepost.wire.json_form import PlaceForm
-from milepost.wire.json_form.codec import Codec, Form, Notation, Standalone, Whole, absent, encode_members
+from milepost.wire.json_form.codec import Codec, Form, Notation, Standalone, Whole, absent, encode_any, encode_members
 from milepost.wire.json_form.field_codecs import Base64, IsoInstant
 from milepost.wire.theta_sketch import sketch_from_bytes, sketch_to_bytes
 from milepost.wire.times import instant_to_text
@@ -55,6 +57,53 @@ def cell_key(cell: Cell) -> str:
     return f"{cell.kind}/{cell.slot}/{cell.square.row}/{cell.square.column}"
 
 
+class CellValue(NamedTuple):
+    """The JSON text of a cell, not decoded yet."""
+
+    reports: int
+    data: bytes
+
+
+def group_by_key(values: Iterable[bytes | None]) -> list[list[CellValue]]:
+    """Group JSON texts of cells by the key of the cell, those with most reports first; an unreadable text is a group of its own.
+
+    A stream publishes a cell again at each report, and of those with one key the one with most reports is valid: the others of
+    a batch need not be decoded.
+    """
+    groups: dict[object, list[CellValue]] = {}
+    for number, data in enumerate(values):
+        if data is None:
+            continue
+        try:
+            head = _CELL_HEADS.decode(data)
+        except (msgspec.DecodeError, UnicodeError, RecursionError):
+            groups[number] = [CellValue(0, data)]
+        else:
+            key = (head.kind, head.slot, head.row, head.column)
+            groups.setdefault(key, []).append(CellValue(head.reports, data))
+    return [sorted(some, key=lambda one: -one.reports) if len(some) > 1 else some for some in groups.values()]
+
+
+class IncidentTexts:
+    """The JSON texts of incidents, each encoded once: most incidents of a state are those of the state before."""
+
+    def __init__(self) -> None:
+        self._kept: dict[int, tuple[Incident, msgspec.Raw]] = {}
+        """Texts by the identity of the incident, which lives as long as its entry."""
+        self._used: dict[int, tuple[Incident, msgspec.Raw]] = {}
+
+    def encode(self, incident: Incident) -> msgspec.Raw:
+        """Return the JSON text of an incident."""
+        name = id(incident)
+        found = self._used.get(name) or self._kept.get(name) or (incident, msgspec.Raw(encode_any(IncidentForm.write(incident))))
+        self._used[name] = found
+        return found[1]
+
+    def forget_unused(self) -> None:
+        """Forget the texts that were not used since the last call."""
+        self._kept, self._used = self._used, {}
+
+
 def change_to_json(change: IncidentChange) -> bytes:
     """Return the JSON text of a change of an incident."""
     return encode_members(ChangeForm.write(change))
@@ -67,9 +116,14 @@ def conditions_to_json(found: tuple[Conditions, ...], at: Instant) -> bytes:
     )
 
 
-def state_to_json(state: TrackerState) -> bytes:
+EncodeIncident = Callable[[Incident], object]
+"""Returns the members of an incident, or its JSON text."""
+
+
+def state_to_json(state: TrackerState, encode: EncodeIncident | None = None) -> bytes:
     """Return the JSON text of the state to resume from after a restart."""
-    return encode_members(StateForm.write(state))
+    incidents = list(map(encode or IncidentForm.write, state.incidents))
+    return encode_members({"type": "incidents", "slots": dict(state.slots), "incidents": incidents})
 
 
 def state_from_json(data: bytes) -> TrackerState:
@@ -77,9 +131,14 @@ def state_from_json(data: bytes) -> TrackerState:
     return _STATES.decode(data)
 
 
-def early_warnings_to_json(some: Iterable[EarlyWarning]) -> bytes:
+def early_warnings_to_json(some: Iterable[EarlyWarning], encode: EncodeIncident | None = None) -> bytes:
     """Return the JSON text of early warnings, to resume from after a restart."""
-    return encode_members({"type": "early", "warnings": [EarlyWarningForm.write(one) for one in some]})
+    encode = encode or IncidentForm.write
+    warnings = [
+        {"slot": one.slot, "incident": encode(one.incident)} | ({} if one.successor is None else {"successor": one.successor})
+        for one in some
+    ]
+    return encode_members({"type": "early", "warnings": warnings})
 
 
 def early_warnings_from_json(data: bytes) -> tuple[EarlyWarning, ...]:
@@ -113,6 +172,16 @@ class SketchText(Notation):
     def read(value: object) -> Witnesses:
         """Return the witnesses."""
         return sketch_from_bytes(Base64.read(value))
+
+
+class _CellHead(msgspec.Struct):
+    """The members of a cell that tell which of several is valid."""
+
+    kind: str
+    slot: int
+    row: int
+    column: int
+    reports: int
 
 
 class CellForm(Standalone, frozen=True, tag="cell"):
@@ -229,6 +298,7 @@ class EarlyWarningsForm(Standalone, frozen=True, tag="early"):
     warnings: tuple[EarlyWarningForm, ...]
 
 
+_CELL_HEADS: Final = msgspec.json.Decoder(_CellHead)
 _CELLS: Final = Codec[Cell]("cell", CellForm, bytes_max=CELL_BYTES_MAX)
 _STATES: Final = Codec[TrackerState]("incidents", StateForm, bytes_max=STATE_BYTES_MAX)
 _EARLY: Final = Codec[tuple[EarlyWarning, ...]]("early", EarlyWarningsForm, bytes_max=STATE_BYTES_MAX)

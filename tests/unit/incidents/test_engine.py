@@ -179,3 +179,23 @@ def test_an_unreadable_score_is_only_counted() -> None:
 
 def score_of(name: str, score: float) -> bytes:
     return orjson.dumps({"type": "reputation", "endpoint": name, "score": score, "at_us": 1, "reasons": []})
+
+
+def test_an_unreadable_cell_with_most_reports_does_not_hide_a_readable_one() -> None:
+    one = engine()
+    (whole,) = cells()
+    assert whole is not None
+    broken = orjson.dumps(orjson.loads(whole) | {"reports": 9, "witness_count": -1})
+    one.add_cells([broken, whole, b"{", None], after(1))
+    one.tick(after(12))
+    assert len(one.incidents.active) == 1
+    assert one.counts.unreadable == 2
+
+
+def test_of_equal_cells_of_a_batch_only_those_with_most_reports_are_decoded() -> None:
+    one = engine()
+    (whole,) = cells()
+    assert whole is not None
+    earlier = orjson.dumps(orjson.loads(whole) | {"reports": 4, "witness_count": -1})
+    one.add_cells([earlier, whole], after(1))
+    assert one.counts.unreadable == 0

@@ -13,17 +13,20 @@ import pytest
 from hypothesis import given
 
 from milepost.model.areas import Circle
-from milepost.model.incidents import EventKind, Grid, TrackerState
+from milepost.model.incidents import EarlyWarning, EventKind, Grid, IncidentId, TrackerState
 from milepost.model.places import Place
 from milepost.model.reasons import Malformed, Reason
 from milepost.wire.incidents import (
     CELL_BYTES_MAX,
     INCIDENTS_SCHEMA_PATH,
+    IncidentTexts,
     cell_from_json,
     cell_key,
     cell_to_json,
     change_to_json,
     conditions_to_json,
+    early_warnings_from_json,
+    early_warnings_to_json,
     state_from_json,
     state_to_json,
 )
@@ -72,6 +75,17 @@ def test_the_state_survives_encoding_and_decoding() -> None:
     assert len(state.incidents) == 1
     assert state_from_json(state_to_json(state)) == state
     assert state_from_json(state_to_json(TrackerState({}, ()))) == TrackerState({}, ())
+
+
+def test_the_state_is_the_same_whether_its_incidents_are_encoded_again_or_not() -> None:
+    texts = IncidentTexts()
+    for number in (3, 2, 3, 1):  # some are new, some are left out
+        some = [EarlyWarning(change.incident, 7, IncidentId("another") if number == 2 else None) for change in CHANGES[:number]]
+        state = TrackerState({"Collision": number}, tuple(change.incident for change in CHANGES[:number]))
+        assert state_to_json(state, texts.encode) == state_to_json(state)
+        assert early_warnings_to_json(some, texts.encode) == early_warnings_to_json(some)
+        assert early_warnings_from_json(early_warnings_to_json(some)) == tuple(some)
+        texts.forget_unused()
 
 
 def test_encoded_values_satisfy_the_schema() -> None:

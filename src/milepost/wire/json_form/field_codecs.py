@@ -8,6 +8,7 @@ from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from collections.abc import Iterable, Mapping
 from enum import Enum
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -32,6 +33,7 @@ _DIGITS: Final = re.compile(r"0|[1-9][0-9]{0,19}")
 _SIGNED_DIGITS: Final = re.compile(r"0|-?[1-9][0-9]{0,18}")
 _INSTANT: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})")
 _NO_NOW: Final = Instant(0)
+_INSTANTS_KEPT: Final = 16_384
 _TYPE_NAMES: Final[dict[type, str]] = {
     str: "text",
     bool: "true or false",
@@ -85,10 +87,14 @@ class IsoInstant(Notation):
     @staticmethod
     def read(value: object) -> Instant:
         """Return the instant."""
-        text = text_of(value)
-        if _INSTANT.fullmatch(text) is None:
-            raise Malformed(Reason.TIME_UNREADABLE, f"is {text[:40]!r}, not an instant such as '2030-05-01T18:00:00Z'")
-        return encodable_instant("the instant", instant_from_text(text, _NO_NOW))
+        return _iso_instant(text_of(value))
+
+
+@lru_cache(_INSTANTS_KEPT)
+def _iso_instant(text: str) -> Instant:
+    if _INSTANT.fullmatch(text) is None:
+        raise Malformed(Reason.TIME_UNREADABLE, f"is {text[:40]!r}, not an instant such as '2030-05-01T18:00:00Z'")
+    return encodable_instant("the instant", instant_from_text(text, _NO_NOW))
 
 
 class Base64(Notation):
