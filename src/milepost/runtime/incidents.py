@@ -1,14 +1,19 @@
 """`milepost incidents run`: the incident engine of a site, active in one of any number of processes.
 
-    group "incidents" assigns `cells` ─▶ state read ─▶ cells since then, questions ─▶ engine ─▶ appends
+    group "incidents" assigns the questions ─▶ state read ─▶ cells since then, questions ─▶ engine ─▶ appends
 
 Invariants:
-- a process that is assigned the topic starts from the last state in the log; one that has lost it appends nothing more;
-- no slot is evaluated before the cells that the log had at the start are read: they would be missing in it.
+- a process that is assigned the questions starts from the last state in the log; one that has lost them appends nothing more;
+- no slot is evaluated before the cells that the log had at the start are read: they would be missing in it;
+- alerts are appended at once, a state after the log has confirmed all alerts that it records as published. If an append fails,
+  the engine restarts from the last state, and alerts that were not appended are published again, under the same numbers.
 """
 
+import gc
 import signal
-from collections.abc import Sequence
+import sys
+from collections import deque
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from time import time_ns
@@ -21,6 +26,7 @@ from milepost.eventlog.log import (
     Following,
     Log,
     LogLost,
+    LogRefused,
     LogUnavailable,
     Member,
     Record,
@@ -30,7 +36,16 @@ from milepost.eventlog.log import (
     TopicSettings,
     read_to_end,
 )
-from milepost.incidents.engine import CELLS, ENGINE, QUESTION_TOPIC, STATE, Approach, IncidentEngine, SignMessage
+from milepost.incidents.engine import (
+    CELLS,
+    ENGINE,
+    QUESTION_TOPIC,
+    STATE,
+    Approach,
+    EngineAppend,
+    IncidentEngine,
+    SignMessage,
+)
 from milepost.listeners.event_loop import EventLoop
 from milepost.model.instants import Instant
 from milepost.model.pipeline_records import REPUTATION
@@ -43,6 +58,9 @@ TICK_S: Final = 0.25
 CELLS_S: Final = 86_400
 GROUP: Final = "incidents"
 QUESTIONS: Final = handler_topic(ENGINE)
+SWITCH_S: Final = 0.0005
+"""Interval at which Python's threads give way to each other: the reader and the event loop wait for one another at each batch."""
+STATES_WAITING_MAX: Final = 2
 
 
 def run(settings: Settings) -> int:
@@ -55,6 +73,8 @@ def run(settings: Settings) -> int:
     if sign is None:
         logger.warning("alerts are not signed: clients that trust a certificate authority suppress them", site=site.name)
     log = open_log(site, settings.storage.durability, "incidents", RefusedRecords(logger))
+    sys.setswitchinterval(SWITCH_S)
+    gc.freeze()  # modules and settings: the collector would go through them again and again, while alerts wait
     try:
         IncidentService(settings, log, logger, approach, sign).run()
     finally:
@@ -87,6 +107,40 @@ def find_signer(settings: Settings, now: Instant) -> SignMessage | None:
     return Signer(keys.signing, certificate).sign
 
 
+class AlertAppends:
+    """The order of an engine's appends: alerts at once, and a state once all alerts before it are confirmed."""
+
+    def __init__(self, append: Callable[[Sequence[Entry], int], None]) -> None:
+        """Create the order; *append* receives records and the number under which `confirmed` reports them, 0: no report."""
+        self._append = append
+        self._appended = 0
+        self._confirmed = 0
+        self._states: deque[tuple[int, Entry]] = deque()
+        """States that wait, each with the number of the last append before it; a newer one replaces the second."""
+
+    def add(self, appends: Sequence[EngineAppend]) -> None:
+        """Append the alerts among *appends*, and the last state among them when its turn comes."""
+        states = [Entry(*one) for one in appends if one.topic == STATE]
+        alerts = [Entry(*one) for one in appends if one.topic != STATE]
+        if alerts:
+            self._appended += 1
+            self._append(alerts, self._appended)
+        if states:
+            if len(self._states) == STATES_WAITING_MAX:
+                self._states.pop()
+            self._states.append((self._appended, states[-1]))
+            self._append_states()
+
+    def confirmed(self, number: int) -> None:
+        """Record that the log has the alerts up to append *number*."""
+        self._confirmed = number
+        self._append_states()
+
+    def _append_states(self) -> None:
+        while self._states and self._states[0][0] <= self._confirmed:
+            self._append([self._states.popleft()[1]], 0)
+
+
 class IncidentService:
     """The incident engine, while this process is assigned the cells of the site."""
 
@@ -106,6 +160,8 @@ class IncidentService:
         self._sign = sign
         self._event_loop = EventLoop()
         self._engine: IncidentEngine | None = None
+        self._appends = AlertAppends(self._append)
+        self._must_restart = False
         self._following: Following | None = None
         self._member: Member | None = None
         self._cells_end = 0
@@ -119,7 +175,7 @@ class IncidentService:
         log.make(REPUTATION, TopicSettings(is_compacted=True))
         log.make(QUESTIONS)
         request_messages(log, self._site, ENGINE, [QUESTION_TOPIC])
-        self._member = log.join(GROUP, [CELLS], self._commit, self._lost, changed=self._changed)
+        self._member = log.join(GROUP, [QUESTIONS], self._commit, self._lost, changed=self._changed)
         event_loop.call_every(TICK_S, self._tick)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: event_loop.call_soon(lambda _: event_loop.stop()))
@@ -135,12 +191,15 @@ class IncidentService:
     # In the log's threads
 
     def _commit(self, records: Sequence[Record]) -> None:
-        """Commit only: the group selects the active process, which follows cells separately, from where the state needs them."""
+        """Commit only: the group selects the active process, which follows all topics by itself, from where the state needs them.
+
+        The group assigns the questions because they are few: what its member reads is read for nothing else.
+        """
         if self._member is not None:
-            self._member.commit(CELLS, records[-1].offset + 1)
+            self._member.commit(QUESTIONS, records[-1].offset + 1)
 
     def _changed(self, topics: frozenset[str]) -> None:
-        self._event_loop.call_soon(lambda now: self._activate(now) if CELLS in topics else self._deactivate())
+        self._event_loop.call_soon(partial(self._on_changed, topics))
 
     def _lost(self, lost: LogLost) -> None:
         self._event_loop.call_soon(lambda _: self._logger.warning("records lost", reason=str(lost)))
@@ -150,9 +209,17 @@ class IncidentService:
 
     # In the event loop
 
+    def _on_changed(self, topics: frozenset[str], now: Instant) -> None:
+        if QUESTIONS in topics:
+            self._activate(now)
+        else:
+            self._deactivate()
+            self._must_restart = False
+
     def _activate(self, now: Instant) -> None:
         """Become active: continue from the last state."""
         self._deactivate()
+        self._appends, self._must_restart = AlertAppends(self._append), False
         incidents = self._settings.incidents
         engine = self._engine = IncidentEngine(
             self._site,
@@ -216,20 +283,46 @@ class IncidentService:
 
     def _tick(self, now: Instant) -> None:
         self._logger.log_suppressed()
-        if self._engine is not None and not self._cells_end:
+        if self._must_restart:
+            self._try_to_restart(now)
+        elif self._engine is not None and not self._cells_end:
             self._engine.tick(now)
             self._flush(self._engine)
 
     def _flush(self, engine: IncidentEngine) -> None:
         appends = engine.take_appends()
-        if not appends:
-            return
-        try:
-            self._log.append([Entry(*one) for one in appends], self._done)
-        except LogUnavailable as fault:
-            self._logger.warning("log unavailable: restarting from the last state", reason=str(fault))
-            self._event_loop.call_soon(self._activate)
+        if appends and not self._must_restart:
+            self._appends.add(appends)
 
-    def _done(self, fault: Exception | None) -> None:
-        if fault is not None:
-            self._event_loop.call_soon(lambda _: self._logger.warning("alerts not appended to the log", reason=str(fault)))
+    def _append(self, entries: Sequence[Entry], number: int) -> None:
+        try:
+            self._log.append(entries, partial(self._done, self._appends, number))
+        except LogUnavailable as fault:
+            self._restart(fault)
+
+    def _done(self, appends: AlertAppends, number: int, fault: Exception | None) -> None:
+        """Report the end of an append to the event loop; in the log's thread."""
+        if fault is not None or number:
+            self._event_loop.call_soon(lambda _: self._on_done(appends, number, fault))
+
+    def _on_done(self, appends: AlertAppends, number: int, fault: Exception | None) -> None:
+        if appends is not self._appends:  # of an engine before a restart
+            return
+        if isinstance(fault, LogRefused):  # it would be refused again
+            self._logger.error("alerts or state refused by the log", reason=str(fault))
+        elif fault is not None:
+            self._restart(fault)
+            return
+        if number:
+            appends.confirmed(number)
+
+    def _try_to_restart(self, now: Instant) -> None:
+        try:
+            self._activate(now)
+        except LogUnavailable as fault:
+            self._restart(fault)
+
+    def _restart(self, fault: Exception) -> None:
+        """Restart from the last state at the next tick; nothing is appended until then."""
+        self._must_restart = True
+        self._logger.warning("alerts not appended to the log: restarting from the last state", reason=str(fault))
