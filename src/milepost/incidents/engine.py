@@ -361,7 +361,9 @@ class IncidentEngine:
         self.incidents = Incidents(kinds, weights=self._weights, state=incidents)
         warned = early_warnings_from_json(orjson.dumps(state_json["early"])) if "early" in state_json else ()
         self._early = EarlyWarnings(self.incidents, lateness_ns=self._lateness_ns, since=since, warned=warned)
-        self._evaluated_until = self._saved_at = Instant(0)
+        # Not 0: early alerts of the previous process after its last state have numbers up to its own value of this.
+        self._evaluated_until = Instant(since - self._lateness_ns)
+        self._saved_at = Instant(0)
         self._is_unsaved = False
         self._texts = IncidentTexts()
         self.counts = EngineCounts()

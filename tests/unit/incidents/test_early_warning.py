@@ -281,3 +281,17 @@ def test_early_warnings_are_counted() -> None:
 )
 def test_a_predicate_says_how_many_reports_it_needs(text: str, least: float) -> None:
     assert min_reports(parse_predicate(text)) == least
+
+
+def test_an_early_alert_before_the_first_tick_after_a_crash_is_not_mistaken_for_one_of_the_previous_process() -> None:
+    one = EngineUnderTest()
+    one.add_reports(*events(5, seconds=1.0))
+    saved, one.state = one.state, None
+    one.tick(8.0)
+    lost = [Event(f"lost-{number}", away(5_000.0), after(9.0)) for number in range(5)]
+    assert phases(one.add_reports(*lost)) == ["early"]
+    one.state = saved  # the previous process died before it saved the state with the second alert
+    one.restart(since=9.5)
+    new = [Event(f"new-{number}", away(0.0, 5_000.0), after(10.1)) for number in range(5)]
+    assert phases(one.add_reports(*new)) == ["early"]
+    assert one.numbers == sorted(set(one.numbers))
