@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from milepost.cli.command_parser import Commands
+from milepost.cli.spark_options import add_conf, conf_in
 from milepost.config.errors import StartFault, UsageFault, cannot_read, require_module
 from milepost.runtime.terminal import print_error, print_line
 
@@ -102,6 +103,7 @@ def _add_area(parser: argparse.ArgumentParser) -> None:
 def _add_compact(verbs: Commands) -> None:
     compact = verbs.add_parser("compact", help="compact the archive", description="Compact the archive.", epilog=_COMPACT_EPILOG)
     _add_archive(compact)
+    add_conf(compact)
     compact.add_argument("--keep", metavar="TIME", help="delete rows older than this, such as `90 days` (default: keep all)")
     compact.set_defaults(run=_compact)
 
@@ -113,7 +115,7 @@ def _compact(typed: argparse.Namespace) -> int:
     from milepost.runtime.archive_options import archive_in, spark_session  # noqa: PLC0415
 
     folder, keep_s = archive_in(typed), _keep_s(typed.keep)
-    with spark_session("archive compact") as session:
+    with spark_session("archive compact", conf_in(typed)) as session:
         from milepost.pipelines.archive.compaction import ArchiveBusy, compact  # noqa: PLC0415
 
         try:
@@ -174,6 +176,7 @@ def _add_search(verbs: Commands) -> None:
     search = verbs.add_parser("search", help="query the past", description="Query messages of the past.", epilog=_SEARCH_EPILOG)
     search.add_argument("queries", metavar="QUERIES.json", type=Path, nargs="?", help="many queries at once")
     _add_archive(search)
+    add_conf(search)
     _add_times(search)
     _add_area(search)
     search.add_argument("--query", metavar="QUERY", help="a formula over tags and topics")
@@ -190,7 +193,7 @@ def _search(typed: argparse.Namespace) -> int:
     folder, queries = archive_in(typed), _queries(typed)
     if typed.count < 1:
         raise UsageFault(f"--count is {typed.count}: give at least 1")
-    with spark_session("search") as session:
+    with spark_session("search", conf_in(typed)) as session:
         from milepost.pipelines.search import find_endpoints, search_messages  # noqa: PLC0415
 
         if typed.endpoints:
@@ -251,6 +254,7 @@ def _add_coverage(verbs: Commands) -> None:
     coverage.add_argument("message", metavar="MESSAGE_ID", help="the message's id")
     coverage.add_argument("--source", metavar="SOURCE", help="the publisher; needed if several used the id")
     _add_archive(coverage)
+    add_conf(coverage)
     _add_times(coverage)
     coverage.add_argument("--page", metavar="FILE.html", type=Path, help="write a page with a picture")
     coverage.set_defaults(run=_coverage)
@@ -261,7 +265,7 @@ def _coverage(typed: argparse.Namespace) -> int:
     from milepost.runtime.archive_options import archive_in, spark_session, time_window_in  # noqa: PLC0415
 
     folder, time_window = archive_in(typed), time_window_in(typed)
-    with spark_session("coverage") as session:
+    with spark_session("coverage", conf_in(typed)) as session:
         from milepost.pipelines.coverage import HEAD, NoCoverageProof, prove_coverage  # noqa: PLC0415
 
         try:
@@ -287,6 +291,7 @@ def _add_backtest(verbs: Commands) -> None:
     )
     backtest.add_argument("rules", metavar="RULE.toml", type=Path, nargs="+", help="one rule file, or two to compare")
     _add_archive(backtest)
+    add_conf(backtest)
     _add_times(backtest, are_needed=True)
     backtest.add_argument("--page", metavar="FILE.html", type=Path, help="write a page with a map")
     backtest.add_argument("--json", action="store_true", help="print the alerts of one rule, a line of JSON each")
@@ -302,7 +307,7 @@ def _backtest(typed: argparse.Namespace) -> int:
         raise UsageFault("give one rule file, or two to compare; --json is for one")
     archive, time_window = archive_in(typed), time_window_in(typed)
     rules = {path: read_settings(path) for path in typed.rules}
-    with spark_session("backtest") as session:
+    with spark_session("backtest", conf_in(typed)) as session:
         alerts = [_alerts(session, archive, time_window, path, settings) for path, settings in rules.items()]
     if typed.json:
         for record in alerts[0]:

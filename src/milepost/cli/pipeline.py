@@ -7,12 +7,14 @@ from typing import Final
 
 from milepost.cli import archive
 from milepost.cli.command_parser import Commands
+from milepost.cli.spark_options import add_conf, conf_in
 from milepost.config.errors import require_module
 
 _RUN_EPILOG: Final = """\
 examples:
   milepost pipeline run all --config milepost.toml
   milepost pipeline run hazards dead-letters --config milepost.toml
+  milepost pipeline run all --config milepost.toml --conf spark.ui.enabled=true --conf spark.ui.port=4040
 
 Pipelines: hazards (event reports to cells, which `milepost incidents run` turns into alerts), positions (last positions, speeds,
 coverage holes, handovers), reputation (a score for each endpoint), archive (messages, reports and deliveries as Parquet),
@@ -48,6 +50,7 @@ def add_to(commands: Commands) -> None:
     verbs: Commands = pipeline.add_subparsers(title="subcommands", metavar="SUBCOMMAND", required=True)
     run = verbs.add_parser("run", help="run pipelines", description="Run pipelines until stopped.", epilog=_RUN_EPILOG)
     _add_names(run)
+    add_conf(run)
     run.add_argument("--submitted", action="store_true", help="set by `submit`: spark-submit provides master and jars")
     run.set_defaults(run=_run)
     status = verbs.add_parser(
@@ -59,6 +62,7 @@ def add_to(commands: Commands) -> None:
         "submit", help="run pipelines on a cluster", description="Run pipelines on a Spark cluster.", epilog=_SUBMIT_EPILOG
     )
     _add_names(submit)
+    add_conf(submit)
     submit.add_argument("--master", metavar="URL", required=True, help="the cluster, such as spark://HOST:7077")
     submit.add_argument("--show", action="store_true", help="print the command, but do not run it")
     submit.add_argument("--spark", metavar="OPTIONS", default="", help="further options for spark-submit, in one string")
@@ -78,7 +82,7 @@ def _run(typed: argparse.Namespace) -> int:
     require_module("pyspark", "a pipeline", "spark")
     from milepost.runtime.pipelines import run  # noqa: PLC0415  # imports PySpark, an optional dependency
 
-    return run(settings, typed.names, is_submitted=typed.submitted)
+    return run(settings, typed.names, conf=conf_in(typed), is_submitted=typed.submitted)
 
 
 def _status(typed: argparse.Namespace) -> int:
@@ -95,5 +99,12 @@ def _submit(typed: argparse.Namespace) -> int:
     require_module("pyspark", "a pipeline", "spark")
     from milepost.runtime.pipelines import submit  # noqa: PLC0415  # imports PySpark, an optional dependency
 
-    more = shlex.split(typed.spark)
-    return submit(settings, typed.config.absolute(), typed.names, master=typed.master, more=more, is_shown_only=typed.show)
+    return submit(
+        settings,
+        typed.config.absolute(),
+        typed.names,
+        master=typed.master,
+        conf=conf_in(typed),
+        more=shlex.split(typed.spark),
+        is_shown_only=typed.show,
+    )

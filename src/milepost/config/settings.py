@@ -28,6 +28,7 @@ from milepost.model.reasons import Malformed
 from milepost.model.site_records import check_site_name
 from milepost.model.topics import check_filter
 from milepost.pipelines.settings import BatchSettings
+from milepost.pipelines.spark_settings import check_spark_settings
 from milepost.vetting.access import GEOCAST_M, WITHIN_M_MAX, AccessRule
 from milepost.vetting.ownership import ClientIdPolicy, OtherUserPolicy
 from milepost.vetting.payloads import PayloadRule
@@ -108,6 +109,8 @@ class PipelineProcessSettings:
     memory: str = "1g"
     connector: str = ""
     http: str = "127.0.0.1:9465"
+    spark: dict[str, str] = field(default_factory=dict)
+    """Settings of Spark, by its own names."""
 
     def __post_init__(self) -> None:
         for one in self.topics:
@@ -116,6 +119,10 @@ class PipelineProcessSettings:
             raise ValueError("folder is empty: name the folder for the checkpoints of the pipelines and the archive")
         if self.http:
             _check_address("http", self.http)
+        try:
+            check_spark_settings(self.spark)
+        except ValueError as fault:
+            raise ValueError(f"spark: {fault}") from None
 
 
 _PACKET_BYTES_MAX: Final = 268_435_460  # the maximum remaining length of MQTT, and the fixed header

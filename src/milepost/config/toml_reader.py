@@ -3,6 +3,7 @@
 Invariants:
 - a key is the name of a field, or of its `Key`; unknown keys, missing keys and values of another type raise a `UsageFault`;
 - each fault has file, line and section, the value that was found and the expected type;
+- a `dict[str, str]` is a table with any keys;
 - integers are at least 0 unless a `Range` allows less;
 - a dataclass may check itself in `__post_init__` with a ValueError, to which file, line and section are added; a text that begins
   with the name of a key ("coverage: ...") is reported at the line of that key.
@@ -174,6 +175,8 @@ class TomlReader:
         origin = get_origin(bare)
         if origin is tuple:
             return self._array(hint, get_args(bare)[0], value, where)
+        if origin is dict:
+            return self._texts(hint, value, where)
         if origin in (Union, types.UnionType):
             return self._value(next(kind for kind in get_args(bare) if kind is not types.NoneType), value, where)
         if origin is Literal or (isinstance(bare, type) and issubclass(bare, Enum)):
@@ -193,6 +196,14 @@ class TomlReader:
     def _array(self, hint: Any, item: Any, value: Any, where: KeyPath) -> tuple[Any, ...]:
         found = self._checked(list, hint, value, where)
         return tuple(self._value(item, one, (*where, number)) for number, one in enumerate(found))
+
+    def _texts(self, hint: Any, value: Any, where: KeyPath) -> dict[str, str]:
+        """Return a table with any keys, whose values are texts."""
+        for name, one in self._checked(dict, hint, value, where).items():
+            if isinstance(one, dict):
+                raise self._fault((*where, name), f"{_section(where)} {name} is a table: put the dotted name in quotes")
+            self._checked(str, str, one, (*where, name))
+        return dict(value)
 
     def _choice(self, kind: Any, value: Any, where: KeyPath) -> Any:
         choices = _choices(kind)
@@ -280,7 +291,7 @@ def _expected(hint: Any) -> str:
         span = _annotation(hint, Range) or Range(0)
         most = f" and at most {span.greatest}" if span.greatest < _NUMBER_MAX else ""
         return f"{_TYPE_NAMES[bare]} of at least {span.least}{most}"
-    return "a table" if is_dataclass(bare) else _TYPE_NAMES[bare]
+    return "a table" if is_dataclass(bare) or origin is dict else _TYPE_NAMES[bare]
 
 
 def _described(value: object) -> str:

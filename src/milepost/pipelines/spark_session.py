@@ -1,7 +1,6 @@
 """The Spark session that all pipelines of a process share.
 
-Invariants: results do not depend on where Spark runs. Time is UTC, unreadable numbers are null and not an error (no ANSI mode),
-and streaming state is in RocksDB with changelog checkpoints, so that it may exceed memory and is written in small increments.
+Invariant: results do not depend on where Spark runs, nor on the user's settings of it (`spark_settings`).
 """
 
 import os
@@ -12,37 +11,19 @@ from pathlib import Path
 from typing import Final
 
 from py4j.protocol import Py4JError
+from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
+
+from milepost.pipelines.spark_settings import SHUFFLE_PARTITIONS, with_defaults
 
 SPARK_ENDED: Final = (Py4JError, ConnectionError)
 """Exceptions of any call after Spark's process has ended."""
 
-SHUFFLE_PARTITIONS: Final = 2
-"""Shuffle partitions in local mode: more would only wait for each other on a laptop."""
-
 _LOG_TAIL_LINES: Final = 4
 
-_ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-
-SETTINGS: Final[Mapping[str, str]] = {
-    "spark.sql.session.timeZone": "UTC",
-    "spark.sql.ansi.enabled": "false",
-    "spark.sql.execution.arrow.pyspark.enabled": "true",
-    "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,
-    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-    "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage": "true",
-    "spark.sql.streaming.stateStore.rocksdb.maxMemoryUsageMB": "256",
-    "spark.sql.streaming.minBatchesToRetain": "20",
-    "spark.sql.streaming.numRecentProgressUpdates": "4",
-    "spark.sql.streaming.metricsEnabled": "false",
-    "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "100000",
-    "spark.driver.extraJavaOptions": "-Xss4m",
-    "spark.log.level": "ERROR",
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-}
-"""Settings on which results depend: the same everywhere."""
+_SHUFFLE_PARTITIONS: Final = "2"
+"""Shuffle partitions in local mode: more would only wait for each other on a laptop."""
 
 
 class SparkDoesNotStart(Exception):
@@ -57,18 +38,19 @@ def open_session(
     settings: Mapping[str, str] | None = None,
     log_file: Path | None = None,
 ) -> SparkSession:
-    """Return the session; without *master*, that of `spark-submit` is used. Spark's output goes to *log_file*."""
+    """Return the session; a ValueError refuses *settings* on which results depend, the others win over our defaults.
+
+    Without *master*, that of `spark-submit` is used, and its settings win over all. Spark's output goes to *log_file*.
+    """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.appName(name)
-    if master is not None:
+    if master is None:
+        found = with_defaults({"spark.app.name": name, **(settings or {}), **_submitted_settings()})
+    else:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        builder = builder.master(master)
-        builder = builder.config("spark.driver.bindAddress", "127.0.0.1").config("spark.driver.host", "127.0.0.1")
-        builder = builder.config("spark.sql.shuffle.partitions", str(SHUFFLE_PARTITIONS))
+        found = with_defaults({"spark.app.name": name, **_local_settings(master), **(settings or {})})
     if jars:
-        builder = builder.config("spark.jars", ",".join(map(str, jars)))
-    for key, value in (*SETTINGS.items(), *(settings or {}).items()):
-        builder = builder.config(key, value)
+        found["spark.jars"] = ",".join([*map(str, jars), *filter(None, [found.get("spark.jars")])])
+    builder = SparkSession.builder.config(map={**found})
     if log_file is None:
         return builder.getOrCreate()
     try:
@@ -77,6 +59,21 @@ def open_session(
     except PySparkRuntimeError as fault:
         last = " ".join(log_file.read_text(errors="replace").split("\n")[-_LOG_TAIL_LINES:]).strip()
         raise SparkDoesNotStart(f"Spark does not start: {last or fault}") from None
+
+
+def _local_settings(master: str) -> dict[str, str]:
+    return {
+        "spark.master": master,
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        SHUFFLE_PARTITIONS: _SHUFFLE_PARTITIONS,
+    }
+
+
+def _submitted_settings() -> dict[str, str]:
+    """Return the settings of spark-submit: its options, and the file with the defaults of the installation."""
+    SparkContext._ensure_initialized()  # without it, SparkConf does not know them
+    return dict(SparkConf().getAll())
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """Shared parts of the archive commands: archive folder, time window, area and Spark session."""
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -57,8 +57,8 @@ def area_in(text: str) -> Area:
 
 
 @contextmanager
-def spark_session(name: str) -> "Iterator[SparkSession]":
-    """Open a local Spark session for the duration of a command."""
+def spark_session(name: str, conf: Mapping[str, str]) -> "Iterator[SparkSession]":
+    """Open a local Spark session, with the user's settings of Spark, for the duration of a command."""
     try:
         from milepost.pipelines.spark_session import SparkDoesNotStart, open_session  # noqa: PLC0415  # starts Java
     except ImportError:
@@ -66,7 +66,7 @@ def spark_session(name: str) -> "Iterator[SparkSession]":
     find_java()
     with TemporaryDirectory(prefix="milepost-") as folder:
         try:
-            session = open_session(name, master=_TASKS, log_file=Path(folder) / "spark.log")
+            session = open_session(name, master=_TASKS, settings=conf, log_file=Path(folder) / "spark.log")
         except SparkDoesNotStart as fault:
             raise StartFault(str(fault)) from None
         try:

@@ -8,12 +8,13 @@ folder. A submitted process has its driver here and its tasks on the cluster.
 """
 
 import os
+import re
 import shlex
 import signal
 import subprocess
 import sys
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from time import monotonic, time_ns
 from typing import Final
@@ -35,7 +36,8 @@ from milepost.pipelines.settings import Mode, PipelineSettings
 from milepost.pipelines.sources import Source
 from milepost.pipelines.sources.embedded import EmbeddedSource
 from milepost.pipelines.sources.kafka import KafkaSource
-from milepost.pipelines.spark_session import SETTINGS, SPARK_ENDED, SparkDoesNotStart, open_session
+from milepost.pipelines.spark_session import SPARK_ENDED, SparkDoesNotStart, open_session
+from milepost.pipelines.spark_settings import DEFAULTS, JVM_OPTIONS, SHUFFLE_PARTITIONS, required_values
 from milepost.runtime.monitoring import Monitoring
 from milepost.runtime.pipeline_status import PipelineMetrics, progress_line, status_of, write_status
 from milepost.runtime.services.jars import find_java, kafka_jars
@@ -49,10 +51,15 @@ PROGRESS_S: Final = 60.0
 EVERYTHING: Final = "all"
 SPARK_LOG: Final = "spark.log"
 """The file in the folder of pipelines with the output of Spark itself since its last start."""
+MASTER: Final = "spark.master"
+_LOCAL: Final = re.compile(r"local\[([0-9]+)\]")
 
 
-def run(settings: Settings, names: Sequence[str], *, is_submitted: bool) -> int:
-    """Run pipelines until a signal; return the exit status. A submitted process has master and jars from `spark-submit`."""
+def run(settings: Settings, names: Sequence[str], *, conf: Mapping[str, str], is_submitted: bool) -> int:
+    """Run pipelines until a signal; return the exit status. *conf* are settings of Spark from the command line.
+
+    A submitted process has master and jars from `spark-submit`.
+    """
     plans = plans_of(checked_names(names), pipeline_settings(settings))
     source = source_of(settings)
     if settings.pipelines.batches.mode is Mode.REAL_TIME and not source.is_real_time:
@@ -60,7 +67,8 @@ def run(settings: Settings, names: Sequence[str], *, is_submitted: bool) -> int:
     logger = StructuredLog(settings.log.level, settings.log.line_format)
     log = open_log(settings.site.log, settings.storage.durability, PIPELINES, RefusedRecords(logger))
     try:
-        return PipelineService(settings, plans, source, log, logger).run(is_submitted=is_submitted)
+        spark = {**settings.pipelines.spark, **conf}
+        return PipelineService(settings, plans, source, log, logger).run(spark, is_submitted=is_submitted)
     finally:
         log.close()
 
@@ -106,8 +114,8 @@ class PipelineService:
         self._logged_at = 0.0
         self._is_stopping = False
 
-    def run(self, *, is_submitted: bool) -> int:
-        """Run until a signal, or until no query is left; return the exit status."""
+    def run(self, spark: Mapping[str, str], *, is_submitted: bool) -> int:
+        """Run until a signal, or until no query is left; return the exit status. *spark* are the user's settings of Spark."""
         own = self._settings.pipelines
         Path(own.folder).mkdir(parents=True, exist_ok=True)
         http = self._monitoring.listen(self._event_loop, own.http)
@@ -117,7 +125,7 @@ class PipelineService:
             request_messages(self._log, self._settings.site.log.name, PIPELINES, own.topics)
         except LogUnavailable as fault:
             raise StartFault(f"the log of the site cannot be written: {fault}") from None
-        session = self._open_session(is_submitted=is_submitted)
+        session = self._open_session(spark, is_submitted=is_submitted)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self._event_loop.call_soon(lambda _: self._begin_stop()))
         runner = Runner(session, self._source, self._plans, own.batches, folder=own.folder, on_event=self._log_query)
@@ -147,20 +155,22 @@ class PipelineService:
         self._write_status(runner)
         session.stop()
 
-    def _open_session(self, *, is_submitted: bool) -> SparkSession:
+    def _open_session(self, spark: Mapping[str, str], *, is_submitted: bool) -> SparkSession:
         own = self._settings.pipelines
-        name = f"milepost-{self._settings.site.log.name}"
-        if is_submitted:
-            return open_session(name)
-        find_java()
-        jars: list[Path] = []
-        if self._source.is_real_time:
-            jars = kafka_jars(version=own.connector, progress=lambda line: self._logger.info("connector", progress=line))
-        cores = max(os.cpu_count() or 1, cores_needed(self._plans, self._source, own.batches, partitions=own.partitions))
-        settings = {"spark.driver.memory": own.memory, "spark.sql.shuffle.partitions": str(own.partitions)}
-        log_file = Path(own.folder) / SPARK_LOG
+        name = app_name(self._settings)
         try:
-            return open_session(name, master=f"local[{cores}]", jars=jars, settings=settings, log_file=log_file)
+            if is_submitted:
+                return open_session(name, settings=spark)
+            find_java()
+            jars: list[Path] = []
+            if self._source.is_real_time:
+                jars = kafka_jars(version=own.connector, progress=lambda line: self._logger.info("connector", progress=line))
+            settings = {"spark.driver.memory": own.memory, SHUFFLE_PARTITIONS: str(own.partitions), **spark}
+            cores = cores_needed(self._plans, self._source, own.batches, partitions=int(settings[SHUFFLE_PARTITIONS]))
+            master = local_master(spark.get(MASTER), cores)
+            return open_session(name, master=master, jars=jars, settings=settings, log_file=Path(own.folder) / SPARK_LOG)
+        except ValueError as fault:
+            raise UsageFault(f"Spark's settings: {fault}") from None
         except SparkDoesNotStart as fault:
             raise StartFault(str(fault)) from None
 
@@ -199,13 +209,37 @@ class PipelineService:
         log(event, query=plan.name, reason=why)
 
 
+def app_name(settings: Settings) -> str:
+    """Return the name of the process in Spark."""
+    return f"milepost-{settings.site.log.name}"
+
+
+def local_master(chosen: str | None, cores: int) -> str:
+    """Return the master on this machine, with a thread for each of *cores* tasks; raise a ValueError for one with too few."""
+    if chosen is None:
+        return f"local[{max(os.cpu_count() or 1, cores)}]"
+    threads = _LOCAL.fullmatch(chosen)
+    if threads is None:
+        raise ValueError(f'"{MASTER}" is "{chosen}": give "local[NUMBER]", or run `milepost pipeline submit` for a cluster')
+    if int(threads[1]) < cores:
+        raise ValueError(f'"{MASTER}" is "{chosen}", but the queries have {cores} simultaneous tasks; give "local[{cores}]"')
+    return chosen
+
+
 def submit(
-    settings: Settings, config: Path, names: Sequence[str], *, master: str, more: Sequence[str], is_shown_only: bool
+    settings: Settings,
+    config: Path,
+    names: Sequence[str],
+    *,
+    master: str,
+    conf: Mapping[str, str],
+    more: Sequence[str],
+    is_shown_only: bool,
 ) -> int:
     """Print the spark-submit command and run it; return the exit status."""
     if not source_of(settings).is_real_time:
         raise UsageFault('[site] log = "embedded": a cluster cannot read a log in a folder of this machine; use log = "kafka"')
-    line = submit_line(settings, config, checked_names(names), master=master, more=more)
+    line = submit_line(settings, config, checked_names(names), master=master, conf=conf, more=more)
     print_line(shlex.join(line))
     if is_shown_only:
         return 0
@@ -217,25 +251,31 @@ def submit(
             return process.wait()
 
 
-def submit_line(settings: Settings, config: Path, names: Sequence[str], *, master: str, more: Sequence[str]) -> list[str]:
-    """Return the spark-submit command for pipelines."""
+def submit_line(
+    settings: Settings, config: Path, names: Sequence[str], *, master: str, conf: Mapping[str, str], more: Sequence[str]
+) -> list[str]:
+    """Return the spark-submit command for pipelines. The driver adds defaults, so that those of the cluster win over them."""
     own = settings.pipelines
     jars = kafka_jars(version=own.connector, progress=print_error)
     configuration = {
-        **SETTINGS,
-        "spark.sql.shuffle.partitions": str(own.partitions),
+        JVM_OPTIONS: DEFAULTS[JVM_OPTIONS].value,  # read when Java starts, before the driver
+        SHUFFLE_PARTITIONS: str(own.partitions),
         "spark.pyspark.driver.python": sys.executable,
         "spark.pyspark.python": sys.executable,
+        **own.spark,
+        **conf,
+        **required_values(),
     }
-    conf = [part for name, value in configuration.items() for part in ("--conf", f"{name}={value}")]
+    options = [part for name, value in configuration.items() for part in ("--conf", f"{name}={value}")]
     return [
         str(_spark_submit()),
         *("--master", master),
         *("--deploy-mode", "client"),
+        *("--name", app_name(settings)),
         *("--driver-memory", own.memory),
         *("--jars", ",".join(map(str, jars))),
         *("--py-files", str(_packed(Path(own.folder)))),
-        *conf,
+        *options,
         *more,
         str(Path(milepost.__file__).parent / "__main__.py"),
         *("pipeline", "run", *names),
