@@ -9,6 +9,10 @@ from pathlib import Path
 import pytest
 
 from milepost.cli.main import make_parser
+from milepost.config.settings import PipelineProcessSettings
+from milepost.config.toml_reader import keys_of
+from milepost.pipelines.spark_settings import DEFAULTS, REQUIRED
+from parts import ROOT
 from scripts.write_reference import PAGES, _unit, commands, configuration
 
 
@@ -76,3 +80,10 @@ def test_the_page_of_settings_shows_examples_apart_from_defaults() -> None:
     page = configuration()
     assert "| `receive_max` | `20` |  | Receive Maximum (MQTT 5)" in page
     assert "| `allow` | `[true]` |" in page
+
+
+def test_the_page_of_pipelines_has_every_setting_and_sparks_with_their_reasons() -> None:
+    page = (ROOT / "docs" / "how-to" / "pipelines.md").read_text()
+    assert [key for key in keys_of(PipelineProcessSettings) if f"| `{key}` |" not in page] == []
+    rows = [f"| `{name}` = `{one.value}` | {one.reason} |" for name, one in {**DEFAULTS, **REQUIRED}.items()]
+    assert [row for row in rows if row not in page] == []

@@ -12,11 +12,10 @@
 - real-time mode is used where plan and log support it, unless configured otherwise: the transform is the same.
 """
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -25,6 +24,8 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from milepost.model.retry import RetryPolicy
 from milepost.pipelines.plan import Plan
+from milepost.pipelines.progress import Progress, RunningBatch, Totals, progress_from_json
+from milepost.pipelines.running_batch import RunningBatchReader
 from milepost.pipelines.settings import BatchSettings, Mode
 from milepost.pipelines.sources import Source
 
@@ -73,24 +74,6 @@ class Restarts:
         self.in_a_row = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """Metrics of the last finished batch."""
-
-    batch: int
-    rows: int
-    rows_per_s: float
-    """Rows processed per second."""
-    took_s: float
-    state_rows: int
-    """Rows in the state store."""
-    state_bytes: int
-    late_rows: int
-    """Rows of this batch dropped by the watermark."""
-    positions: Mapping[str, int] = field(default_factory=dict)
-    """The offset of the next record, by topic name without prefix."""
-
-
 class RunningQuery:
     """One query."""
 
@@ -99,7 +82,12 @@ class RunningQuery:
         self.restarts = restarts
         self.is_real_time = is_real_time
         self.progress: Progress | None = None
+        """The last finished batch."""
+        self.totals = Totals()
+        self.running_batch: RunningBatch | None = None
+        """In real-time mode: the batch that runs, if its counts are known."""
         self.query: StreamingQuery | None = None
+        self.reader: RunningBatchReader | None = None
         self.is_stopped = False
 
     @property
@@ -161,12 +149,14 @@ class Runner:
             if one.query is None:
                 continue
             try:
+                self._note_progress(one, one.query)
                 one.query.stop()
             except PySparkException as fault:  # the end of the session will stop it
                 self._on_event("query did not stop cleanly", one.plan, _fault_text(fault))
 
     def _start(self, one: RunningQuery, now_s: float) -> None:
         plan = one.plan
+        one.reader = RunningBatchReader(self._session, self._source.prefix) if one.is_real_time else None
         try:
             one.query = self._build(one).queryName(plan.name).start()
         except PySparkException as fault:
@@ -192,18 +182,25 @@ class Runner:
         )
 
     def _check(self, one: RunningQuery, query: StreamingQuery, now_s: float) -> None:
-        if not query.isActive:
+        is_active = query.isActive
+        self._note_progress(one, query)
+        if not is_active:
             fault = query.exception()
             one.query = None
+            one.running_batch = None
             self._failed(one, "the query ended without an error" if fault is None else _fault_text(fault), now_s)
             return
+        one.running_batch = None if one.reader is None else one.reader.read(query, now_s)
+
+    def _note_progress(self, one: RunningQuery, query: StreamingQuery) -> None:
+        """Add the batches that have finished since the last call."""
         latest = query.lastProgress
-        if latest is None:
+        if latest is None or latest.batchId == one.totals.batch:
             return
-        progress = progress_from_json(latest.json, prefix=self._source.prefix)
-        if one.progress is None or progress.batch != one.progress.batch:
-            one.restarts.batch_finished()
-        one.progress = progress
+        recent = [progress_from_json(progress.json, prefix=self._source.prefix) for progress in query.recentProgress]
+        one.totals.add(recent)
+        one.progress = recent[-1]
+        one.restarts.batch_finished()
 
     def _failed(self, one: RunningQuery, fault: str, now_s: float) -> None:
         one.restarts.failed(fault, now_s)
@@ -226,11 +223,14 @@ def is_real_time(plan: Plan, source: Source, mode: Mode) -> bool:
     return may and mode is not Mode.MICRO_BATCH
 
 
-def cores_needed(plans: Sequence[Plan], source: Source, batches: BatchSettings, *, partitions: int) -> int:
-    """Return the number of simultaneous tasks: those of real-time queries never end, the others need cores beside them."""
-    lasting = [len(plan.topics) + partitions for plan in plans if is_real_time(plan, source, batches.mode)]
-    others = partitions if len(lasting) < len(plans) else 0
-    return max(2, sum(lasting) + others)
+def cores_needed(plans: Sequence[Plan], source: Source, batches: BatchSettings, *, partitions: Mapping[str, int]) -> int:
+    """Return the number of simultaneous tasks, given the shuffle partitions of each query.
+
+    The tasks of real-time queries never end, the others need cores beside them.
+    """
+    lasting = [plan for plan in plans if is_real_time(plan, source, batches.mode)]
+    others = max((partitions[plan.name] for plan in plans if plan not in lasting), default=0)
+    return max(2, sum(len(plan.topics) + partitions[plan.name] for plan in lasting) + others)
 
 
 def _milliseconds(seconds: float) -> str:
@@ -242,37 +242,3 @@ def _fault_text(fault: Exception) -> str:
     lines: Iterator[str] = (line.strip() for line in str(fault).splitlines())
     text = " ".join(line for line in lines if line and not line.startswith(("at ", "===")))
     return text.partition(" Identifier: ")[0][:FAULT_CHARACTERS_MAX]
-
-
-def progress_from_json(text: str, *, prefix: str) -> Progress:
-    """Return the metrics in the text of `StreamingQueryProgress.json`; *prefix* is removed from topic names."""
-    report: dict[str, Any] = json.loads(text)
-    operators: list[dict[str, Any]] = report.get("stateOperators", [])
-    return Progress(
-        batch=report["batchId"],
-        rows=report.get("numInputRows", 0),
-        rows_per_s=report.get("processedRowsPerSecond", 0.0),
-        took_s=report.get("batchDuration", 0) / 1000,
-        state_rows=sum(one.get("numRowsTotal", 0) for one in operators),
-        state_bytes=sum(one.get("memoryUsedBytes", 0) for one in operators),
-        late_rows=sum(one.get("numRowsDroppedByWatermark", 0) for one in operators),
-        positions=_end_offsets(report.get("sources", []), prefix),
-    )
-
-
-def _end_offsets(sources: list[dict[str, Any]], prefix: str) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for source in sources:
-        for topic, offset in _ends(source.get("endOffset")):
-            name = topic.removeprefix(prefix)
-            found[name] = max(found.get(name, 0), offset)
-    return found
-
-
-def _ends(offsets: object) -> Iterator[tuple[str, int]]:
-    """Yield topics and offsets. Kafka has partitions below topics, the embedded log has none; before the first batch: null."""
-    for topic, where in offsets.items() if isinstance(offsets, dict) else ():
-        if isinstance(where, dict):
-            yield topic, sum(int(offset) for offset in where.values())
-        else:
-            yield topic, int(where)

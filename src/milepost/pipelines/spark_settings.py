@@ -45,7 +45,7 @@ DEFAULTS: Final[Mapping[str, SparkSetting]] = {
     "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage": SparkSetting("true", "one limit for the state of all queries"),
     "spark.sql.streaming.stateStore.rocksdb.maxMemoryUsageMB": SparkSetting("256", "that limit, outside the Java heap"),
     "spark.sql.streaming.minBatchesToRetain": SparkSetting("20", "checkpoints of 20 batches are enough to resume"),
-    "spark.sql.streaming.numRecentProgressUpdates": SparkSetting("4", "a listener counts them; Spark keeps 100 in memory"),
+    "spark.sql.streaming.numRecentProgressUpdates": SparkSetting("64", "batches between two looks at them"),
     "spark.sql.streaming.metricsEnabled": SparkSetting("false", "Milepost has metrics of its own"),
     "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": SparkSetting("100000", "sets of witnesses by hash, not by sort"),
     JVM_OPTIONS: SparkSetting("-Xss4m", "Spark compiles deep expressions by recursion"),

@@ -11,10 +11,9 @@ import os
 import re
 import shlex
 import signal
-import subprocess
 import sys
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from time import monotonic, time_ns
 from typing import Final
@@ -30,8 +29,10 @@ from milepost.eventlog.log import Log, LogUnavailable
 from milepost.listeners.event_loop import EventLoop
 from milepost.model.pipeline_records import PIPELINES
 from milepost.pipelines.catalogue import PIPELINE_PLANS, TOPICS, plans_of
+from milepost.pipelines.checkpoints import Checkpoint, find_checkpoint
+from milepost.pipelines.dead_letters import DEAD_LETTERS_TOPIC
 from milepost.pipelines.plan import Plan
-from milepost.pipelines.runner import Runner, cores_needed
+from milepost.pipelines.runner import Runner, checkpoint_of, cores_needed, is_real_time
 from milepost.pipelines.settings import Mode, PipelineSettings
 from milepost.pipelines.sources import Source
 from milepost.pipelines.sources.embedded import EmbeddedSource
@@ -39,7 +40,7 @@ from milepost.pipelines.sources.kafka import KafkaSource
 from milepost.pipelines.spark_session import SPARK_ENDED, SparkDoesNotStart, open_session
 from milepost.pipelines.spark_settings import DEFAULTS, JVM_OPTIONS, SHUFFLE_PARTITIONS, required_values
 from milepost.runtime.monitoring import Monitoring
-from milepost.runtime.pipeline_status import PipelineMetrics, progress_line, status_of, write_status
+from milepost.runtime.pipeline_status import EndOffsets, PipelineMetrics, progress_line, status_of, write_status
 from milepost.runtime.services.jars import find_java, kafka_jars
 from milepost.runtime.site_logs import RefusedRecords, open_log, read_key_of, request_messages
 from milepost.runtime.structured_log import StructuredLog
@@ -80,6 +81,19 @@ def checked_names(names: Sequence[str]) -> list[str]:
     return [name for name in PIPELINE_PLANS if name in names or EVERYTHING in names]
 
 
+def checked_checkpoints(folder: str, plans: Sequence[Plan], in_real_time: Collection[str]) -> dict[str, Checkpoint]:
+    """Return the checkpoints of queries that have run before, by name; refuse one that cannot continue in real-time mode."""
+    found = {}
+    for plan in plans:
+        checkpoint = find_checkpoint(Path(checkpoint_of(folder, plan)))
+        if checkpoint is None:
+            continue
+        if plan.name in in_real_time and (fault := checkpoint.find_fault()):
+            raise StartFault(f"query {plan.name} cannot continue: {fault}")
+        found[plan.name] = checkpoint
+    return found
+
+
 def pipeline_settings(settings: Settings) -> PipelineSettings:
     """Return the settings for the jobs."""
     own = settings.pipelines
@@ -111,12 +125,15 @@ class PipelineService:
         self._monitoring = Monitoring()
         self._monitoring.add_check("queries", self._metrics.check)
         self._monitoring.add_metrics(self._metrics.families)
+        self._end_offsets = EndOffsets()
         self._logged_at = 0.0
         self._is_stopping = False
 
     def run(self, spark: Mapping[str, str], *, is_submitted: bool) -> int:
         """Run until a signal, or until no query is left; return the exit status. *spark* are the user's settings of Spark."""
         own = self._settings.pipelines
+        lasting = [plan.name for plan in self._plans if is_real_time(plan, self._source, own.batches.mode)]
+        checkpoints = checked_checkpoints(own.folder, self._plans, lasting)
         Path(own.folder).mkdir(parents=True, exist_ok=True)
         http = self._monitoring.listen(self._event_loop, own.http)
         try:
@@ -125,7 +142,7 @@ class PipelineService:
             request_messages(self._log, self._settings.site.log.name, PIPELINES, own.topics)
         except LogUnavailable as fault:
             raise StartFault(f"the log of the site cannot be written: {fault}") from None
-        session = self._open_session(spark, is_submitted=is_submitted)
+        session = self._open_session(spark, checkpoints, is_submitted=is_submitted)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self._event_loop.call_soon(lambda _: self._begin_stop()))
         runner = Runner(session, self._source, self._plans, own.batches, folder=own.folder, on_event=self._log_query)
@@ -155,7 +172,9 @@ class PipelineService:
         self._write_status(runner)
         session.stop()
 
-    def _open_session(self, spark: Mapping[str, str], *, is_submitted: bool) -> SparkSession:
+    def _open_session(
+        self, spark: Mapping[str, str], checkpoints: Mapping[str, Checkpoint], *, is_submitted: bool
+    ) -> SparkSession:
         own = self._settings.pipelines
         name = app_name(self._settings)
         try:
@@ -166,13 +185,21 @@ class PipelineService:
             if self._source.is_real_time:
                 jars = kafka_jars(version=own.connector, progress=lambda line: self._logger.info("connector", progress=line))
             settings = {"spark.driver.memory": own.memory, SHUFFLE_PARTITIONS: str(own.partitions), **spark}
-            cores = cores_needed(self._plans, self._source, own.batches, partitions=int(settings[SHUFFLE_PARTITIONS]))
+            partitions = self._partitions(int(settings[SHUFFLE_PARTITIONS]), checkpoints)
+            cores = cores_needed(self._plans, self._source, own.batches, partitions=partitions)
             master = local_master(spark.get(MASTER), cores)
             return open_session(name, master=master, jars=jars, settings=settings, log_file=Path(own.folder) / SPARK_LOG)
         except ValueError as fault:
             raise UsageFault(f"Spark's settings: {fault}") from None
         except SparkDoesNotStart as fault:
             raise StartFault(str(fault)) from None
+
+    def _partitions(self, configured: int, checkpoints: Mapping[str, Checkpoint]) -> dict[str, int]:
+        """Return the shuffle partitions of each query: those of its first batch, which Spark keeps without a word."""
+        kept = {name: one.partitions for name, one in checkpoints.items() if one.partitions not in (None, configured)}
+        for name, partitions in kept.items():
+            self._logger.warning("partitions stay as in the checkpoint", query=name, partitions=partitions, configured=configured)
+        return {plan.name: kept.get(plan.name) or configured for plan in self._plans}
 
     def _tick(self, runner: Runner) -> None:
         runner.tick(monotonic())
@@ -184,15 +211,18 @@ class PipelineService:
 
     def _write_status(self, runner: Runner) -> None:
         """Write the status of all queries."""
-        ends = self._ends()
-        latest = self._metrics.latest = [status_of(one, ends) for one in runner.queries]
+        ends, now_s = self._ends(), monotonic()
+        self._end_offsets.add(now_s, ends)
+        latest = self._metrics.latest = [status_of(one, self._end_offsets, now_s) for one in runner.queries]
+        dead_letters = self._metrics.dead_letters = ends.get(DEAD_LETTERS_TOPIC)
         folder, site = self._settings.pipelines.folder, self._settings.site.log.name
-        write_status(folder, site=site, at_ns=time_ns(), queries=latest)
+        write_status(folder, site=site, at_ns=time_ns(), queries=latest, dead_letters=dead_letters)
 
     def _ends(self) -> dict[str, int]:
         """Return the end offsets of all topics; empty while the log is unavailable."""
+        topics = {DEAD_LETTERS_TOPIC, *(topic for plan in self._plans for topic in plan.topics)}
         try:
-            return {topic: self._log.ends(topic)[1] for topic in {topic for plan in self._plans for topic in plan.topics}}
+            return {topic: self._log.ends(topic)[1] for topic in topics}
         except LogUnavailable:
             return {}
 
@@ -236,19 +266,15 @@ def submit(
     more: Sequence[str],
     is_shown_only: bool,
 ) -> int:
-    """Print the spark-submit command and run it; return the exit status."""
+    """Print the spark-submit command, and become it unless it is only shown; return the exit status."""
     if not source_of(settings).is_real_time:
         raise UsageFault('[site] log = "embedded": a cluster cannot read a log in a folder of this machine; use log = "kafka"')
     line = submit_line(settings, config, checked_names(names), master=master, conf=conf, more=more)
     print_line(shlex.join(line))
-    if is_shown_only:
-        return 0
-    sys.stdout.flush()
-    with subprocess.Popen(line) as process:
-        try:
-            return process.wait()
-        except KeyboardInterrupt:  # the terminal sent SIGINT to the child, too
-            return process.wait()
+    if not is_shown_only:
+        sys.stdout.flush()
+        os.execv(line[0], line)  # not a child process: a signal to this one ends Spark
+    return 0
 
 
 def submit_line(

@@ -1,7 +1,6 @@
 """A real Spark cluster, master and two workers on loopback: `milepost pipeline submit` runs hazards on it."""
 
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,18 +14,12 @@ from live.pipelines.drivers import START_S, driver
 from live.pipelines.logs import SiteLog, wait_until
 from live.pipelines.test_hazards import recent_sightings
 from live.pipelines.test_running import KINDS
+from milepost.runtime.services.ports import free_ports
 from parts import ROOT
 from unit.pipelines.hazards_oracle import expected_cells
 
 SPARK = Path(pyspark.__file__).parent
 CORES = 2
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
 
 
 @contextmanager
@@ -48,7 +41,7 @@ def server(folder: Path, name: str, *arguments: str) -> Iterator[Path]:
 @pytest.fixture
 def cluster(need_java: str, tmp_path: Path) -> Iterator[str]:
     """The address of a master with two workers."""
-    port = free_port()
+    (port,) = free_ports(1)
     address = f"spark://127.0.0.1:{port}"
     with ExitStack() as servers:
         at = ("--host", "127.0.0.1", "--webui-port", "0")
@@ -74,9 +67,12 @@ def test_submitted_pipelines_produce_the_same_cells(cluster: str, on_kafka: Site
             on_kafka.append_sightings(found)
             expected = expected_cells(KINDS, found)
             wait_until(lambda: on_kafka.cells() == expected or process.poll(), "all cells are published", seconds=120)
+            children = [int(one) for one in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
         finally:
             process.terminate()
             process.wait(timeout=60)
+    assert children, "spark-submit has started the driver"
+    wait_until(lambda: not any(Path(f"/proc/{one}").exists() for one in children), "the driver ends with spark-submit")
     logged = log.read_text()
     assert on_kafka.cells() == expected, logged[-3000:]
     assert f"{SPARK / 'bin' / 'spark-submit'} --master {cluster} " in logged, "the command is printed"

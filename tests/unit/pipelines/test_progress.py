@@ -1,9 +1,9 @@
-"""Metrics from Spark's progress of a batch."""
+"""Metrics from Spark's progress of batches, and their sums."""
 
 import json
 from typing import Any
 
-from milepost.pipelines.runner import Progress, progress_from_json
+from milepost.pipelines.progress import Progress, Totals, progress_from_json
 
 BATCH: dict[str, Any] = {
     "batchId": 11,
@@ -37,3 +37,22 @@ def test_of_several_sources_the_highest_offset_counts() -> None:
 
 def test_a_query_without_input_has_metrics() -> None:
     assert progress_from_json('{"batchId": 0}', prefix="") == Progress(0, 0, 0.0, 0.0, 0, 0, 0, {})
+
+
+def batch(number: int, late_rows: int) -> Progress:
+    return Progress(number, 10, 1.0, 0.1, 0, 0, late_rows)
+
+
+def test_every_batch_is_in_the_sums_once_however_many_finish_between_two_ticks() -> None:
+    totals = Totals()
+    totals.add([batch(4, 1)])
+    totals.add([batch(4, 1), batch(5, 2), batch(6, 0), batch(7, 4)])
+    totals.add([batch(6, 0), batch(7, 4)])
+    assert (totals.batch, totals.rows, totals.late_rows, totals.batches_missed) == (7, 40, 7, 0)
+
+
+def test_batches_that_spark_has_forgotten_are_counted_as_missed() -> None:
+    totals = Totals()
+    totals.add([batch(4, 1)])
+    totals.add([batch(8, 2)])
+    assert (totals.late_rows, totals.batches_missed) == (3, 3)

@@ -35,9 +35,11 @@ def test_real_time_mode_is_for_urgent_plans_on_kafka(plan: Plan, source: Source,
 
 
 def test_every_task_of_a_real_time_query_has_a_core() -> None:
-    assert cores_needed([URGENT], KAFKA, BatchSettings(), partitions=2) == 4
-    assert cores_needed([URGENT, OTHER], KAFKA, BatchSettings(), partitions=2) == 6
-    assert cores_needed([URGENT, OTHER], EMBEDDED, BatchSettings(), partitions=2) == 2
+    two = {"urgent": 2, "other": 2}
+    assert cores_needed([URGENT], KAFKA, BatchSettings(), partitions=two) == 4
+    assert cores_needed([URGENT, OTHER], KAFKA, BatchSettings(), partitions=two) == 6
+    assert cores_needed([URGENT, OTHER], KAFKA, BatchSettings(), partitions={"urgent": 3, "other": 4}) == 9
+    assert cores_needed([URGENT, OTHER], EMBEDDED, BatchSettings(), partitions=two) == 2
 
 
 def test_a_state_version_has_its_own_checkpoints() -> None:
