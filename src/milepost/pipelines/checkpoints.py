@@ -1,4 +1,4 @@
-"""What a checkpoint of Spark fixes for its query, read before Spark starts. Does not import Spark.
+"""The parts of a Spark checkpoint that bind its query, read before Spark starts. Does not import Spark.
 
 NAME-VERSION/offsets/N   v1 ⏎ {"batchWatermarkMs": …, "conf": {"spark.sql.shuffle.partitions": "2", …}} ⏎ offsets, by source
              commits/N   v1 or v2, the format of the state ⏎ …

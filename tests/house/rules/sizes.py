@@ -18,7 +18,6 @@ SMALL_BY_DESIGN = {
     "milepost.client.udp.subscriptions": "a table that is tested without a session",
     "milepost.listeners.udp.discovery": "the counterpart of milepost.client.udp.discovery, under the same name",
     "milepost.pipelines.catalogue": "its importer is a process; the list of pipelines belongs to this package",
-    "milepost.pipelines.dead_letters": "a pipeline, in a file of its name",
     "milepost.runtime.services.guard": "a process of its own, started by its name",
     "milepost_experiments.papers.command": COMMAND,
 }
