@@ -190,14 +190,15 @@ class Runner:
             one.running_batch = None
             self._failed(one, "the query ended without an error" if fault is None else _fault_text(fault), now_s)
             return
-        one.running_batch = None if one.reader is None else one.reader.read(query, now_s)
+        batch = None if one.reader is None else one.reader.read(query, now_s)
+        is_counted = batch is None or (one.totals.batch is not None and batch.number <= one.totals.batch)
+        one.running_batch = None if is_counted else batch
 
     def _note_progress(self, one: RunningQuery, query: StreamingQuery) -> None:
         """Add the batches that have finished since the last call."""
-        latest = query.lastProgress
-        if latest is None or latest.batchId == one.totals.batch:
+        recent = [progress_from_json(text, prefix=self._source.prefix) for text in _progress_after(query, one.totals.batch)]
+        if not recent:
             return
-        recent = [progress_from_json(progress.json, prefix=self._source.prefix) for progress in query.recentProgress]
         one.totals.add(recent)
         one.progress = recent[-1]
         one.restarts.batch_finished()
@@ -205,6 +206,17 @@ class Runner:
     def _failed(self, one: RunningQuery, fault: str, now_s: float) -> None:
         one.restarts.failed(fault, now_s)
         self._on_event("query given up" if one.restarts.is_given_up else "query failed, will be restarted", one.plan, fault)
+
+
+def _progress_after(query: StreamingQuery, batch: int | None) -> list[str]:
+    """Return the progress of the batches after *batch* that Spark still has; `recentProgress` would convert all of them."""
+    recent = query._jsq.recentProgress()
+    found: list[str] = []
+    for at in reversed(range(len(recent))):
+        if batch is not None and recent[at].batchId() <= batch:
+            break
+        found.insert(0, recent[at].json())
+    return found
 
 
 def checkpoint_of(folder: str, plan: Plan) -> str:

@@ -58,7 +58,7 @@ def test_submitted_pipelines_produce_the_same_cells(cluster: str, on_kafka: Site
     with driver(on_kafka, tmp_path / "driver", "hazards", pipelines="real_time_batch_s = 5.0") as driving:
         log = tmp_path / "submit.log"
         command = [sys.executable, "-m", "milepost", "pipeline", "submit", "hazards", "--config", str(driving.config)]
-        more = ["--spark=--executor-memory 512m --conf spark.driver.host=127.0.0.1"]
+        more = ["--spark=--executor-memory 512m --conf spark.driver.host=127.0.0.1 --conf spark.log.level=WARN"]
         with log.open("ab") as out:
             process = subprocess.Popen([*command, "--master", cluster, *more], cwd=ROOT, stdout=out, stderr=out)
         try:
@@ -77,4 +77,14 @@ def test_submitted_pipelines_produce_the_same_cells(cluster: str, on_kafka: Site
     assert on_kafka.cells() == expected, logged[-3000:]
     assert f"{SPARK / 'bin' / 'spark-submit'} --master {cluster} " in logged, "the command is printed"
     assert "reason=real-time" in logged
+    assert 'Setting Spark log level to "WARN"' in logged, "an option of spark-submit wins over our default"
     wait_until(lambda: any((tmp_path / name).glob("app-*/*/stderr") for name in ("worker-1", "worker-2")), "workers worked")
+
+
+def test_a_submitted_process_refuses_an_option_of_spark_submit_on_which_results_depend(on_kafka: SiteLog, tmp_path: Path) -> None:
+    with driver(on_kafka, tmp_path / "driver", "hazards") as driving:
+        command = [sys.executable, "-m", "milepost", "pipeline", "submit", "hazards", "--config", str(driving.config)]
+        more = ["--master", "local[3]", "--spark=--conf spark.sql.ansi.enabled=true"]
+        ended = subprocess.run([*command, *more], cwd=ROOT, capture_output=True, text=True, timeout=START_S, check=False)
+    assert ended.returncode != 0
+    assert '"spark.sql.ansi.enabled" must be "false", not "true"' in ended.stderr
