@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -51,7 +52,7 @@ class RunningBatchReader:
         """Return the counts of the batch that runs; None: it has just started, or Spark does not have them."""
         try:
             counts = self._counts(query)
-        except (Py4JError, ValueError):
+        except (Py4JError, PySparkException, ValueError):
             return None
         if counts is None:
             return None
@@ -93,6 +94,8 @@ class RunningBatchReader:
         """Return the running SQL execution with these counters."""
         count = self._store.executionsCount()
         first = max(0, count - _EXECUTIONS)
+        if not count:
+            return None
         executions = self._store.executionsList(first, count - first)
         for at in reversed(range(executions.size())):
             one = executions.apply(at)
