@@ -246,10 +246,12 @@ class IncidentService:
         return end if last and (since is None or last[0].appended_at >= since) else 0
 
     def _last_state(self) -> bytes | None:
-        value: bytes | None = None
-        for records in read_to_end(self._log, STATE):
-            value = records[-1].value
-        return value
+        """Return the last state: the last record, as there is one key; if that was refused, the last one that is read."""
+        first, end = self._log.ends(STATE)
+        records = self._log.read(STATE, end - 1, 1) if end > first else []
+        for batch in () if records else read_to_end(self._log, STATE):
+            records = batch
+        return records[-1].value if records else None
 
     def _read_scores(self, engine: IncidentEngine) -> int:
         """Load the reputation of witnesses into the engine; return the offset from which to follow the topic."""
