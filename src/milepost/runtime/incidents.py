@@ -19,7 +19,7 @@ from pathlib import Path
 from time import time_ns
 from typing import Final
 
-from milepost.config.errors import UsageFault
+from milepost.config.errors import StartFault, UsageFault
 from milepost.config.settings import Settings
 from milepost.eventlog.log import (
     Entry,
@@ -77,6 +77,8 @@ def run(settings: Settings) -> int:
     gc.freeze()  # modules and settings: the collector would go through them again and again, while alerts wait
     try:
         IncidentService(settings, log, logger, approach, sign).run()
+    except (LogUnavailable, LogRefused) as fault:
+        raise StartFault(f"the log of the site cannot be used: {fault}") from None
     finally:
         log.close()
     return 0

@@ -25,7 +25,7 @@ import milepost
 from milepost.config.errors import STATUS_FAILED, StartFault, UsageFault
 from milepost.config.settings import Settings
 from milepost.config.site_settings import LogType
-from milepost.eventlog.log import Log, LogUnavailable
+from milepost.eventlog.log import Log, LogRefused, LogUnavailable
 from milepost.listeners.event_loop import EventLoop
 from milepost.model.pipeline_records import PIPELINES
 from milepost.pipelines.catalogue import PIPELINE_PLANS, TOPICS, plans_of
@@ -140,7 +140,7 @@ class PipelineService:
             for topic, topic_settings in TOPICS.items():
                 self._log.make(topic, topic_settings)
             request_messages(self._log, self._settings.site.log.name, PIPELINES, own.topics)
-        except LogUnavailable as fault:
+        except (LogUnavailable, LogRefused) as fault:
             raise StartFault(f"the log of the site cannot be written: {fault}") from None
         session = self._open_session(spark, checkpoints, is_submitted=is_submitted)
         for number in (signal.SIGTERM, signal.SIGINT):

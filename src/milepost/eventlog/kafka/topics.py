@@ -1,4 +1,8 @@
-"""Topics of a cluster: list, create, change settings; map names to their prefixed form in the cluster and back."""
+"""Topics of a cluster: list, create, change settings; map names to their prefixed form in the cluster and back.
+
+Invariant: a topic is used only if it has exactly one partition. A topic is one total order, and a position in it is an offset
+without a partition: of a topic with several, records would be missed, repeated, or read in another order than they were written.
+"""
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -18,7 +22,7 @@ from confluent_kafka.admin import (
 
 from milepost.eventlog.kafka.errors import ClusterFault, error_in, fault_of
 from milepost.eventlog.kafka.settings import COPIES_MAX, new_topic_settings, topic_settings
-from milepost.eventlog.log import LogUnavailable, TopicSettings, check_topic_name
+from milepost.eventlog.log import LogRefused, LogUnavailable, TopicSettings, check_topic_name
 from milepost.model.durability import Durability
 
 REQUEST_TIMEOUT_S: Final = 10.0
@@ -68,6 +72,7 @@ class TopicAdmin:
         for name in needed:
             check_topic_name(name)
         found, brokers = self._metadata()
+        self._check_partitions(needed, found)
         missing = [name for name in needed if self.on_wire(name) not in found]
         self._create({name: TopicSettings() for name in missing}, brokers)
         self._note(needed)
@@ -79,6 +84,7 @@ class TopicAdmin:
             return
         check_topic_name(name)
         found, brokers = self._metadata()
+        self._check_partitions([name], found)
         is_new = self.on_wire(name) not in found and bool(self._create({name: settings}, brokers))
         if not is_new:
             self._change(name, settings)
@@ -92,8 +98,11 @@ class TopicAdmin:
     def is_there(self, name: str) -> bool:
         """Whether the topic exists."""
         check_topic_name(name)
-        if name not in self.known and self.on_wire(name) in self._metadata()[0]:
-            self._note([name])
+        if name not in self.known:
+            found = self._metadata()[0]
+            self._check_partitions([name], found)
+            if self.on_wire(name) in found:
+                self._note([name])
         return name in self.known
 
     def check_available(self) -> None:
@@ -104,10 +113,21 @@ class TopicAdmin:
         with self._lock:
             self.known = self.known.union(names)
 
-    def _metadata(self) -> tuple[set[str], int]:
-        """Return the names of all topics in the cluster and the number of brokers."""
+    def _metadata(self) -> tuple[dict[str, int], int]:
+        """Return all topics in the cluster with their numbers of partitions, and the number of brokers."""
         found = self.call(lambda: self._admin.list_topics(timeout=REQUEST_TIMEOUT_S))
-        return set(found.topics), len(found.brokers)
+        return {name: len(topic.partitions) for name, topic in found.topics.items()}, len(found.brokers)
+
+    def _check_partitions(self, names: Iterable[str], found: Mapping[str, int]) -> None:
+        """Refuse topics that somebody else has created with several partitions."""
+        several = {wire_name: found[wire_name] for wire_name in map(self.on_wire, names) if found.get(wire_name, 1) > 1}
+        if several:
+            listed = ", ".join(f"{wire_name} has {count} partitions" for wire_name, count in several.items())
+            raise LogRefused(
+                f"Kafka at {self._address}: {listed}; a topic of a site must have exactly one, because it is one total order:"
+                " move its records to a topic with one partition; or delete it, and it is created again; or set another [site]"
+                " prefix"
+            )
 
     def _create(self, settings: Mapping[str, TopicSettings], brokers: int) -> set[str]:
         """Create topics; return the names of those that no other client created meanwhile."""
@@ -139,7 +159,7 @@ class TopicAdmin:
     def _wait_there(self, wire_names: set[str]) -> None:
         """Wait until the queried broker knows the new topics, which the controller knows already."""
         give_up_at = monotonic() + REQUEST_TIMEOUT_S
-        while not wire_names <= self._metadata()[0]:
+        while not wire_names <= self._metadata()[0].keys():
             if monotonic() > give_up_at:
                 raise LogUnavailable(
                     f"Kafka at {self._address} has created {', '.join(sorted(wire_names))}, but does not list it yet"
