@@ -3,7 +3,7 @@
     reports ─▶ log ─▶ `milepost pipeline run hazards` ─▶ cells ─▶ `milepost incidents run` ─▶ alerts
     └────────────────────── timed from the append to when a reader of the log has it ─────────┘
 
-`python -m bench.pipelines batch catch-up latency positions history` runs some of it.
+`python -m bench.pipelines batch catch-up recovery latency positions history` runs some of it.
 """
 
 import os
@@ -18,29 +18,23 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from bench.harness import QUICK, Row, publish, row
+from bench.pipelines_catch_up import measure_catch_up
 from bench.pipelines_history import measure_history
-from bench.pipelines_latency import measure_latency, record_in_city
+from bench.pipelines_latency import measure_latency
 from bench.pipelines_positions import measure_positions
-from milepost.eventlog.kafka import KafkaLog
-from milepost.eventlog.log import Entry, LogUnavailable
-from milepost.model.durability import Durability
+from bench.pipelines_recovery import measure_recovery
 from milepost.model.incidents import EVENT_KINDS
-from milepost.pipelines.hazards import KEY, cells, plans, with_slot, with_square
-from milepost.pipelines.records import MESSAGES_TOPIC
-from milepost.pipelines.settings import PipelineSettings
-from milepost.pipelines.sources.kafka import KafkaSource
+from milepost.pipelines.hazards import KEY, cells, with_slot, with_square
 from milepost.pipelines.spark_session import open_session
 from milepost.runtime.services.jars import kafka_jars
-from milepost.runtime.services.kafka import Kafka, running_kafka
+from milepost.runtime.services.kafka import running_kafka
 
 EVENTS = 2_000_000 if QUICK else 10_000_000
-BACKLOG = 100_000 if QUICK else 2_000_000
-"""Backlog of a stream: smaller than in the goal, to save disk space; only the rate counts."""
 PLACES = 200
 """Number of places with events, so that a cell has several reports."""
 ROUNDS = 2 if QUICK else 3
 KINDS = tuple(kind for kind in EVENT_KINDS if not kind.from_reports)
-WORKLOADS = ("batch", "catch-up", "latency", "positions", "history")
+WORKLOADS = ("batch", "catch-up", "recovery", "latency", "positions", "history")
 
 
 def main() -> None:
@@ -61,7 +55,11 @@ def measure(workloads: Sequence[str], folder: Path, rows: list[Row], notes: list
         rows += measure_batch(folder)
     with running_kafka(folder / "kafka") as kafka:
         if "catch-up" in workloads:
-            rows += measure_catch_up(folder, kafka)
+            spark = session(folder)
+            rows += measure_catch_up(spark, folder, kafka, notes)
+            spark.stop()
+        if "recovery" in workloads:
+            rows += measure_recovery(folder / "recovery", kafka, notes)
         if "latency" in workloads:
             rows += measure_latency(folder, kafka, notes)
         if "positions" in workloads:
@@ -105,47 +103,6 @@ def make_events(spark: SparkSession) -> DataFrame:
         (f.lit(13.3) + place * 0.0011 + f.rand(2) * 0.0005).alias("longitude"),
         f.lit(None).cast("map<string, double>").alias("fields"),
     )
-
-
-def measure_catch_up(folder: Path, kafka: Kafka) -> list[Row]:
-    """Measure a stream that catches up on a backlog, compared with one batch over the same reports."""
-    prefix = "catch-up."
-    log = KafkaLog(kafka.address, Durability.PROCESS_CRASH, client_id="bench", prefix=prefix)
-    now = time.time_ns()
-    for first in range(0, BACKLOG, 1_000):
-        some = [Entry(MESSAGES_TOPIC, "e", record_in_city("Collision", one, now)) for one in range(first, first + 1_000)]
-        append(log, some)
-    log.make("cells")
-    log.close()
-    spark = session(folder)
-    source = KafkaSource(kafka.address, prefix, {})
-    (plan,) = plans(PipelineSettings(kinds=KINDS))
-    batch = best_s(lambda: discard(plan.transform(source.table(spark, plan.topics))))
-    stream = best_s(lambda: catch_up(spark, source, folder))
-    spark.stop()
-    workload = f"hazards streaming, catch-up on {BACKLOG:,} reports on Kafka"
-    return [row(workload, "/s", BACKLOG / stream, "one batch over the same reports", BACKLOG / batch, ratio_min=0.5)]
-
-
-def append(log: KafkaLog, entries: list[Entry]) -> None:
-    """Append as soon as the log has space; give up after a minute."""
-    give_up_at = time.monotonic() + 60.0
-    while True:
-        try:
-            log.append(entries)
-            return
-        except LogUnavailable:
-            if time.monotonic() > give_up_at:
-                raise
-            time.sleep(0.05)
-
-
-def catch_up(spark: SparkSession, source: KafkaSource, folder: Path) -> None:
-    (plan,) = plans(PipelineSettings(kinds=KINDS))
-    checkpoint = tempfile.mkdtemp(dir=folder)
-    sink = source.sink(plan.transform(source.stream(spark, plan.topics, records_max=max(20_000, BACKLOG // 10))), "bench")
-    query = sink.outputMode(plan.output).option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
-    query.awaitTermination()
 
 
 def discard(rows: DataFrame) -> None:

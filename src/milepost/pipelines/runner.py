@@ -22,6 +22,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from milepost.model.pipeline_records import REPORTS
 from milepost.model.retry import RetryPolicy
 from milepost.pipelines.plan import Plan
 from milepost.pipelines.progress import Progress, RunningBatch, Totals, progress_from_json
@@ -30,6 +31,9 @@ from milepost.pipelines.settings import BatchSettings, Mode
 from milepost.pipelines.sources import Source
 
 RESTART_POLICY: Final = RetryPolicy(first_s=1.0, limit_s=60.0)
+
+REPORTS_WEIGHT: Final = 10
+"""How many other records a record of reports counts for in the limit of a batch."""
 
 FAULT_CHARACTERS_MAX: Final = 300
 
@@ -166,7 +170,7 @@ class Runner:
 
     def _build(self, one: RunningQuery) -> DataStreamWriter:
         plan, batches = one.plan, self._batches
-        limit = None if one.is_real_time else batches.records_max
+        limit = None if one.is_real_time else batch_limit(plan, batches.records_max)
         rows = plan.transform(self._source.stream(self._session, plan.topics, records_max=limit))
         sink = (
             self._source.sink(rows, query_name(plan))
@@ -235,14 +239,23 @@ def is_real_time(plan: Plan, source: Source, mode: Mode) -> bool:
     return may and mode is not Mode.MICRO_BATCH
 
 
-def cores_needed(plans: Sequence[Plan], source: Source, batches: BatchSettings, *, partitions: Mapping[str, int]) -> int:
-    """Return the number of simultaneous tasks, given the shuffle partitions of each query.
+def batch_limit(plan: Plan, records_max: int) -> int:
+    """Return the maximum records per batch of a plan; records of reports hold many rows each."""
+    return max(1, records_max // REPORTS_WEIGHT) if REPORTS in plan.topics else records_max
 
-    The tasks of real-time queries never end, the others need cores beside them.
+
+def cores_needed(plans: Sequence[Plan], source: Source, batches: BatchSettings, *, partitions: Mapping[str, int]) -> int:
+    """Return the number of simultaneous tasks that Spark must allow, given the shuffle partitions of each query.
+
+    The tasks of a real-time query never end, and its batch fails unless all of them can start at once: so all tasks that others
+    may run at that moment need slots beside them. A slot is a thread, not a core.
     """
     lasting = [plan for plan in plans if is_real_time(plan, source, batches.mode)]
-    others = max((partitions[plan.name] for plan in plans if plan not in lasting), default=0)
-    return max(2, sum(len(plan.topics) + partitions[plan.name] for plan in lasting) + others)
+    if not lasting:
+        return max(2, *partitions.values())
+    others = [plan for plan in plans if plan not in lasting]
+    reserved = sum(len(plan.topics) + partitions[plan.name] for plan in lasting)
+    return reserved + sum(len(plan.topics) ** 2 + partitions[plan.name] for plan in others)
 
 
 def _milliseconds(seconds: float) -> str:

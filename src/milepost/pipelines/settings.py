@@ -30,8 +30,9 @@ class BatchSettings:
     batch_interval_s: float = 2.0
     real_time_batch_s: float = 300.0
     """Length of a batch in real-time mode: after a crash this much is read again."""
-    records_max: int = 20_000
-    """Maximum records per batch."""
+    records_max: int = 200_000
+    """Maximum records per batch, a tenth of it where a query reads `reports`, whose records hold up to 1,000 reports. A batch of
+    this size takes longer than the interval of batches, so that a query with a backlog never waits for its next batch."""
     restarts_max: int = 100
 
     def __post_init__(self) -> None:

@@ -39,17 +39,27 @@ def test_repeated_batches_reach_the_end(start: dict[str, int], found: dict[str, 
     assert all(reached[topic] >= end for topic, (_, end) in found.items())
 
 
-def test_small_topics_leave_the_rest_of_the_limit_to_others() -> None:
-    assert next_position({}, {"a": (0, 1_000), "b": (0, 2), "c": (0, 0)}, 10) == {"a": 8, "b": 2, "c": 0}
+def test_topics_share_the_limit_in_proportion_to_their_records() -> None:
+    assert next_position({}, {"a": (0, 900), "b": (0, 90), "c": (0, 0)}, 110) == {"a": 100, "b": 10, "c": 0}
+    assert next_position({"a": 3}, {"a": (0, 1_003), "b": (0, 1_000)}, 10) == {"a": 8, "b": 5}
 
 
-@given(st.integers(0, 100_000), st.integers(0, 100_000))
-def test_ranges_are_adjacent_and_complete(first: int, end: int) -> None:
-    found = ranges({"a": first}, {"a": end})
+@given(st.lists(st.integers(1, 5_000), min_size=2, max_size=4), st.integers(100, 2_000))
+def test_topics_reach_the_end_of_a_backlog_in_the_same_batch(counts: list[int], most: int) -> None:
+    found = {str(number): (0, count) for number, count in enumerate(counts)}
+    reached, ended = dict[str, int](), dict[str, int]()
+    for batch in range(sum(counts) // most + 2):
+        reached = next_position(reached, found, most)
+        ended |= {topic: batch for topic, at in reached.items() if at == found[topic][1] and topic not in ended}
+    assert ended.keys() == found.keys()
+    assert max(ended.values()) == -(-sum(counts) // most) - 1
+    large = [ended[str(number)] for number, count in enumerate(counts) if count > sum(counts) // most]
+    assert max(ended.values()) - min(large, default=max(ended.values())) <= 1
+
+
+@given(st.integers(0, 100_000), st.integers(0, 100_000), st.integers(5_000, PARTITION_OFFSETS))
+def test_ranges_are_adjacent_and_complete(first: int, end: int, per_task: int) -> None:
+    found = ranges({"a": first}, {"a": end}, per_task)
     assert [at for one in found for at in (one.first, one.end)] == sorted(at for one in found for at in (one.first, one.end))
     assert sum(one.end - one.first for one in found) == max(0, end - first)
-    assert all(one.end - one.first <= PARTITION_OFFSETS for one in found)
-
-
-def test_large_topics_share_the_limit_equally() -> None:
-    assert next_position({"a": 3}, {"a": (0, 1_000), "b": (0, 1_000)}, 10) == {"a": 8, "b": 5}
+    assert all(one.end - one.first <= per_task for one in found)

@@ -6,9 +6,10 @@ import pytest
 
 from milepost.model.durability import Durability
 from milepost.model.incidents import EventKind
+from milepost.pipelines.catalogue import PIPELINE_PLANS, plans_of
 from milepost.pipelines.hazards import plans
 from milepost.pipelines.plan import Plan
-from milepost.pipelines.runner import checkpoint_of, cores_needed, is_real_time, query_name
+from milepost.pipelines.runner import batch_limit, checkpoint_of, cores_needed, is_real_time, query_name
 from milepost.pipelines.settings import BatchSettings, Mode, PipelineSettings
 from milepost.pipelines.sources import Source
 from milepost.pipelines.sources.embedded import EmbeddedSource
@@ -34,11 +35,11 @@ def test_real_time_mode_is_for_urgent_plans_on_kafka(plan: Plan, source: Source,
     assert is_real_time(plan, source, mode) == is_expected
 
 
-def test_every_task_of_a_real_time_query_has_a_core() -> None:
+def test_every_task_of_a_real_time_query_has_a_slot_that_others_never_take() -> None:
     two = {"urgent": 2, "other": 2}
     assert cores_needed([URGENT], KAFKA, BatchSettings(), partitions=two) == 4
-    assert cores_needed([URGENT, OTHER], KAFKA, BatchSettings(), partitions=two) == 6
-    assert cores_needed([URGENT, OTHER], KAFKA, BatchSettings(), partitions={"urgent": 3, "other": 4}) == 9
+    assert cores_needed([URGENT, OTHER, OTHER], KAFKA, BatchSettings(), partitions=two) == 4 + 3 + 3
+    assert cores_needed([URGENT, OTHER], KAFKA, BatchSettings(), partitions={"urgent": 3, "other": 4}) == 5 + 5
     assert cores_needed([URGENT, OTHER], EMBEDDED, BatchSettings(), partitions=two) == 2
 
 
@@ -58,3 +59,10 @@ def test_other_tallied_fields_have_another_state_version() -> None:
 
 def _kind_with(topic: str, predicate: str) -> EventKind:
     return EventKind("With_fields", topic, predicate, None)
+
+
+def test_a_query_that_reads_reports_has_smaller_batches() -> None:
+    limits = {plan.name: batch_limit(plan, 200_000) for plan in plans_of(list(PIPELINE_PLANS), PipelineSettings())}
+    assert limits["hazards"] == limits["archive-messages"] == 200_000
+    assert limits["archive-reports"] == limits["reputation"] == 20_000
+    assert all(batch_limit(plan, 1) == 1 for plan in plans_of(list(PIPELINE_PLANS), PipelineSettings()))

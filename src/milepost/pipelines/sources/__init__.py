@@ -10,6 +10,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 
+def records_per_task(session: SparkSession, records_max: int) -> int:
+    """Return the maximum records of a task, so that a full batch has about as many tasks as there are shuffle partitions."""
+    return -(-records_max // int(session.conf.get("spark.sql.shuffle.partitions") or 1))
+
+
 class Source(Protocol):
     """The log of one site."""
 
@@ -22,7 +27,11 @@ class Source(Protocol):
         """Whether the log supports Spark's real-time mode."""
 
     def stream(self, session: SparkSession, topics: Sequence[str], *, records_max: int | None) -> DataFrame:
-        """Return the records of topics from the oldest on, with schema LOG_ROW, as a stream; at most *records_max* a batch."""
+        """Return the records of topics from the oldest on, with schema LOG_ROW, as a stream; at most *records_max* a batch.
+
+        Topics with more records waiting get more of a batch, so that all topics reach the end of a backlog at the same time. A
+        full batch is divided among all cores.
+        """
 
     def table(self, session: SparkSession, topics: Sequence[str]) -> DataFrame:
         """Return all current records of topics, with schema LOG_ROW."""

@@ -6,7 +6,8 @@
 *Invariants:*
 - a position is the offset of the next record of each topic; the records between two positions are the same whenever they are
   read, except for those that retention or compaction has removed since;
-- a batch is bounded: topics share the limit, and topics with few records leave the rest to the others;
+- a batch is bounded: topics share the limit in proportion to their records, so that all reach the end of a backlog together. If
+  one were ahead, its times would advance the watermark of a query, and the rows of the others would be late;
 - the records of a batch and its number are committed together, or neither is. A driver killed before the commit has written
   nothing and the batch is repeated; one killed after it finds the number recorded and appends nothing;
 - with the key of a site, only records with a valid code of it become rows, and every appended record gets one.
@@ -41,6 +42,7 @@ from milepost.eventlog.embedded.watcher import CommitSignal
 from milepost.eventlog.log import Entry, Record, check_entries
 from milepost.model.durability import Durability
 from milepost.pipelines.records import LOG_ROW
+from milepost.pipelines.sources import records_per_task
 from milepost.trust.pem import SITE_KEY, bytes_from_text
 
 if TYPE_CHECKING:
@@ -56,7 +58,7 @@ GROUP: Final = "pipelines"
 LOCK_TIMEOUT_MS: Final = 10_000
 """Maximum wait for a lock held by another process."""
 PARTITION_OFFSETS: Final = 20_000
-"""Offsets per task."""
+"""Maximum offsets per task; a batch with a limit may have smaller tasks (`records_per_task`)."""
 
 Position = Mapping[str, int]
 """The offset of the next record, by topic; a missing topic is read from its beginning."""
@@ -85,7 +87,10 @@ class EmbeddedSource:
         """Return the records of topics, with schema LOG_ROW, as a stream."""
         session.dataSource.register(EmbeddedLogSource)
         reader = session.readStream.format(FORMAT).options(**self._options(topics))
-        return (reader if records_max is None else reader.option("records_max", records_max)).load()
+        if records_max is not None:
+            per_task = min(PARTITION_OFFSETS, records_per_task(session, records_max))
+            reader = reader.option("records_max", records_max).option("records_per_task", per_task)
+        return reader.load()
 
     def table(self, session: SparkSession, topics: Sequence[str]) -> DataFrame:
         """Return all current records of topics, with schema LOG_ROW."""
@@ -115,7 +120,7 @@ class EmbeddedSource:
 
 class EmbeddedLogSource(DataSource):
     """Options: `folder` of the log, and the `key_file` of the site; to read, comma-separated `topics` and optionally
-    `records_max`; to write, `durability`.
+    `records_max` and `records_per_task`; to write, `durability`.
     """
 
     @classmethod
@@ -137,7 +142,8 @@ class EmbeddedLogSource(DataSource):
         del schema
         limit = self.options.get("records_max")
         records_max = None if limit is None else int(limit)
-        return LogStreamReader(Path(self.options["folder"]), self._topics(), records_max, self._key_file())
+        per_task = int(self.options.get("records_per_task", PARTITION_OFFSETS))
+        return LogStreamReader(Path(self.options["folder"]), self._topics(), records_max, per_task, self._key_file())
 
     def writer(self, schema: StructType, overwrite: bool) -> "LogWriter":
         """Return the writer of a static DataFrame."""
@@ -186,12 +192,13 @@ class LogReader(DataSourceReader):
 
 
 class LogStreamReader(DataSourceStreamReader):
-    """Streaming reader, in batches of at most *records_max* records."""
+    """Streaming reader, in batches of at most *records_max* records, and tasks of at most *per_task*."""
 
-    def __init__(self, folder: Path, topics: Sequence[str], records_max: int | None, key_file: str) -> None:
+    def __init__(self, folder: Path, topics: Sequence[str], records_max: int | None, per_task: int, key_file: str) -> None:
         self._folder = folder
         self._topics = topics
         self._records_max = records_max
+        self._per_task = per_task
         self._key_file = key_file
         self._connection: sqlite3.Connection | None = None
 
@@ -214,8 +221,8 @@ class LogStreamReader(DataSourceStreamReader):
         return {topic: end for topic, (_, end) in _ends(self._connect(), self._topics).items()}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[OffsetRange]:
-        """Return ranges of at most PARTITION_OFFSETS."""
-        return ranges(start, end)
+        """Return the ranges of the tasks."""
+        return ranges(start, end, self._per_task)
 
     def read(self, partition: InputPartition) -> "Iterator[pyarrow.RecordBatch]":
         """Yield the records of a range, with schema LOG_ROW; runs in another process than the other methods."""
@@ -239,21 +246,21 @@ def next_position(start: Position, ends: Mapping[str, tuple[int, int]], records_
     # Skip removed records, and never go back, not even where a topic has become shorter.
     reached = {topic: max(start.get(topic, first), first) for topic, (first, _) in ends.items()}
     waiting = {topic: max(0, end - reached[topic]) for topic, (_, end) in ends.items()}
-    left, topics_left = records_max, len(waiting)
+    left, total = records_max, sum(waiting.values())
     for topic, count in sorted(waiting.items(), key=lambda one: one[1]):
-        taken = count if left is None else min(count, -(-left // topics_left))
+        taken = count if left is None or left >= total else -(-left * count // total)
         left = None if left is None else left - taken
-        topics_left -= 1
+        total -= count
         reached[topic] += taken
     return reached
 
 
-def ranges(start: Position, end: Position) -> list[OffsetRange]:
-    """Return the offsets between two positions, in ranges of at most PARTITION_OFFSETS."""
+def ranges(start: Position, end: Position, per_task: int = PARTITION_OFFSETS) -> list[OffsetRange]:
+    """Return the offsets between two positions, in ranges of at most *per_task*."""
     found = []
     for topic, last in sorted(end.items()):
         first = start.get(topic, 0)
-        found += [OffsetRange(topic, at, min(at + PARTITION_OFFSETS, last)) for at in range(first, last, PARTITION_OFFSETS)]
+        found += [OffsetRange(topic, at, min(at + per_task, last)) for at in range(first, last, per_task)]
     return found
 
 

@@ -6,6 +6,7 @@ a valid code of it (`eventlog.authenticated`) are dropped before anything else s
 computed by Spark's own functions; outputs are values, never removals.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -18,6 +19,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from milepost.eventlog.authenticated import VALUE_START
 from milepost.eventlog.log import CODE_BYTES, RECORD_BYTES_MAX
+from milepost.pipelines.sources import records_per_task
 
 _FORMAT: Final = "kafka"
 _RECORD_BYTES_MAX: Final = RECORD_BYTES_MAX + 100_000
@@ -59,6 +61,7 @@ class KafkaSource:
         reader = reader.option("startingOffsets", "earliest").option("failOnDataLoss", "false")
         if records_max is not None:
             reader = reader.option("maxOffsetsPerTrigger", records_max)
+            reader = reader.option("maxRecordsPerPartition", records_per_task(session, records_max))
         return self._rows(reader.load())
 
     def table(self, session: SparkSession, topics: Sequence[str]) -> DataFrame:
@@ -77,7 +80,8 @@ class KafkaSource:
         self._prefixed(rows).write.format(_FORMAT).options(**self._client_options(_WRITER)).save()
 
     def _subscribe_options(self, topics: Sequence[str]) -> dict[str, str]:
-        return {"subscribe": ",".join(self.prefix + topic for topic in topics)}
+        # The one partition of a topic, as the log reads it: offsets are positions, also if somebody adds partitions meanwhile.
+        return {"assign": json.dumps({self.prefix + topic: [0] for topic in topics})}
 
     def _client_options(self, defaults: Mapping[str, str]) -> dict[str, str]:
         options = {"bootstrap.servers": self.address, **defaults, **java_options(self.options)}
