@@ -1,4 +1,4 @@
-"""`milepost pipeline run` as processes that tests stop, kill and restart."""
+"""`milepost pipeline run` and other commands as processes that tests stop, kill and restart."""
 
 import json
 import os
@@ -17,6 +17,9 @@ from parts import ROOT
 START_S = 240.0
 """A session starts within seconds, or minutes on a busy machine."""
 
+_QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Options of Java: compile little, as these processes are killed before it would pay off."""
+
 SETTINGS = """
 [pipelines]
 folder = "{folder}"
@@ -32,12 +35,12 @@ alert_interval_s = 0.0
 
 @dataclass
 class Driver:
-    """A process that runs pipelines."""
+    """A process, by default one that runs pipelines."""
 
     site: SiteLog
     folder: Path
     config: Path
-    names: Sequence[str]
+    command: Sequence[str]
     process: "subprocess.Popen[bytes] | None" = None
 
     @property
@@ -45,17 +48,20 @@ class Driver:
         return (self.folder / "driver.log").read_text()
 
     def start(self, *, is_ready: bool = True) -> None:
-        before = self.logged.count("pipelines ready") if (self.folder / "driver.log").exists() else 0
+        ready = " ready "
+        before = self.logged.count(ready) if (self.folder / "driver.log").exists() else 0
         with (self.folder / "driver.log").open("ab") as out:
-            command = [sys.executable, "-m", "milepost", "pipeline", "run", *self.names, "--config", str(self.config)]
-            environment = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"}
+            command = [sys.executable, "-m", "milepost", *self.command, "--config", str(self.config)]
+            environment = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "JAVA_TOOL_OPTIONS": _QUICK_START}
             self.process = subprocess.Popen(command, cwd=ROOT, stdout=out, stderr=out, env=environment)
         if is_ready:
-            wait_until(lambda: self.logged.count("pipelines ready") > before or self._has_ended(), "queries run", seconds=START_S)
+            wait_until(lambda: self.logged.count(ready) > before or self._has_ended(), "the process is ready", seconds=START_S)
 
-    def kill(self) -> None:
-        """Kill the process; its Java process ends with it."""
+    def kill(self, *, java_first: bool = False) -> None:
+        """Kill the process; its Java process ends by itself a moment later, unless it is killed before."""
         assert self.process is not None
+        if java_first:
+            os.kill(self.spark_pid(), signal.SIGKILL)
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
 
@@ -82,6 +88,11 @@ class Driver:
         found: list[dict[str, Any]] = json.loads((self.folder / "pipelines" / "status.json").read_text())["queries"]
         return found
 
+    def status_at(self) -> int:
+        """Return when the status was written, in nanoseconds."""
+        at: int = json.loads((self.folder / "pipelines" / "status.json").read_text())["at_ns"]
+        return at
+
     def _has_ended(self) -> bool:
         assert self.process is not None
         assert self.process.poll() is None, self.logged[-3000:]
@@ -89,13 +100,20 @@ class Driver:
 
 
 @contextmanager
-def driver(site: SiteLog, folder: Path, *names: str, pipelines: str = "", kinds: str = "") -> Iterator[Driver]:
-    """A driver that is not started yet, killed at the end of the block."""
+def driver(
+    site: SiteLog,
+    folder: Path,
+    *names: str,
+    pipelines: str = "",
+    kinds: str = "",
+    command: Sequence[str] = ("pipeline", "run"),
+) -> Iterator[Driver]:
+    """A driver that is not started yet, killed at the end of the block; *names* are the pipelines."""
     folder.mkdir(parents=True, exist_ok=True)
     config = folder / "milepost.toml"
     settings = SETTINGS.format(folder=folder / "pipelines", pipelines=pipelines, kinds=kinds)
     config.write_text(f"[site]\n{site.table}\n{settings}")
-    found = Driver(site, folder, config, names)
+    found = Driver(site, folder, config, (*command, *names))
     try:
         yield found
     finally:
