@@ -10,7 +10,7 @@ from milepost.pipelines import dead_letters, hazards, positions
 from milepost.pipelines.archive import ingest as archive
 from milepost.pipelines.dead_letters import DEAD_LETTERS_TOPIC
 from milepost.pipelines.plan import Plan
-from milepost.pipelines.positions import HANDOVERS_TOPIC, HOLES_TOPIC, LAST_TOPIC, SPEEDS_TOPIC
+from milepost.pipelines.positions import HOLES_TOPIC, LAST_TOPIC, SPEEDS_TOPIC, STAYS_TOPIC
 from milepost.pipelines.records import MESSAGES_TOPIC
 from milepost.pipelines.reputation import pipeline as reputation
 from milepost.pipelines.settings import PipelineSettings
@@ -33,7 +33,7 @@ TOPICS: Final[Mapping[str, TopicSettings | None]] = {
     CELLS: TopicSettings(retention_s=_DAY_S),
     REPUTATION: TopicSettings(is_compacted=True),
     LAST_TOPIC: TopicSettings(is_compacted=True),
-    HANDOVERS_TOPIC: TopicSettings(retention_s=7 * _DAY_S),
+    STAYS_TOPIC: TopicSettings(retention_s=7 * _DAY_S),
     SPEEDS_TOPIC: TopicSettings(retention_s=7 * _DAY_S),
     HOLES_TOPIC: TopicSettings(retention_s=7 * _DAY_S),
     DEAD_LETTERS_TOPIC: TopicSettings(retention_s=7 * _DAY_S),

@@ -6,12 +6,16 @@ from typing import Any
 
 from milepost.model.incidents import Grid
 from milepost.model.places import Place
-from milepost.pipelines.positions import FORGET_S, HOLES_TOPIC, SIDE_M, SLOT_S, SPEEDS_TOPIC
+from milepost.pipelines.positions import HOLES_TOPIC, SIDE_M, SLOT_S, SPEEDS_TOPIC
+
+GAP_S_MAX = 3_600.0
+"""Maximum time between two edges in a handover; a return after that is another journey."""
+_SLOT_US = SLOT_S * 1_000_000
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True)
 class PositionReport:
-    """An accepted report, ordered as positions are compared."""
+    """An accepted report."""
 
     seen_at_us: int
     edge: str
@@ -22,31 +26,64 @@ class PositionReport:
     endpoint: str = "car-1"
     covered: int = 0
 
-    @property
-    def rank(self) -> tuple[Any, ...]:
-        """The sort key: unknown headings and speeds come last."""
-        unknown = [(one is None, one or 0.0) for one in (self.heading_deg, self.speed_mps)]
-        return self.seen_at_us, self.edge, self.latitude, self.longitude, *unknown
+
+def last_places(position_reports: Iterable[PositionReport]) -> dict[tuple[str, str], PositionReport]:
+    """Return the last position by edge and endpoint."""
+    return {(one.edge, one.endpoint): one for one in sorted(position_reports, key=lambda one: one.seen_at_us)}
 
 
-def last_places(position_reports: Iterable[PositionReport]) -> dict[str, PositionReport]:
-    found: dict[str, PositionReport] = {}
-    for one in position_reports:
-        if one.endpoint not in found or one.rank > found[one.endpoint].rank:
-            found[one.endpoint] = one
-    return found
+@dataclass(frozen=True)
+class Stay:
+    """The reports of an endpoint to an edge in one slot; places are in whole 1e-7 degrees."""
+
+    slot: int
+    edge: str
+    endpoint: str
+    reports: int
+    first_at_us: int
+    first: tuple[float, float]
+    last_at_us: int
+    last: tuple[float, float]
 
 
-def handovers(position_reports: Iterable[PositionReport]) -> list[tuple[str, str, str, int, float]]:
-    """Return endpoint, from, to, time and gap of each handover, of reports in order of `seen_at`."""
-    found, last = [], dict[str, PositionReport]()
-    for one in sorted(position_reports, key=lambda one: one.rank):
-        before = last.get(one.endpoint)
-        if before is not None and before.edge != one.edge:
-            gap_s = (one.seen_at_us - before.seen_at_us) / 1e6
-            if gap_s <= FORGET_S:
-                found.append((one.endpoint, before.edge, one.edge, one.seen_at_us, gap_s))
-        last[one.endpoint] = one
+def stays(position_reports: Iterable[PositionReport]) -> list[Stay]:
+    """Return the stays, ordered by slot, edge and endpoint."""
+    gathered: dict[tuple[int, str, str], list[PositionReport]] = {}
+    for one in sorted(position_reports, key=lambda one: one.seen_at_us):
+        gathered.setdefault((one.seen_at_us // _SLOT_US, one.edge, one.endpoint), []).append(one)
+    return [
+        Stay(*key, len(some), some[0].seen_at_us, _spot(some[0]), some[-1].seen_at_us, _spot(some[-1]))
+        for key, some in sorted(gathered.items())
+    ]
+
+
+def _spot(one: PositionReport) -> tuple[float, float]:
+    latitude, longitude = int((one.latitude + 90) * 1e7), int((one.longitude + 180) * 1e7)
+    return round(latitude / 1e7 - 90, 7), round(longitude / 1e7 - 180, 7)
+
+
+Handover = tuple[str, str, str, int, float]
+"""Endpoint, from, to, time and gap."""
+
+
+def handovers(position_reports: Iterable[PositionReport]) -> list[Handover]:
+    """Return the handovers, report by report."""
+    each = (
+        Stay(0, one.edge, one.endpoint, 1, one.seen_at_us, _spot(one), one.seen_at_us, _spot(one)) for one in position_reports
+    )
+    return handovers_between(each)
+
+
+def handovers_between(some_stays: Iterable[Stay]) -> list[Handover]:
+    """Return the handovers between stays, as docs/reference/positions.md derives them."""
+    found, before = [], dict[str, Stay]()
+    for one in sorted(some_stays, key=lambda stay: stay.first_at_us):
+        previous = before.get(one.endpoint)
+        if previous is not None and previous.edge != one.edge:
+            gap_s = (one.first_at_us - previous.last_at_us) / 1e6
+            if gap_s <= GAP_S_MAX:
+                found.append((one.endpoint, previous.edge, one.edge, one.first_at_us, gap_s))
+        before[one.endpoint] = one
     return sorted(found)
 
 
@@ -55,7 +92,7 @@ def slots(position_reports: Iterable[PositionReport]) -> dict[tuple[str, str], t
     gathered: dict[tuple[str, str], list[tuple[str, int]]] = {}
     for one in position_reports:
         row, column = Grid(SIDE_M).locate(Place(one.latitude, one.longitude)).square
-        slot = one.seen_at_us // (SLOT_S * 1_000_000)
+        slot = one.seen_at_us // _SLOT_US
         octant = "-" if one.heading_deg is None else str(int((one.heading_deg + 22.5) // 45) % 8)
         if one.speed_mps is not None:
             speed = (one.endpoint, int(one.speed_mps * 1000))
