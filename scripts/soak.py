@@ -42,6 +42,7 @@ SERIES = (
     Series("embedded log killed", "tests/live/eventlog/test_embedded_kill.py"),
     Series("all pipelines killed 50 times", "tests/live/pipelines/test_kills.py", "PIPELINE_SEED"),
     Series("pipeline and incident engine killed", "tests/live/pipelines/test_recovery.py", "PIPELINE_SEED"),
+    Series("positions for thirty minutes", "tests/live/pipelines/test_positions_memory.py"),
     Series("five million MQTT packets", "tests/live/mqtt/test_fuzz.py", "FUZZ_SEED"),
     Series("five million datagrams", "tests/live/udp/test_forgery.py", "FUZZ_SEED"),
     Series("five million inputs of decoders", "tests/fuzz/test_decoders.py", "FUZZ_SEED"),

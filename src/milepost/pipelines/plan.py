@@ -29,5 +29,7 @@ class Plan:
     output: Literal["append", "update"] = "update"
     is_urgent: bool = False
     """Whether the query may run in real-time mode: Kafka to Kafka, without Python."""
+    interval_s_min: float = 0.0
+    """Minimum time between batch starts, where the settings ask for less: fewer batches update a key of the state less often."""
     batch_sink: Callable[[DataFrame, int], None] | None = None
     """Sink in place of the log, called with each batch and its number; a batch may be repeated."""

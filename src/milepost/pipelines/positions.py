@@ -42,6 +42,8 @@ HOLES_TOPIC: Final = "positions.holes"
 SIDE_M: Final = 150.0
 """Side of the squares of ways and holes."""
 SLOT_S: Final = 60
+SLOT_INTERVAL_S: Final = 10.0
+"""Minimum time between batches of slots: each batch reads and writes the state of every endpoint that has reported."""
 
 SKETCH_BITS: Final = 256
 """Bits of the sketch by which endpoints are counted; see `_endpoint_count`."""
@@ -78,7 +80,7 @@ def plans(settings: PipelineSettings) -> list[Plan]:
         Plan(
             "positions-places", (REPORTS_TOPIC,), STATE_VERSION, lambda log: place_records(reports(log)), "append", is_urgent=True
         ),
-        Plan("positions-slots", (REPORTS_TOPIC,), STATE_VERSION, in_slots),
+        Plan("positions-slots", (REPORTS_TOPIC,), STATE_VERSION, in_slots, interval_s_min=SLOT_INTERVAL_S),
         *_congestion(settings),
     ]
 

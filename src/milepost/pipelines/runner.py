@@ -181,9 +181,8 @@ class Runner:
         if one.is_real_time:
             in_real_time: DataStreamWriter = sink.trigger(realTime=_milliseconds(batches.real_time_batch_s))  # type: ignore[call-overload]
             return in_real_time  # PySpark's type stubs lack realTime
-        return sink.trigger(
-            processingTime=_milliseconds(batches.alert_interval_s if plan.is_urgent else batches.batch_interval_s)
-        )
+        interval_s = batches.alert_interval_s if plan.is_urgent else batches.batch_interval_s
+        return sink.trigger(processingTime=_milliseconds(max(interval_s, plan.interval_s_min)))
 
     def _check(self, one: RunningQuery, query: StreamingQuery, now_s: float) -> None:
         is_active = query.isActive
