@@ -77,9 +77,7 @@ def plans(settings: PipelineSettings) -> list[Plan]:
         return slot_records(slots(reports(log), allowed_lateness_s=settings.allowed_lateness_s))
 
     return [
-        Plan(
-            "positions-places", (REPORTS_TOPIC,), STATE_VERSION, lambda log: place_records(reports(log)), "append", is_urgent=True
-        ),
+        Plan("positions-places", (REPORTS_TOPIC,), STATE_VERSION, lambda log: place_records(reports(log)), is_urgent=True),
         Plan("positions-slots", (REPORTS_TOPIC,), STATE_VERSION, in_slots, interval_s_min=SLOT_INTERVAL_S),
         *_congestion(settings),
     ]
