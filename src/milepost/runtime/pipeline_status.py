@@ -141,7 +141,7 @@ def show_status(settings: Settings) -> int:
     print_line(f"pipelines of site {found['site']}, " + (f"not running: last status {age_s:,.0f} s ago" if is_old else "running"))
     for line in _table(found["queries"]):
         print_line(line)
-    if found["dead_letters"]:
+    if found.get("dead_letters"):
         print_line(f"dead letters: {found['dead_letters']:,}; `milepost log tail dead-letters` shows them")
     return 1 if is_old or any(one["state"] != "running" for one in found["queries"]) else 0
 
@@ -159,7 +159,7 @@ def _table(queries: list[dict[str, Any]]) -> list[str]:
 def _row(one: dict[str, Any]) -> tuple[str, ...]:
     counts = (one["batch"], round(one["rows_per_s"]), one["lag"], one["state_rows"], one["late_rows"], one["restarts"])
     batch, rows, lag, *others = ("?" if count is None else f"{count:,}" for count in counts)
-    if one["lag"] is not None and one["counted_s_ago"] is not None:
+    if one["lag"] is not None and one.get("counted_s_ago") is not None:
         lag += f" ({one['counted_s_ago']:.0f} s ago)"
     return (one["name"], one["state"], one["mode"], batch, rows, lag, *others)
 
