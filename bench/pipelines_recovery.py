@@ -85,7 +85,7 @@ class EventFlow:
         self._reader.close()
 
     def _feed(self) -> None:
-        number = 0
+        number = 1
         while not self._is_over.wait(1 / PIECES_PER_S):
             now, place = time.time_ns(), Place(-50.0 + number // 300 * 0.1, -170.0 + number % 300 * 0.1)
             others = [record_in_city("Collision", number * 1_000 + one, now) for one in range(RATE // PIECES_PER_S)]
