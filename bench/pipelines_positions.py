@@ -84,7 +84,7 @@ def measure_positions(folder: Path, kafka: Kafka, notes: list[str]) -> list[Row]
     (place / "m.toml").write_text(SETTINGS.format(address=kafka.address, folder=place / "pipelines"))
     log = KafkaLog(kafka.address, Durability.PROCESS_CRASH, client_id="bench", prefix="positions.")
     with (
-        patch.dict(os.environ, {"JAVA_TOOL_OPTIONS": FIXED_HEAP}),
+        patch.dict(os.environ, {"SPARK_SUBMIT_OPTS": FIXED_HEAP}),
         processes(place, {"pipelines": ("pipeline", "run", "positions")}) as (pid,),
     ):
         samples = feed(log, pid, notes)

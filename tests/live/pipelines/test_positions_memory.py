@@ -25,7 +25,7 @@ def test_every_report_becomes_a_last_position_in_memory_that_does_not_grow(
     on_kafka: SiteLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seconds = amount("POSITIONS_S", fast=10, long=60, soak=1_800)
-    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-Xms512m -XX:+AlwaysPreTouch")  # a fixed heap: what grows is outside it
+    monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-Xms512m -XX:+AlwaysPreTouch")  # a fixed heap: what grows is outside it
     with driver(on_kafka, tmp_path, "positions") as running:
         running.start()
         sizes = feed(running, seconds)
