@@ -90,14 +90,13 @@ def events(messages: DataFrame, kinds: Sequence[EventKind]) -> DataFrame:
     """Return the events of these kinds that messages (MESSAGE_ROW) with a place report, with schema EVENT_ROW."""
     is_in_time = f.col("seen_at_us") <= f.unix_micros("appended_at") + CLOCK_AHEAD_S_MAX * 1_000_000
     placed = messages.where(f.col("topic").isin([kind.topic for kind in kinds])).where("latitude is not null").where(is_in_time)
-    numbers = f.transform_values("fields", lambda _, text: text.try_cast("double"))
     return placed.select(
-        f.explode(_kinds_by_topic(kinds)[f.col("topic")]).alias("kind"),
+        f.explode(kinds_by_topic(kinds)[f.col("topic")]).alias("kind"),
         f.col("source").alias("endpoint"),
         "seen_at_us",
         "latitude",
         "longitude",
-        numbers.alias("fields"),
+        numbers_in("fields").alias("fields"),
     )
 
 
@@ -148,6 +147,19 @@ def cell_records(cells: DataFrame) -> DataFrame:
     )
 
 
+def kinds_by_topic(kinds: Sequence[EventKind]) -> Column:
+    """Return a map from topics to the names of their kinds."""
+    by_topic: defaultdict[str, list[Column]] = defaultdict(list)
+    for kind in kinds:
+        by_topic[kind.topic].append(f.lit(kind.name))
+    return f.create_map(*(part for topic, names in by_topic.items() for part in (f.lit(topic), f.array(*names))))
+
+
+def numbers_in(fields: str) -> Column:
+    """Return the numeric fields of a payload."""
+    return f.transform_values(fields, lambda _, text: text.try_cast("double"))
+
+
 def tallied_fields(kinds: Iterable[EventKind]) -> dict[str, list[str]]:
     """Return the fields used by predicates, each with the names of the kinds that use it."""
     found: defaultdict[str, list[str]] = defaultdict(list)
@@ -180,13 +192,6 @@ def with_square(places: DataFrame) -> DataFrame:
     for name, expression in _STEPS:
         found = found.withColumn(name, f.expr(expression))
     return found.drop("_up", "_over", "_x", "_columns")
-
-
-def _kinds_by_topic(kinds: Sequence[EventKind]) -> Column:
-    by_topic: defaultdict[str, list[Column]] = defaultdict(list)
-    for kind in kinds:
-        by_topic[kind.topic].append(f.lit(kind.name))
-    return f.create_map(*(part for topic, names in by_topic.items() for part in (f.lit(topic), f.array(*names))))
 
 
 def _by_kind(values: Mapping[str, int]) -> Column:

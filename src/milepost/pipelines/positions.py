@@ -8,7 +8,7 @@
 
     reports ─▶ place_records: without state, in real-time mode
     reports ─▶ slots: SLOT_ROW, one groupBy for stays, speeds and holes ─▶ slot_records
-    reports, messages ─▶ report_events ─▶ cells of the kinds that count reports (hazards)
+    observations ─▶ observed_events ─▶ cells of the kinds that count reports (hazards)
 
 `docs/reference/positions.md` describes the records; decision 0035 has the costs of the alternatives.
 
@@ -29,9 +29,17 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from milepost.model.incidents import EventKind, Grid
-from milepost.pipelines.hazards import CLOCK_AHEAD_S_MAX, cell_records, cells, events, tallied_fields, with_square
+from milepost.pipelines.hazards import (
+    CLOCK_AHEAD_S_MAX,
+    cell_records,
+    cells,
+    kinds_by_topic,
+    numbers_in,
+    tallied_fields,
+    with_square,
+)
 from milepost.pipelines.plan import Plan
-from milepost.pipelines.records import MESSAGES_TOPIC, REPORTS_TOPIC, messages, reports
+from milepost.pipelines.records import MESSAGES_TOPIC, REPORTS_TOPIC, observations, reports
 from milepost.pipelines.settings import PipelineSettings
 
 LAST_TOPIC: Final = "positions.last"
@@ -88,8 +96,8 @@ def _congestion(settings: PipelineSettings) -> list[Plan]:
     kinds = [kind for kind in settings.kinds if kind.from_reports]
 
     def transform(log: DataFrame) -> DataFrame:
-        all_events = report_events(reports(log), kinds).unionByName(events(messages(log), kinds))
-        return cell_records(cells(all_events, kinds, allowed_lateness_s=settings.allowed_lateness_s))
+        found = observed_events(observations(log), kinds)
+        return cell_records(cells(found, kinds, allowed_lateness_s=settings.allowed_lateness_s))
 
     # The state has a column for each tallied field: other fields need new state.
     state_version = crc32(",".join(tallied_fields(kinds)).encode(), STATE_VERSION)
@@ -157,6 +165,19 @@ def report_events(reports: DataFrame, kinds: Sequence[EventKind]) -> DataFrame:
         f.explode(f.array(*(f.lit(kind.name) for kind in kinds))).alias("kind"),
         *("endpoint", "seen_at_us", "latitude", "longitude"),
         f.create_map(f.lit("speed_mps"), "speed_mps").alias("fields"),
+    )
+
+
+def observed_events(observations: DataFrame, kinds: Sequence[EventKind]) -> DataFrame:
+    """Return the events in observations (OBSERVATION_ROW), with schema EVENT_ROW: those of both `events` and `report_events`."""
+    is_report = f.col("topic").isNull()
+    has_speed = f.col("speed_mps").isNotNull() & ~f.isnan("speed_mps")
+    by_report = f.when((f.col("verdict") == 0) & has_speed, f.array(*(f.lit(kind.name) for kind in kinds)))
+    speed = f.create_map(f.lit("speed_mps"), "speed_mps")
+    return observations.where(_is_clock_plausible()).select(
+        f.explode(f.when(is_report, by_report).otherwise(kinds_by_topic(kinds)[f.col("topic")])).alias("kind"),
+        *("endpoint", "seen_at_us", "latitude", "longitude"),
+        f.when(is_report, speed).otherwise(numbers_in("fields")).alias("fields"),
     )
 
 

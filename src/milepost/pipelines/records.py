@@ -10,9 +10,11 @@ The schemas of the rows are in `archive.schema`, which does not import Spark. In
 
 *Invariants:*
 - a record is checked by itself: the same record yields the same rows, or the same fault, wherever and whenever it is read;
+- each function scans the log once. Rows of messages and of reports in one query are `observations`, not a union of both;
 - nothing here raises: an unreadable record yields no row, and `faults` returns its reason once, for the dead letters.
 """
 
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
@@ -42,6 +44,12 @@ DELIVERIES_SCHEMA: Final = """
 """
 
 
+OBSERVATION_ROW: Final = """
+    topic string, endpoint string, seen_at_us bigint, latitude double, longitude double, heading_deg double, speed_mps double,
+    verdict int, fields map<string, string>, appended_at timestamp
+"""
+"""A message with a place, or a report: then `topic` and `fields` are null. Messages have verdict 0, no heading and no speed."""
+
 MESSAGES_TOPIC: Final = handler_topic(pipeline_records.PIPELINES)
 REPORTS_TOPIC: Final = pipeline_records.REPORTS
 DELIVERIES_TOPIC: Final = pipeline_records.DELIVERIES
@@ -60,19 +68,19 @@ _DELIVERY_COLUMNS: Final = ("states", "at_us", "reasons")
 
 def messages(log: DataFrame) -> DataFrame:
     """Return the messages in log rows, as MESSAGE_ROW."""
-    checked = _checked_messages(log).where("fault is null")
-    message = "record.message."
-    return checked.select(
-        f.col("record.from").alias("edge"),
-        f.expr("try_cast(record.number as bigint)").alias("number"),
-        f.coalesce(f.col("record.qos"), f.lit(0)).alias("qos"),
-        *(f.col(message + name) for name in ("id", "source", "topic")),
-        "seen_at_us",
-        f.coalesce(_micros(message + "valid_until"), f.lit(_FOREVER_US)).alias("valid_until_us"),
-        f.col(message + "place.latitude").alias("latitude"),
-        f.col(message + "place.longitude").alias("longitude"),
-        *(f.col(message + name) for name in ("priority", "tags", "address", "fields")),
-        f.unbase64(f.col(message + "body")).alias("body"),
+    record = f.col("parsed.messages")
+    message = record["message"]
+    return _readable(log, MESSAGES_TOPIC).select(
+        record["from"].alias("edge"),
+        record["number"].try_cast("bigint").alias("number"),
+        f.coalesce(record["qos"], f.lit(0)).alias("qos"),
+        *(message[name].alias(name) for name in ("id", "source", "topic")),
+        _micros(message["seen_at"]).alias("seen_at_us"),
+        f.coalesce(_micros(message["valid_until"]), f.lit(_FOREVER_US)).alias("valid_until_us"),
+        message["place"]["latitude"].alias("latitude"),
+        message["place"]["longitude"].alias("longitude"),
+        *(message[name].alias(name) for name in ("priority", "tags", "address", "fields")),
+        f.unbase64(message["body"]).alias("body"),
         "offset",
         "appended_at",
     )
@@ -80,9 +88,10 @@ def messages(log: DataFrame) -> DataFrame:
 
 def reports(log: DataFrame) -> DataFrame:
     """Return the reports in log rows, as REPORT_ROW; an impossible report of a readable batch is left out."""
-    batches = _checked_reports(log).where("fault is null")
-    zipped = f.arrays_zip(f.col("batch.endpoints"), *(f.col(f"batch.{name}") for name in _REPORT_COLUMNS))
-    rows = batches.select(f.col("batch.edge").alias("edge"), f.explode(zipped).alias("one"), "offset", "appended_at")
+    batch = f.col("parsed.reports")
+    zipped = f.arrays_zip(batch["endpoints"], *(batch[name] for name in _REPORT_COLUMNS))
+    batches = _readable(log, REPORTS_TOPIC)
+    rows = batches.select(batch["edge"].alias("edge"), f.explode(zipped).alias("one"), "offset", "appended_at")
     found = rows.select(
         "edge",
         f.col("one.endpoints").alias("endpoint"),
@@ -96,15 +105,16 @@ def reports(log: DataFrame) -> DataFrame:
         "offset",
         "appended_at",
     )
-    return found.where("endpoint is not null").where(_is_place(f.col("latitude"), f.col("longitude"))).where(_is_time())
+    return _plausible(found)
 
 
 def deliveries(log: DataFrame) -> DataFrame:
     """Return the deliveries of area messages, as DELIVERY_ROW."""
-    batches = _checked_deliveries(log).where("fault is null")
-    zipped = f.arrays_zip(f.col("batch.endpoints"), *(f.col(f"batch.{name}") for name in _DELIVERY_COLUMNS))
+    batch = f.col("parsed.deliveries")
+    zipped = f.arrays_zip(batch["endpoints"], *(batch[name] for name in _DELIVERY_COLUMNS))
     same = ("edge", "source", "id", "topic")
-    rows = batches.select(*(f.col(f"batch.{name}") for name in same), f.explode(zipped).alias("one"), "offset", "appended_at")
+    batches = _readable(log, DELIVERIES_TOPIC)
+    rows = batches.select(*(batch[name].alias(name) for name in same), f.explode(zipped).alias("one"), "offset", "appended_at")
     return rows.select(
         *same,
         f.col("one.endpoints").alias("endpoint"),
@@ -116,72 +126,129 @@ def deliveries(log: DataFrame) -> DataFrame:
     )
 
 
+def observations(log: DataFrame) -> DataFrame:
+    """Return the messages with a place, and the reports, as OBSERVATION_ROW; the log is scanned once for both."""
+    message = f.col("parsed.messages.message")
+    of_message = f.struct(
+        message["topic"].alias("topic"),
+        message["source"].alias("endpoint"),
+        _micros(message["seen_at"]).alias("seen_at_us"),
+        message["place"]["latitude"].alias("latitude"),
+        message["place"]["longitude"].alias("longitude"),
+        *(f.lit(None).cast("double").alias(name) for name in ("heading_deg", "speed_mps")),
+        f.lit(0).alias("verdict"),
+        message["fields"].alias("fields"),
+    )
+    batch = f.col("parsed.reports")
+    zipped = f.arrays_zip(batch["endpoints"], *(batch[name] for name in _REPORT_COLUMNS))
+    of_reports = f.transform(zipped, _observation_of_report)
+    is_message = f.col("topic") == MESSAGES_TOPIC
+    found = f.when(is_message & message["place"].isNotNull(), f.array(of_message)).when(~is_message, of_reports)
+    rows = _readable(log, MESSAGES_TOPIC, REPORTS_TOPIC).select(f.explode(found).alias("one"), "appended_at")
+    return _plausible(rows.select("one.*", "appended_at"))
+
+
 def faults(log: DataFrame) -> DataFrame:
     """Return the unreadable log rows of TOPICS, with a `fault`."""
-    checked = (_checked_messages(log), _checked_reports(log), _checked_deliveries(log))
-    first, *others = (one.where("fault is not null").select(*log.columns, "fault") for one in checked)
-    found = first
-    for other in others:
-        found = found.unionAll(other)
+    return _parsed(log, *TOPICS).withColumn("fault", _fault(*TOPICS)).where("fault is not null").select(*log.columns, "fault")
+
+
+def _readable(log: DataFrame, *topics: str) -> DataFrame:
+    return _parsed(log, *topics).where(_fault(*topics).isNull())
+
+
+def _plausible(rows: DataFrame) -> DataFrame:
+    """Leave out rows without an endpoint, and with an impossible place or time."""
+    is_place, is_time = _is_place(f.col("latitude"), f.col("longitude")), _is_time(f.col("seen_at_us"))
+    return rows.where("endpoint is not null").where(is_place).where(is_time)
+
+
+def _observation_of_report(one: Column) -> Column:
+    return f.struct(
+        f.lit(None).cast("string").alias("topic"),
+        one["endpoints"].alias("endpoint"),
+        one["seen_at_us"].alias("seen_at_us"),
+        one["latitudes"].alias("latitude"),
+        one["longitudes"].alias("longitude"),
+        one["headings_deg"].alias("heading_deg"),
+        one["speeds_mps"].alias("speed_mps"),
+        one["verdicts"].alias("verdict"),
+        f.lit(None).cast("map<string, string>").alias("fields"),
+    )
+
+
+def _parsed(log: DataFrame, *topics: str) -> DataFrame:
+    """Add the parsed value as a member of `parsed`. The explode makes Spark parse it once, not again for each use of it."""
+    read = log.where(f.col("topic").isin(*topics)).where("value is not null")
+    records = [
+        f.when(f.col("topic") == topic, f.from_json("value", _SCHEMAS[topic], _JSON_OPTIONS)).alias(_MEMBERS[topic])
+        for topic in topics
+    ]
+    return read.select("*", f.explode(f.array(f.struct(*records))).alias("parsed"))
+
+
+def _fault(*topics: str) -> Column:
+    """Return the fault of a parsed record of these topics; null: it has none."""
+    found = f.lit(None).cast("string")
+    for topic in topics:
+        found = f.when(f.col("topic") == topic, _FAULTS[topic](f.col("parsed." + _MEMBERS[topic]))).otherwise(found)
     return found
 
 
-def _checked_messages(log: DataFrame) -> DataFrame:
-    read = log.where(f.col("topic") == MESSAGES_TOPIC).where("value is not null")
-    read = _with_json(read, "record", MESSAGE_SCHEMA).withColumn("seen_at_us", _micros("record.message.seen_at"))
-    place = f.col("record.message.place")
-    return read.withColumn(
-        "fault",
-        f.when(f.col("record._corrupt").isNotNull() | f.col("record").isNull(), "not JSON, or a member has the wrong type")
-        .when(f.col("record.v") != VERSION, f"the version is not {VERSION}")
-        .when(~_is(f.col("record.type"), "forwarded"), "the type is not forwarded")
-        .when(_any_missing("record.message", ("id", "source", "topic")), "the message has no id, source or topic")
-        .when(f.col("seen_at_us").isNull(), "seen_at is not an instant")
-        .when(~_is_time(), f"seen_at is over {AHEAD_S_MAX} s after it was appended, or over {BEHIND_S_MAX} s before")
-        .when(place.isNotNull() & ~_is_place(place["latitude"], place["longitude"]), "latitude or longitude is out of range"),
+def _message_fault(record: Column) -> Column:
+    message = record["message"]
+    seen_at_us = _micros(message["seen_at"])
+    return (
+        f.when(record["_corrupt"].isNotNull() | record.isNull(), "not JSON, or a member has the wrong type")
+        .when(record["v"] != VERSION, f"the version is not {VERSION}")
+        .when(~_is(record["type"], "forwarded"), "the type is not forwarded")
+        .when(_any_missing(message, ("id", "source", "topic")), "the message has no id, source or topic")
+        .when(seen_at_us.isNull(), "seen_at is not an instant")
+        .when(~_is_time(seen_at_us), f"seen_at is over {AHEAD_S_MAX} s after it was appended, or over {BEHIND_S_MAX} s before")
+        .when(
+            message["place"].isNotNull() & ~_is_place(message["place"]["latitude"], message["place"]["longitude"]),
+            "latitude or longitude is out of range",
+        )
     )
 
 
-def _checked_reports(log: DataFrame) -> DataFrame:
-    read = log.where(f.col("topic") == REPORTS_TOPIC).where("value is not null")
-    return _checked_batches(read, REPORTS_SCHEMA, "reports", _REPORT_COLUMNS, ("edge",))
+def _batch_fault(kind: str, columns: tuple[str, ...], needed: tuple[str, ...]) -> Callable[[Column], Column]:
+    """Return the check of records of columns: each must be as long as `endpoints`."""
+
+    def fault_of(batch: Column) -> Column:
+        size = f.coalesce(f.array_size(batch["endpoints"]), f.lit(-1))
+        are_as_long = f.lit(True)
+        for name in columns:
+            are_as_long = are_as_long & (f.coalesce(f.array_size(batch[name]), f.lit(-2)) == size)
+        return (
+            f.when(batch["_corrupt"].isNotNull() | batch.isNull(), "not JSON, or a member has the wrong type")
+            .when(batch["v"] != VERSION, f"the version is not {VERSION}")
+            .when(~_is(batch["type"], kind), f"the type is not {kind}")
+            .when(_any_missing(batch, needed), f"a member is missing: {', '.join(needed)} are required")
+            .when(~are_as_long, "the columns differ in length from endpoints")
+        )
+
+    return fault_of
 
 
-def _checked_deliveries(log: DataFrame) -> DataFrame:
-    read = log.where(f.col("topic") == DELIVERIES_TOPIC).where("value is not null")
-    return _checked_batches(read, DELIVERIES_SCHEMA, "deliveries", _DELIVERY_COLUMNS, ("edge", "source", "id", "topic"))
+_MEMBERS: Final = {MESSAGES_TOPIC: "messages", REPORTS_TOPIC: "reports", DELIVERIES_TOPIC: "deliveries"}
+"""Members of `parsed`, by topic."""
+_SCHEMAS: Final = {MESSAGES_TOPIC: MESSAGE_SCHEMA, REPORTS_TOPIC: REPORTS_SCHEMA, DELIVERIES_TOPIC: DELIVERIES_SCHEMA}
+_FAULTS: Final[Mapping[str, Callable[[Column], Column]]] = {
+    MESSAGES_TOPIC: _message_fault,
+    REPORTS_TOPIC: _batch_fault("reports", _REPORT_COLUMNS, ("edge",)),
+    DELIVERIES_TOPIC: _batch_fault("deliveries", _DELIVERY_COLUMNS, ("edge", "source", "id", "topic")),
+}
 
 
-def _checked_batches(read: DataFrame, schema: str, kind: str, columns: tuple[str, ...], needed: tuple[str, ...]) -> DataFrame:
-    """Check records of columns: each must be as long as `endpoints`."""
-    batch = _with_json(read, "batch", schema)
-    size = f.coalesce(f.array_size("batch.endpoints"), f.lit(-1))
-    are_as_long = f.lit(True)
-    for name in columns:
-        are_as_long = are_as_long & (f.coalesce(f.array_size(f"batch.{name}"), f.lit(-2)) == size)
-    return batch.withColumn(
-        "fault",
-        f.when(f.col("batch._corrupt").isNotNull() | f.col("batch").isNull(), "not JSON, or a member has the wrong type")
-        .when(f.col("batch.v") != VERSION, f"the version is not {VERSION}")
-        .when(~_is(f.col("batch.type"), kind), f"the type is not {kind}")
-        .when(_any_missing("batch", needed), f"a member is missing: {', '.join(needed)} are required")
-        .when(~are_as_long, "the columns differ in length from endpoints"),
-    )
+def _micros(instant: Column) -> Column:
+    return f.unix_micros(f.try_to_timestamp(instant))
 
 
-def _with_json(read: DataFrame, name: str, schema: str) -> DataFrame:
-    """Add the parsed value. The explode makes Spark parse it once, not again for each condition on it."""
-    return read.select("*", f.explode(f.array(f.from_json("value", schema, _JSON_OPTIONS))).alias(name))
-
-
-def _micros(name: str) -> Column:
-    return f.unix_micros(f.try_to_timestamp(f.col(name)))
-
-
-def _is_time() -> Column:
+def _is_time(seen_at_us: Column) -> Column:
     appended = f.unix_micros("appended_at")
     ahead, behind = AHEAD_S_MAX * 1_000_000, BEHIND_S_MAX * 1_000_000
-    return f.coalesce(f.col("seen_at_us").between(appended - behind, appended + ahead), f.lit(False))
+    return f.coalesce(seen_at_us.between(appended - behind, appended + ahead), f.lit(False))
 
 
 def _is_place(latitude: Column, longitude: Column) -> Column:
@@ -193,10 +260,10 @@ def _is(column: Column, text: str) -> Column:
     return f.coalesce(column == text, f.lit(False))
 
 
-def _any_missing(parent: str, names: tuple[str, ...]) -> Column:
+def _any_missing(parent: Column, names: tuple[str, ...]) -> Column:
     missing = f.lit(False)
     for name in names:
-        missing = missing | f.coalesce(f.col(f"{parent}.{name}") == "", f.lit(True))
+        missing = missing | f.coalesce(parent[name] == "", f.lit(True))
     return missing
 
 

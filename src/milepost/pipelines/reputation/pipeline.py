@@ -10,9 +10,9 @@ from pyspark.sql import functions as f
 
 from milepost.model.incidents import EventKind, Grid
 from milepost.model.pipeline_records import REPUTATION
-from milepost.pipelines.hazards import CLOCK_AHEAD_S_MAX, events, with_square
+from milepost.pipelines.hazards import CLOCK_AHEAD_S_MAX, kinds_by_topic, with_square
 from milepost.pipelines.plan import Plan
-from milepost.pipelines.records import MESSAGES_TOPIC, REPORTS_TOPIC, messages, reports
+from milepost.pipelines.records import MESSAGES_TOPIC, REPORTS_TOPIC, observations
 from milepost.pipelines.reputation.detectors import check_endpoints, check_squares
 from milepost.pipelines.reputation.evidence import (
     EVIDENCE_ROW,
@@ -39,14 +39,13 @@ _FLOATS: Final = ("latitude", "longitude", "heading_deg", "speed_mps")
 _EVIDENCE: Final = ["minute", "endpoint", "evidence", "count"]
 
 
-def sightings(reports: DataFrame, messages: DataFrame, kinds: Sequence[EventKind]) -> DataFrame:
-    """Return the sightings, with schema SIGHTING_ROW, in reports (REPORT_ROW) and messages (MESSAGE_ROW)."""
+def sightings(observations: DataFrame, kinds: Sequence[EventKind]) -> DataFrame:
+    """Return the sightings, with schema SIGHTING_ROW, in observations (OBSERVATION_ROW)."""
     is_in_time = f.col("seen_at_us") <= f.unix_micros("appended_at") + CLOCK_AHEAD_S_MAX * 1_000_000
-    seen = reports.where(is_in_time).withColumn("kind", f.lit(None).cast("string"))
-    reported = events(messages, [kind for kind in kinds if kind.name not in PASSING])
-    unknown = {name: f.lit(None).cast("double") for name in ("heading_deg", "speed_mps")}
-    reported = reported.withColumns({**unknown, "verdict": f.lit(0)})
-    return seen.select(*_COLUMNS).unionByName(reported.select(*_COLUMNS))
+    of_message = kinds_by_topic([kind for kind in kinds if kind.name not in PASSING])[f.col("topic")]
+    no_kind = f.array(f.lit(None).cast("string"))
+    found = f.when(f.col("topic").isNull(), no_kind).otherwise(of_message)
+    return observations.where(is_in_time).withColumn("kind", f.explode(found)).select(*_COLUMNS)
 
 
 def evidence(sightings: DataFrame, *, allowed_lateness_s: float, thresholds: EvidenceThresholds | None = None) -> DataFrame:
@@ -132,7 +131,7 @@ def plans(settings: PipelineSettings) -> list[Plan]:
     """Return one query for all endpoints."""
 
     def transform(log: DataFrame) -> DataFrame:
-        seen = sightings(reports(log), messages(log), settings.kinds)
+        seen = sightings(observations(log), settings.kinds)
         return reputation_records(reputations(evidence(seen, allowed_lateness_s=settings.allowed_lateness_s)))
 
     return [Plan("reputation", (MESSAGES_TOPIC, REPORTS_TOPIC), 2, transform, output="append")]
