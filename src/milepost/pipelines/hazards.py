@@ -12,7 +12,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 from zlib import crc32
 
 from pyspark.sql import Column, DataFrame
@@ -33,7 +33,10 @@ EVENT_ROW: Final = """
 """One report of an event. `kind` is the name of an `EventKind`, `fields` the numeric fields of the payload, or null."""
 
 KEY: Final = ("kind", "slot", "slot_ends", "row", "column")
-"""Grouping key of cells."""
+"""Key of cells."""
+
+PACKED_KEY: Final = ("slot_ends", "kind_id", "square")
+"""The same in three numbers, by which events are grouped: a third of the bytes to hash, shuffle and store."""
 
 CELL_ROW: Final = """
     kind string, slot bigint, row bigint, column bigint, reports bigint, witnesses string,
@@ -55,6 +58,7 @@ FIELD_MAX: Final = 1_000_000
 STATE_VERSION: Final = 2
 """Version of the state of the query."""
 
+_COLUMN_BITS: Final = 32
 _CIRCLE: Final = 3_600_000_000
 _HALF_CIRCLE: Final = _CIRCLE // 2
 
@@ -106,15 +110,19 @@ def cells(events: DataFrame, kinds: Sequence[EventKind], *, allowed_lateness_s: 
     A stream emits a cell again at each change, until `allowed_lateness_s` after its slot.
     """
     tallied = tallied_fields(kinds)
-    spots = with_square(with_slot(events, kinds)).withColumns(
-        {_parts_of(name): _in_parts(name, names) for name, names in tallied.items()}
+    spots = with_square(with_slot(events, kinds)).select(
+        *_packed_key(kinds),
+        *("north", "east", "seen_at_us"),
+        f.expr(WITNESS).alias("witness"),
+        *(_in_parts(name, names).alias(_parts_of(name)) for name, names in tallied.items()),
     )
-    spots = spots.withColumn("witness", f.expr(WITNESS))
     # All kinds share the watermark: neither longer slots of other kinds nor clocks that run ahead may end this slot.
     watermark_delay_s = allowed_lateness_s + max(kind.interval_s for kind in kinds) + CLOCK_AHEAD_S_MAX
     watermarked = spots.withWatermark("slot_ends", f"{round(watermark_delay_s * 1000)} milliseconds")
+    # Sketches of parts of a cell would cost more to write, shuffle and merge than the events themselves.
+    together = watermarked.repartition(*PACKED_KEY)
     tallies = [aggregate for name in tallied for aggregate in _tally(name)]
-    aggregated = watermarked.groupBy(*KEY).agg(
+    aggregated = together.groupBy(*PACKED_KEY).agg(
         f.count(f.lit(1)).alias("reports"),
         f.theta_sketch_agg("witness", WITNESSES_MAX_LOG2).alias("sketch"),
         f.sum("north").alias("north_sum"),
@@ -125,7 +133,8 @@ def cells(events: DataFrame, kinds: Sequence[EventKind], *, allowed_lateness_s: 
         *tallies,
     )
     return aggregated.select(
-        *("kind", "slot", "row", "column", "reports"),
+        *_unpacked_key(kinds),
+        "reports",
         f.base64("sketch").alias("witnesses"),
         *("north_sum", "east_sum"),
         f.array("north_min", "east_min", "north_max", "east_max").alias("extent"),
@@ -194,11 +203,49 @@ def with_square(places: DataFrame) -> DataFrame:
     return found.drop("_up", "_over", "_x", "_columns")
 
 
+def _packed_key(kinds: Sequence[EventKind]) -> list[Column]:
+    square = f.shiftleft("row", _COLUMN_BITS).bitwiseOR(f.col("column"))
+    return [
+        f.col("slot_ends"),
+        _by_kind({name: one for one, name in _kind_ids(kinds).items()}).alias("kind_id"),
+        square.alias("square"),
+    ]
+
+
+def _unpacked_key(kinds: Sequence[EventKind]) -> list[Column]:
+    ids = _kind_ids(kinds)
+    lengths = {kind.name: kind.interval_ns for kind in kinds}
+    length_ns = _by({one: f.lit(lengths[name]).cast("bigint") for one, name in ids.items()}, "kind_id")
+    # `slot_ends` is in whole microseconds, up to 999 ns before the end of the slot.
+    ends_ns = f.unix_micros("slot_ends") * 1000 + 999
+    return [
+        _by({one: f.lit(name) for one, name in ids.items()}, "kind_id").alias("kind"),
+        (f.call_function("div", ends_ns, length_ns) - 1).alias("slot"),
+        f.shiftright("square", _COLUMN_BITS).alias("row"),
+        f.col("square").bitwiseAND(f.lit(2**_COLUMN_BITS - 1)).alias("column"),
+    ]
+
+
+def _kind_ids(kinds: Iterable[EventKind]) -> dict[int, str]:
+    """Return the names of kinds by a number that does not depend on the other kinds, as stored keys have it."""
+    found: dict[int, str] = {}
+    for kind in kinds:
+        other = found.setdefault(crc32(kind.name.encode()), kind.name)
+        if other != kind.name:
+            raise ValueError(f"the kinds {other} and {kind.name} have the same CRC-32: rename one of them")
+    return found
+
+
 def _by_kind(values: Mapping[str, int]) -> Column:
+    return _by({name: f.lit(value).cast("bigint") for name, value in values.items()}, "kind")
+
+
+def _by(values: Mapping[Any, Column], name: str) -> Column:
+    """Return the value for that of the column *name*."""
     (first, value), *others = values.items()
-    found = f.when(f.col("kind") == first, f.lit(value).cast("bigint"))
-    for name, value in others:
-        found = found.when(f.col("kind") == name, f.lit(value).cast("bigint"))
+    found = f.when(f.col(name) == first, value)
+    for key, value in others:
+        found = found.when(f.col(name) == key, value)
     return found
 
 
