@@ -89,7 +89,7 @@ def messages(log: DataFrame) -> DataFrame:
 def reports(log: DataFrame) -> DataFrame:
     """Return the reports in log rows, as REPORT_ROW; an impossible report of a readable batch is left out."""
     batch = f.col("parsed.reports")
-    zipped = f.arrays_zip(batch["endpoints"], *(batch[name] for name in _REPORT_COLUMNS))
+    zipped = _zipped(REPORTS_TOPIC, _REPORT_COLUMNS)
     batches = _readable(log, REPORTS_TOPIC)
     rows = batches.select(batch["edge"].alias("edge"), f.explode(zipped).alias("one"), "offset", "appended_at")
     found = rows.select(
@@ -111,7 +111,7 @@ def reports(log: DataFrame) -> DataFrame:
 def deliveries(log: DataFrame) -> DataFrame:
     """Return the deliveries of area messages, as DELIVERY_ROW."""
     batch = f.col("parsed.deliveries")
-    zipped = f.arrays_zip(batch["endpoints"], *(batch[name] for name in _DELIVERY_COLUMNS))
+    zipped = _zipped(DELIVERIES_TOPIC, _DELIVERY_COLUMNS)
     same = ("edge", "source", "id", "topic")
     batches = _readable(log, DELIVERIES_TOPIC)
     rows = batches.select(*(batch[name].alias(name) for name in same), f.explode(zipped).alias("one"), "offset", "appended_at")
@@ -139,9 +139,7 @@ def observations(log: DataFrame) -> DataFrame:
         f.lit(0).alias("verdict"),
         message["fields"].alias("fields"),
     )
-    batch = f.col("parsed.reports")
-    zipped = f.arrays_zip(batch["endpoints"], *(batch[name] for name in _REPORT_COLUMNS))
-    of_reports = f.transform(zipped, _observation_of_report)
+    of_reports = f.transform(_zipped(REPORTS_TOPIC, _REPORT_COLUMNS), _observation_of_report)
     is_message = f.col("topic") == MESSAGES_TOPIC
     found = f.when(is_message & message["place"].isNotNull(), f.array(of_message)).when(~is_message, of_reports)
     rows = _readable(log, MESSAGES_TOPIC, REPORTS_TOPIC).select(f.explode(found).alias("one"), "appended_at")
@@ -161,6 +159,11 @@ def _plausible(rows: DataFrame) -> DataFrame:
     """Leave out rows without an endpoint, and with an impossible place or time."""
     is_place, is_time = _is_place(f.col("latitude"), f.col("longitude")), _is_time(f.col("seen_at_us"))
     return rows.where("endpoint is not null").where(is_place).where(is_time)
+
+
+def _zipped(topic: str, columns: tuple[str, ...]) -> Column:
+    """Return the columns of a batch as one array of structs."""
+    return f.arrays_zip(*(f.col(f"parsed.{_MEMBERS[topic]}.{name}") for name in ("endpoints", *columns)))
 
 
 def _observation_of_report(one: Column) -> Column:

@@ -20,8 +20,8 @@ from milepost.pipelines.hazards import EVENT_ROW
 from milepost.pipelines.records import LOG_ROW
 from milepost.pipelines.settings import PipelineSettings
 
-SCANS = r"StreamingRelation|(?:File|Batch|Existing)?Scan\w*|FileScan \w+"
-PYTHON = r"\w*(?:Pandas|Python|Arrow)\w*"
+SCANS = r"StreamingRelation|(?:File|Batch)?Scan"
+PYTHON = r"\w*(?:Pandas|Python|PySpark|Arrow)\w*"
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ STREAMS = {
     "positions-places": Expected(exchanges=1, python=1),
     "positions-slots": Expected(exchanges=1, objects=4),
     "positions-congestion": Expected(exchanges=1, objects=4),
-    "reputation": Expected(exchanges=3, objects=3, python=2),
+    "reputation": Expected(exchanges=3, objects=4, python=2),
     "archive-messages": Expected(),
     "archive-reports": Expected(),
     "archive-deliveries": Expected(),
