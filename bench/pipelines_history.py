@@ -33,6 +33,7 @@ STREETS, STREETS_DEG = 20, 0.2
 DAY = Instant(1_893_456_000 * SECOND_NS)
 """2030-01-01, the beginning of an hour."""
 QUESTIONS = 1_000
+LATE_S = 2.0
 KINDS = tuple(kind for kind in EVENT_KINDS if kind.from_reports or kind.name == "Collision")
 
 
@@ -53,13 +54,16 @@ def measure_backtest(spark: SparkSession, archive: Path, notes: list[str]) -> li
     rates = {}
     for hours in (HOURS_BEFORE, HOURS):
         began = time.perf_counter()
-        replay = Replay("bench", KINDS)
-        count = sum(1 for _ in alerts(spark, archive, replay, KINDS, start=DAY, end=Instant(DAY + hours * HOUR_NS)))
+        replay = Replay("bench", KINDS, allowed_lateness_s=LATE_S, since=DAY)
+        count = sum(1 for _ in alerts(spark, archive, replay, start=DAY, end=Instant(DAY + hours * HOUR_NS)))
         spent_s = time.perf_counter() - began
         rates[hours] = hours * REPORTS_PER_HOUR / spent_s
         notes.append(f"backtest of {hours} hours, {hours * REPORTS_PER_HOUR:,} reports: {spent_s:.0f} s, {count:,} alerts")
     workload = f"backtest, {HOURS * REPORTS_PER_HOUR:,} reports"
-    return [row(workload, "/s", rates[HOURS], f"{HOURS_BEFORE} hours of them", rates[HOURS_BEFORE], ratio_min=0.9)]
+    return [
+        row(workload, "/s", rates[HOURS], f"{HOURS_BEFORE} hours of them", rates[HOURS_BEFORE], ratio_min=0.9),
+        row(f"{workload}: a day of 100 M in ten minutes", "/s", rates[HOURS], ours_min=100e6 / 600),
+    ]
 
 
 def measure_search(spark: SparkSession, archive: Path, notes: list[str]) -> list[Row]:

@@ -1,31 +1,38 @@
 """The archive without Spark: cells of places, current files, replays and comparisons."""
 
+from collections.abc import Callable, Iterable
+from itertools import accumulate, cycle, islice
 from pathlib import Path
-from random import Random
 from tempfile import TemporaryDirectory
 
 import numpy as np
-from hypothesis import example, given
+from hypothesis import event, example, given
 from hypothesis import strategies as st
 
 from milepost.incidents.engine import IncidentEngine
 from milepost.model.areas import Area, Box, Circle
 from milepost.model.incidents import EventKind
-from milepost.model.instants import FOREVER, SECOND_NS, Instant
+from milepost.model.instants import Instant
+from milepost.model.messages import Message
 from milepost.model.places import Place, vectors
 from milepost.model.queries import holds, parse_query
-from milepost.model.site_records import CROSS_HUB
+from milepost.model.site_records import CROSS_HUB, ForwardedMessage
 from milepost.model.time_windows import TimeWindow
 from milepost.pipelines.archive.files import HourState, TableFolder, TableState
 from milepost.pipelines.archive.schema import REPORTS, cell_name, cells_over
+from milepost.pipelines.arrivals import Arrival, GrowingCells
 from milepost.pipelines.backtest import Replay, incidents_of, pair_incidents
 from milepost.pipelines.search import ArchiveQuery, ArchiveQueryIndex, RowColumns
 from milepost.wire.incidents import cell_to_json
+from milepost.wire.records import from_record
 from strategies import areas, places
 from unit.incidents.events import NOON, Event, after, away, cells_of
 
 KIND = EventKind("Collision", "Collision", "witnesses >= 2", "Alert/Collision", slots=3, clear_after_s=30.0)
 OTHER = EventKind("Obstacle", "Object_Hazard", "reports >= 2", "Alert/Obstacle", interval_s=7.0, slots=2, clear_after_s=14.0)
+
+LATE_S = 2
+END_S = 500
 
 sightings = st.lists(
     st.builds(
@@ -33,20 +40,25 @@ sightings = st.lists(
         st.integers(0, 3),
         st.sampled_from([0.0, 40.0, 400.0, 3_000.0]),
         st.sampled_from([0.0, 160.0]),
-        st.floats(0, 400),
+        st.integers(0, 400_000).map(lambda ms: ms / 1_000),
     ),
     max_size=25,
 )
 
 
-def ended(found: list[Event]) -> list[tuple[int, str]]:
-    """Cells in the order in which their slots ended."""
-    found_cells = [
-        ((cell.slot + 1) * kind.interval_ns, cell_to_json(cell).decode())
-        for kind in (KIND, OTHER)
-        for cell in cells_of(kind, found)
-    ]
-    return sorted(found_cells)
+def arrivals_of(found: list[Event], came_at: Callable[[Event], Instant]) -> list[Arrival]:
+    """Return events of both kinds in the order in which they came."""
+    rows = []
+    for kind in (KIND, OTHER):
+        for one in found:
+            (row, column), north, east = kind.grid.locate(one.place)
+            slot, seen_at_us = one.seen_at // kind.interval_ns, one.seen_at // 1_000
+            rows.append((came_at(one) // 1_000, kind.name, slot, row, column, one.endpoint, seen_at_us, north, east, ()))
+    return sorted(rows)
+
+
+def replay() -> Replay:
+    return Replay("north", (KIND, OTHER), allowed_lateness_s=LATE_S, since=NOON)
 
 
 @given(areas, places)
@@ -58,28 +70,57 @@ def test_a_place_in_an_area_is_in_a_cell_over_the_area(area: Area, place: Place)
         assert may_hold(cell_name(one.latitude, one.longitude)) or not is_inside
 
 
-@given(sightings, st.lists(st.floats(0.5, 60), min_size=1, max_size=20), st.randoms(use_true_random=False))
-def test_a_replay_equals_the_live_engine_whenever_cells_arrive_and_ticks_happen(
-    found: list[Event], steps: list[float], chance: Random
+@given(sightings)
+def test_growing_cells_are_the_cells_of_the_events_so_far(found: list[Event]) -> None:
+    growing = GrowingCells((KIND, OTHER))
+    ordered = sorted(found, key=lambda one: one.seen_at)
+    for number, one in enumerate(ordered):
+        changed = growing.add(arrivals_of([one], lambda event: event.seen_at))
+        so_far = {cell.key: cell for kind in (KIND, OTHER) for cell in cells_of(kind, ordered[: number + 1])}
+        assert changed == [so_far[cell.key] for cell in changed]
+        assert {cell.kind for cell in changed} == {KIND.name, OTHER.name}
+
+
+@given(sightings, st.lists(st.integers(1, 40), min_size=1, max_size=20), st.lists(st.integers(0, 500), max_size=20))
+def test_a_replay_equals_the_live_engine_that_received_the_same_batches(
+    found: list[Event], steps: list[int], ticks: list[int]
 ) -> None:
-    cells, end = ended(found), after(500)
-    engine = IncidentEngine("north", (KIND, OTHER), allowed_lateness_s=0.0, since=FOREVER)
-    engine.tick(NOON)
-    now, at, live = NOON, 0, []
-    while now < end:
-        now = Instant(min(end, now + int(steps[at % len(steps)] * SECOND_NS)))
-        came = [value.encode() for ends_ns, value in cells if ends_ns <= now + 60 * SECOND_NS]
-        chance.shuffle(came)
-        engine.add_cells(came, now)
-        engine.tick(now)
+    starts = [second for second in accumulate(islice(cycle(steps), END_S)) if second <= END_S]
+    batches: dict[int, list[Event]] = {start: [one for one in found if came_in(one, starts) == start] for start in starts}
+    engine = IncidentEngine("north", (KIND, OTHER), allowed_lateness_s=LATE_S, since=NOON)
+    live: list[bytes] = []
+    so_far: list[Event] = []
+    for seconds in sorted({*starts, *ticks}):
+        engine.tick(after(seconds))
+        so_far += batches.get(seconds, [])
+        keys = {cell.key for kind in (KIND, OTHER) for cell in cells_of(kind, batches.get(seconds, []))}
+        cells = [cell for kind in (KIND, OTHER) for cell in cells_of(kind, so_far) if cell.key in keys]
+        engine.add_cells([cell_to_json(cell) for cell in cells], after(seconds))
         live += [append.value for append in engine.take_appends() if append.topic == CROSS_HUB]
-        at += 1
-    assert list(Replay("north", (KIND, OTHER)).alerts(cells, end)) == live
+    engine.tick(after(END_S + LATE_S))
+    live += [append.value for append in engine.take_appends() if append.topic == CROSS_HUB]
+    arrivals = arrivals_of(found, lambda one: after(came_in(one, starts)))
+    assert messages_of(replay().alerts(arrivals, after(END_S))) == messages_of(live)
+    for one in messages_of(live):
+        event(str(one.fields["phase"]))
+
+
+def came_in(one: Event, starts: list[int]) -> int:
+    """Return the first batch after an event."""
+    return next(start for start in starts if after(start) > one.seen_at)
+
+
+def messages_of(records: Iterable[bytes]) -> list[Message]:
+    """Return the messages of alerts, without their numbers: those depend on when the engine ticks."""
+    found = [from_record(record) for record in records]
+    return [one.message for one in found if isinstance(one, ForwardedMessage)]
 
 
 @given(sightings, sightings)
 def test_each_incident_of_two_rules_is_in_exactly_one_pair(found: list[Event], others: list[Event]) -> None:
-    a, b = (incidents_of(Replay("north", (KIND, OTHER)).alerts(ended(some), after(500))) for some in (found, others))
+    a, b = (
+        incidents_of(replay().alerts(arrivals_of(some, lambda event: event.seen_at), after(END_S))) for some in (found, others)
+    )
     lines = pair_incidents(a, b)
     assert sorted(pair.a.id for pair in lines if pair.a) == sorted(one.id for one in a)
     assert sorted(pair.b.id for pair in lines if pair.b) == sorted(one.id for one in b)

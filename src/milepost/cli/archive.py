@@ -329,8 +329,14 @@ def _alerts(session: "SparkSession", archive: Path, time_window: "TimeWindow", p
     from milepost.runtime.road_files import find_approach  # noqa: PLC0415
 
     kinds = settings.incidents.kinds
-    replay = Replay(settings.site.log.name or _BACKTEST_SITE, kinds, find_approach(settings.incidents))
-    found = list(alerts(session, archive, replay, kinds, start=time_window.start, end=Instant(time_window.end + 1)))
+    replay = Replay(
+        settings.site.log.name or _BACKTEST_SITE,
+        kinds,
+        allowed_lateness_s=settings.incidents.allowed_lateness_s,
+        since=time_window.start,
+        approach=find_approach(settings.incidents),
+    )
+    found = list(alerts(session, archive, replay, start=time_window.start, end=Instant(time_window.end + 1)))
     for why, count in replay.dropped.items():
         print_error(f"milepost: {path}: {count} cells were skipped: {why}")
     return found

@@ -371,8 +371,14 @@ class IncidentEngine:
 
     def add_cells(self, values: Sequence[bytes | None], now: Instant) -> None:
         """Add cells, in any order, repeated or not; a place that is hot now is announced early."""
-        cells = [cell for same in group_by_key(values) for cell in self._add_latest(same)]
-        changes = self._early.find_early(cells, now)
+        self._announce_early([cell for same in group_by_key(values) for cell in self._add_latest(same)], now)
+
+    def add_decoded_cells(self, cells: Iterable[Cell], now: Instant) -> None:
+        """Add decoded cells, each with another key."""
+        self._announce_early([cell for cell in cells if self._is_added(cell)], now)
+
+    def _announce_early(self, added: Sequence[Cell], now: Instant) -> None:
+        changes = self._early.find_early(added, now)
         for change in changes:
             self._publish(Announcement(change), self._evaluated_until)
             self.counts.early += 1
@@ -389,12 +395,16 @@ class IncidentEngine:
             except Malformed:
                 self.counts.unreadable += 1
                 continue
-            dropped = self.incidents.add(cell)
-            if dropped is None:
+            if self._is_added(cell):
                 accepted.append(cell)
-            else:
-                self.dropped[dropped.name] += 1
         return accepted
+
+    def _is_added(self, cell: Cell) -> bool:
+        """Add a cell; return whether it counts."""
+        dropped = self.incidents.add(cell)
+        if dropped is not None:
+            self.dropped[dropped.name] += 1
+        return dropped is None
 
     def add_scores(self, records: Iterable[tuple[str, bytes | None]]) -> None:
         """Add reputations, each with its key."""

@@ -1,82 +1,87 @@
 """Backtest: the alerts that a set of rules would have raised over the archive, and the comparison of two sets.
 
-    archive ─▶ all_events ─▶ cells (hazards) ─▶ ended_cells: ENDED_CELL_ROW, in order ─▶ Replay: the incident engine ─▶ alerts
+    archive ─▶ all_events ─▶ arrivals ─▶ needed_arrivals ─▶ in order of arrival ─▶ Replay: cells, the incident engine ─▶ alerts
 
-Spark computes the cells; only these are collected on the driver, one time range after the other.
+Only arrivals around bins that may have been hot leave Spark, one hour after the other.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from milepost.incidents.engine import Approach, IncidentEngine
 from milepost.model.incidents import EventKind, IncidentPhase
-from milepost.model.instants import FOREVER, Instant
+from milepost.model.instants import BEGINNING, FOREVER, SECOND_NS, Instant
 from milepost.model.places import Place, distance_m
 from milepost.model.site_records import CROSS_HUB, ForwardedMessage
 from milepost.model.time_windows import TimeWindow
 from milepost.pipelines.archive.files import HOUR_NS
 from milepost.pipelines.archive.rows import read
 from milepost.pipelines.archive.schema import MESSAGES, REPORTS
-from milepost.pipelines.hazards import cell_records, cells, events
+from milepost.pipelines.arrivals import ARRIVAL_ROW, Arrival, GrowingCells, arrivals
+from milepost.pipelines.hazards import events
+from milepost.pipelines.hot_bounds import SPAN_KEY, span_of, spans_needed
 from milepost.pipelines.map_page import MapDot, MapPage, html
 from milepost.pipelines.positions import report_events
 from milepost.pipelines.records import names_of
 from milepost.wire.records import from_record
 from milepost.wire.times import instant_to_text
 
-ENDED_CELL_ROW: Final = "ends_ns bigint, value string"
-"""A cell as in the log, and the end of its slot."""
+BROADCAST_MAX: Final = 2_000_000
+"""Maximum squares and spans that are sent to all tasks; more of them are joined by a shuffle."""
 
-
-_NO_LATENESS_S: Final = 0.0
-"""No allowed lateness: the archive is complete."""
+_PARTS_MAX: Final = 1_000
+_MICRO_NS: Final = 1_000
 
 
 def all_events(messages: DataFrame, reports: DataFrame, kinds: Sequence[EventKind]) -> DataFrame:
-    """Return the events of *kinds*, with schema EVENT_ROW: messages on their topics, and reports for kinds that count them."""
-    found = events(messages, kinds)
+    """Return the events of *kinds*, as EVENT_ROW and `appended_at`: messages on their topics, and reports for some kinds."""
+    found = events(messages, kinds, "appended_at")
     moving = [kind for kind in kinds if kind.from_reports]
-    return found.unionByName(report_events(reports, moving)) if moving else found
-
-
-def ended_cells(events: DataFrame, kinds: Sequence[EventKind], *, parts: int) -> DataFrame:
-    """Return the cells of *events*, with schema ENDED_CELL_ROW, in order, in *parts* partitions that the driver reads in turn."""
-    lengths = [part for kind in kinds for part in (f.lit(kind.name), f.lit(kind.interval_ns).cast("bigint"))]
-    lengths_ns = f.create_map(*lengths)
-    records = cell_records(cells(events, kinds, allowed_lateness_s=_NO_LATENESS_S))
-    key = f.split("key", "/")
-    ended = records.select(((key[1].cast("bigint") + 1) * lengths_ns[key[0]]).alias("ends_ns"), "key", "value")
-    in_order = ended.repartitionByRange(parts, "ends_ns").sortWithinPartitions("ends_ns", "key")
-    return in_order.select(*names_of(ENDED_CELL_ROW))
+    return found.unionByName(report_events(reports, moving, "appended_at")) if moving else found
 
 
 class Replay:
-    """Cells of the past, replayed to a fresh incident engine.
+    """Events of the past, replayed to a fresh incident engine as if Spark took no time.
 
-    All cells of a slot are present before it is evaluated: nothing is late. The engine is the live one, so that a record here
-    equals the live record byte for byte, except for early warnings and their effects: arrival times of cells are not archived.
+    All events that were appended at one instant arrive then, in one batch. The engine is the live one: a record here equals the
+    live record byte for byte, early alerts included, if the live engine received the same cells at the same instants.
     """
 
-    def __init__(self, site: str, kinds: Sequence[EventKind], approach: Approach | None = None) -> None:
-        self._engine = IncidentEngine(site, kinds, allowed_lateness_s=0.0, since=FOREVER, approach=approach)
+    def __init__(
+        self,
+        site: str,
+        kinds: Sequence[EventKind],
+        *,
+        allowed_lateness_s: float,
+        since: Instant,
+        approach: Approach | None = None,
+    ) -> None:
+        self.kinds = [kind for kind in kinds if kind.alert is not None]
+        self.allowed_lateness_s = allowed_lateness_s
+        self._engine = IncidentEngine(site, self.kinds, allowed_lateness_s=allowed_lateness_s, since=since, approach=approach)
+        self._cells = GrowingCells(self.kinds)
 
-    def alerts(self, cells: Iterable[tuple[int, str]], until: Instant) -> Iterator[bytes]:
-        """Yield the alerts, as in the site's log, of *cells* in the order in which their slots ended."""
-        for ends_ns, ended in groupby(cells, key=itemgetter(0)):
-            if ends_ns > until:
+    def alerts(self, arrivals: Iterable[Arrival], until: Instant) -> Iterator[bytes]:
+        """Yield the alerts, as in the site's log, of *arrivals* in order; *until* is the end of the last slot."""
+        end = Instant(until + int(self.allowed_lateness_s * SECOND_NS))
+        for appended_us, batch in groupby(arrivals, key=itemgetter(0)):
+            now = Instant(appended_us * _MICRO_NS)
+            if now > end:
                 break
-            before = Instant(ends_ns - 1)
-            self._engine.tick(before)
-            self._engine.add_cells([value.encode() for _, value in ended], before)
+            self._engine.tick(now)
+            self._cells.forget(self._engine.incidents.cells_since or BEGINNING)
+            self._engine.add_decoded_cells(self._cells.add(batch), now)
             yield from self._take_alerts()
-        self._engine.tick(until)
+        self._engine.tick(end)
         yield from self._take_alerts()
 
     @property
@@ -88,18 +93,32 @@ class Replay:
         return [append.value for append in self._engine.take_appends() if append.topic == CROSS_HUB]
 
 
-_PARTS_MAX: Final = 1_000
-
-
-def alerts(
-    session: SparkSession, archive: Path, replay: Replay, kinds: Sequence[EventKind], *, start: Instant, end: Instant
-) -> Iterator[bytes]:
-    """Yield the alerts that *kinds* would have raised from *start* to before *end*, as in the site's log."""
+def alerts(session: SparkSession, archive: Path, replay: Replay, *, start: Instant, end: Instant) -> Iterator[bytes]:
+    """Yield the alerts that the rules of *replay* would have raised from *start* to before *end*, as in the site's log."""
+    if not replay.kinds:
+        return
     time_window = TimeWindow(start, Instant(end - 1))
     messages, reports = (read(session, archive, table, time_window=time_window) for table in (MESSAGES, REPORTS))
-    parts = min(_PARTS_MAX, max(1, -(-(end - start) // HOUR_NS)))
-    cells = ended_cells(all_events(messages, reports, kinds), kinds, parts=parts)
-    yield from replay.alerts(((row.ends_ns, row.value) for row in cells.toLocalIterator()), end)
+    found = arrivals(all_events(messages, reports, replay.kinds), replay.kinds)
+    with needed_arrivals(found, replay.kinds, allowed_lateness_s=replay.allowed_lateness_s) as needed:
+        parts = min(_PARTS_MAX, max(1, -(-(end - start) // HOUR_NS)))
+        in_order = needed.repartitionByRange(parts, "appended_us").sortWithinPartitions("appended_us")
+        yield from replay.alerts(in_order.toLocalIterator(prefetchPartitions=True), end)
+
+
+@contextmanager
+def needed_arrivals(found: DataFrame, kinds: Sequence[EventKind], *, allowed_lateness_s: float) -> Iterator[DataFrame]:
+    """Yield the arrivals around bins that may have been hot, as ARRIVAL_ROW, on disk while the block runs."""
+    spots = found.withColumn("span", span_of(kinds))
+    spans = spans_needed(spots, kinds, allowed_lateness_s=allowed_lateness_s).persist(StorageLevel.DISK_ONLY)
+    keys = f.broadcast(spans) if spans.count() <= BROADCAST_MAX else spans
+    needed = spots.join(keys, on=list(SPAN_KEY), how="left_semi").select(*names_of(ARRIVAL_ROW))
+    needed = needed.persist(StorageLevel.DISK_ONLY)
+    try:
+        yield needed
+    finally:
+        needed.unpersist()
+        spans.unpersist()
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +164,7 @@ class IncidentPair(NamedTuple):
 
 
 def incidents_of(alerts: Iterable[bytes]) -> list[ReplayedIncident]:
-    """Return the incidents of *alerts*, in the order in which they were raised."""
+    """Return the incidents of *alerts*, from the first alert of each; early warnings of an incident are part of it."""
     found: dict[str, ReplayedIncident] = {}
     for record in alerts:
         forwarded = from_record(record)
@@ -158,6 +177,9 @@ def incidents_of(alerts: Iterable[bytes]) -> list[ReplayedIncident]:
         if one is None:
             kind = str(message.fields["kind"])
             one = ReplayedIncident(name, kind, message.seen_at, None, message.place, radius_m, reports, witnesses)
+        for warned in str(message.fields.get("early", "")).split():
+            warning = found.pop(warned, one)
+            one = replace(one, raised_at=min(one.raised_at, warning.raised_at))
         is_over = message.fields["phase"] == IncidentPhase.CLEARED.value
         found[name] = replace(
             one,
@@ -166,7 +188,7 @@ def incidents_of(alerts: Iterable[bytes]) -> list[ReplayedIncident]:
             reports=max(reports, one.reports),
             witnesses=max(witnesses, one.witnesses),
         )
-    return list(found.values())
+    return sorted(found.values(), key=lambda one: one.raised_at)
 
 
 def pair_incidents(a: Sequence[ReplayedIncident], b: Sequence[ReplayedIncident]) -> list[IncidentPair]:

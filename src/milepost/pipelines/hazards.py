@@ -90,8 +90,8 @@ def plans(settings: PipelineSettings) -> list[Plan]:
     return [Plan("hazards", (MESSAGES_TOPIC,), state_version, transform, is_urgent=True)] if kinds else []
 
 
-def events(messages: DataFrame, kinds: Sequence[EventKind]) -> DataFrame:
-    """Return the events of these kinds that messages (MESSAGE_ROW) with a place report, with schema EVENT_ROW."""
+def events(messages: DataFrame, kinds: Sequence[EventKind], *others: str) -> DataFrame:
+    """Return the events of these kinds that messages (MESSAGE_ROW) with a place report: EVENT_ROW and columns *others*."""
     is_in_time = f.col("seen_at_us") <= f.unix_micros("appended_at") + CLOCK_AHEAD_S_MAX * 1_000_000
     placed = messages.where(f.col("topic").isin([kind.topic for kind in kinds])).where("latitude is not null").where(is_in_time)
     return placed.select(
@@ -101,6 +101,7 @@ def events(messages: DataFrame, kinds: Sequence[EventKind]) -> DataFrame:
         "latitude",
         "longitude",
         numbers_in("fields").alias("fields"),
+        *others,
     )
 
 

@@ -157,14 +157,15 @@ def slots(reports: DataFrame, *, allowed_lateness_s: float, ways: Ways = by_squa
     )
 
 
-def report_events(reports: DataFrame, kinds: Sequence[EventKind]) -> DataFrame:
-    """Return the events in reports (REPORT_ROW), with schema EVENT_ROW: a speed at a place, for each of these kinds (M21)."""
+def report_events(reports: DataFrame, kinds: Sequence[EventKind], *others: str) -> DataFrame:
+    """Return the events in reports (REPORT_ROW), a speed at a place, for each kind: EVENT_ROW and columns *others* (M21)."""
     has_speed = f.col("speed_mps").isNotNull() & ~f.isnan("speed_mps")
     known = reports.where("verdict = 0").where(has_speed).where(_is_clock_plausible())
     return known.select(
         f.explode(f.array(*(f.lit(kind.name) for kind in kinds))).alias("kind"),
         *("endpoint", "seen_at_us", "latitude", "longitude"),
         f.create_map(f.lit("speed_mps"), "speed_mps").alias("fields"),
+        *others,
     )
 
 
