@@ -364,6 +364,8 @@ class IncidentEngine:
         # Not 0: early alerts of the previous process after its last state have numbers up to its own value of this.
         self._evaluated_until = Instant(since - self._lateness_ns)
         self._saved_at = Instant(0)
+        self._next_slot_end = Instant(0)
+        """Nothing can change before: slots of all kinds that ended earlier are evaluated."""
         self._is_unsaved = False
         self._texts = IncidentTexts()
         self.counts = EngineCounts()
@@ -423,6 +425,13 @@ class IncidentEngine:
     def tick(self, now: Instant) -> None:
         """Evaluate the slots that ended long enough ago for their cells to have arrived, in chronological order."""
         until = Instant(now - self._lateness_ns)
+        if until >= self._next_slot_end:
+            self._evaluate_slots(until)
+            self._next_slot_end = Instant(min((until // kind.interval_ns + 1) * kind.interval_ns for kind in self._kinds.values()))
+        self._evaluated_until = max(self._evaluated_until, until)
+        self.save_if_due(now)
+
+    def _evaluate_slots(self, until: Instant) -> None:
         has_changed = False
         while (at := _first(self.incidents.maybe_next_end(), self._early.maybe_next_end())) is not None and at <= until:
             changes, warned = self.incidents.advance(at), self._early.warned
@@ -430,10 +439,8 @@ class IncidentEngine:
                 self._publish(announcement, at)
             has_changed = has_changed or bool(changes) or warned != self._early.warned
         self.incidents.advance(until)
-        self._evaluated_until = max(self._evaluated_until, until)
         if has_changed:
             self._save()
-        self.save_if_due(now)
 
     def save_if_due(self, now: Instant) -> None:
         """Append the state after early alerts, at most every `SAVE_INTERVAL_NS`, so that the alerts do not wait for it."""
