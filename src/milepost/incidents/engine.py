@@ -58,7 +58,7 @@ from milepost.model.incidents import (
     min_reports,
 )
 from milepost.model.incidents.witnesses import WitnessHash, witness_hash
-from milepost.model.instants import SECOND_NS, Instant
+from milepost.model.instants import FOREVER, SECOND_NS, Instant
 from milepost.model.messages import Message, MessageId
 from milepost.model.pipeline_records import PIPELINES
 from milepost.model.reasons import Malformed, Reason
@@ -427,7 +427,8 @@ class IncidentEngine:
         until = Instant(now - self._lateness_ns)
         if until >= self._next_slot_end:
             self._evaluate_slots(until)
-            self._next_slot_end = Instant(min((until // kind.interval_ns + 1) * kind.interval_ns for kind in self._kinds.values()))
+            lengths_ns = [kind.interval_ns for kind in self._kinds.values()]
+            self._next_slot_end = Instant(min(((until // one + 1) * one for one in lengths_ns), default=FOREVER))
         self._evaluated_until = max(self._evaluated_until, until)
         self.save_if_due(now)
 
