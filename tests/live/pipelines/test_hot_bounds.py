@@ -62,7 +62,7 @@ def drawn_rows(chance: random.Random) -> tuple[list[Row], list[Row]]:
     return rows[0], rows[1]
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(5))
 def test_a_replay_of_the_reports_that_are_needed_equals_a_replay_of_all(spark: SparkSession, seed: int) -> None:
     chance = random.Random(seed)
     kinds = [drawn_kind(chance)]
