@@ -3,7 +3,7 @@
     reports ─▶ log ─▶ `milepost pipeline run hazards` ─▶ cells ─▶ `milepost incidents run` ─▶ alerts
     └────────────────────── timed from the append to when a reader of the log has it ─────────┘
 
-`python -m bench.pipelines batch catch-up recovery latency positions history` runs some of it.
+`python -m bench.pipelines batch catch-up recovery latency positions reputation history` runs some of it.
 """
 
 import os
@@ -23,6 +23,7 @@ from bench.pipelines_history import measure_history
 from bench.pipelines_latency import measure_latency
 from bench.pipelines_positions import measure_positions
 from bench.pipelines_recovery import measure_recovery
+from bench.pipelines_reputation import measure_reputation
 from milepost.model.incidents import EVENT_KINDS
 from milepost.pipelines.hazards import KEY, cells, with_slot, with_square
 from milepost.pipelines.spark_session import open_session
@@ -34,7 +35,7 @@ PLACES = 200
 """Number of places with events, so that a cell has several reports."""
 ROUNDS = 2 if QUICK else 3
 KINDS = tuple(kind for kind in EVENT_KINDS if not kind.from_reports)
-WORKLOADS = ("batch", "catch-up", "recovery", "latency", "positions", "history")
+WORKLOADS = ("batch", "catch-up", "recovery", "latency", "positions", "reputation", "history")
 
 
 def main() -> None:
@@ -64,6 +65,10 @@ def measure(workloads: Sequence[str], folder: Path, rows: list[Row], notes: list
             rows += measure_latency(folder, kafka, notes)
         if "positions" in workloads:
             rows += measure_positions(folder, kafka, notes)
+        if "reputation" in workloads:
+            spark = session(folder)
+            rows += measure_reputation(spark, folder, kafka, notes)
+            spark.stop()
     if "history" in workloads:
         spark = session(folder)
         rows += measure_history(spark, folder, notes)

@@ -5,6 +5,7 @@ from enum import Enum
 from typing import Final
 
 from milepost.model.incidents import EVENT_KINDS, EventKind
+from milepost.roads.network import RoadNetwork
 
 REAL_TIME_S_MIN: Final = 5.0
 """Spark's minimum."""
@@ -53,3 +54,5 @@ class PipelineSettings:
     allowed_lateness_s: float = 60.0
     """Allowed lateness of reports."""
     kinds: tuple[EventKind, ...] = EVENT_KINDS
+    roads: RoadNetwork | None = None
+    """The road map of the site's incidents; `None`: reputation learns where endpoints drive."""

@@ -41,6 +41,7 @@ from milepost.pipelines.spark_session import SPARK_ENDED, SparkDoesNotStart, ope
 from milepost.pipelines.spark_settings import DEFAULTS, JVM_OPTIONS, SHUFFLE_PARTITIONS, required_values
 from milepost.runtime.monitoring import Monitoring
 from milepost.runtime.pipeline_status import EndOffsets, PipelineMetrics, progress_line, status_of, write_status
+from milepost.runtime.road_files import read_roads
 from milepost.runtime.services.jars import find_java, kafka_jars
 from milepost.runtime.site_logs import RefusedRecords, open_log, read_key_of, request_messages
 from milepost.runtime.structured_log import StructuredLog
@@ -97,8 +98,14 @@ def checked_checkpoints(folder: str, plans: Sequence[Plan], in_real_time: Collec
 def pipeline_settings(settings: Settings) -> PipelineSettings:
     """Return the settings for the jobs."""
     own = settings.pipelines
-    kinds = settings.incidents.kinds
-    return PipelineSettings(folder=own.folder, topics=own.topics, allowed_lateness_s=own.allowed_lateness_s, kinds=kinds)
+    incidents = settings.incidents
+    return PipelineSettings(
+        folder=own.folder,
+        topics=own.topics,
+        allowed_lateness_s=own.allowed_lateness_s,
+        kinds=incidents.kinds,
+        roads=read_roads(incidents.roads) if incidents.roads else None,
+    )
 
 
 def source_of(settings: Settings) -> Source:

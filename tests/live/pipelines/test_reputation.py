@@ -41,11 +41,10 @@ def town() -> list[Row]:
 
 def expected(rows: list[Row]) -> list[dict[str, Any]]:
     all_rows, ledger, state, scores = frame(rows), EvidenceLedger(), None, []
-    squares = pd.Series(["/".join(map(str, Grid(SIDE_M).locate(Place(row[2], row[3])).square)) for row in rows])
+    all_rows["square"] = [square_of(Place(row[2], row[3])) for row in rows]
     for minute in range(MINUTE, MINUTE + MINUTES):
         is_seen = all_rows["seen_at_us"].between(minute * MINUTE_US - LEAD_US, (minute + 1) * MINUTE_US - 1)
-        parts = [all_rows[is_seen & (squares == square)] for square in sorted(set(squares[is_seen]))]
-        state, found = check_squares(state, parts, minute, EvidenceThresholds())
+        state, found = check_squares(state, all_rows[is_seen], minute, EvidenceThresholds())
         evidence = [check_endpoints(all_rows[is_seen], minute, EvidenceThresholds()), *([found] if len(found) else [])]
         columns = (pd.concat(evidence)[name].tolist() for name in ("minute", "endpoint", "evidence", "count"))
         scores += ledger.take(
@@ -56,6 +55,11 @@ def expected(rows: list[Row]) -> list[dict[str, Any]]:
         {"type": "reputation", "endpoint": one.endpoint, "score": one.score, "at_us": one.at_us, "reasons": why}
         for one, why in zip(scores, reasons, strict=True)
     ]
+
+
+def square_of(place: Place) -> int:
+    row, column = Grid(SIDE_M).locate(place).square
+    return (row << 32) + column
 
 
 def log_rows(rows: list[Row]) -> list[dict[str, Any]]:

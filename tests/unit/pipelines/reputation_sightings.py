@@ -3,10 +3,11 @@
 from collections.abc import Callable
 from math import cos, radians
 
+import numpy as np
 import pandas as pd
 
-from milepost.pipelines.reputation.evidence import LEAD_US, MINUTE_US, EvidenceKind
-from milepost.pipelines.reputation.nearby import DEGREE_M, Evidence
+from milepost.pipelines.reputation.evidence import BASE_COUNTS, LEAD_US, MINUTE_US, EvidenceKind
+from milepost.pipelines.reputation.nearby import DEGREE_M
 
 MINUTE = 31_666_666
 BEGIN_S = -(LEAD_US // 1_000_000)
@@ -67,8 +68,15 @@ def counts(evidence: pd.DataFrame, name: str) -> dict[EvidenceKind, float]:
     """Return the evidence about one endpoint, without the counts of checked items."""
     rows = evidence[evidence["endpoint"] == name]
     found = {EvidenceKind(kind): count for kind, count in zip(rows["evidence"], rows["count"], strict=True)}
-    return {kind: count for kind, count in found.items() if kind not in (EvidenceKind.REPORTS, EvidenceKind.MOVES)}
+    return {kind: count for kind, count in found.items() if kind not in BASE_COUNTS}
 
 
-def found_of(found: list[Evidence], name: str) -> dict[EvidenceKind, float]:
-    return {kind: count for kind, endpoint, count in found if endpoint == name}
+def in_one_square(rows: list[Row]) -> pd.DataFrame:
+    """Build accepted sightings as the checks of squares take them."""
+    found = frame(rows)
+    return found.assign(square=0, visitor=pd.util.hash_array(found["endpoint"].to_numpy(object)).view(np.int64))
+
+
+def found_of(found: pd.DataFrame, name: str) -> dict[EvidenceKind, float]:
+    rows = found[found["endpoint"] == name]
+    return {EvidenceKind(kind): count for kind, count in zip(rows["evidence"], rows["count"], strict=True)}

@@ -1,6 +1,6 @@
 import pytest
 
-from milepost.pipelines.reputation.evidence import MINUTE_US, MINUTES, WEIGHTS, EvidenceKind
+from milepost.pipelines.reputation.evidence import BASE_COUNTS, MINUTE_US, MINUTES, WEIGHTS, EvidenceKind
 from milepost.pipelines.reputation.ledger import EvidenceLedger, score_of
 
 FALSE = {EvidenceKind.MOVES: 60.0, EvidenceKind.STANDS_STILL: 60.0}
@@ -43,12 +43,7 @@ def test_few_moves_are_too_little_evidence() -> None:
 
 
 def test_every_kind_of_evidence_has_a_weight_below_one() -> None:
-    charging = [
-        kind
-        for kind in EvidenceKind
-        if kind not in (EvidenceKind.REPORTS, EvidenceKind.MOVES, EvidenceKind.PLACES, EvidenceKind.CONFIRMED)
-    ]
-    assert set(WEIGHTS) == set(charging)
+    assert set(WEIGHTS) == set(EvidenceKind) - BASE_COUNTS
     assert all(0 < weight.max_penalty < 1 and weight.low < weight.high for weight in WEIGHTS.values())
 
 

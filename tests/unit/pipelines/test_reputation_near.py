@@ -6,13 +6,13 @@ import pytest
 from milepost.pipelines.reputation.detectors import check_events
 from milepost.pipelines.reputation.evidence import EvidenceKind, EvidenceThresholds
 from milepost.pipelines.reputation.nearby import check_neighbours
-from unit.pipelines.reputation_sightings import MINUTE, Row, driving, event, found_of, frame, later, standing
+from unit.pipelines.reputation_sightings import MINUTE, Row, driving, event, found_of, in_one_square, later, standing
 
 THRESHOLDS = EvidenceThresholds()
 
 
 def near(rows: list[Row], name: str) -> dict[EvidenceKind, float]:
-    return found_of(check_neighbours(frame(rows), MINUTE, THRESHOLDS), name)
+    return found_of(check_neighbours(in_one_square(rows), MINUTE, THRESHOLDS), name)
 
 
 def speeding_up(second: int) -> float:
@@ -32,6 +32,25 @@ def test_an_endpoint_standing_where_others_drive_is_driven_through_by_each_once(
 
 def test_an_endpoint_standing_in_the_next_lane_is_not_driven_through() -> None:
     assert near([*standing("car", 200, north_m=3.2), *cars(3)], "car") == {}
+
+
+def stopping(name: str, at_s: int) -> list[Row]:
+    """Build a car that drives, and from one second to the next stands."""
+    driven = driving(name, seconds=range(at_s))
+    return driven + standing(name, 10.0 * at_s, seconds=range(at_s, 60))
+
+
+def test_after_a_sudden_stop_passers_in_the_next_lane_count_if_they_go_the_same_way() -> None:
+    follower = driving("car", east_m=-50, north_m=3.2)
+    assert near([*stopping("ghost", 10), *follower], "ghost") == {EvidenceKind.PASSED: 1}
+    oncoming = [(*row[:4], 270.0, *row[5:]) for row in follower]
+    assert near([*stopping("ghost", 10), *oncoming], "ghost") == {}
+    assert near([*standing("car-2", 100), *follower], "car-2") == {}
+
+
+def test_a_pass_at_the_turn_of_the_minute_counts() -> None:
+    rows = [*standing("ghost", 0, seconds=range(-30, 60)), *driving("car", east_m=-295, seconds=range(-30, 30))]
+    assert near(rows, "ghost") == {EvidenceKind.DRIVEN_THROUGH: 1}
 
 
 def test_two_endpoints_moving_in_one_place_overlap_and_both_are_named() -> None:
@@ -77,15 +96,22 @@ def test_the_later_user_of_a_trace_replays_it_and_the_first_does_not() -> None:
 def test_the_order_of_rows_does_not_matter() -> None:
     rows = [*standing("ghost", 200), *cars(4), *driving("twin", north_m=0.5), *driving("slow", speed=speeding_up)]
     mixed = Random(3).sample(rows, len(rows))
-    assert check_neighbours(frame(rows), MINUTE, THRESHOLDS) == check_neighbours(frame(mixed), MINUTE, THRESHOLDS)
+    one, other = (check_neighbours(in_one_square(some), MINUTE, THRESHOLDS) for some in (rows, mixed))
+    assert one.to_dict("list") == other.to_dict("list")
 
 
 def evidence_of(rows: list[Row]) -> list[tuple[EvidenceKind, str, float]]:
-    return list(check_events(frame(rows), MINUTE, THRESHOLDS))
+    found = check_events(in_one_square(rows), MINUTE, THRESHOLDS)
+    columns = (found[name].tolist() for name in ("evidence", "endpoint", "count"))
+    return [(EvidenceKind(kind), endpoint, count) for kind, endpoint, count in zip(*columns, strict=True)]
 
 
 def test_an_event_that_passing_endpoints_do_not_report_is_contradicted() -> None:
     assert evidence_of([event("attacker", 5, 150, 0), *cars(2)]) == [(EvidenceKind.CONTRADICTED, "attacker", 1.0)]
+
+
+def test_a_single_passer_contradicts_by_half() -> None:
+    assert evidence_of([event("attacker", 5, 150, 0), *cars(1)]) == [(EvidenceKind.CONTRADICTED, "attacker", 0.5)]
 
 
 def test_an_event_that_most_passing_endpoints_report_is_confirmed_for_each() -> None:
@@ -109,4 +135,5 @@ def test_an_event_is_checked_in_one_minute_only() -> None:
     rows = [event("attacker", 45, 450, 0), *cars(3, speed=10.0)]
     assert evidence_of(rows) == []
     more = rows + driving("late", east_m=-200, seconds=range(60, 119))
-    assert list(check_events(frame(more), MINUTE + 1, THRESHOLDS)) == [(EvidenceKind.CONTRADICTED, "attacker", 1.0)]
+    found = check_events(in_one_square(more), MINUTE + 1, THRESHOLDS)
+    assert found.to_dict("list") == {"endpoint": ["attacker"], "evidence": [EvidenceKind.CONTRADICTED], "count": [1.0]}

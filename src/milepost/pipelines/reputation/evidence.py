@@ -22,6 +22,9 @@ SIGHTING_ROW: Final = """
 """
 """A report or, with a `kind`, an event reported by an endpoint."""
 
+SQUARE_ROW: Final = f"square string, {SIGHTING_ROW}"
+"""A sighting and the square of its place."""
+
 EVIDENCE_ROW: Final = "minute bigint, endpoint string, evidence string, count double"
 """The count of one kind of evidence about an endpoint in a minute."""
 
@@ -29,12 +32,16 @@ REPUTATION_ROW: Final = "endpoint string, score double, at_us bigint, reasons ar
 
 
 class EvidenceKind(StrEnum):
-    """Kinds of evidence; the first four only count what was checked."""
+    """Kinds of evidence; the first ones only count what was checked (BASE_COUNTS)."""
 
     REPORTS = "reports"
     MOVES = "moves"
     PLACES = "places"
     """Small squares checked against the known roads."""
+    MAP_PLACES = "map_places"
+    """Small squares checked against the road map."""
+    DRIVEN = "driven"
+    """Moves at speed: they end what was held against a standing endpoint."""
     CONFIRMED = "confirmed"
     """Events that other endpoints reported too."""
     FLOOD = "flood"
@@ -51,6 +58,8 @@ class EvidenceKind(StrEnum):
     """Decelerations beyond what brakes can do."""
     DRIVEN_THROUGH = "driven_through"
     """Other endpoints that drove through its reported standing place."""
+    PASSED = "passed"
+    """Other endpoints that passed it in its own direction, within a lane, after a sudden stop."""
     OVERLAP = "overlap"
     """Seconds in the same place as another moving endpoint."""
     IN_STEP = "in_step"
@@ -59,11 +68,22 @@ class EvidenceKind(StrEnum):
     """Places, to the decimetre, where another endpoint was before, all by the same delay."""
     OFF_KNOWN_ROADS = "off_known_roads"
     """Small squares off the roads that other endpoints drive."""
+    OFF_MAP = "off_map"
+    """Small squares off the roads of the map."""
     CONTRADICTED = "contradicted"
     """Events that passing endpoints did not report."""
 
 
-BASE_COUNTS: Final = frozenset({EvidenceKind.REPORTS, EvidenceKind.MOVES, EvidenceKind.PLACES, EvidenceKind.CONFIRMED})
+BASE_COUNTS: Final = frozenset(
+    {
+        EvidenceKind.REPORTS,
+        EvidenceKind.MOVES,
+        EvidenceKind.PLACES,
+        EvidenceKind.MAP_PLACES,
+        EvidenceKind.DRIVEN,
+        EvidenceKind.CONFIRMED,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +106,17 @@ class EvidenceThresholds:
     """An endpoint that moved less than this share of speed × time stood still."""
     brake_mps2: float = 10.5
     """No car on a road brakes like this; a crash does, which is why a sudden stop alone is weak evidence."""
+    stop_mps: float = 7.0
+    """Below this speed, position errors exceed the difference between braking and a jump to a stop."""
+    stop_error_m: float = 2.5
+    """Error of the distance between two reports: receivers drift together, and only noise remains."""
+    stop_gap_s_max: float = 2.0
     standing_mps: float = 0.5
     through_m: float = 1.5
     """Half a car's width plus the position error: a car in the next lane is 3 m away."""
+    pass_m: float = 6.0
+    """A lane and the position errors."""
+    same_way_cos: float = 0.7
     overlap_m: float = 1.0
     overlap_s: int = 5
     """Position errors bring two receivers together for a moment, not for this many seconds of a minute."""
@@ -109,6 +137,10 @@ class EvidenceThresholds:
     """An endpoint is checked against roads only where at least this share of the others' places is on known roads."""
     road_hours: float = 1.0
     """Time after its last visit until a road is forgotten."""
+    off_map_m: float = 15.0
+    """Half of a road of four lanes, or of a junction, and the position error."""
+    map_share_min: float = 0.75
+    """As `road_share_min`, for a map: it may lack a new street, but not every fourth."""
     event_m: float = 60.0
     event_s: float = 30.0
     confirm_m: float = 150.0
@@ -145,6 +177,7 @@ WEIGHTS: Final[dict[EvidenceKind, Weight]] = {
     EvidenceKind.SUDDEN_STOP: Weight(0, 2, 0.3),
     # A car in a jam is passed in the next lane, and positions err by a lane: alone this never excludes an endpoint.
     EvidenceKind.DRIVEN_THROUGH: Weight(6, 14, 0.45),
+    EvidenceKind.PASSED: Weight(6, 14, 0.45),
     # Two honest cars once shared a place for ten seconds of a minute, by the error of one receiver.
     EvidenceKind.OVERLAP: Weight(10, 30, 0.7),
     # One car in step with another may be towed.
@@ -152,6 +185,8 @@ WEIGHTS: Final[dict[EvidenceKind, Weight]] = {
     EvidenceKind.REPLAY: Weight(4, 12, 0.95),
     # The first endpoint on a new road or in a car park is off the known roads for a while.
     EvidenceKind.OFF_KNOWN_ROADS: Weight(0.2, 0.5, 0.8, EvidenceKind.PLACES, 40.0),
+    # A car park or a new street is off the map, for a part of the way.
+    EvidenceKind.OFF_MAP: Weight(0.1, 0.3, 0.8, EvidenceKind.MAP_PLACES),
     # Honest reporters err too: two more contradicted than confirmed events raise doubt, three are a habit.
     EvidenceKind.CONTRADICTED: Weight(0, 3, 0.8),
 }

@@ -91,10 +91,10 @@ def score_of(counts: Counts) -> tuple[float, tuple[tuple[EvidenceKind, int], ...
     """Return the score for the summed evidence, and its reasons, the worst first."""
     reductions = {kind: _reduction(kind, counts) for kind in WEIGHTS}
     # A crash stops a car at once, and a parked car is passed closely: each alone is weak evidence, both show an empty place.
-    if reductions[EvidenceKind.SUDDEN_STOP] and counts.get(EvidenceKind.DRIVEN_THROUGH, 0):
-        reductions[EvidenceKind.DRIVEN_THROUGH] = max(
-            reductions[EvidenceKind.DRIVEN_THROUGH], min(0.9, 0.3 + 0.2 * counts[EvidenceKind.DRIVEN_THROUGH])
-        )
+    if reductions[EvidenceKind.SUDDEN_STOP]:
+        for kind in (EvidenceKind.DRIVEN_THROUGH, EvidenceKind.PASSED):
+            if passers := counts.get(kind, 0):
+                reductions[kind] = max(reductions.get(kind, 0), min(0.9, 0.3 + 0.2 * passers))
     score = 1.0
     for share in reductions.values():
         score *= 1 - share

@@ -1,11 +1,10 @@
 """The query `reputation`: computes the scores of endpoints from reports and events, for the log's topic `reputation`."""
 
-from collections.abc import Hashable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
-import numpy as np
 import pandas as pd
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from milepost.model.incidents import EventKind, Grid
@@ -13,6 +12,7 @@ from milepost.model.pipeline_records import REPUTATION
 from milepost.pipelines.hazards import CLOCK_AHEAD_S_MAX, kinds_by_topic, with_square
 from milepost.pipelines.plan import Plan
 from milepost.pipelines.records import MESSAGES_TOPIC, REPORTS_TOPIC, observations
+from milepost.pipelines.reputation.buffer import PART_ROW, MinuteBuffer, pack_parts, rows_from_parts
 from milepost.pipelines.reputation.detectors import check_endpoints, check_squares
 from milepost.pipelines.reputation.evidence import (
     EVIDENCE_ROW,
@@ -23,6 +23,7 @@ from milepost.pipelines.reputation.evidence import (
     EvidenceKind,
     EvidenceThresholds,
 )
+from milepost.pipelines.reputation.known_roads import RoadMap
 from milepost.pipelines.reputation.ledger import EvidenceLedger
 from milepost.pipelines.settings import PipelineSettings
 from milepost.pipelines.stateful_buckets import BUCKETS, apply_in_buckets, bucket_of
@@ -34,8 +35,10 @@ from milepost.pipelines.stateful_buckets import BUCKETS, apply_in_buckets, bucke
 PASSING: Final = ("Emergency", "Moving_Object")
 """Kinds of short-lived events: they are gone when the next vehicle passes, so that passing contradicts nothing."""
 
+STATE_VERSION: Final = 3
+"""Version of the state of the query."""
+
 _COLUMNS: Final = ("endpoint", "seen_at_us", "latitude", "longitude", "heading_deg", "speed_mps", "verdict", "kind")
-_FLOATS: Final = ("latitude", "longitude", "heading_deg", "speed_mps")
 _EVIDENCE: Final = ["minute", "endpoint", "evidence", "count"]
 
 
@@ -48,22 +51,28 @@ def sightings(observations: DataFrame, kinds: Sequence[EventKind]) -> DataFrame:
     return observations.where(is_in_time).withColumn("kind", f.explode(found)).select(*_COLUMNS)
 
 
-def evidence(sightings: DataFrame, *, allowed_lateness_s: float, thresholds: EvidenceThresholds | None = None) -> DataFrame:
+def evidence(
+    sightings: DataFrame,
+    *,
+    allowed_lateness_s: float,
+    thresholds: EvidenceThresholds | None = None,
+    road_map: RoadMap | None = None,
+) -> DataFrame:
     """Return the evidence, with schema EVIDENCE_ROW, in sightings (SIGHTING_ROW), minute by minute; streaming only."""
     used = thresholds or EvidenceThresholds()
 
     def check(state: bytes | None, parts: pd.DataFrame) -> tuple[bytes, pd.DataFrame]:
         found = []
         for minute in sorted(set(parts["minute"])):
-            rows = [_part_rows(part) for part in parts[parts["minute"] == minute].to_dict("records")]
+            rows = rows_from_parts(parts.loc[parts["minute"] == minute, "part"])
             if parts["bucket"].iloc[0] < BUCKETS:
-                found.append(check_endpoints(pd.concat(rows), minute, used))
+                found.append(check_endpoints(rows, minute, used))
             else:
-                state, one = check_squares(state, rows, minute, used)
+                state, one = check_squares(state, rows, minute, used, road_map)
                 found.append(one)
         return state or b"", pd.concat([one for one in found if len(one)] or found[:1])[_EVIDENCE]
 
-    return apply_in_buckets(_parts(sightings, allowed_lateness_s), check, EVIDENCE_ROW, output="Append")
+    return apply_in_buckets(_minutes(sightings, allowed_lateness_s), check, EVIDENCE_ROW, output="Append")
 
 
 def reputations(evidence: DataFrame) -> DataFrame:
@@ -78,41 +87,31 @@ def reputation_records(reputations: DataFrame) -> DataFrame:
     return reputations.select(f.lit(REPUTATION).alias("topic"), f.col("endpoint").alias("key"), f.to_json(value).alias("value"))
 
 
-def _parts(sightings: DataFrame, allowed_lateness_s: float) -> DataFrame:
-    """Return all rows of a minute and its lead, by endpoint and by square, once it is over, as columns of lists.
+def _minutes(sightings: DataFrame, allowed_lateness_s: float) -> DataFrame:
+    """Return the parts (PART_ROW) of each minute and its lead, once the minute is over."""
+    parts = _bucketed(sightings).mapInArrow(pack_parts, PART_ROW)
+    parts = parts.withColumn("ends_at", f.timestamp_micros((f.col("minute") + 1) * MINUTE_US))
+    # The lead of a minute arrives before the minute begins: its `ends_at` must not advance the watermark.
+    ahead_s = (MINUTE_US + LEAD_US) / 1_000_000 + CLOCK_AHEAD_S_MAX
+    watermarked = parts.withWatermark("ends_at", f"{round((allowed_lateness_s + ahead_s) * 1000)} milliseconds")
+    return watermarked.groupBy("bucket", "minute").transformWithStateInPandas(MinuteBuffer(), PART_ROW, "Append", "EventTime")
 
-    Buckets of squares follow those of endpoints.
-    """
-    by_endpoint = f.when(f.col("kind").isNull(), _part(bucket_of("endpoint"), f.lit("")))
-    square = _part(bucket_of("row", "column") + BUCKETS, f.concat_ws("/", "row", "column"))
-    by_square = f.when(f.col("verdict") == 0, square)
+
+def _bucketed(sightings: DataFrame) -> DataFrame:
+    """Return sightings with their minute, buckets and square; buckets of squares follow those of endpoints."""
+    by_endpoint = f.when(f.col("kind").isNull(), bucket_of("endpoint"))
+    by_square = f.when(f.col("verdict") == 0, bucket_of("row", "column") + BUCKETS)
     minute = f.expr(f"seen_at_us div {MINUTE_US}")
     is_lead = f.col("seen_at_us") % MINUTE_US >= MINUTE_US - LEAD_US
     placed = with_square(sightings.withColumn("height", f.lit(Grid(SIDE_M).height).cast("bigint")))
-    rows = placed.select(
+    return placed.select(
+        minute.alias("minute"),
+        f.coalesce(is_lead, f.lit(False)).alias("is_lead"),
+        f.coalesce(by_endpoint, f.lit(-1)).alias("by_endpoint"),
+        f.coalesce(by_square, f.lit(-1)).alias("by_square"),
+        f.expr("shiftleft(row, 32) + column").alias("square"),
         *_COLUMNS,
-        f.array_compact(f.array(minute, f.when(is_lead, minute + 1))).alias("minutes"),
-        f.explode(f.array_compact(f.array(by_endpoint, by_square))).alias("part"),
     )
-    rows = rows.select(*_COLUMNS, "part", f.explode("minutes").alias("minute"))
-    rows = rows.withColumn("ends_at", f.timestamp_micros((f.col("minute") + 1) * MINUTE_US))
-    # The lead of a minute arrives before the minute begins: its `ends_at` must not advance the watermark.
-    ahead_s = (MINUTE_US + LEAD_US) / 1_000_000 + CLOCK_AHEAD_S_MAX
-    watermarked = rows.withWatermark("ends_at", f"{round((allowed_lateness_s + ahead_s) * 1000)} milliseconds")
-    collected = watermarked.groupBy("ends_at", "minute", "part.bucket", "part.square").agg(
-        f.collect_list(f.struct(*_COLUMNS)).alias("rows")
-    )
-    # Lists of one type become arrays in Python; a list of rows would become an object per row.
-    return collected.select("bucket", "square", "minute", *(f.col(f"rows.{name}").alias(name) for name in _COLUMNS))
-
-
-def _part(bucket: Column, square: Column) -> Column:
-    return f.struct(bucket.alias("bucket"), square.alias("square"))
-
-
-def _part_rows(part: Mapping[Hashable, Any]) -> pd.DataFrame:
-    rows = pd.DataFrame({name: part[name] for name in _COLUMNS})
-    return rows.astype(dict.fromkeys(_FLOATS, np.float64))
 
 
 def _update_scores(state: bytes | None, evidence: pd.DataFrame) -> tuple[bytes, pd.DataFrame]:
@@ -129,9 +128,11 @@ def _update_scores(state: bytes | None, evidence: pd.DataFrame) -> tuple[bytes, 
 
 def plans(settings: PipelineSettings) -> list[Plan]:
     """Return one query for all endpoints."""
+    road_map = None if settings.roads is None else RoadMap.of(settings.roads)
 
     def transform(log: DataFrame) -> DataFrame:
         seen = sightings(observations(log), settings.kinds)
-        return reputation_records(reputations(evidence(seen, allowed_lateness_s=settings.allowed_lateness_s)))
+        found = evidence(seen, allowed_lateness_s=settings.allowed_lateness_s, road_map=road_map)
+        return reputation_records(reputations(found))
 
-    return [Plan("reputation", (MESSAGES_TOPIC, REPORTS_TOPIC), 2, transform, output="append")]
+    return [Plan("reputation", (MESSAGES_TOPIC, REPORTS_TOPIC), STATE_VERSION, transform, output="append")]

@@ -15,6 +15,7 @@ from milepost.model.instants import Instant
 from milepost.model.places import Place
 from milepost.pipelines.reputation.detectors import check_endpoints, check_squares
 from milepost.pipelines.reputation.evidence import LEAD_US, MINUTE_US, SIDE_M, EvidenceKind, EvidenceThresholds
+from milepost.pipelines.reputation.known_roads import RoadMap
 from milepost.pipelines.reputation.ledger import EndpointScore, EvidenceLedger
 from milepost.pipelines.reputation.nearby import DEGREE_M
 from milepost.vetting.reports import PreviousReports, ReportColumns, ReportLimits, vet_reports
@@ -118,14 +119,13 @@ def sightings_of(rows: pd.DataFrame) -> pd.DataFrame:
     return found.assign(verdict=_verdicts(found)).sort_values("seen_at_us", ignore_index=True)
 
 
-def scores_of(sightings: pd.DataFrame, limits: EvidenceThresholds) -> list[EndpointScore]:
+def scores_of(sightings: pd.DataFrame, limits: EvidenceThresholds, road_map: RoadMap | None = None) -> list[EndpointScore]:
     """Return all published reputations, in order of time."""
     ledger, history, published = EvidenceLedger(), None, list[EndpointScore]()
     rows = sightings.assign(square=_squares(sightings))
     for minute in range(int(sightings["seen_at_us"].min() // MINUTE_US), int(sightings["seen_at_us"].max() // MINUTE_US) + 1):
         window = rows[rows["seen_at_us"].between(minute * MINUTE_US - LEAD_US, (minute + 1) * MINUTE_US - 1)]
-        squares = [window[(window["square"] == square) & (window["verdict"] == 0)] for square in sorted(set(window["square"]))]
-        history, evidence = check_squares(history, squares, minute, limits)
+        history, evidence = check_squares(history, window, minute, limits, road_map)
         found = [check_endpoints(window, minute, limits), *([evidence] if len(evidence) else [])]
         columns = (pd.concat(found)[name].tolist() for name in ("minute", "endpoint", "evidence", "count"))
         published += ledger.take(
