@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -22,7 +23,11 @@ from rich.table import Table
 
 from bench.attacks.veremi import ATTACKS, is_attacker
 from milepost.pipelines.reputation.evidence import EvidenceThresholds
+from milepost.pipelines.reputation.known_roads import RoadMap
+from milepost.roads.sumo import read_sumo
 from milepost_experiments.papers.mercury.attack_traffic import (
+    HOME,
+    NET,
     WINDING,
     SimulatedCity,
     drive,
@@ -47,6 +52,18 @@ DRIVING_S_MIN = 60
 STANDING_S_MIN = 60
 DOUBTED = 0.5
 """An endpoint whose score was ever lower counts as detected."""
+
+
+WITHOUT_MAP = ["none", "constant offset"]
+"""Attacks that are also evaluated without a road map, with roads learned from traffic: the others do not depend on it."""
+
+
+class Drive(NamedTuple):
+    """The true positions of a run, and the map of its streets."""
+
+    seed: int
+    true: pd.DataFrame
+    road_map: RoadMap
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,15 +98,16 @@ def main() -> None:
     calm = [SimulatedCity(seed, LENGTH_S) for seed in HELD_OUT]
     full = [SimulatedCity(seed, LENGTH_S, JAM_PERIOD_S) for seed in HELD_OUT[:1]]
     other = [SimulatedCity(seed, LENGTH_S, OTHER_PERIOD_S, WINDING) for seed in HELD_OUT[:1]]
-    for traffic, cities, kinds in (
-        ("flowing", calm, ["none", *ATTACKS]),
-        ("jammed", full, ["none"] if QUICK else ["none", "eventual stop", "Sybil"]),
-        ("another city", other, ["none"] if QUICK else ["none", *ATTACKS]),
+    for traffic, cities, kinds, without_map in (
+        ("flowing", calm, ["none", *ATTACKS], WITHOUT_MAP),
+        ("jammed", full, ["none"] if QUICK else ["none", "eventual stop", "Sybil"], []),
+        ("another city", other, ["none"] if QUICK else ["none", *ATTACKS], [] if QUICK else WITHOUT_MAP),
     ):
-        drives = [(city.seed, _simulate(city)) for city in cities]
-        for kind in kinds:
-            rows.append(_row(kind, traffic, drives))
-            console.print(f"{traffic}, {kind}: {rows[-1].found} of {rows[-1].attackers}, {rows[-1].honest_doubted} honest")
+        drives = [_simulate(city) for city in cities]
+        runs = [(kind, traffic, True) for kind in kinds] + [(kind, f"{traffic}, no map", False) for kind in without_map]
+        for kind, label, has_map in runs:
+            rows.append(_row(kind, label, drives, has_map=has_map))
+            console.print(f"{label}, {kind}: {rows[-1].found} of {rows[-1].attackers}, {rows[-1].honest_doubted} honest")
     RESULTS.mkdir(exist_ok=True)
     results = [{**asdict(row), "recall": row.recall, "precision": row.precision} for row in rows]
     (RESULTS / "reputation.json").write_text(json.dumps(results, indent=1) + "\n")
@@ -98,15 +116,17 @@ def main() -> None:
     _print(console, rows)
 
 
-def _simulate(city: SimulatedCity) -> pd.DataFrame:
+def _simulate(city: SimulatedCity) -> Drive:
     with TemporaryDirectory() as folder:
-        return drive(city, Path(folder))
+        true = drive(city, Path(folder))
+        with (Path(folder) / NET).open("rb") as net:
+            return Drive(city.seed, true, RoadMap.of(read_sumo(net, origin=HOME)))
 
 
-def _row(kind: str, traffic: str, drives: list[tuple[int, pd.DataFrame]]) -> Row:
+def _row(kind: str, traffic: str, drives: list[Drive], *, has_map: bool) -> Row:
     counts, times = np.zeros(6, int), list[float]()
-    for seed, true in drives:
-        counts_here, times_here = _evaluate(kind, seed, true)
+    for one in drives:
+        counts_here, times_here = _evaluate(kind, one.seed, one.true, one.road_map if has_map else None)
         counts += counts_here
         times += times_here
     endpoints, attackers, found, doubted, stood, stood_doubted = map(int, counts)
@@ -114,7 +134,7 @@ def _row(kind: str, traffic: str, drives: list[tuple[int, pd.DataFrame]]) -> Row
     return Row(kind, traffic, endpoints, attackers, found, doubted, stood, stood_doubted, after_s)
 
 
-def _evaluate(kind: str, seed: int, true: pd.DataFrame) -> tuple[list[int], list[float]]:
+def _evaluate(kind: str, seed: int, true: pd.DataFrame, road_map: RoadMap | None) -> tuple[list[int], list[float]]:
     rng = np.random.default_rng([seed, *kind.encode()])
     lengths = true.groupby("car").size()
     long = sorted(lengths.index[lengths >= DRIVING_S_MIN])
@@ -122,7 +142,7 @@ def _evaluate(kind: str, seed: int, true: pd.DataFrame) -> tuple[list[int], list
     cars = [] if kind == "none" else sorted(rng.choice(long, round(len(long) * ATTACKERS), replace=False))
     sightings = sightings_of(ATTACKS[kind](honest, cars, rng) if cars else honest)
     doubted_at = dict[str, int]()
-    for reputation in scores_of(sightings, EvidenceThresholds()):
+    for reputation in scores_of(sightings, EvidenceThresholds(), road_map):
         if reputation.score < DOUBTED:
             doubted_at.setdefault(reputation.endpoint, reputation.at_us)
     first = sightings.groupby("endpoint")["seen_at_us"].min()

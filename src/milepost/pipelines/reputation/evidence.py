@@ -59,7 +59,7 @@ class EvidenceKind(StrEnum):
     DRIVEN_THROUGH = "driven_through"
     """Other endpoints that drove through its reported standing place."""
     PASSED = "passed"
-    """Other endpoints that passed it in its own direction, within a lane, after a sudden stop."""
+    """Other endpoints that passed it while it stood, in its own direction within a lane, or beside it."""
     OVERLAP = "overlap"
     """Seconds in the same place as another moving endpoint."""
     IN_STEP = "in_step"
@@ -114,6 +114,8 @@ class EvidenceThresholds:
     standing_mps: float = 0.5
     through_m: float = 1.5
     """Half a car's width plus the position error: a car in the next lane is 3 m away."""
+    beside_m: float = 2.5
+    """Half a lane and the position error: an oncoming car is farther away."""
     pass_m: float = 6.0
     """A lane and the position errors."""
     same_way_cos: float = 0.7
@@ -177,7 +179,8 @@ WEIGHTS: Final[dict[EvidenceKind, Weight]] = {
     EvidenceKind.SUDDEN_STOP: Weight(0, 2, 0.3),
     # A car in a jam is passed in the next lane, and positions err by a lane: alone this never excludes an endpoint.
     EvidenceKind.DRIVEN_THROUGH: Weight(6, 14, 0.45),
-    EvidenceKind.PASSED: Weight(6, 14, 0.45),
+    # Counts after a sudden stop only, see `score_of`: cars that wait at lights are passed all the time.
+    EvidenceKind.PASSED: Weight(100, 200, 0.1),
     # Two honest cars once shared a place for ten seconds of a minute, by the error of one receiver.
     EvidenceKind.OVERLAP: Weight(10, 30, 0.7),
     # One car in step with another may be towed.
@@ -187,8 +190,8 @@ WEIGHTS: Final[dict[EvidenceKind, Weight]] = {
     EvidenceKind.OFF_KNOWN_ROADS: Weight(0.2, 0.5, 0.8, EvidenceKind.PLACES, 40.0),
     # A car park or a new street is off the map, for a part of the way.
     EvidenceKind.OFF_MAP: Weight(0.1, 0.3, 0.8, EvidenceKind.MAP_PLACES),
-    # Honest reporters err too: two more contradicted than confirmed events raise doubt, three are a habit.
-    EvidenceKind.CONTRADICTED: Weight(0, 3, 0.8),
+    # Honest reporters err too: one more contradicted than confirmed event raises doubt, two are a habit.
+    EvidenceKind.CONTRADICTED: Weight(0, 2, 0.8),
 }
 """Penalty of each kind of evidence, summed over the last MINUTES."""
 

@@ -136,14 +136,26 @@ def _passed(grid: PositionGrid, thresholds: EvidenceThresholds) -> Iterator[tupl
         seconds = _LEAD - 1 + np.flatnonzero(stood[at])
         apart_m = np.where(is_moving[np.ix_(movers, seconds)], _apart_m(grid, at, movers, seconds), np.inf)
         through[at] = (apart_m < thresholds.through_m).any(axis=1).sum()
-        stop = _find_sudden_stop(grid.speed[at], thresholds)
-        if stop is not None:
-            is_same_way = (
-                np.cos(np.radians(grid.heading[np.ix_(movers, seconds)] - grid.heading[at, stop])) > thresholds.same_way_cos
-            )
-            passed[at] = ((apart_m < thresholds.pass_m) & is_same_way & (seconds > stop)).any(axis=1).sum()
+        passed[at] = _is_passed(grid, at, movers, seconds, apart_m, thresholds).any(axis=1).sum()
     yield EvidenceKind.DRIVEN_THROUGH, through
     yield EvidenceKind.PASSED, passed
+
+
+def _is_passed(
+    grid: PositionGrid,
+    at: np.intp,
+    movers: NDArray[np.intp],
+    seconds: NDArray[np.intp],
+    apart_m: Singles,
+    thresholds: EvidenceThresholds,
+) -> Flags:
+    """Return who passed when: within a lane in the direction of the endpoint before its stop; if that is unknown, beside it."""
+    stop = _find_sudden_stop(grid.speed[at], thresholds)
+    if stop is None:
+        return apart_m < thresholds.beside_m
+    turn = np.radians(grid.heading[np.ix_(movers, seconds)] - grid.heading[at, stop])
+    is_passed: Flags = (apart_m < thresholds.pass_m) & (np.cos(turn) > thresholds.same_way_cos) & (seconds > stop)
+    return is_passed
 
 
 def _apart_m(grid: PositionGrid, at: np.intp, movers: NDArray[np.intp], seconds: NDArray[np.intp]) -> Singles:

@@ -32,6 +32,8 @@ WINDING = (
 FREEZING_SHARE = 0.5
 """Share of receivers that freeze their position while standing."""
 COLLISIONS = 3
+NET = "net.xml"
+"""Name of the file of the streets, in the folder of a drive."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,7 @@ class SimulatedCity:
 
 def drive(city: SimulatedCity, folder: Path) -> pd.DataFrame:
     """Return the true position of each car: second, car, east_m, north_m, heading_deg, speed_mps."""
-    net, trips, places = folder / "net.xml", folder / "trips.xml", folder / "places.csv"
+    net, trips, places = folder / NET, folder / "trips.xml", folder / "places.csv"
     run_program("netgenerate", *city.streets.split(), "--seed", city.seed, "-o", net)
     when = ("--begin", 0, "--end", city.length_s, "--period", city.period_s, "--seed", city.seed, "--fringe-factor", 3)
     run_script("randomTrips.py", "-n", net, "-o", trips, *when, folder=folder)
