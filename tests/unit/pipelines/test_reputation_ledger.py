@@ -71,3 +71,14 @@ def test_an_endpoint_that_left_regains_its_score_and_is_forgotten() -> None:
 def test_an_unchanged_score_is_published_once() -> None:
     ledger = EvidenceLedger()
     assert [len(ledger.take(of(minute, FALSE))) for minute in (1, 2, 3)] == [1, 0, 0]
+
+
+def test_a_sudden_stop_counts_until_the_endpoint_drives() -> None:
+    ledger = EvidenceLedger()
+    ledger.take(
+        [(1, "car", EvidenceKind.SUDDEN_STOP, 1.0), (1, "car", EvidenceKind.PASSED, 2.0), (1, "car", EvidenceKind.DRIVEN, 9.0)]
+    )
+    doubted = [ledger.take([(minute, "car", EvidenceKind.MOVES, 59.0)]) for minute in range(2, 30)]
+    assert doubted == [[]] * 28
+    scores = [one for minute in range(30, 42) for one in ledger.take([(minute, "car", EvidenceKind.DRIVEN, 59.0)])]
+    assert [one.score for one in scores] == [1.0]

@@ -1,7 +1,8 @@
 """The ledger: recent evidence about the endpoints of one bucket, and their scores.
 
 Invariants:
-- the score is a function of the evidence of the last `MINUTES` minutes, regardless of the order of arrival;
+- the score is a function of the evidence of the last `MINUTES` minutes, regardless of the order of arrival, and of a sudden
+  stop after which the endpoint has reported, but not driven;
 - an endpoint is forgotten after these minutes, and the last record of a distrusted endpoint restores its full score;
 - the scores of an endpoint are published in order of time.
 """
@@ -16,6 +17,7 @@ from milepost.pipelines.reputation.evidence import BASE_COUNTS, MINUTE_US, MINUT
 STEP: Final = 0.05
 """Minimum change of a score that is published."""
 REASONS_MAX: Final = 8
+_STOP: Final = (EvidenceKind.SUDDEN_STOP, EvidenceKind.DRIVEN_THROUGH, EvidenceKind.PASSED)
 
 Counts = dict[EvidenceKind, float]
 
@@ -74,8 +76,8 @@ class EvidenceLedger:
         changed = []
         for endpoint in sorted(self.evidence):
             minutes = self.evidence[endpoint]
-            for old in [one for one in minutes if one <= self.minute - MINUTES]:
-                del minutes[old]
+            for old in sorted(one for one in minutes if one <= self.minute - MINUTES):
+                _forget(minutes, old)
             score, reasons = score_of(_sum_minutes(minutes)) if endpoint in self.published or _has_charges(minutes) else (1.0, ())
             if abs(score - self.published.get(endpoint, 1.0)) >= STEP or (score == 1.0 and endpoint in self.published):
                 self.published[endpoint] = score
@@ -110,6 +112,17 @@ def _reduction(kind: EvidenceKind, counts: Counts) -> float:
     if weight.relative_to is not None:
         value /= max(counts.get(weight.relative_to, 0.0), weight.min_divisor)
     return weight.max_penalty * min(max((value - weight.low) / (weight.high - weight.low), 0.0), 1.0)
+
+
+def _forget(minutes: dict[int, Counts], old: int) -> None:
+    """Drop a minute; a sudden stop and the passers since stay with the next minute until the endpoint drives."""
+    counts = minutes.pop(old)
+    if EvidenceKind.SUDDEN_STOP not in counts or not minutes or any(EvidenceKind.DRIVEN in one for one in minutes.values()):
+        return
+    following = minutes[min(minutes)]
+    for kind in _STOP:
+        if kind in counts:
+            following[kind] = following.get(kind, 0.0) + counts[kind]
 
 
 def _has_charges(minutes: dict[int, Counts]) -> bool:
