@@ -62,7 +62,8 @@ def run(settings: Settings, names: Sequence[str], *, conf: Mapping[str, str], is
 
     A submitted process has master and jars from `spark-submit`.
     """
-    plans = plans_of(checked_names(names), pipeline_settings(settings))
+    named = checked_names(names)
+    plans = plans_of(named, pipeline_settings(settings, named))
     source = source_of(settings)
     if settings.pipelines.batches.mode is Mode.REAL_TIME and not source.is_real_time:
         raise UsageFault('[pipelines] mode = "real-time" needs [site] log = "kafka"; or set mode = "auto"')
@@ -95,8 +96,8 @@ def checked_checkpoints(folder: str, plans: Sequence[Plan], in_real_time: Collec
     return found
 
 
-def pipeline_settings(settings: Settings) -> PipelineSettings:
-    """Return the settings for the jobs."""
+def pipeline_settings(settings: Settings, names: Sequence[str]) -> PipelineSettings:
+    """Return the settings for the named pipelines; only reputation reads the road network."""
     own = settings.pipelines
     incidents = settings.incidents
     return PipelineSettings(
@@ -104,7 +105,7 @@ def pipeline_settings(settings: Settings) -> PipelineSettings:
         topics=own.topics,
         allowed_lateness_s=own.allowed_lateness_s,
         kinds=incidents.kinds,
-        roads=read_roads(incidents.roads) if incidents.roads else None,
+        roads=read_roads(incidents.roads) if incidents.roads and "reputation" in names else None,
     )
 
 
