@@ -1,9 +1,24 @@
-"""The range of a batch over the embedded log."""
+"""The range of a batch over the embedded log, and the records of a small one."""
 
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milepost.pipelines.sources.embedded import PARTITION_OFFSETS, next_position, ranges
+from milepost.eventlog.log import Entry
+from milepost.model.durability import Durability
+from milepost.pipelines.sources.embedded import (
+    PARTITION_OFFSETS,
+    PLANNED_BYTES_MAX,
+    PLANNED_RECORDS_MAX,
+    BatchAppender,
+    LogStreamReader,
+    next_position,
+    ranges,
+)
 
 ends = st.dictionaries(
     st.sampled_from("abcd"),
@@ -63,3 +78,42 @@ def test_ranges_are_adjacent_and_complete(first: int, end: int, per_task: int) -
     assert [at for one in found for at in (one.first, one.end)] == sorted(at for one in found for at in (one.first, one.end))
     assert sum(one.end - one.first for one in found) == max(0, end - first)
     assert all(one.end - one.first <= per_task for one in found)
+
+
+@pytest.fixture
+def appender(tmp_path: Path) -> Iterator[BatchAppender]:
+    with closing(BatchAppender(tmp_path, Durability.PROCESS_CRASH)) as found:
+        yield found
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> Iterator[LogStreamReader]:
+    found = LogStreamReader(tmp_path, ["a", "b"], None, PARTITION_OFFSETS, "")
+    yield found
+    found.stop()
+
+
+def test_a_small_batch_is_sent_with_its_plan_as_its_task_would_read_it(appender: BatchAppender, reader: LogStreamReader) -> None:
+    appender.append([Entry("a", str(number), b"x" * 500) for number in range(PLANNED_RECORDS_MAX)], None)
+    start, end = {"a": 7, "b": 0}, {"a": 4_500, "b": 0}
+    (partition,) = reader.partitions(start, end)
+    planned = list(reader.getCache(start, end) or [])
+    assert sum(batch.num_rows for batch in planned) == 4_493
+    assert planned == list(reader.read(partition))
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        [Entry("a", "", b"")] * (PLANNED_RECORDS_MAX + 1),
+        [Entry("a", "", b"x" * 800_000)] * (PLANNED_BYTES_MAX // 800_000 + 1),
+        [Entry("a", "", b""), Entry("b", "", b"")],
+    ],
+    ids=["many records", "large records", "several topics"],
+)
+def test_a_larger_batch_is_left_to_its_tasks(appender: BatchAppender, reader: LogStreamReader, entries: list[Entry]) -> None:
+    appender.append(entries, None)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    assert reader.getCache(start, end) is None
+    assert sum(batch.num_rows for one in reader.partitions(start, end) for batch in reader.read(one)) == len(entries)

@@ -26,10 +26,10 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
     DataSourceReader,
-    DataSourceStreamReader,
     InputPartition,
     WriterCommitMessage,
 )
+from pyspark.sql.datasource_internal import _SimpleStreamReaderWrapper
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import StructType
@@ -59,6 +59,10 @@ LOCK_TIMEOUT_MS: Final = 10_000
 """Maximum wait for a lock held by another process."""
 PARTITION_OFFSETS: Final = 20_000
 """Maximum offsets per task; a batch with a limit may have smaller tasks (`records_per_task`)."""
+PLANNED_RECORDS_MAX: Final = 5_000
+"""Maximum records of a batch that is read where it is planned."""
+PLANNED_BYTES_MAX: Final = 4_000_000
+"""Maximum size of such a batch: Spark keeps it in memory."""
 
 Position = Mapping[str, int]
 """The offset of the next record, by topic; a missing topic is read from its beginning."""
@@ -191,15 +195,21 @@ class LogReader(DataSourceReader):
         return read_range(self._folder, partition, self._key_file)
 
 
-class LogStreamReader(DataSourceStreamReader):
-    """Streaming reader, in batches of at most *records_max* records, and tasks of at most *per_task*."""
+class LogStreamReader(_SimpleStreamReaderWrapper):
+    """Streaming reader, in batches of at most *records_max* records, and tasks of at most *per_task*.
+
+    A small batch is read here, in the process that plans it, and sent to Spark with its plan; ranges of a large one are read by
+    tasks. The base class, which Spark has for its simple readers, is the only one that may send records with the plan.
+    """
 
     def __init__(self, folder: Path, topics: Sequence[str], records_max: int | None, per_task: int, key_file: str) -> None:
+        self.simple_reader = None  # type: ignore[assignment]  # the records are those of this class
         self._folder = folder
         self._topics = topics
         self._records_max = records_max
         self._per_task = per_task
         self._key_file = key_file
+        self._authenticator = _find_authenticator(key_file)
         self._connection: sqlite3.Connection | None = None
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802  # Spark's name, like those below
@@ -216,13 +226,25 @@ class LogStreamReader(DataSourceStreamReader):
         rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         return next_position(start, ends, rows)
 
-    def reportLatestOffset(self) -> dict[str, int]:  # noqa: N802
-        """Return the end of the log, for metrics."""
-        return {topic: end for topic, (_, end) in _ends(self._connect(), self._topics).items()}
-
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[OffsetRange]:
         """Return the ranges of the tasks."""
         return ranges(start, end, self._per_task)
+
+    def getCache(self, start: dict[str, int], end: dict[str, int]) -> "Iterator[pyarrow.RecordBatch] | None":  # noqa: N802
+        """Return the records of a small batch; `None`: tasks read them."""
+        found = ranges(start, end, PARTITION_OFFSETS)
+        if len(found) != 1 or found[0].end - found[0].first > PLANNED_RECORDS_MAX:
+            return None
+        batches, size = [], 0
+        for batch in read_records(self._connect(), found[0], self._authenticator):
+            batches.append(batch)
+            size += batch.nbytes
+            if size > PLANNED_BYTES_MAX:
+                return None
+        return iter(batches)
+
+    def commit(self, end: dict[str, int]) -> None:
+        """Do nothing: the log keeps its records."""
 
     def read(self, partition: InputPartition) -> "Iterator[pyarrow.RecordBatch]":
         """Yield the records of a range, with schema LOG_ROW; runs in another process than the other methods."""
@@ -266,18 +288,24 @@ def ranges(start: Position, end: Position, per_task: int = PARTITION_OFFSETS) ->
 
 def read_range(folder: Path, offsets: OffsetRange, key_file: str) -> "Iterator[pyarrow.RecordBatch]":
     """Yield the records in a range, with schema LOG_ROW."""
-    authenticator = _find_authenticator(key_file)
     with closing(_connect(folder)) as connection:
-        first = offsets.first
-        while first < offsets.end:
-            batch = read_batch(connection, offsets.topic, first)
-            records = [] if batch is None else [one for one in batch.records if one.offset < offsets.end]
-            if not records:
-                return
-            authentic = records if authenticator is None else list(authenticator.opened(records))
-            if authentic:
-                yield _record_batch_of(authentic)
-            first = records[-1].offset + 1
+        yield from read_records(connection, offsets, _find_authenticator(key_file))
+
+
+def read_records(
+    connection: sqlite3.Connection, offsets: OffsetRange, authenticator: RecordAuthenticator | None
+) -> "Iterator[pyarrow.RecordBatch]":
+    """Yield the authentic records in a range, with schema LOG_ROW."""
+    first = offsets.first
+    while first < offsets.end:
+        batch = read_batch(connection, offsets.topic, first)
+        records = [] if batch is None else [one for one in batch.records if one.offset < offsets.end]
+        if not records:
+            return
+        authentic = records if authenticator is None else list(authenticator.opened(records))
+        if authentic:
+            yield _record_batch_of(authentic)
+        first = records[-1].offset + 1
 
 
 def _record_batch_of(records: Sequence[Record]) -> "pyarrow.RecordBatch":
