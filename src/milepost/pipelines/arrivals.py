@@ -7,15 +7,16 @@
 - events that were appended at one instant arrive together, in one batch: neither their order nor their topic matters.
 """
 
-from bisect import insort
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
-from milepost.model.endpoints import EndpointId
-from milepost.model.incidents import TALLY_PARTS, WITNESSES_MAX, Cell, EventKind, Extent, Square, Tally
+from milepost.model.incidents import TALLY_PARTS, Cell, EventKind, Extent, Square, Tally
+from milepost.model.incidents.witnesses import THETA_MAX, WITNESSES_MAX, Witnesses, WitnessHash, witness_hash
 from milepost.model.instants import Instant
 from milepost.pipelines.hazards import FIELD_MAX, tallied_fields, with_slot, with_square
 
@@ -29,6 +30,9 @@ Arrival = tuple[int, str, int, int, int, str, int, int, int, Sequence[int | None
 """An ARRIVAL_ROW."""
 
 _MICRO_NS: Final = 1_000
+
+_HASHES_KEPT: Final = 65_536
+_hash_of: Final = lru_cache(_HASHES_KEPT)(witness_hash)
 
 
 def arrivals(events: DataFrame, kinds: Sequence[EventKind]) -> DataFrame:
@@ -77,15 +81,14 @@ class GrowingCells:
 class _GrowingCell:
     """The sums of one cell."""
 
-    __slots__ = ("_east_sum", "_extent", "_first_us", "_last_us", "_named", "_names", "_north_sum", "_reports", "_tallies")
+    __slots__ = ("_east_sum", "_extent", "_first_us", "_hashes", "_last_us", "_north_sum", "_reports", "_tallies")
 
     def __init__(self, seen_at_us: int, north: int, east: int) -> None:
         self._reports = self._north_sum = self._east_sum = 0
         self._extent = (north, east, north, east)
         self._first_us = self._last_us = seen_at_us
-        self._names = set[str]()
-        self._named: list[str] = []
-        """The first of the names, as many as a cell has."""
+        self._hashes: list[WitnessHash] = []
+        """The smallest hashes of witnesses: those that a cell lists, and the next."""
         self._tallies: dict[str, Tally] = {}
 
     def add(self, endpoint: str, seen_at_us: int, north: int, east: int, values: Iterable[tuple[str, int | None]]) -> None:
@@ -96,10 +99,11 @@ class _GrowingCell:
         south, west, north_most, east_most = self._extent
         self._extent = (min(south, north), min(west, east), max(north_most, north), max(east_most, east))
         self._first_us, self._last_us = min(self._first_us, seen_at_us), max(self._last_us, seen_at_us)
-        if endpoint not in self._names:
-            self._names.add(endpoint)
-            insort(self._named, endpoint)
-            del self._named[WITNESSES_MAX:]
+        witness = _hash_of(endpoint)
+        at = bisect_left(self._hashes, witness)
+        if self._hashes[at : at + 1] != [witness]:
+            self._hashes.insert(at, witness)
+            del self._hashes[WITNESSES_MAX + 1 :]
         for name, value in values:
             if value is not None:
                 tally = self._tallies.get(name)
@@ -116,8 +120,7 @@ class _GrowingCell:
             slot,
             square,
             reports=self._reports,
-            witnesses=frozenset(map(EndpointId, self._named)),
-            witness_count=len(self._names),
+            witnesses=Witnesses(frozenset(self._hashes[:WITNESSES_MAX]), next(iter(self._hashes[WITNESSES_MAX:]), THETA_MAX)),
             north_sum=self._north_sum,
             east_sum=self._east_sum,
             extent=Extent(*self._extent),
