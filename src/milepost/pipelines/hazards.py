@@ -208,13 +208,13 @@ def _packed_key(kinds: Sequence[EventKind]) -> list[Column]:
     square = f.shiftleft("row", _COLUMN_BITS).bitwiseOR(f.col("column"))
     return [
         f.col("slot_ends"),
-        _by_kind({name: one for one, name in _kind_ids(kinds).items()}).alias("kind_id"),
+        _by_kind({name: one for one, name in kind_ids(kinds).items()}).alias("kind_id"),
         square.alias("square"),
     ]
 
 
 def _unpacked_key(kinds: Sequence[EventKind]) -> list[Column]:
-    ids = _kind_ids(kinds)
+    ids = kind_ids(kinds)
     lengths = {kind.name: kind.interval_ns for kind in kinds}
     length_ns = _by({one: f.lit(lengths[name]).cast("bigint") for one, name in ids.items()}, "kind_id")
     # `slot_ends` is in whole microseconds, up to 999 ns before the end of the slot.
@@ -227,7 +227,7 @@ def _unpacked_key(kinds: Sequence[EventKind]) -> list[Column]:
     ]
 
 
-def _kind_ids(kinds: Iterable[EventKind]) -> dict[int, str]:
+def kind_ids(kinds: Iterable[EventKind]) -> dict[int, str]:
     """Return the names of kinds by a number that does not depend on the other kinds, as stored keys have it."""
     found: dict[int, str] = {}
     for kind in kinds:

@@ -1,9 +1,13 @@
 """Cells that are published repeatedly: the valid versions do not depend on the order of arrival."""
 
+from dataclasses import replace
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milepost.model.incidents import EventKind
+from milepost.model.incidents import EVENT_KINDS, EventKind
+from milepost.pipelines.hazards import kind_ids
 from unit.incidents.events import HOME, after, away
 from unit.pipelines.hazards_oracle import Sighting, expected_cells, last_of
 
@@ -32,3 +36,12 @@ def test_cells_published_in_any_order_and_repeatedly_yield_the_cells_of_all_repo
 
 def test_without_matching_reports_the_oracle_has_no_cells() -> None:
     assert expected_cells([KIND], [Sighting("Blocked", "car-1", HOME, after(1))]) == {}
+
+
+def test_the_number_of_a_kind_does_not_depend_on_the_other_kinds() -> None:
+    assert list(kind_ids([KIND])) == [one for one, name in kind_ids(EVENT_KINDS).items() if name == KIND.name]
+
+
+def test_kinds_with_the_same_number_are_refused() -> None:
+    with pytest.raises(ValueError, match="plumless and buckeroo"):
+        kind_ids([replace(KIND, name="plumless"), replace(KIND, name="buckeroo")])
