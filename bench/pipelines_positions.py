@@ -36,6 +36,8 @@ BATCHES_PER_S = 5
 EDGES = 20
 VEHICLES = 20_000
 SAMPLE_INTERVAL_S = 2.0
+KEPT_UP = 0.95
+"""Minimum share of the reports whose last places were read while they were appended."""
 LAG_EVERY = 50
 """Every so many records the lag of one is taken."""
 
@@ -59,8 +61,8 @@ class Samples:
 
     lags_ms: list[float] = field(default_factory=list)
     bytes: list[float] = field(default_factory=list)
-    cores: float = 0.0
-    """Processor time per time."""
+    cores: float = float("nan")
+    """Processor time per time; unknown if the pipeline did not keep up."""
     is_measured: bool = False
     records: int = 0
 
@@ -108,19 +110,20 @@ def feed(log: KafkaLog, pid: int, notes: list[str]) -> Samples:
     """Append at the rate, and sample."""
     samples, late, began = Samples(), 0, time.perf_counter()
     following = log.follow({LAST_TOPIC: TopicEnd.END}, samples.take, print)
-    sample_at, used_s = began + WARM_S, 0.0
+    sample_at, used_s, records = began + WARM_S, 0.0, 0
     for batch in range((WARM_S + SECONDS) * BATCHES_PER_S):
         wait_s = began + batch / BATCHES_PER_S - time.perf_counter()
         if wait_s > 0:
             time.sleep(wait_s)
         late += wait_s < -1.0
         if batch == WARM_S * BATCHES_PER_S:
-            samples.is_measured, used_s = True, processor_s(pid)
+            samples.is_measured, used_s, records = True, processor_s(pid), samples.records
         log.append([Entry(REPORTS_TOPIC, f"e{edge}", reports_of(edge, batch)) for edge in range(EDGES)])
         if time.perf_counter() >= sample_at:
             sample_at += SAMPLE_INTERVAL_S
             samples.bytes.append(float(proportional_bytes(pid)))
-    samples.cores = (processor_s(pid) - used_s) / SECONDS
+    if samples.records - records >= KEPT_UP * RATE * SECONDS:
+        samples.cores = (processor_s(pid) - used_s) / SECONDS
     following.close()
     batches = (WARM_S + SECONDS) * BATCHES_PER_S
     notes.append(f"positions: {late} of {batches} batches of the feeder were more than a second late")
