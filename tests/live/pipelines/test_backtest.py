@@ -51,7 +51,7 @@ def recorded(chance: random.Random, ends: list[int]) -> tuple[list[Row], list[Ro
     times = sorted(NOON_US + chance.randrange(MINUTES * 60_000_000 - LATE_S * 1_000_000) for _ in range(2_400))
     rows: tuple[list[Row], list[Row]] = ([], [])
     for offset, at_us in enumerate(times):
-        appended_us = ends[bisect(ends, at_us) + (chance.random() < 0.1)]
+        appended_us = ends[min(bisect(ends, at_us) + (chance.random() < 0.1), len(ends) - 1)]
         source, place = f"car-{chance.randrange(30)}", somewhere(chance)
         one = message(offset, at_us, source=source, topic=chance.choice(TOPICS), place=place)
         other = report(offset, at_us, endpoint=source, place=place, speed_mps=chance.uniform(0, 6))
