@@ -26,8 +26,8 @@ _CHECKPOINT_FILES: Final = "org.apache.spark.sql.execution.streaming.checkpointi
 
 LOCAL_SETTINGS: Final[Mapping[str, str]] = {
     SHUFFLE_PARTITIONS: "2",  # more would only wait for each other on a laptop
-    # Without Hadoop's native library its local file system starts processes: Spark's default manager 20 for each checkpoint file,
-    # this one 4. The rename is equally atomic, and Hadoop's own .crc files replace Spark's checksums, two files for each.
+    # Without its native library, Hadoop's local file system starts chmod and readlink as processes. Spark's default manager causes
+    # five times as many of them as this one. Hadoop's own .crc files remain, so Spark's checksums would be a second file for each.
     "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINT_FILES,
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
 }
