@@ -26,8 +26,8 @@ _CHECKPOINT_FILES: Final = "org.apache.spark.sql.execution.streaming.checkpointi
 
 LOCAL_SETTINGS: Final[Mapping[str, str]] = {
     SHUFFLE_PARTITIONS: "2",  # more would only wait for each other on a laptop
-    # Without its native library, Hadoop's local file system starts chmod and readlink as processes. Spark's default manager causes
-    # five times as many of them as this one. Hadoop's own .crc files remain, so Spark's checksums would be a second file for each.
+    # Without its native library, Hadoop's local file system starts chmod and readlink as processes, with Spark's default manager
+    # five times as many as with this one. Hadoop's own .crc files remain; Spark's checksums would be a second file for each.
     "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINT_FILES,
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
 }
