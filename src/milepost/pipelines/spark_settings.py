@@ -47,7 +47,7 @@ DEFAULTS: Final[Mapping[str, SparkSetting]] = {
     "spark.sql.streaming.minBatchesToRetain": SparkSetting("20", "checkpoints of 20 batches are enough to resume"),
     "spark.sql.streaming.numRecentProgressUpdates": SparkSetting("64", "batches between two looks at them"),
     "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": SparkSetting(
-        "1", "real-time mode holds a shuffled row no longer; the default of 50 ms was most of an alert's latency"
+        "2", "real-time mode holds a shuffled row no longer; the default of 50 ms was most of an alert's latency"
     ),
     "spark.sql.streaming.metricsEnabled": SparkSetting("false", "Milepost has metrics of its own"),
     "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": SparkSetting("100000", "sets of witnesses by hash, not by sort"),
