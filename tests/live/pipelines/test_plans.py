@@ -21,7 +21,7 @@ from milepost.pipelines.records import LOG_ROW
 from milepost.pipelines.settings import PipelineSettings
 
 SCANS = r"StreamingRelation|(?:File|Batch)?Scan"
-PYTHON = r"\w*(?:Pandas|Python|PySpark|Arrow)\w*"
+PYTHON = r"Pandas|Python|PySpark|Arrow"
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def operators(rows: DataFrame) -> Expected:
         exchanges=found["Exchange"],
         compiled=found["*HashAggregate"],
         objects=found["ObjectHashAggregate"],
-        python=sum(count for name, count in found.items() if re.fullmatch(PYTHON, name.lstrip("*"))),
+        python=sum(count for name, count in found.items() if re.search(PYTHON, name)),
         scans=sum(count for name, count in found.items() if re.fullmatch(SCANS, name.lstrip("*"))),
     )
 
