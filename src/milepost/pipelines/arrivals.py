@@ -12,13 +12,13 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Final
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from milepost.model.incidents import TALLY_PARTS, Cell, EventKind, Extent, Square, Tally
+from milepost.model.incidents import Cell, EventKind, Extent, Square, Tally
 from milepost.model.incidents.witnesses import THETA_MAX, WITNESSES_MAX, Witnesses, WitnessHash, witness_hash
 from milepost.model.instants import Instant
-from milepost.pipelines.hazards import FIELD_MAX, tallied_fields, with_slot, with_square
+from milepost.pipelines.hazards import in_parts, tallied_fields, with_slot, with_square
 
 ARRIVAL_ROW: Final = """
     appended_us bigint, kind string, slot bigint, row bigint, column bigint, endpoint string, seen_at_us bigint, north bigint,
@@ -37,18 +37,13 @@ _hash_of: Final = lru_cache(_HASHES_KEPT)(witness_hash)
 
 def arrivals(events: DataFrame, kinds: Sequence[EventKind]) -> DataFrame:
     """Return events (EVENT_ROW, with `appended_at`) as ARRIVAL_ROW, with the `height` of their squares, in any order."""
-    values = [_in_parts(name, names) for name, names in tallied_fields(kinds).items()]
+    values = [in_parts(name, names) for name, names in tallied_fields(kinds).items()]
     return with_square(with_slot(events, kinds)).select(
         f.unix_micros("appended_at").alias("appended_us"),
         *("kind", "slot", "row", "column", "endpoint", "seen_at_us", "north", "east"),
         f.array(*values).cast("array<bigint>").alias("values"),
         "height",
     )
-
-
-def _in_parts(name: str, kinds: Sequence[str]) -> Column:
-    value = f.col("fields")[name]
-    return f.when(f.col("kind").isin(list(kinds)) & (f.abs(value) <= FIELD_MAX), (value * float(TALLY_PARTS)).cast("bigint"))
 
 
 class GrowingCells:

@@ -115,7 +115,7 @@ def cells(events: DataFrame, kinds: Sequence[EventKind], *, allowed_lateness_s: 
         *_packed_key(kinds),
         *("north", "east", "seen_at_us"),
         f.expr(WITNESS).alias("witness"),
-        *(_in_parts(name, names).alias(_parts_of(name)) for name, names in tallied.items()),
+        *(in_parts(name, names).alias(_parts_of(name)) for name, names in tallied.items()),
     )
     # All kinds share the watermark: neither longer slots of other kinds nor clocks that run ahead may end this slot.
     watermark_delay_s = allowed_lateness_s + max(kind.interval_s for kind in kinds) + CLOCK_AHEAD_S_MAX
@@ -254,7 +254,7 @@ def _parts_of(name: str) -> str:
     return f"_parts_{name}"
 
 
-def _in_parts(name: str, kinds: Sequence[str]) -> Column:
+def in_parts(name: str, kinds: Sequence[str]) -> Column:
     """Return the value of a field in whole thousandths, for the kinds that use it."""
     value = f.col("fields")[name]
     return f.when(f.col("kind").isin(list(kinds)) & (f.abs(value) <= FIELD_MAX), (value * float(TALLY_PARTS)).cast("bigint"))

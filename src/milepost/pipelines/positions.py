@@ -69,7 +69,7 @@ UNKNOWN: Final = "-"
 Ways = Callable[[DataFrame], DataFrame]
 """Adds the column `way` to rows with `latitude`, `longitude`, `heading_deg`, `row` and `column`; null: on no way."""
 
-STATE_VERSION: Final = 3
+STATE_VERSION: Final = 4
 """Version of the state of the queries."""
 
 _WORDS: Final = SKETCH_BITS // 64

@@ -6,7 +6,7 @@ A change of a plan is a change of one line of the tables. Object aggregates are 
 import re
 from collections import Counter
 from contextlib import redirect_stdout
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 
@@ -14,9 +14,10 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from milepost.model.incidents import EVENT_KINDS
-from milepost.pipelines.backtest import ended_cells
+from milepost.pipelines.arrivals import arrivals
 from milepost.pipelines.catalogue import PIPELINE_PLANS, plans_of
 from milepost.pipelines.hazards import EVENT_ROW
+from milepost.pipelines.hot_bounds import span_of, spans_needed
 from milepost.pipelines.records import LOG_ROW
 from milepost.pipelines.settings import PipelineSettings
 
@@ -39,10 +40,10 @@ class Expected:
 
 STREAMS = {
     "hazards": Expected(exchanges=1, objects=4),
-    "positions-places": Expected(exchanges=1, python=1),
-    "positions-slots": Expected(exchanges=1, objects=4),
+    "positions-places": Expected(),
+    "positions-slots": Expected(exchanges=1, compiled=4),
     "positions-congestion": Expected(exchanges=1, objects=4),
-    "reputation": Expected(exchanges=3, objects=4, python=2),
+    "reputation": Expected(exchanges=3, python=4),
     "archive-messages": Expected(),
     "archive-reports": Expected(),
     "archive-deliveries": Expected(),
@@ -79,8 +80,8 @@ def test_the_plan_of_a_stream_is_the_expected_one(spark: SparkSession, tmp_path:
     assert operators(plan.transform(log)) == STREAMS[name]
 
 
-def test_cells_of_the_past_are_aggregated_with_one_exchange(spark: SparkSession, tmp_path: Path) -> None:
-    spark.createDataFrame([], EVENT_ROW).write.parquet(str(tmp_path / "events"))
-    events = spark.read.parquet(str(tmp_path / "events"))
-    found = operators(ended_cells(events, EVENT_KINDS, parts=2))
-    assert replace(found, exchanges=found.exchanges - 1) == Expected(exchanges=1, objects=2)  # and one to sort them
+def test_squares_of_the_past_are_excluded_by_compiled_aggregates(spark: SparkSession, tmp_path: Path) -> None:
+    spark.createDataFrame([], f"{EVENT_ROW}, appended_at timestamp").write.parquet(str(tmp_path / "events"))
+    spots = arrivals(spark.read.parquet(str(tmp_path / "events")), EVENT_KINDS).withColumn("span", span_of(EVENT_KINDS))
+    found = operators(spans_needed(spots, EVENT_KINDS, allowed_lateness_s=60.0))
+    assert found == Expected(exchanges=4, compiled=8)

@@ -75,7 +75,8 @@ def _to_bytes(rows: pa.RecordBatch) -> bytes:
 
 def rows_from_parts(parts: Iterable[bytes]) -> pd.DataFrame:
     """Return the sightings of some parts, with schema SQUARE_ROW."""
-    return pa.concat_tables(pa.ipc.open_stream(part).read_all() for part in parts).to_pandas()
+    found: pd.DataFrame = pa.concat_tables(pa.ipc.open_stream(part).read_all() for part in parts).to_pandas()
+    return found
 
 
 class MinuteBuffer(StatefulProcessor):
@@ -87,7 +88,7 @@ class MinuteBuffer(StatefulProcessor):
         self._parts = handle.getListState("parts", "part binary")
         self._bytes = handle.getValueState("bytes", "bytes bigint")
 
-    def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
         """Append the parts of a batch; the first one sets the timer of the minute."""
         expires_at_ms = (int(key[1]) + 1) * MINUTE_US // 1_000
         if expires_at_ms <= timerValues.getCurrentWatermarkInMs():
