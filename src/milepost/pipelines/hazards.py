@@ -39,7 +39,7 @@ PACKED_KEY: Final = ("slot_ends", "kind_id", "square")
 """The same in three numbers, by which events are grouped: a third of the bytes to hash, shuffle and store."""
 
 CELL_ROW: Final = """
-    kind string, slot bigint, row bigint, column bigint, reports bigint, witnesses string,
+    kind string, slot bigint, row bigint, column bigint, reports bigint, witnesses binary,
     north_sum bigint, east_sum bigint, extent array<bigint>, first_at string, last_at string
 """
 """One cell, with the members of its JSON except `type`; see docs/reference/incidents.md. Where predicates use fields there is
@@ -136,7 +136,7 @@ def cells(events: DataFrame, kinds: Sequence[EventKind], *, allowed_lateness_s: 
     return aggregated.select(
         *_unpacked_key(kinds),
         "reports",
-        f.base64("sketch").alias("witnesses"),
+        f.col("sketch").alias("witnesses"),
         *("north_sum", "east_sum"),
         f.array("north_min", "east_min", "north_max", "east_max").alias("extent"),
         _iso_text("first_us").alias("first_at"),
@@ -146,7 +146,7 @@ def cells(events: DataFrame, kinds: Sequence[EventKind], *, allowed_lateness_s: 
 
 
 def cell_records(cells: DataFrame) -> DataFrame:
-    """Return cells (CELL_ROW) as records for the log, with schema OUT_ROW.
+    """Return cells (CELL_ROW) as records for the log, with schema OUT_ROW; JSON has the sketch in base64.
 
     Of several records with one key the one with most reports is valid.
     """

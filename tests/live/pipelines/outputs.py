@@ -22,7 +22,7 @@ from milepost.model.pipeline_records import REPUTATION
 from milepost.pipelines.archive.files import files_of
 from milepost.pipelines.archive.schema import TABLES
 from milepost.pipelines.dead_letters import DEAD_LETTERS_TOPIC
-from milepost.pipelines.positions import HANDOVERS_TOPIC, HOLES_TOPIC, LAST_TOPIC, SPEEDS_TOPIC
+from milepost.pipelines.positions import HOLES_TOPIC, LAST_TOPIC, SPEEDS_TOPIC, STAYS_TOPIC
 
 Output = Mapping[str, Any]
 """What readers know, by topic and table."""
@@ -47,10 +47,10 @@ def _distinct(records: Iterable[Record]) -> object:
 
 READERS: Final[Mapping[str, Callable[[Iterable[Record]], object]]] = {
     CELLS: _most_reports,
+    STAYS_TOPIC: _most_reports,
     SPEEDS_TOPIC: _most_reports,
     HOLES_TOPIC: _most_reports,
     LAST_TOPIC: _last_of_key,
-    HANDOVERS_TOPIC: _distinct,
     REPUTATION: _distinct,
     DEAD_LETTERS_TOPIC: _distinct,
 }

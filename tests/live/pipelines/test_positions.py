@@ -67,9 +67,11 @@ def statistics(records: Sequence[OutputRecord]) -> dict[tuple[str, str], tuple[A
 
 def stays_of(records: Sequence[OutputRecord]) -> list[Stay]:
     """Return the stays, ordered as those of the oracle."""
-    names = ("slot", "edge", "endpoint", "reports", "first_at_us")
     found = [
-        Stay(*(one[name] for name in names), spot(one["first"]), one["last_at_us"], spot(one["last"]))
+        Stay(
+            *(one["slot"], one["edge"], one["endpoint"], one["reports"]),
+            *(one["first_at_us"], spot(one["first"]), one["last_at_us"], spot(one["last"])),
+        )
         for (topic, _), one in valid(records).items()
         if topic == STAYS_TOPIC
     ]
@@ -156,7 +158,8 @@ def test_a_stream_produces_the_stays_speeds_and_holes_of_one_pass(spark: SparkSe
 
 def test_the_state_of_slots_ends_by_the_watermark(spark: SparkSession, tmp_path: Path) -> None:
     old, new = (PositionReport(START_US + at_s * 1_000_000, "north/e1", 52.5, 13.4) for at_s in (0, 1_000))
-    batches = [by_edge([report_tuple(one)]) for one in (old, new, old)]
+    # Spark drops late rows by the watermark of the batch before.
+    batches = [by_edge([report_tuple(one)]) for one in (old, new, new, old)]
     *_, last = output_of(plans(SETTINGS)[1], batches, spark, tmp_path)
     assert last == []
 
