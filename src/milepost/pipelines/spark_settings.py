@@ -50,7 +50,9 @@ DEFAULTS: Final[Mapping[str, SparkSetting]] = {
         "2", "real-time mode holds a shuffled row no longer; the default of 50 ms was most of an alert's latency"
     ),
     "spark.sql.streaming.metricsEnabled": SparkSetting("false", "Milepost has metrics of its own"),
-    "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": SparkSetting("100000", "sets of witnesses by hash, not by sort"),
+    "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": SparkSetting(
+        "100000", "sketches of witnesses by hash, not by sort"
+    ),
     JVM_OPTIONS: SparkSetting("-Xss4m", "Spark compiles deep expressions by recursion"),
     "spark.log.level": SparkSetting("ERROR", "Milepost logs the faults of queries"),
     "spark.ui.enabled": SparkSetting("false", "a port and memory that nobody asked for"),

@@ -26,7 +26,7 @@ def cars(count: int, speed: float = 10.0) -> Iterator[Row]:
 
 def test_an_endpoint_standing_where_others_drive_is_driven_through_by_each_once() -> None:
     rows = [*standing("ghost", 200), *cars(3)]
-    assert near(rows, "ghost") == {EvidenceKind.DRIVEN_THROUGH: 3}
+    assert near(rows, "ghost") == {EvidenceKind.DRIVEN_THROUGH: 3, EvidenceKind.PASSED: 3}
     assert near(rows, "car-0") == {}
 
 
@@ -50,7 +50,7 @@ def test_after_a_sudden_stop_passers_in_the_next_lane_count_if_they_go_the_same_
 
 def test_a_pass_at_the_turn_of_the_minute_counts() -> None:
     rows = [*standing("ghost", 0, seconds=range(-30, 60)), *driving("car", east_m=-295, seconds=range(-30, 30))]
-    assert near(rows, "ghost") == {EvidenceKind.DRIVEN_THROUGH: 1}
+    assert near(rows, "ghost") == {EvidenceKind.DRIVEN_THROUGH: 1, EvidenceKind.PASSED: 1}
 
 
 def test_two_endpoints_moving_in_one_place_overlap_and_both_are_named() -> None:
