@@ -113,7 +113,7 @@ VARIANTS = (
         batch_s=BOUNDARY_BATCH_S,
     ),
     Variant("Kafka, micro-batch", "micro-batch", {500: (None, 1_500.0)}),
-    Variant("embedded", "micro-batch", {500: (None, 1_500.0)}),
+    Variant("embedded", "micro-batch", {500: (200.0, 1_500.0)}),
 )
 
 
