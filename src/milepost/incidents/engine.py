@@ -157,7 +157,7 @@ class EarlyWarnings:
                 slot = kind_state.monitor.slot
                 squares_by_slot[cell.kind, cell.slot if slot is None else max(cell.slot, slot + 1)].add(cell.square)
         found = []
-        for (kind, slot), squares in squares_by_slot.items():
+        for (kind, slot), squares in sorted(squares_by_slot.items()):  # in whatever order cells arrive
             kind_state = self._states[kind]
             interval_ns = kind_state.monitor.kind.interval_ns
             if slot * interval_ns >= self._since and (slot + 1) * interval_ns > now - self._lateness_ns:
