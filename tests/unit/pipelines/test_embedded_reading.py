@@ -1,7 +1,7 @@
 """The range of a batch over the embedded log, and the records of a small one."""
 
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -86,11 +86,18 @@ def appender(tmp_path: Path) -> Iterator[BatchAppender]:
         yield found
 
 
+@contextmanager
+def closing_reader(reader: LogStreamReader) -> Iterator[LogStreamReader]:
+    try:
+        yield reader
+    finally:
+        reader.stop()
+
+
 @pytest.fixture
 def reader(tmp_path: Path) -> Iterator[LogStreamReader]:
-    found = LogStreamReader(tmp_path, ["a", "b"], None, PARTITION_OFFSETS, "")
-    yield found
-    found.stop()
+    with closing_reader(LogStreamReader(tmp_path, ["a", "b"], None, PARTITION_OFFSETS, "")) as found:
+        yield found
 
 
 def test_a_small_batch_is_sent_with_its_plan_as_its_task_would_read_it(appender: BatchAppender, reader: LogStreamReader) -> None:
@@ -117,3 +124,10 @@ def test_a_larger_batch_is_left_to_its_tasks(appender: BatchAppender, reader: Lo
     end = reader.latestOffset(start, reader.getDefaultReadLimit())
     assert reader.getCache(start, end) is None
     assert sum(batch.num_rows for one in reader.partitions(start, end) for batch in reader.read(one)) == len(entries)
+
+
+def test_a_small_batch_of_several_tasks_is_left_to_them(appender: BatchAppender, tmp_path: Path) -> None:
+    appender.append([Entry("a", "", b"")] * 10, None)
+    with closing_reader(LogStreamReader(tmp_path, ["a"], 10, 5, "")) as reader:
+        assert len(reader.partitions({"a": 0}, {"a": 10})) == 2
+        assert reader.getCache({"a": 0}, {"a": 10}) is None

@@ -232,7 +232,7 @@ class LogStreamReader(_SimpleStreamReaderWrapper):
 
     def getCache(self, start: dict[str, int], end: dict[str, int]) -> "Iterator[pyarrow.RecordBatch] | None":  # noqa: N802
         """Return the records of a small batch; `None`: tasks read them."""
-        found = ranges(start, end, PARTITION_OFFSETS)
+        found = self.partitions(start, end)
         if len(found) != 1 or found[0].end - found[0].first > PLANNED_RECORDS_MAX:
             return None
         batches, size = [], 0
