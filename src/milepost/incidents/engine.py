@@ -25,7 +25,8 @@ Early warnings: a place that is hot before its slot has ended is announced at on
 - incidents and their changes are the same as without early warnings: monitors are read and never changed;
 - each place is announced early once, and an endpoint that received it receives an incident there or an all-clear;
 - the outcome is decided at the ends of slots, so that a process that resumes from the state decides alike. That process announces
-  nothing early in slots that began before it did: the previous process may have;
+  nothing early in slots that began before it did, until `go_live`: then it has the cells of the log and knows from the log what
+  the previous process has announced since its last state;
 - a cell costs little where nothing can be hot: a bin is evaluated when it has the minimum number of reports of the predicate, and
   again when they have grown by an eighth.
 """
@@ -39,7 +40,7 @@ from zlib import compress, decompress
 
 import orjson
 
-from milepost.incidents.bins import grouped
+from milepost.incidents.bins import BinGroup, grouped
 from milepost.incidents.tracker import EventMonitor, Incidents, circle_around, incident_of, is_within_alert_area
 from milepost.model.addresses import INCIDENTS_MAX, ToArea, ToEndpoint, ToNotified
 from milepost.model.areas import Area, Circle, Union
@@ -58,7 +59,7 @@ from milepost.model.incidents import (
     min_reports,
 )
 from milepost.model.incidents.witnesses import WitnessHash, witness_hash
-from milepost.model.instants import FOREVER, SECOND_NS, Instant
+from milepost.model.instants import BEGINNING, FOREVER, SECOND_NS, Instant
 from milepost.model.messages import Message, MessageId
 from milepost.model.pipeline_records import PIPELINES
 from milepost.model.reasons import Malformed, Reason
@@ -130,6 +131,8 @@ class EarlyWarnings:
         self._incidents = incidents
         self._lateness_ns = lateness_ns
         self._since = since
+        self._announced: dict[str, list[tuple[Square, IncidentId]]] = {}
+        """Incidents that a previous process has announced, by kind, with the square of the first report."""
         self._states = {
             name: _KindState(monitor, None, min_reports(monitor.kind.condition))
             for name, monitor in incidents.monitors.items()
@@ -147,6 +150,17 @@ class EarlyWarnings:
     def maybe_next_end(self) -> Instant | None:
         """Return the end of the next slot with an unresolved early warning, or `None`."""
         return min((self._end(one) for one in self._warned.values() if one.successor is None), default=None)
+
+    def go_live(self, announced: Iterable[IncidentId], now: Instant) -> list[IncidentChange]:
+        """Return the changes to publish for all places that are hot now; *announced* are the ids that were published before."""
+        self._since = BEGINNING
+        for name in announced:
+            kind, _, row, column = name.rsplit("-", 3)
+            self._announced.setdefault(kind, []).append((Square(int(row), int(column)), name))
+        monitors = [kind_state.monitor for kind_state in self._states.values()]
+        found = self.find_early([cell for monitor in monitors for cell in monitor.cells], now)
+        self._announced = {}
+        return found
 
     def find_early(self, cells: Sequence[Cell], now: Instant) -> list[IncidentChange]:
         """Return the changes to publish at once for hot places around *cells*, which were just added."""
@@ -173,10 +187,19 @@ class EarlyWarnings:
         for group in grouped(kind.grid, hot):
             if len(self._warned) < WARNED_MAX and not any(map(kind_state.touches, group.squares)):
                 incident = incident_of(kind, group, slot, now)
+                announced = self._find_announced(kind, group)
+                if announced is None:
+                    found.append(IncidentChange(IncidentPhase.EARLY, incident, now))
+                else:
+                    incident = replace(incident, id=announced)
                 self._warned[incident.id] = EarlyWarning(incident, slot)
                 kind_state.exclude(group.squares)
-                found.append(IncidentChange(IncidentPhase.EARLY, incident, now))
         return found
+
+    def _find_announced(self, kind: EventKind, group: BinGroup) -> IncidentId | None:
+        """Return the incident of a previous process whose first report is in *group*."""
+        around = {near for square in group.squares for near in kind.grid.block(square)} if self._announced else set()
+        return next((name for square, name in self._announced.get(kind.name, ()) if square in around), None)
 
     def _find_hot(self, kind_state: _KindState, slot: int, squares: list[Square], now: Instant) -> list[Bin]:
         """Return the hot bins of *squares*, and all that touch them: the group is the one that an incident would have now."""
@@ -379,8 +402,14 @@ class IncidentEngine:
         """Add decoded cells, each with another key."""
         self._announce_early([cell for cell in cells if self._is_added(cell)], now)
 
+    def go_live(self, announced: Iterable[IncidentId], now: Instant) -> None:
+        """Announce what is hot, after the cells that the log had at the start; *announced* is in the log already."""
+        self._publish_early(self._early.go_live(announced, now))
+
     def _announce_early(self, added: Sequence[Cell], now: Instant) -> None:
-        changes = self._early.find_early(added, now)
+        self._publish_early(self._early.find_early(added, now))
+
+    def _publish_early(self, changes: Iterable[IncidentChange]) -> None:
         for change in changes:
             self._publish(Announcement(change), self._evaluated_until)
             self.counts.early += 1
@@ -514,6 +543,18 @@ class IncidentEngine:
         """Return the records to append, in order."""
         found, self._appends = self._appends, []
         return found
+
+
+def maybe_announced(record: bytes | None, site: str) -> IncidentId | None:
+    """Return the incident that a record of cross-hub announces early, if it is one of the engine of this site."""
+    try:
+        found = from_record(record or b"")
+    except Malformed:
+        return None
+    if not isinstance(found, ForwardedMessage) or found.sender != EdgeRef(site, service_sender(ENGINE)):
+        return None
+    fields = found.message.fields
+    return IncidentId(str(fields["incident"])) if fields.get("phase") == IncidentPhase.EARLY.value else None
 
 
 def maybe_alert(

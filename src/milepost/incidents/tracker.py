@@ -238,6 +238,11 @@ class EventMonitor:
             if square in totals:
                 yield LazyBin(self.kind, square, totals, weights, at)
 
+    @property
+    def cells(self) -> list[Cell]:
+        """The stored cells, by slot."""
+        return [cell for _, cells in sorted(self._cells.items()) for cell in cells.values()]
+
     def squares(self, slot: int) -> list[Square]:
         """Return the squares with reports in the slots up to *slot*, lowest first."""
         return sorted({cell.square for cell in self._window(slot)})

@@ -4,7 +4,8 @@
 
 Invariants:
 - a process that is assigned the questions starts from the last state in the log; one that has lost them appends nothing more;
-- no slot is evaluated before the cells that the log had at the start are read: they would be missing in it;
+- no slot is evaluated before the cells that the log had at the start are read: they would be missing in it. Then the engine goes
+  live: it announces what is hot and was not announced by the process before it, which it reads in the log;
 - alerts are appended at once, a state after the log has confirmed all alerts that it records as published. If an append fails,
   the engine restarts from the last state, and alerts that were not appended are published again, under the same numbers.
 """
@@ -13,7 +14,7 @@ import gc
 import signal
 import sys
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from time import time_ns
@@ -22,6 +23,7 @@ from typing import Final
 from milepost.config.errors import StartFault, UsageFault
 from milepost.config.settings import Settings
 from milepost.eventlog.log import (
+    BATCH_RECORDS_MAX,
     Entry,
     Following,
     Log,
@@ -45,11 +47,13 @@ from milepost.incidents.engine import (
     EngineAppend,
     IncidentEngine,
     SignMessage,
+    maybe_announced,
 )
 from milepost.listeners.event_loop import EventLoop
-from milepost.model.instants import Instant
+from milepost.model.incidents import IncidentId
+from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.pipeline_records import REPUTATION
-from milepost.model.site_records import handler_topic
+from milepost.model.site_records import CROSS_HUB, handler_topic
 from milepost.runtime.road_files import find_approach
 from milepost.runtime.site_logs import RefusedRecords, open_log, request_messages
 from milepost.runtime.structured_log import StructuredLog
@@ -167,6 +171,7 @@ class IncidentService:
         self._following: Following | None = None
         self._member: Member | None = None
         self._cells_end = 0
+        self._announced: frozenset[IncidentId] = frozenset()
         """Offset up to which cells must be read before anything is decided; 0: done."""
 
     def run(self) -> None:
@@ -238,6 +243,10 @@ class IncidentService:
         starts[QUESTIONS] = min(max(engine.questions_from, first), end)
         starts[REPUTATION] = self._read_scores(engine)
         self._cells_end = self._end_since(since)
+        oldest = since if since is not None else Instant(now - int(incidents.allowed_lateness_s * SECOND_NS))
+        self._announced = frozenset(self._announced_since(oldest))
+        if not self._cells_end:
+            engine.go_live(self._announced, now)
         self._following = self._log.follow(starts, self._take, self._lost)
         self._logger.info("incidents active", site=self._site, active=len(engine.incidents.active), cells_since=since)
 
@@ -246,6 +255,19 @@ class IncidentService:
         first, end = self._log.ends(CELLS)
         last = self._log.read(CELLS, end - 1, 1) if end > first else []
         return end if last and (since is None or last[0].appended_at >= since) else 0
+
+    def _announced_since(self, since: Instant) -> Iterator[IncidentId]:
+        """Yield the incidents announced early since then, the latest first."""
+        first, end = self._log.ends(CROSS_HUB)
+        while end > first:
+            at = max(first, end - BATCH_RECORDS_MAX)
+            records = [record for record in self._log.read(CROSS_HUB, at, BATCH_RECORDS_MAX) if at <= record.offset < end]
+            for record in reversed(records):
+                if record.appended_at < since:
+                    return
+                if (announced := maybe_announced(record.value, self._site)) is not None:
+                    yield announced
+            end = at
 
     def _last_state(self) -> bytes | None:
         """Return the last state: the last record, as there is one key; if that was refused, the last one that is read."""
@@ -275,7 +297,9 @@ class IncidentService:
             return
         if records[0].topic == CELLS:
             engine.add_cells([record.value for record in records], now)
-            self._cells_end = 0 if records[-1].offset + 1 >= self._cells_end else self._cells_end
+            if self._cells_end and records[-1].offset + 1 >= self._cells_end:
+                self._cells_end = 0
+                engine.go_live(self._announced, now)
         elif records[0].topic == REPUTATION:
             engine.add_scores((record.key, record.value) for record in records)
         else:

@@ -4,16 +4,16 @@ from itertools import pairwise
 
 import pytest
 
-from milepost.incidents.engine import STATE, IncidentEngine
+from milepost.incidents.engine import ENGINE, STATE, IncidentEngine, maybe_announced
 from milepost.model.addresses import ToArea, ToNotified
 from milepost.model.areas import Circle
-from milepost.model.incidents import EventKind, min_reports, parse_predicate
+from milepost.model.incidents import EventKind, IncidentId, min_reports, parse_predicate
 from milepost.model.instants import Instant
 from milepost.model.messages import Message
 from milepost.model.places import Place, distance_m
-from milepost.model.site_records import CROSS_HUB, ForwardedMessage
+from milepost.model.site_records import CROSS_HUB, EdgeRef, ForwardedMessage, service_sender
 from milepost.wire.incidents import cell_to_json
-from milepost.wire.records import from_record
+from milepost.wire.records import from_record, to_record
 from unit.incidents.events import HOME, NOON, Event, after, away, cells_of, events
 
 PLAIN = "reports >= 5"
@@ -295,3 +295,35 @@ def test_an_early_alert_before_the_first_tick_after_a_crash_is_not_mistaken_for_
     new = [Event(f"new-{number}", away(0.0, 5_000.0), after(10.1)) for number in range(5)]
     assert phases(one.add_reports(*new)) == ["early"]
     assert one.numbers == sorted(set(one.numbers))
+
+
+def test_after_a_crash_a_place_that_no_process_has_announced_is_announced_at_once() -> None:
+    one = EngineUnderTest()
+    one.add_reports(*events(4))
+    one.restart(since=5.0)
+    one.engine.add_cells([cell_to_json(cell) for cell in cells_of(one.kind, events(6))], after(5.0))  # reported meanwhile
+    assert one.published() == []
+    one.engine.go_live([], after(5.0))
+    assert phases(one.published()) == ["early"]
+    assert one.tick(12) == []
+    assert phases(one.tick(60)) == ["cleared"]
+
+
+def test_after_a_crash_a_place_that_is_announced_in_the_log_is_not_announced_again() -> None:
+    one = EngineUnderTest()
+    (early,) = one.add_reports(*events(6))
+    record = to_record(ForwardedMessage(EdgeRef("north", service_sender(ENGINE)), 1, early))
+    assert maybe_announced(record, "north") == early.fields["incident"]
+    assert maybe_announced(record, "south") is None
+    one.state = None  # the process died before it saved its state
+    one.restart(since=5.0)
+    one.engine.go_live([IncidentId(str(early.fields["incident"]))], after(5.0))
+    assert one.published() == []
+    assert one.tick(12) == []
+    (cleared,) = one.tick(60)
+    assert cleared_ids(cleared) == (early.fields["incident"],)
+
+
+@pytest.mark.parametrize("record", [None, b"", b"{}", b"\xff"])
+def test_a_record_that_is_no_alert_announces_nothing(record: bytes | None) -> None:
+    assert maybe_announced(record, "north") is None
