@@ -34,6 +34,7 @@ topic = "Hot"
 alert = "Alert/Hot"
 predicate = "reports >= 1"
 interval_s = 1.0
+slots = 300
 clear_after_s = 3600.0
 valid_s = 3600.0
 """
