@@ -152,17 +152,26 @@ def reports_of(edge: int, batch: int) -> bytes:
 
 
 def processor_s(pid: int) -> float:
-    """Return the processor time of a process and its descendants."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    """Return the processor time of a process and its descendants; of one that has ended, nothing."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):  # Hadoop starts processes for a moment
+        return 0.0
     own = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")  # utime and stime: proc(5)
     return own + sum(map(processor_s, children_of(pid)))
 
 
 def proportional_bytes(pid: int) -> int:
     """Return the proportional set size (PSS) of a process and its descendants."""
-    lines = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:])
+    try:
+        lines = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:])
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
     return int(lines["Pss"].split()[0]) * 1024 + sum(map(proportional_bytes, children_of(pid)))
 
 
 def children_of(pid: int) -> list[int]:
-    return [int(one) for children in Path(f"/proc/{pid}/task").glob("*/children") for one in children.read_text().split()]
+    try:
+        return [int(one) for children in Path(f"/proc/{pid}/task").glob("*/children") for one in children.read_text().split()]
+    except (FileNotFoundError, ProcessLookupError):
+        return []

@@ -34,17 +34,17 @@ Early warnings: a place that is hot before its slot has ended is announced at on
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from hashlib import blake2b
 from typing import Final, NamedTuple
 from zlib import compress, decompress
 
 import orjson
 
+from milepost.incidents.alerts import Approach, maybe_alert
 from milepost.incidents.bins import BinGroup, grouped
-from milepost.incidents.tracker import EventMonitor, Incidents, circle_around, incident_of, is_within_alert_area
-from milepost.model.addresses import INCIDENTS_MAX, ToArea, ToEndpoint, ToNotified
-from milepost.model.areas import Area, Circle, Union
-from milepost.model.endpoints import SystemSource, maybe_endpoint, service_source
+from milepost.incidents.tracker import EventMonitor, Incidents, incident_of, is_within_alert_area
+from milepost.model.addresses import ToEndpoint
+from milepost.model.areas import Area, Circle
+from milepost.model.endpoints import maybe_endpoint, service_source
 from milepost.model.incidents import (
     Bin,
     Cell,
@@ -64,7 +64,6 @@ from milepost.model.messages import Message, MessageId
 from milepost.model.pipeline_records import PIPELINES
 from milepost.model.reasons import Malformed, Reason
 from milepost.model.site_records import CROSS_HUB, EdgeRef, ForwardedMessage, handler_topic, inbox_topic, service_sender
-from milepost.roads import MapMatcher, RoadNetwork, UpstreamExtent, find_upstream_area
 from milepost.vetting import Scores
 from milepost.wire.area_text import area_from_text
 from milepost.wire.geojson import area_from_geojson
@@ -155,8 +154,11 @@ class EarlyWarnings:
         """Return the changes to publish for all places that are hot now; *announced* are the ids that were published before."""
         self._since = BEGINNING
         for name in announced:
-            kind, _, row, column = name.rsplit("-", 3)
-            self._announced.setdefault(kind, []).append((Square(int(row), int(column)), name))
+            kind, *place = name.rsplit("-", 3)
+            if kind in self._states and len(place) == 3 and all(map(str.isdecimal, place)):
+                slot, row, column = map(int, place)
+                if slot > (self._states[kind].monitor.slot or 0):  # the outcome of an older one is in the state
+                    self._announced.setdefault(kind, []).append((Square(row, column), name))
         monitors = [kind_state.monitor for kind_state in self._states.values()]
         found = self.find_early([cell for monitor in monitors for cell in monitor.cells], now)
         self._announced = {}
@@ -339,20 +341,6 @@ class EngineCounts:
     """Cells, questions and reputations that could not be read."""
 
 
-class Approach:
-    """The area of alerts where the roads are known: the incident, and the roads that lead to it (M26)."""
-
-    def __init__(self, network: RoadNetwork, *, upstream_s: float) -> None:
-        self._network = network
-        self._map_matcher = MapMatcher(network)
-        self._reach = UpstreamExtent(seconds=upstream_s)
-
-    def area_for(self, circle: Circle, otherwise: Circle) -> Area:
-        """Return *circle* and the roads upstream of its centre; *otherwise* if no road is there."""
-        upstream = find_upstream_area(self._network, self._map_matcher.positions_near(circle.centre), self._reach)
-        return otherwise if upstream is None else Union((circle, upstream))
-
-
 class IncidentEngine:
     """The incident engine of one site; the module docstring has the order of calls."""
 
@@ -529,7 +517,7 @@ class IncidentEngine:
         number = self._answered if here else self._next_number(self._evaluated_until)
         record = to_record(ForwardedMessage(self._sender, number, answer, qos=request.qos))
         self._appends.append(EngineAppend(inbox_topic(request.sender) if here else CROSS_HUB, "", record))
-        self._save()
+        self._is_unsaved = True
 
     def _save(self) -> None:
         self._is_unsaved = False
@@ -543,75 +531,6 @@ class IncidentEngine:
         """Return the records to append, in order."""
         found, self._appends = self._appends, []
         return found
-
-
-def maybe_announced(record: bytes | None, site: str) -> IncidentId | None:
-    """Return the incident that a record of cross-hub announces early, if it is one of the engine of this site."""
-    try:
-        found = from_record(record or b"")
-    except Malformed:
-        return None
-    if not isinstance(found, ForwardedMessage) or found.sender != EdgeRef(site, service_sender(ENGINE)):
-        return None
-    fields = found.message.fields
-    return IncidentId(str(fields["incident"])) if fields.get("phase") == IncidentPhase.EARLY.value else None
-
-
-def maybe_alert(
-    change: IncidentChange,
-    kind: EventKind,
-    source: SystemSource,
-    early: Sequence[Incident] = (),
-    approach: Approach | None = None,
-) -> Message | None:
-    """Return the message that announces a change; `None` if the kind has no topic for alerts.
-
-    The same change yields the same message with the same id, so that a copy after a restart is recognised. *early* are the early
-    warnings of the same incident: the alert also goes to their circles and names their ids. With *approach*, an alert goes to
-    endpoints at the incident or on the way there, instead of to all around. The all-clear goes to exactly the endpoints that
-    were notified.
-    """
-    if kind.alert is None:
-        return None
-    incident = change.incident
-    assert incident.kind == kind.name, "a change is announced by the rules of its own kind"
-    others = {one.id: None for one in early if one.id != incident.id}
-    is_over = change.phase is IncidentPhase.CLEARED
-    address = (
-        ToNotified((incident.id, *others)[:INCIDENTS_MAX]) if is_over else ToArea(_area(incident, early, approach), incident.id)
-    )
-    return Message(
-        id=_number(change),
-        source=source,
-        topic=kind.alert,
-        seen_at=change.at,
-        address=address,
-        place=incident.centre,
-        valid_until=Instant(change.at + kind.valid_ns),
-        priority=kind.priority,
-        reliable=True,
-        fields={
-            "incident": incident.id,
-            "kind": incident.kind,
-            "phase": change.phase.value,
-            "reports": incident.reports,
-            "witnesses": incident.witnesses,
-            "radius_m": incident.radius_m,
-            **({"early": " ".join(others)} if others else {}),
-        },
-    )
-
-
-def _area(incident: Incident, early: Sequence[Incident], approach: Approach | None) -> Area:
-    circle = incident.alert_area
-    for one in early:
-        circle = circle_around(circle, one.alert_area)
-    return circle if approach is None else approach.area_for(circle if early else incident.circle, circle)
-
-
-def _number(change: IncidentChange) -> MessageId:
-    request = f"{change.incident.id} {change.phase.value} {change.at}"
-    return MessageId(int.from_bytes(blake2b(request.encode(), digest_size=8).digest(), "big"))
 
 
 def _first(*instants: Instant | None) -> Instant | None:

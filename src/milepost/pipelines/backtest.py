@@ -17,7 +17,8 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from milepost.incidents.engine import Approach, IncidentEngine
+from milepost.incidents.alerts import Approach
+from milepost.incidents.engine import IncidentEngine
 from milepost.model.incidents import EventKind, IncidentPhase
 from milepost.model.instants import BEGINNING, FOREVER, SECOND_NS, Instant
 from milepost.model.places import Place, distance_m

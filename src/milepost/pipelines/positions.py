@@ -122,7 +122,8 @@ def by_square_and_octant(reports: DataFrame) -> DataFrame:
 def slots(reports: DataFrame, *, allowed_lateness_s: float, ways: Ways = by_square_and_octant) -> DataFrame:
     """Return stays, speeds on ways and holes in the coverage, slot by slot, as SLOT_ROW."""
     accepted = reports.where("verdict = 0").where(_is_clock_plausible()).withColumn("seen_at", f.timestamp_micros("seen_at_us"))
-    accepted = accepted.withWatermark("seen_at", f"{allowed_lateness_s} seconds").withColumn(
+    watermark_delay_s = allowed_lateness_s + CLOCK_AHEAD_S_MAX
+    accepted = accepted.withWatermark("seen_at", f"{round(watermark_delay_s * 1000)} milliseconds").withColumn(
         "height", f.lit(Grid(SIDE_M).height).cast("bigint")
     )
     parts = ways(with_square(accepted)).select(

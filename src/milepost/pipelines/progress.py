@@ -28,6 +28,8 @@ class Progress:
     """Rows of this batch dropped by the watermark."""
     positions: Mapping[str, int] = field(default_factory=dict)
     """The offset of the next record, by topic name without prefix."""
+    is_finished: bool = True
+    """False: the query is idle, and the batch with this number has not begun."""
 
 
 @dataclass(slots=True)
@@ -81,6 +83,7 @@ def progress_from_json(text: str, *, prefix: str) -> Progress:
         state_bytes=sum(one.get("memoryUsedBytes", 0) for one in operators),
         late_rows=sum(one.get("numRowsDroppedByWatermark", 0) for one in operators),
         positions=end_offsets([source.get("endOffset") for source in report.get("sources", [])], prefix),
+        is_finished="addBatch" in report.get("durationMs", {"addBatch": 0}),
     )
 
 

@@ -200,10 +200,11 @@ class Runner:
     def _note_progress(self, one: RunningQuery, query: StreamingQuery) -> None:
         """Add the batches that have finished since the last call."""
         recent = [progress_from_json(text, prefix=self._source.prefix) for text in _progress_after(query, one.totals.batch)]
-        if not recent:
+        finished = [progress for progress in recent if progress.is_finished]
+        if not finished:
             return
-        one.totals.add(recent)
-        one.progress = recent[-1]
+        one.totals.add(finished)
+        one.progress = finished[-1]
         one.restarts.batch_finished()
 
     def _failed(self, one: RunningQuery, fault: str, now_s: float) -> None:
@@ -251,7 +252,7 @@ def cores_needed(plans: Sequence[Plan], source: Source, batches: BatchSettings, 
     """
     lasting = [plan for plan in plans if is_real_time(plan, source, batches.mode)]
     if not lasting:
-        return max(2, *partitions.values())
+        return max([2, *partitions.values()])
     others = [plan for plan in plans if plan not in lasting]
     reserved = sum(len(plan.topics) + partitions[plan.name] for plan in lasting)
     return reserved + sum(len(plan.topics) ** 2 + partitions[plan.name] for plan in others)

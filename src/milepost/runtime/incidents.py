@@ -36,24 +36,24 @@ from milepost.eventlog.log import (
     Start,
     TopicEnd,
     TopicSettings,
+    check_entries,
     read_to_end,
 )
+from milepost.incidents.alerts import Approach, maybe_announced
 from milepost.incidents.engine import (
     CELLS,
     ENGINE,
     QUESTION_TOPIC,
     STATE,
-    Approach,
     EngineAppend,
     IncidentEngine,
     SignMessage,
-    maybe_announced,
 )
 from milepost.listeners.event_loop import EventLoop
 from milepost.model.incidents import IncidentId
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.pipeline_records import REPUTATION
-from milepost.model.site_records import CROSS_HUB, handler_topic
+from milepost.model.site_records import CROSS_HUB, EdgeRef, handler_topic, service_sender
 from milepost.runtime.road_files import find_approach
 from milepost.runtime.site_logs import RefusedRecords, open_log, request_messages
 from milepost.runtime.structured_log import StructuredLog
@@ -65,6 +65,8 @@ QUESTIONS: Final = handler_topic(ENGINE)
 SWITCH_S: Final = 0.0005
 """Interval at which Python's threads give way to each other: the reader and the event loop wait for one another at each batch."""
 STATES_WAITING_MAX: Final = 2
+SCANNED_MAX: Final = 200_000
+"""Maximum records of cross-hub in which a process looks for alerts of the process before it."""
 
 
 def run(settings: Settings) -> int:
@@ -171,8 +173,8 @@ class IncidentService:
         self._following: Following | None = None
         self._member: Member | None = None
         self._cells_end = 0
-        self._announced: frozenset[IncidentId] = frozenset()
         """Offset up to which cells must be read before anything is decided; 0: done."""
+        self._announced: frozenset[IncidentId] = frozenset()
 
     def run(self) -> None:
         """Run the event loop until a signal."""
@@ -211,14 +213,14 @@ class IncidentService:
     def _lost(self, lost: LogLost) -> None:
         self._event_loop.call_soon(lambda _: self._logger.warning("records lost", reason=str(lost)))
 
-    def _take(self, records: Sequence[Record]) -> None:
-        self._event_loop.call_soon(partial(self._on_records, records))
+    def _take(self, engine: IncidentEngine, records: Sequence[Record]) -> None:
+        self._event_loop.call_soon(partial(self._on_records, engine, records))
 
     # In the event loop
 
     def _on_changed(self, topics: frozenset[str], now: Instant) -> None:
         if QUESTIONS in topics:
-            self._activate(now)
+            self._try_to_restart(now)
         else:
             self._deactivate()
             self._must_restart = False
@@ -246,8 +248,8 @@ class IncidentService:
         oldest = since if since is not None else Instant(now - int(incidents.allowed_lateness_s * SECOND_NS))
         self._announced = frozenset(self._announced_since(oldest))
         if not self._cells_end:
-            engine.go_live(self._announced, now)
-        self._following = self._log.follow(starts, self._take, self._lost)
+            self._go_live(engine, now)
+        self._following = self._log.follow(starts, partial(self._take, engine), self._lost)
         self._logger.info("incidents active", site=self._site, active=len(engine.incidents.active), cells_since=since)
 
     def _end_since(self, since: Instant | None) -> int:
@@ -256,16 +258,24 @@ class IncidentService:
         last = self._log.read(CELLS, end - 1, 1) if end > first else []
         return end if last and (since is None or last[0].appended_at >= since) else 0
 
+    def _go_live(self, engine: IncidentEngine, now: Instant) -> None:
+        """Evaluate the slots that have ended first: their alerts repeat those of the process before, under the same numbers."""
+        engine.tick(now)
+        engine.go_live(self._announced, now)
+        self._announced = frozenset()
+
     def _announced_since(self, since: Instant) -> Iterator[IncidentId]:
         """Yield the incidents announced early since then, the latest first."""
+        engine = EdgeRef(self._site, service_sender(ENGINE))
         first, end = self._log.ends(CROSS_HUB)
+        first = max(first, end - SCANNED_MAX)
         while end > first:
             at = max(first, end - BATCH_RECORDS_MAX)
             records = [record for record in self._log.read(CROSS_HUB, at, BATCH_RECORDS_MAX) if at <= record.offset < end]
             for record in reversed(records):
                 if record.appended_at < since:
                     return
-                if (announced := maybe_announced(record.value, self._site)) is not None:
+                if (announced := maybe_announced(record.value, engine)) is not None:
                     yield announced
             end = at
 
@@ -290,16 +300,16 @@ class IncidentService:
         if self._following is not None:
             self._following.close()
         self._following = self._engine = None
+        self._appends = AlertAppends(self._append)
 
-    def _on_records(self, records: Sequence[Record], now: Instant) -> None:
-        engine = self._engine
-        if engine is None:
+    def _on_records(self, engine: IncidentEngine, records: Sequence[Record], now: Instant) -> None:
+        if engine is not self._engine:  # read for an engine before a restart
             return
         if records[0].topic == CELLS:
             engine.add_cells([record.value for record in records], now)
             if self._cells_end and records[-1].offset + 1 >= self._cells_end:
                 self._cells_end = 0
-                engine.go_live(self._announced, now)
+                self._go_live(engine, now)
         elif records[0].topic == REPUTATION:
             engine.add_scores((record.key, record.value) for record in records)
         else:
@@ -327,6 +337,22 @@ class IncidentService:
             self._log.append(entries, partial(self._done, self._appends, number))
         except LogUnavailable as fault:
             self._restart(fault)
+        except LogRefused:
+            self._append_accepted(entries, number)
+
+    def _append_accepted(self, entries: Sequence[Entry], number: int) -> None:
+        """Append the records that the log accepts: one that is too large must not take the others with it."""
+        accepted = []
+        for entry in entries:
+            try:
+                check_entries([entry])
+                accepted.append(entry)
+            except LogRefused as fault:
+                self._logger.error("record refused by the log", topic=entry.topic, reason=str(fault))
+        if accepted:
+            self._append(accepted, number)
+        elif number:
+            self._appends.confirmed(number)
 
     def _done(self, appends: AlertAppends, number: int, fault: Exception | None) -> None:
         """Report the end of an append to the event loop; in the log's thread."""
@@ -334,7 +360,7 @@ class IncidentService:
             self._event_loop.call_soon(lambda _: self._on_done(appends, number, fault))
 
     def _on_done(self, appends: AlertAppends, number: int, fault: Exception | None) -> None:
-        if appends is not self._appends:  # of an engine before a restart
+        if appends is not self._appends or self._must_restart:  # of an engine before a restart, or after a failed append
             return
         if isinstance(fault, LogRefused):  # it would be refused again
             self._logger.error("alerts or state refused by the log", reason=str(fault))
@@ -347,7 +373,7 @@ class IncidentService:
     def _try_to_restart(self, now: Instant) -> None:
         try:
             self._activate(now)
-        except LogUnavailable as fault:
+        except (LogUnavailable, LogLost) as fault:
             self._restart(fault)
 
     def _restart(self, fault: Exception) -> None:

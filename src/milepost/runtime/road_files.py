@@ -7,7 +7,7 @@ from milepost.config.errors import UsageFault, cannot_read, missing_extra
 from milepost.config.settings import IncidentSettings
 
 if TYPE_CHECKING:
-    from milepost.incidents.engine import Approach
+    from milepost.incidents.alerts import Approach
     from milepost.roads import RoadNetwork
 
 SUMO: Final = (".net.xml", ".net.xml.gz")
@@ -19,7 +19,7 @@ def find_approach(settings: IncidentSettings) -> "Approach | None":
     if not settings.roads:
         return None
     network = read_roads(settings.roads)
-    from milepost.incidents.engine import Approach  # noqa: PLC0415
+    from milepost.incidents.alerts import Approach  # noqa: PLC0415
 
     return Approach(network, upstream_s=settings.upstream_s)
 

@@ -51,6 +51,9 @@ def feed(running: Driver, seconds: int) -> list[int]:
 
 def proportional_bytes(pid: int) -> int:
     """Return the proportional set size (PSS) of a process and its descendants."""
-    lines = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:])
-    children = [int(one) for listed in Path(f"/proc/{pid}/task").glob("*/children") for one in listed.read_text().split()]
+    try:
+        lines = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:])
+        children = [int(one) for listed in Path(f"/proc/{pid}/task").glob("*/children") for one in listed.read_text().split()]
+    except (FileNotFoundError, ProcessLookupError):  # a process that Hadoop starts for a moment
+        return 0
     return int(lines["Pss"].split()[0]) * 1024 + sum(map(proportional_bytes, children))

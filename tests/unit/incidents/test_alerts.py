@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from milepost.incidents import maybe_alert
-from milepost.incidents.engine import Approach
+from milepost.incidents.alerts import Approach
 from milepost.model.addresses import ToArea, ToNotified
 from milepost.model.areas import Circle
 from milepost.model.endpoints import service_source

@@ -4,7 +4,8 @@ from itertools import pairwise
 
 import pytest
 
-from milepost.incidents.engine import ENGINE, STATE, IncidentEngine, maybe_announced
+from milepost.incidents.alerts import maybe_announced
+from milepost.incidents.engine import ENGINE, STATE, IncidentEngine
 from milepost.model.addresses import ToArea, ToNotified
 from milepost.model.areas import Circle
 from milepost.model.incidents import EventKind, IncidentId, min_reports, parse_predicate
@@ -313,8 +314,8 @@ def test_after_a_crash_a_place_that_is_announced_in_the_log_is_not_announced_aga
     one = EngineUnderTest()
     (early,) = one.add_reports(*events(6))
     record = to_record(ForwardedMessage(EdgeRef("north", service_sender(ENGINE)), 1, early))
-    assert maybe_announced(record, "north") == early.fields["incident"]
-    assert maybe_announced(record, "south") is None
+    assert maybe_announced(record, EdgeRef("north", service_sender(ENGINE))) == early.fields["incident"]
+    assert maybe_announced(record, EdgeRef("south", service_sender(ENGINE))) is None
     one.state = None  # the process died before it saved its state
     one.restart(since=5.0)
     one.engine.go_live([IncidentId(str(early.fields["incident"]))], after(5.0))
@@ -324,6 +325,6 @@ def test_after_a_crash_a_place_that_is_announced_in_the_log_is_not_announced_aga
     assert cleared_ids(cleared) == (early.fields["incident"],)
 
 
-@pytest.mark.parametrize("record", [None, b"", b"{}", b"\xff"])
+@pytest.mark.parametrize("record", [None, b"", b"{}", b'{"phase":"early"}', b"early \xff"])
 def test_a_record_that_is_no_alert_announces_nothing(record: bytes | None) -> None:
-    assert maybe_announced(record, "north") is None
+    assert maybe_announced(record, EdgeRef("north", service_sender(ENGINE))) is None

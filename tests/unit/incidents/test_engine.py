@@ -116,6 +116,7 @@ def test_a_question_is_answered_with_the_conditions_around_its_place() -> None:
     one.tick(after(12))
     one.take_appends()
     one.answer_question(4, question(), after(13))
+    one.save_if_due(after(13))
     answer, state = one.take_appends()
     assert answer.topic == inbox_topic(EDGE)
     message = message_of(answer).message

@@ -22,7 +22,7 @@ PART_ROW: Final = "bucket int, minute bigint, part binary"
 """Some sightings of a minute and its lead, in one bucket: Arrow columns as bytes."""
 
 BYTES_MAX: Final = 32_000_000
-"""Maximum state of a bucket and minute: some twenty times that of 20,000 reports a second."""
+"""Maximum state of a bucket and minute, not compressed: some twenty times that of 20,000 reports a second."""
 
 _PARTS: Final = pa.schema([("bucket", pa.int32()), ("minute", pa.int64()), ("part", pa.binary())])
 _ROWS: Final = pa.schema(
@@ -38,7 +38,6 @@ _ROWS: Final = pa.schema(
         ("kind", pa.string()),
     ]
 )
-_OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
 def pack_parts(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -68,7 +67,7 @@ def _parts_of(batch: pa.RecordBatch) -> Iterator[dict[str, object]]:
 
 def _to_bytes(rows: pa.RecordBatch) -> bytes:
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, _ROWS, options=_OPTIONS) as writer:
+    with pa.ipc.new_stream(sink, _ROWS) as writer:
         writer.write_batch(rows)
     return bytes(sink.getvalue())
 

@@ -30,6 +30,8 @@ _ORDER: Final = ["endpoint", "seen_at_us", "latitude", "longitude", "speed_mps",
 
 EVENTS_MAX: Final = 12
 """Maximum events of an endpoint that are checked in a minute, the first ones."""
+EVENTS_IN_SQUARE_MAX: Final = 200
+"""The same for all endpoints of a square: each event is compared with all reports there."""
 
 
 def check_endpoints(sightings: pd.DataFrame, minute: int, thresholds: EvidenceThresholds) -> pd.DataFrame:
@@ -167,7 +169,7 @@ def _check_events_in_square(
     reports = rows[rows["kind"].isna() & (rows["speed_mps"] > thresholds.pass_mps)]
     ends_at = (minute + 1) * MINUTE_US - LEAD_US
     checked = events[events["seen_at_us"].between(ends_at - MINUTE_US, ends_at - 1)]
-    for event in checked.groupby("endpoint").head(EVENTS_MAX).itertuples():
+    for event in checked.groupby("endpoint").head(EVENTS_MAX).head(EVENTS_IN_SQUARE_MAX).itertuples():
         same = _others_nearby(events[events["kind"] == event.kind], event, thresholds.confirm_m, np.inf)
         passers = _others_nearby(reports, event, thresholds.event_m, thresholds.event_s) - same
         if len(passers) > len(same):

@@ -133,8 +133,6 @@ class EvidenceThresholds:
     """One place may coincide by chance; this many, all by the same delay, cannot."""
     road_side_m: float = 12.0
     """Side of the small squares in which roads are learned: the width of a street."""
-    road_others_min: int = 2
-    """Minimum other endpoints that make a known road: a single one may be lying too."""
     road_share_min: float = 0.9
     """An endpoint is checked against roads only where at least this share of the others' places is on known roads."""
     road_hours: float = 1.0
