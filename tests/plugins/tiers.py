@@ -9,6 +9,8 @@ from typing import Final
 
 import pytest
 
+from effort import PROFILE
+
 TIERED_FOLDERS: Final = ("tests/live/", "tests/simulation/", "tests/fuzz/", "tests/docs/")
 """Below these folders a test is long unless `QUICK` names it."""
 
@@ -72,7 +74,16 @@ QUICK: Final = (
 )
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+SOAK: Final = ("tests/live/pipelines/test_kills.py::test_output_after_kills_*",)
+"""Tests that take too long for `make test-long`: only `make soak` runs them."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the long tests, and leave out those of `make soak` in every other run."""
+    for_soak = [] if PROFILE == "soak" else [item for item in items if any(is_named_by(item.nodeid, one) for one in SOAK)]
+    if for_soak:
+        config.hook.pytest_deselected(items=for_soak)
+        items[:] = [item for item in items if item not in for_soak]
     for item in items:
         if not is_quick(item.nodeid):
             item.add_marker(pytest.mark.long)

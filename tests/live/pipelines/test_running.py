@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from live.pipelines.drivers import START_S, driver
-from live.pipelines.logs import SiteLog, embedded_site, wait_until
+from live.pipelines.logs import SiteLog, embedded_site, kafka_site, wait_until
 from live.pipelines.test_hazards import recent_sightings
 from milepost.eventlog.log import Entry
 from milepost.incidents.engine import CELLS
@@ -26,11 +26,18 @@ KINDS = tuple(kind for kind in EVENT_KINDS if not kind.from_reports)
 KILLS = 1
 
 
+def site_for(mode: str, request: pytest.FixtureRequest, folder: Path) -> SiteLog:
+    return embedded_site(folder) if mode == "embedded" else kafka_site(request.getfixturevalue("kafka"))
+
+
 @pytest.mark.usefixtures("need_java")
-def test_cells_in_micro_batches_on_kafka_after_kills_equal_those_of_the_oracle(on_kafka: SiteLog, tmp_path: Path) -> None:
-    """`test_kills` has the other pipelines, the embedded log, and real-time mode."""
-    site, chance = on_kafka, random.Random(7)
-    settings = 'mode = "micro-batch"\nrecords_max = 100\n'
+@pytest.mark.parametrize("mode", ["embedded", "micro-batch", "real-time"])
+def test_cells_after_kills_at_random_points_equal_those_of_an_undisturbed_run(
+    mode: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """`test_kills` has the other pipelines, in `make soak`."""
+    site, chance = site_for(mode, request, tmp_path / "log"), random.Random(7)
+    settings = f'mode = "{"micro-batch" if mode == "embedded" else mode}"\nrecords_max = 100\nreal_time_batch_s = 5.0\n'
     found = recent_sightings(400)
     with driver(site, tmp_path / "driver", "hazards", pipelines=settings) as process:
         for step in range(KILLS + 1):
@@ -45,6 +52,10 @@ def test_cells_in_micro_batches_on_kafka_after_kills_equal_those_of_the_oracle(o
         expected = expected_cells(KINDS, found)
         wait_until(lambda: site.cells() == expected, "cells are those of the oracle", seconds=START_S)
         assert process.stop() == 0
+    if mode == "embedded":
+        cell_versions = [(record.key, record.value) for record in site.records(CELLS)]
+        assert len(cell_versions) == len(set(cell_versions)), "no batch was appended twice"
+    site.log.close()
 
 
 @pytest.mark.usefixtures("need_java")
