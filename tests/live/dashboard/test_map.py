@@ -203,7 +203,7 @@ def test_incidents_and_pipelines_are_in_the_lists(city: City, page: Page) -> Non
     city.deployment.log("north").append([Entry(STATE, STATE_KEY, compress(state))])
     folder = city.deployment.folder / "pipelines"
     folder.mkdir(exist_ok=True)
-    status = QueryStatus("hazards", "running", "micro-batch", 5, 1_234.0, 0.2, 17, 0, 0, 0, "")
+    status = QueryStatus("hazards", "running", "micro-batch", 5, 1_234.0, 0.2, 9_000, 17, 0, 0, 0, "")
     write_status(str(folder), site="north", at_ns=now, queries=[status])
     page.locator("#tab-incidents").click()
     expect(page.locator("#page-incidents li")).to_contain_text("7 reports, 4 witnesses")
