@@ -144,6 +144,10 @@ class AlertAppends:
         self._confirmed = number
         self._append_states()
 
+    def end(self) -> None:
+        """Discard the states that wait: an append has failed, or the engine has lost the site."""
+        self._states.clear()
+
     def _append_states(self) -> None:
         while self._states and self._states[0][0] <= self._confirmed:
             self._append([self._states.popleft()[1]], 0)
@@ -300,7 +304,7 @@ class IncidentService:
         if self._following is not None:
             self._following.close()
         self._following = self._engine = None
-        self._appends = AlertAppends(self._append)
+        self._appends.end()
 
     def _on_records(self, engine: IncidentEngine, records: Sequence[Record], now: Instant) -> None:
         if engine is not self._engine:  # read for an engine before a restart
@@ -360,7 +364,7 @@ class IncidentService:
             self._event_loop.call_soon(lambda _: self._on_done(appends, number, fault))
 
     def _on_done(self, appends: AlertAppends, number: int, fault: Exception | None) -> None:
-        if appends is not self._appends or self._must_restart:  # of an engine before a restart, or after a failed append
+        if appends is not self._appends:  # of an engine before a restart
             return
         if isinstance(fault, LogRefused):  # it would be refused again
             self._logger.error("alerts or state refused by the log", reason=str(fault))
@@ -379,4 +383,5 @@ class IncidentService:
     def _restart(self, fault: Exception) -> None:
         """Restart from the last state at the next tick; nothing is appended until then."""
         self._must_restart = True
+        self._appends.end()
         self._logger.warning("alerts not appended to the log: restarting from the last state", reason=str(fault))

@@ -48,6 +48,15 @@ def test_a_state_waits_for_all_alerts_before_it_and_for_no_later_one() -> None:
     assert log.states == [b"s"]
 
 
+def test_no_state_is_appended_after_an_append_that_failed() -> None:
+    log = Appended()
+    log.order.add([alert(b"a1")])
+    log.order.add([alert(b"a2"), state(b"s")])
+    log.order.end()  # the first append has failed
+    log.order.confirmed(2)
+    assert log.states == []
+
+
 def test_of_several_states_that_wait_the_first_and_the_last_are_appended() -> None:
     log = Appended()
     for number in range(2 * STATES_WAITING_MAX):
