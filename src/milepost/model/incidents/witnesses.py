@@ -11,7 +11,6 @@ Invariants:
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from hashlib import sha256
 from typing import Final, NewType
 
 from milepost.model.reasons import Malformed, Reason
@@ -59,6 +58,8 @@ def estimated_count(listed: int, theta: int) -> int:
 
 def witness_hash(endpoint: str) -> WitnessHash:
     """Return the hash of an endpoint as a witness."""
+    from hashlib import sha256  # noqa: PLC0415  # loads OpenSSL, which most processes that know incidents do not need
+
     word = int.from_bytes(sha256(endpoint.encode()).digest()[:_LENGTH], "little")
     mixed = _rotated(word * 0x87C37B91114253D5 & _WORD) * 0x4CF5AD432745937F & _WORD
     second = _SEED ^ _LENGTH
