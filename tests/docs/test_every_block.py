@@ -4,6 +4,7 @@ import ast
 import configparser
 import re
 import shlex
+import sqlite3
 from pathlib import Path
 from typing import Final
 
@@ -109,6 +110,8 @@ def test_a_block_that_is_not_run_can_be_parsed(block: Block) -> None:
             settings_from(block.text, source=str(block), folder=Path())
         case "python":
             compile(block.text, str(block), "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        case "sql":
+            assert sqlite3.complete_statement(f"{block.text};")
         case other:
             pytest.fail(f"no parser for {other}")
 
