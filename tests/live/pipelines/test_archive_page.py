@@ -78,7 +78,7 @@ def test_the_examples_of_the_archive_and_backtest_pages_run(spark: SparkSession,
     assert coverage.splitlines()[-1] == "7 endpoints inside: 1 received it, 6 did not; 0 others in delivery records"
     assert "<svg" in (tmp_path / "proof.html").read_text()
     phases = [json.loads(line)["message"]["fields"]["phase"] for line in alerts.splitlines()]
-    assert phases == ["raised", "cleared"]
+    assert phases == ["early", "cleared"]
     assert compared.splitlines()[-1] == "1 incidents: 0 only in A, 1 only in B, 0 in both"
     assert 'class="other"><circle' in (tmp_path / "both.html").read_text()
 
