@@ -1,5 +1,6 @@
 """The range of a batch over the embedded log, and the records of a small one."""
 
+import pickle
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from milepost.cli.main import main
 from milepost.eventlog.log import Entry
 from milepost.model.durability import Durability
 from milepost.pipelines.sources.embedded import (
@@ -131,3 +133,9 @@ def test_a_small_batch_of_several_tasks_is_left_to_them(appender: BatchAppender,
     with closing_reader(LogStreamReader(tmp_path, ["a"], 10, 5, "")) as reader:
         assert len(reader.partitions({"a": 0}, {"a": 10})) == 2
         assert reader.getCache({"a": 0}, {"a": 10}) is None
+
+
+def test_a_reader_with_the_key_of_a_site_can_be_sent_to_the_process_that_plans(tmp_path: Path) -> None:
+    assert main(["trust", "site-key", str(tmp_path / "key")]) == 0
+    reader = LogStreamReader(tmp_path, ["a"], 10, 5, str(tmp_path / "key"))
+    assert isinstance(pickle.loads(pickle.dumps(reader)), LogStreamReader)  # made by this test

@@ -209,7 +209,6 @@ class LogStreamReader(_SimpleStreamReaderWrapper):
         self._records_max = records_max
         self._per_task = per_task
         self._key_file = key_file
-        self._authenticator = _find_authenticator(key_file)
         self._connection: sqlite3.Connection | None = None
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802  # Spark's name, like those below
@@ -236,7 +235,7 @@ class LogStreamReader(_SimpleStreamReaderWrapper):
         if len(found) != 1 or found[0].end - found[0].first > PLANNED_RECORDS_MAX:
             return None
         batches, size = [], 0
-        for batch in read_records(self._connect(), found[0], self._authenticator):
+        for batch in read_records(self._connect(), found[0], _find_authenticator(self._key_file)):
             batches.append(batch)
             size += batch.nbytes
             if size > PLANNED_BYTES_MAX:
