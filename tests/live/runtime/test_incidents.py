@@ -79,7 +79,7 @@ def test_alerts_whose_append_failed_late_are_published_after_a_restart_from_the_
     found = [Event(f"car-{number}", HOME, Instant(time.time_ns())) for number in range(5)]
     log.append([Entry(CELLS, cell_key(cell), cell_to_json(cell)) for cell in cells_of(KIND, found)])
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    stopping = threading.Thread(target=stop_after_alerts, args=(log, frozenset(("raised", "cleared"))))
+    stopping = threading.Thread(target=stop_after_alerts, args=(log, frozenset(("cleared",))))
     stopping.start()
     try:
         IncidentService(read_settings(path), log, StructuredLog()).run()
@@ -91,4 +91,6 @@ def test_alerts_whose_append_failed_late_are_published_after_a_restart_from_the_
     log.close()
     assert not log.failures
     assert log.states_before_alerts == 0, "a state before would record alerts as published that are not"
-    assert [alert.message.fields["phase"] for alert in alerts] == ["raised", "cleared"]
+    first, last = (alert.message.fields["phase"] for alert in alerts)
+    assert first in ("early", "raised"), "early, if the restart comes before the slot has ended"
+    assert last == "cleared"
