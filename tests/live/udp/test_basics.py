@@ -3,7 +3,7 @@
 import asyncio
 from pathlib import Path
 from threading import Thread
-from time import time_ns
+from time import sleep, time_ns
 
 import pytest
 
@@ -208,6 +208,7 @@ def test_all_clients_of_a_process_read_before_the_first_of_them_processes(
         sending.start()
         sending.join()  # blocks the event loop, so that no client reads yet
         edge.wait(lambda now: now["milepost_messages_delivered_total"] >= before + len(takers))
+        sleep(0.5)  # noqa: ASYNC251  # block on purpose, until all of them wait in the sockets
         monkeypatch.setattr(session, method, recorded)
         await asyncio.gather(*takers)
 
