@@ -39,7 +39,7 @@ SAMPLE_INTERVAL_S = 2.0
 KEPT_UP = 0.95
 """Minimum share of the reports whose last places were read while they were appended."""
 LAG_EVERY = 50
-"""Every so many records the lag of one is taken."""
+"""Number of records for each measured lag."""
 
 FIXED_HEAP = "-Xms1g -XX:+AlwaysPreTouch"
 SETTINGS = """

@@ -34,7 +34,7 @@ RATE: Final = 500
 """Reports per second beside the events."""
 PIECES_PER_S: Final = 20
 BEFORE_S: Final = 10.0 if QUICK else 120.0
-"""Time between the first alert and the kill: so much is read again."""
+"""Time between the first alert and the kill; Spark reads the input of this time again."""
 GIVE_UP_S: Final = 120.0
 GOAL_S: Final = 10.0
 HOT: Final = EventKind("Hot", "Hot", "reports >= 1", "Alert/Hot")

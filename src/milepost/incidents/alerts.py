@@ -1,4 +1,4 @@
-"""Alerts: the messages that announce changes of incidents, and what a record of the log announces.
+"""Alerts: the messages that announce changes of incidents, and the detection of early alerts among records of the log.
 
 Invariant: the same change yields the same message with the same id, so that a copy after a restart is recognised.
 """

@@ -3,7 +3,7 @@
     archive ─▶ arrivals: ARRIVAL_ROW, in order of `appended_us` ─▶ GrowingCells: the cells that have changed ─▶ incident engine
 
 *Invariants:*
-- a cell equals that of `hazards.cells` over the events that have arrived so far;
+- a cell equals that of `hazards.cells` over the events that have arrived by then;
 - events that were appended at one instant arrive together, in one batch: neither their order nor their topic matters.
 """
 
@@ -109,7 +109,7 @@ class _GrowingCell:
                 )
 
     def cell(self, kind: str, slot: int, square: Square) -> Cell:
-        """Return the cell of the events so far."""
+        """Return the cell of all added events."""
         return Cell(
             kind,
             slot,

@@ -42,11 +42,11 @@ ROUNDS: Final = amount("RECOVERY_ROUNDS", fast=1, long=2, soak=10)
 SEED: Final = int(os.environ.get("PIPELINE_SEED", "1"))
 PER_S = 10
 REPEATED_S = 20.0
-"""Length of a batch in real-time mode: so much input is read again after a crash."""
+"""Length of a batch in real-time mode; after a crash Spark reads the input of at most one batch again."""
 
 
 class Events:
-    """Events that happened so far, one at each place."""
+    """All events of the test, one at each place."""
 
     def __init__(self, site: SiteLog) -> None:
         self._site = site

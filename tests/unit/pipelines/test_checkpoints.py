@@ -1,4 +1,4 @@
-"""What a checkpoint of Spark fixes: the format of its state, and the shuffle partitions."""
+"""Properties that a checkpoint of Spark fixes: the format of its state, and the shuffle partitions."""
 
 import json
 from pathlib import Path
