@@ -41,7 +41,10 @@ from milepost.model.incidents import (
 )
 from milepost.model.instants import SECOND_NS, Instant
 from milepost.model.places import EARTH_RADIUS_M, Place, bearing_deg, distance_m, moved
+from milepost.model.reasons import Malformed, Reason
 
+CONDITIONS_MAX: Final = 500
+"""Maximum incidents, and squares with reports, of one kind in an answer: alerts wait while it is computed."""
 _TOLERANCE_M: Final = 0.01
 """Tolerance for rounding (1 cm): a smaller shift is no move, and a circle around others is larger by it."""
 _SIDES: Final = 4.0
@@ -469,11 +472,14 @@ def _age(incident: Incident) -> tuple[Instant, IncidentId]:
 
 
 def conditions(monitor: EventMonitor, area: Area, now: Instant, weights: Weights) -> Conditions:
-    """Return the incidents of one kind that touch *area*, and the hottest bin that does (M25)."""
+    """Return the incidents of one kind that touch *area*, and the hottest bin that does; refuse too large an area (M25)."""
     kind = monitor.kind
     incidents = tuple(one for one in monitor.tracker.active if touches(one.circle, area))
     slot = now // kind.interval_ns
     near = _near(kind, monitor.squares(slot), area)
+    if max(len(near), len(incidents)) > CONDITIONS_MAX:
+        detail = f"more than {CONDITIONS_MAX} incidents or squares with reports touch the area: ask for a smaller one"
+        raise Malformed(Reason.AREA_TOO_LARGE, detail)
     found = [(one.bin(), holds(kind.condition, one.value_of)) for one in monitor.bins(slot, now, weights, near)]
     found.sort(key=lambda one: (not one[1], one[0].rank))
     hottest, is_hot = next((one for one in found if _touches(one[0], area)), (None, False))

@@ -5,9 +5,11 @@ from dataclasses import replace
 import pytest
 
 from milepost.incidents import Incidents
+from milepost.incidents.tracker import CONDITIONS_MAX
 from milepost.model.areas import Area, Box, Circle, Corridor, Union
 from milepost.model.incidents import EVENT_KINDS, EventKind, Tally
 from milepost.model.places import Place
+from milepost.model.reasons import Malformed, Reason
 from unit.incidents.events import HOME, Event, after, away, cells_of, events, incidents_from
 
 KIND = EventKind("Collision", "Collision", "witnesses >= 3 and reports >= 5", "Alert/Collision")
@@ -98,4 +100,14 @@ def test_m25_areas_of_all_shapes_can_be_queried(area: Area) -> None:
 def test_m25_a_wide_minimum_radius_reaches_an_area_far_off() -> None:
     kind = replace(KIND, radius_m_min=5000.0)
     (found,) = incidents_from(kind, events(1)).around(Circle(away(5500), 600.0), after(5))
+    assert found.bin is not None
+
+
+def test_a_question_about_too_many_places_is_refused_and_a_smaller_one_is_answered() -> None:
+    far = [Event("car", away(1_000.0 * number), after(1.0)) for number in range(CONDITIONS_MAX + 1)]
+    incidents = incidents_from(KIND, far)
+    with pytest.raises(Malformed) as caught:
+        incidents.around(Circle(HOME, 2_000_000.0), after(5))
+    assert caught.value.reason is Reason.AREA_TOO_LARGE
+    (found,) = incidents.around(Circle(HOME, 5_000.0), after(5))
     assert found.bin is not None
